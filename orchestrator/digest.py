@@ -156,14 +156,14 @@ def _measured(report: ReportFigures) -> dict[str, Any]:
 def rival_of(report: ReportFigures) -> tuple[ReportedSystem, SystemFigures] | None:
     """The rival that the conclusion begins with, or the one with the highest fitness on the conclusion's set.
 
-    A rival that was stopped early is only taken where all were.  None where no rival was measured on that set.
+    None where no rival was measured on that set.
     """
     used = report.conclusion.measured_on
     measured = [(rival, figures) for rival in report.rivals if (figures := rival.measured_on(used)) is not None]
     for rival, figures in measured:
         if rival.name == report.conclusion.rival:
             return rival, figures
-    return max(measured, key=lambda one: (one[1].n, one[1].fitness), default=None)
+    return max(measured, key=lambda one: one[1].fitness, default=None)
 
 
 def _on_training(results: RunResults) -> dict[str, Any]:

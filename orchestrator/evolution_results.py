@@ -39,7 +39,6 @@ class GenerationResult:
     calls: int
     cost_usd: float | None
     answered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    validation: Mapping[str, float] = field(default_factory=dict)
     settings_changed: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -49,8 +48,8 @@ class IndividualResult:
 
     stage: "pop" for a member of the population, "pre" and "mut" for a child before and after its mutation; target: the
     cluster that the mutation changed; correctness: the share of right answers on the training set; deltas: by cluster,
-    empty where individuals.jsonl has been lost; stopped: after how many of how many questions it left a race, its
-    fitness is projected then; skip_reason and merge_fallback: why no reply of the reflector was usable.
+    empty where individuals.jsonl has been lost; skip_reason and merge_fallback: why no reply of the reflector was
+    usable.
     """
 
     name: str
@@ -63,7 +62,6 @@ class IndividualResult:
     target: str | None = None
     deltas: Mapping[str, float] = field(default_factory=dict)
     scratchpad: str = ""
-    stopped: tuple[int, int] | None = None
     skip_reason: str = ""
     merge_fallback: str = ""
 
@@ -128,14 +126,12 @@ def generation_result(path: Path, line: dict[str, Any]) -> GenerationResult:
         calls=int(checked["calls"]),
         cost_usd=checked["cost_usd"],
         answered={role: tuple(names) for role, names in checked.get("answered", {}).items()},
-        validation=checked.get("validation", {}),
         settings_changed=checked.get("settings_changed", {}),
     )
 
 
 def individual_result(node: LineageNode, record: IndividualRecord | None) -> IndividualResult:
     """A node of the tree with its line of individuals.jsonl, if there is one."""
-    stopped = None if record is None else record.get("stopped")
     return IndividualResult(
         name=node["id"],
         generation=node["generation"],
@@ -147,7 +143,6 @@ def individual_result(node: LineageNode, record: IndividualRecord | None) -> Ind
         target=node["target"],
         deltas={} if record is None else record["deltas"],
         scratchpad="" if record is None else record.get("scratchpad", ""),
-        stopped=None if stopped is None else (stopped["answered"], stopped["of"]),
         skip_reason="" if record is None else record.get("skip_reason", ""),
         merge_fallback="" if record is None else record.get("merge_fallback", ""),
     )

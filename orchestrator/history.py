@@ -48,7 +48,6 @@ class GenerationRecord(TypedDict):
     best: FiniteFloat
     mean: FiniteFloat
     best_ever: FiniteFloat
-    validation: NotRequired[dict[str, FiniteFloat]]
     population: Annotated[list[ScoredIndividual], Field(min_length=1)]
     offspring: list[ScoredIndividual]
     evaluations: EvaluationCounts

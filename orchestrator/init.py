@@ -33,8 +33,8 @@ GENERATIONS = 6
 """Of a search whose budget is money: a run that reaches the budget parks."""
 SEARCH: Mapping[str, str] = {
     "CLUSTERS_BY": "waste", "WASTE_BUCKETS": "6", "EMBEDDER_MODEL": "embedded", "TARGET_SYSTEM_PROMPT": "best",
-    "INITIAL_DELTAS_PATH": "best", "PROMPTS_PATH": "shipped", "PROMPTS_RACED": "y", "FINALISTS": "4",
-    "OPTIMISER": "cma", "STEP_SIZE": "0.5", "RACING": "off", "OBJECTIVE": "constrained",
+    "INITIAL_DELTAS_PATH": "best", "PROMPTS_PATH": "shipped",
+    "OPTIMISER": "cma", "STEP_SIZE": "0.5", "OBJECTIVE": "constrained",
     "TOO_LONG": "drop", "POPULATION_SIZE": str(POPULATION), "LAMBDA_SHORTNESS": "0.4", "LAMBDA_CORRECTNESS": "0.6",
     "CXPB": "0.5", "MUTPB": "0.8", "ELITISM_SIZE": "1", "SELECTION": "tournament", "TOURNAMENT_SIZE": "2",
     "TRUNCATION_TOP_K": "2",

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from tasks.models import Example, Score
+from tasks.models import Score
 from tasks.validation import parse_json
 
 Phase = Literal["pre", "mut"]
@@ -84,10 +83,8 @@ class Candidate:
     this candidate.  `variant` counts the earlier candidates of the plan with equal deltas and an equal target: the
     reflector is to propose something else for each.
 
-    `system_prompt` replaces the run's.  `questions` is how many of the examples are asked, the first in the order that
-    `question_order` draws; 0 is all of them, in the order of the data.
-
-    `repeat` counts further measurements of the same individual: each has answers of its own, with other seeds.
+    `system_prompt` replaces the run's.  `repeat` counts further measurements of the same individual: each has answers
+    of its own, with other seeds.
     """
 
     index: int
@@ -100,7 +97,6 @@ class Candidate:
     rewrite: bool = False
     variant: int = 0
     system_prompt: str | None = None
-    questions: int = 0
     repeat: int = 0
 
 
@@ -119,7 +115,7 @@ class StageRef:
 
 @dataclass(frozen=True)
 class Plan:
-    """`name` is the stem of its candidates' node ids: "g3_pop", "g3_child", "g3_rung1_pop", or "final"."""
+    """`name` is the stem of its candidates' node ids: "g3_pop", "g3_child", or "final"."""
 
     name: str
     generation: int
@@ -149,37 +145,9 @@ def node_id(plan: str, index: int, phase: Phase) -> str:
     return f"{plan}{index}" + (f"_{phase}" if plan.endswith("_child") else "")
 
 
-def rung_name(name: str, number: int) -> str:
-    """The name of the plan in which the candidates of plan `name` answer a part of the questions: "g3_rung1_pop"."""
-    generation, _, kind = name.partition("_")
-    return f"{generation}_rung{number}_{kind}"
-
-
-def whole_name(name: str) -> str:
-    """The name of the plan that a rung belongs to; that of another plan itself."""
-    return re.sub(r"_rung\d+", "", name)
-
-
 def is_of_generation(name: str) -> bool:
     """Whether the plan of this name belongs to a generation of a search, and not to what is measured around it."""
     return re.match(r"g\d+_", name) is not None
-
-
-def question_order(count: int, seed: int) -> tuple[int, ...]:
-    """The order in which all candidates of a run see the questions 0 ... count - 1, when they see only a part of them.
-
-    It depends on nothing else, so that two candidates that see k questions see the same ones.
-    """
-    order = list(range(count))
-    random.Random(f"whetstone {seed} questions").shuffle(order)
-    return tuple(order)
-
-
-def questions_of(candidate: Candidate, examples: Sequence[Example], seed: int) -> tuple[Example, ...]:
-    """The examples of its set that a candidate is asked, in their order; `seed` is the run's."""
-    if not candidate.questions:
-        return tuple(examples)
-    return tuple(examples[i] for i in question_order(len(examples), seed)[: candidate.questions])
 
 
 def stage_refs(candidate: Candidate) -> list[StageRef]:
@@ -215,8 +183,7 @@ class Outcome:
     no reply of the reflector was usable and the mutation was skipped; `skip_reason` then says why.  `deltas` is the
     reflector's proposal for a candidate with `rewrite`, None likewise; `mut` is then None.  `merge_fallback` says why
     no reply of a merge was usable, so that the scratchpad is the first parent's.  `evaluations` counts those of both
-    phases.  `stopped` says of a candidate that left a race how many of how many questions it has answered; its score is
-    projected from them.
+    phases.
     """
 
     index: int
@@ -230,7 +197,6 @@ class Outcome:
     merge_fallback: str = ""
     skip_reason: str = ""
     evaluations: Evaluations = Evaluations()
-    stopped: tuple[int, int] | None = None
 
 
 def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> Outcome | None:

@@ -21,9 +21,7 @@ from tasks.plan import (
     StageRef,
     is_of_generation,
     node_id,
-    questions_of,
     stage_refs,
-    whole_name,
 )
 from tasks.store.plans import StageContext
 from tasks.store.store import Store
@@ -56,7 +54,7 @@ class Stage:
             return ""
         if not is_of_generation(self.plan.name):
             return self.run.id
-        return f"{self.run.id} {node_id(whole_name(self.plan.name), self.candidate.index, self.phase)}"
+        return f"{self.run.id} {self.node}"
 
     def record(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any] | None:
         ref = StageRef(self.candidate.index, stage, phase or self.phase)
@@ -80,8 +78,7 @@ class Stage:
 
     def examples(self) -> tuple[Example, ...]:
         """The questions of this candidate, each as often in a row as the run has samples."""
-        found = context.examples(self.run.id, self.candidate.examples)
-        asked = questions_of(self.candidate, found, self.run.seed)
+        asked = context.examples(self.run.id, self.candidate.examples)
         return tuple(example for example in asked for _ in range(self.run.samples))
 
     def seeds(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.runs.measuring import Answers, Measurer
 from tasks.models import Example
-from tasks.plan import Candidate, Evaluations, questions_of
+from tasks.plan import Candidate, Evaluations
 from tasks.store.store import Store
 
 Respond = Callable[[Candidate, int], tuple[int, bool]]
@@ -45,19 +45,17 @@ class SimulatedMeasurer(Measurer):
         generation: int,
         candidates: Sequence[Candidate],
         *,
-        is_counted: bool = True,
         every_sample: bool = False,
     ) -> list[Answers]:
         self.asked.append((name, tuple(candidates)))
-        if is_counted:
-            self.evaluations += Evaluations(computed=len(candidates))
+        self.evaluations += Evaluations(computed=len(candidates))
         if not every_sample:
             return [self._answers(candidate) for candidate in candidates]
         sampled = [[replace(candidate, repeat=j) for j in range(self.samples)] for candidate in candidates]
         return [tuple(answer for sample in samples for answer in self._answers(sample)) for samples in sampled]
 
     def _answers(self, candidate: Candidate) -> Answers:
-        asked = questions_of(candidate, self.examples[candidate.examples], seed=1)
+        asked = self.examples[candidate.examples]
         graded = [(example, self.respond(candidate, int(example.gold))) for example in asked]
         return tuple(
             JudgedAnswer(example.id, tokens, is_correct, "so", example.question, example.gold, "")

@@ -11,7 +11,7 @@ from typing import Any
 from tasks.context import content_hash
 from tasks.gpu.answer import prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.plan import Plan, questions_of, stage_refs
+from tasks.plan import Plan, stage_refs
 from tasks.stage import Stage
 from tasks.store.keys import JOBS, plan_key
 from tasks.store.store import Store
@@ -45,8 +45,7 @@ def requests_of(store: Store, model: str) -> list[GenerateRequest]:
     for plan in plans_of(store, run_id):
         answered = store.stages(run_id, plan.name)
         for candidate in plan.candidates:
-            asked = questions_of(candidate, tuple(examples[candidate.examples]), run.seed)
-            texts = tuple((e.id, e.context, e.question) for e in asked)
+            texts = tuple((e.id, e.context, e.question) for e in examples[candidate.examples])
             for step in stage_refs(candidate):
                 stage = Stage(store, run, plan, candidate, step.phase, 0)
                 if step.stage != "answer" or answered.get(step.field, {"skipped": True}).get("skipped"):

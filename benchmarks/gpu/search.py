@@ -32,20 +32,16 @@ from benchmarks.gpu.port import open_port
 from orchestrator.runs.individuals import IndividualRecord, read_individuals
 from workers.embedded import control
 
-WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "best", "OBJECTIVE": "constrained", "RACING": "off"}
+WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "best", "OBJECTIVE": "constrained"}
 MEANING = {**WASTE, "CLUSTERS_BY": "meaning"}
 KINDS: Mapping[str, Mapping[str, str]] = {
     "cma": {**WASTE, "OPTIMISER": "cma"},
     "random": {**WASTE, "OPTIMISER": "random", "STEP_SIZE": "1.5"},
-    "nsga2": {**WASTE, "OPTIMISER": "nsga2"},
-    "hybrid": {**WASTE, "OPTIMISER": "hybrid"},
-    "reflective": {**WASTE, "OPTIMISER": "reflective", "INITIAL_SPREAD": "0.8", "VARY_PROPOSALS": "y"},
+    "reflective": {**WASTE, "OPTIMISER": "reflective"},
     "meaning": {**MEANING, "OPTIMISER": "cma"},
-    "raced": {**WASTE, "OPTIMISER": "cma", "RACING": "on"},
     "prompted": {**WASTE, "OPTIMISER": "cma", "TARGET_SYSTEM_PROMPT": "best"},
 }
-"""`prompted` may start from the best system prompt, all others start from the plain one.  `raced` runs twice
-as many generations, since each asks fewer questions; compare runs by answered questions."""
+"""`prompted` may start from the best system prompt, all others start from the plain one."""
 MODEL_REFLECTOR = "llm-"
 """A kind with this prefix has the served model itself as reflector, over the server's OpenAI routes."""
 
@@ -167,12 +163,8 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
         "TARGET_CONCURRENCY": options.in_flight,
         "EMBEDDER_MODEL": "embedded",
         "SEED": run.seed,
-        "PROMPTS_RACED": "n",
-        "TEST_EVERY_RIVAL": "y",
         **KINDS[run.kind.removeprefix(MODEL_REFLECTOR)],
     }
-    if run.kind.removeprefix(MODEL_REFLECTOR) == "raced":
-        settings["NGEN"] = 2 * options.generations
     if by_model:
         settings |= {
             "OPENAI_BASE_URL": f"{options.reflector_url}/v1",
@@ -226,17 +218,15 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
         "best_by_generation": [line["best_ever"] for line in history],
         "evaluations": [line["evaluations"] for line in history],
         "asked": asked_questions(individuals, len(questions["training"])),
-        "best_on_validation": [line["validation"]["fitness"] for line in history if "validation" in line],
         "deltas": json.loads((folder / "deltas_best.json").read_text()),
     }
 
 
 def asked_questions(individuals: Sequence[IndividualRecord], questions: int) -> list[int]:
-    """How many of the training questions each generation's individuals were asked: a stopped one only a part."""
+    """How many of the training questions each generation's individuals were asked."""
     asked: dict[int, int] = {}
     for one in individuals:
-        part = one["stopped"]["answered"] if "stopped" in one else questions
-        asked[one["generation"]] = asked.get(one["generation"], 0) + part
+        asked[one["generation"]] = asked.get(one["generation"], 0) + questions
     return [asked[generation] for generation in sorted(asked)]
 
 

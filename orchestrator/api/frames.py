@@ -40,8 +40,8 @@ class OpenRun(RunResults):
     def history(self) -> pd.DataFrame:
         """One row a generation.
 
-        best, mean, best_ever; validation_* where it was measured; evaluations as computed, cached and carried; calls,
-        cost_usd; seconds_* by stage; tokens_* by kind.
+        best, mean, best_ever; evaluations as computed, cached and carried; calls, cost_usd; seconds_* by stage;
+        tokens_* by kind.
         """
         return _frame([_generation_row(one) for one in self.generations], "generation")
 
@@ -49,7 +49,7 @@ class OpenRun(RunResults):
         """One row an individual, by name.
 
         generation, stage, fitness, mean_tokens, correctness, is_elite, target, scratchpad; parents, a tuple of names;
-        stopped, answered and all questions of one that left a race; delta_* by cluster, in logits.
+        delta_* by cluster, in logits.
         """
         parents: dict[str, list[str]] = {}
         for edge in self.descent:
@@ -81,7 +81,6 @@ def _generation_row(one: GenerationResult) -> Row:
         "best": one.best,
         "mean": one.mean,
         "best_ever": one.best_ever,
-        **{f"validation_{name}": value for name, value in one.validation.items()},
         **dataclasses.asdict(one.evaluations),
         "calls": one.calls,
         "cost_usd": one.cost_usd,

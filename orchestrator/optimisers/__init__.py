@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 OPTIMISERS: Mapping[str, str] = {
     "reflective": "orchestrator.optimisers.reflective:Reflective",
     "cma": "orchestrator.optimisers.cma:Cma",
-    "hybrid": "orchestrator.optimisers.hybrid:Hybrid",
-    "nsga2": "orchestrator.optimisers.nsga2:Nsga2",
     "lineage": "orchestrator.optimisers.lineage:SingleLineage",
     "random": "orchestrator.optimisers.random_search:RandomSearch",
 }

@@ -167,14 +167,6 @@ class Optimiser(Protocol[P, S]):
         best = state.best
         return state if best is None else replace(state, best=replace(best, fitness=scores[best.deltas].fitness))
 
-    def places(self, params: P) -> int:
-        """How many candidates of a generation a race is about; 0 for the front between tokens and right answers.
-
-        Here the best quarter: they carry most of the weight in an update, and a projected score ranks the others well
-        enough.
-        """
-        return max(1, params.population_size // 4)
-
     def ends_generation(self, plan: Plan) -> bool:
         """Whether `plan` is the last one of its generation."""
         return True

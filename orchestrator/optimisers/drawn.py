@@ -63,12 +63,12 @@ class DrawnSearch(Optimiser[P, D], Protocol[P, D]):
         return drawn, expand(drawn, outcomes, again)
 
     def corners(self, state: D, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Corner, ...]:
-        """The corners that are known after a plan that was sent.  A score that a race has projected is not kept."""
+        """The corners that are known after a plan that was sent."""
         found = {corner.deltas: corner for corner in state.corners}
         for outcome in sorted(outcomes, key=lambda one: one.index):
             for one in as_evaluated(plan, outcome):
                 deltas = one.genome.deltas
-                if one.stopped is None and all(abs(deltas[position]) == params.bound for position in params.free):
+                if all(abs(deltas[position]) == params.bound for position in params.free):
                     found.setdefault(deltas, Corner(deltas, one.score))
         return tuple(found.values())
 

@@ -23,7 +23,7 @@ class Evaluated:
 
     `target` is the position of the cluster that was mutated, or None.  `parents` are the nodes that it descends from.
     `merge_fallback` and `skip_reason` say why no reply of the reflector was usable: for the merge before this
-    evaluation, and for the proposal that should have followed it.  `stopped` is that of the outcome.
+    evaluation, and for the proposal that should have followed it.
     """
 
     node: str
@@ -34,7 +34,6 @@ class Evaluated:
     is_elite: bool = False
     merge_fallback: str = ""
     skip_reason: str = ""
-    stopped: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,6 @@ def as_evaluated(plan: Plan, outcome: Outcome, parents: Sequence[str] = ()) -> l
             parents=tuple(parents),
             merge_fallback=outcome.merge_fallback,
             skip_reason=outcome.skip_reason,
-            stopped=outcome.stopped,
         )
     ]
     if candidate.target is not None and outcome.delta is not None and outcome.mut is not None:

@@ -10,16 +10,15 @@ import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 
-from orchestrator.optimisers.racing import MOST_RUNGS
 from tasks.models import Score
-from tasks.plan import Candidate, Evaluations, Outcome, Plan, rung_name
+from tasks.plan import Candidate, Evaluations, Outcome, Plan
 
 CACHED = Evaluations(cached=1)
 
 
-def generator(seed: int, generation: int, purpose: str = "") -> random.Random:
-    """The generator of a generation's draws.  `purpose` tells apart draws that must not share one."""
-    return random.Random(f"whetstone {seed} {generation}{' ' + purpose if purpose else ''}")
+def generator(seed: int, generation: int) -> random.Random:
+    """The generator of a generation's draws."""
+    return random.Random(f"whetstone {seed} {generation}")
 
 
 def plan_names(generation: int) -> tuple[str, str]:
@@ -28,23 +27,13 @@ def plan_names(generation: int) -> tuple[str, str]:
 
 
 def generation_plans(generation: int) -> tuple[str, ...]:
-    """The names of all plans of a generation.
-
-    Also those of races, of the plan in which another judge scores what the state keeps, and of the validation.
-    """
-    names = plan_names(generation)
-    rungs = (rung_name(name, number) for name in names for number in range(1, MOST_RUNGS))
-    return (*names, *rungs, again_name(generation), validation_name(generation))
+    """The names of all plans of a generation, with the one in which another judge scores what the state keeps."""
+    return (*plan_names(generation), again_name(generation))
 
 
 def again_name(generation: int) -> str:
     """The name of the plan in which another judge scores what the state at the start of a generation keeps."""
     return f"g{generation}_again"
-
-
-def validation_name(generation: int) -> str:
-    """The name of the plan in which the best after a generation answers the validation set."""
-    return f"g{generation}_valid"
 
 
 def distinct_candidates(plan: Plan) -> Plan:
@@ -96,6 +85,5 @@ def _identity(candidate: Candidate) -> object:
         candidate.scratchpad,
         candidate.examples,
         candidate.system_prompt,
-        candidate.questions,
         candidate.repeat,
     )

@@ -47,10 +47,6 @@ class RandomSearch(DrawnSearch[RandomParams, DrawnState]):
             candidates.append(Candidate(index, drawn.deltas, drawn.scratchpad))
         return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
 
-    def places(self, params: RandomParams) -> int:
-        """The best alone: the others change nothing."""
-        return 1
-
     def tell(self, state: DrawnState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]) -> DrawnState:
         best = state.best
         whole, known = self.whole(state, params, plan, outcomes)

@@ -11,7 +11,7 @@ parents; then for each child crossover or not, the parent to clone if not, mutat
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -25,7 +25,6 @@ from orchestrator.optimisers.base import (
     SearchState,
     StateError,
     better,
-    clip,
 )
 from orchestrator.optimisers.generation import Evaluated, Generation, Genome, as_evaluated
 from orchestrator.optimisers.individual import Individual, make_individual, set_score
@@ -38,11 +37,7 @@ from tasks.plan import Candidate, Outcome, Plan
 
 @dataclass(frozen=True, kw_only=True)
 class ReflectiveParams(SearchParams):
-    """`tournament_size` is used by tournament selection, `top_k` by truncation; the other may be anything.
-
-    Options: `spread` is the standard deviation of the first population around the start (0: all are the start);
-    `vary_proposals` marks children that would get the same question, so that the reflector answers each differently.
-    """
+    """`tournament_size` is used by tournament selection, `top_k` by truncation; the other may be anything."""
 
     crossover_probability: float
     mutation_probability: float
@@ -50,8 +45,6 @@ class ReflectiveParams(SearchParams):
     selection: Literal["tournament", "truncation"]
     tournament_size: int
     top_k: int
-    spread: float = 0.0
-    vary_proposals: bool = False
 
     @property
     def offspring_size(self) -> int:
@@ -74,16 +67,8 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
     state_type = ReflectiveState
 
     def init(self, params: ReflectiveParams) -> ReflectiveState:
-        rng = generator(params.seed, 0, "spread")
-        population = [Member(one.deltas, one.scratchpad) for one in params.start]
-        while len(population) < params.population_size:
-            near = params.start[len(population) % len(params.start)]
-            deltas = list(near.deltas)
-            if params.spread > 0:
-                for position in params.free:
-                    deltas[position] = clip(rng.gauss(deltas[position], params.spread), params.bound)
-            population.append(Member(tuple(deltas), near.scratchpad))
-        return ReflectiveState(population=tuple(population))
+        start = itertools.islice(itertools.cycle(params.start), params.population_size)
+        return ReflectiveState(population=tuple(Member(one.deltas, one.scratchpad) for one in start))
 
     def ask(self, state: ReflectiveState, params: ReflectiveParams) -> Plan:
         if _is_unevaluated(state):
@@ -220,7 +205,6 @@ def _offspring_plan(state: ReflectiveState, params: ReflectiveParams) -> tuple[P
     with use_rng(rng):
         parents = toolbox.select(population)
     candidates = []
-    asked: Counter[object] = Counter()
     for index, (a, b) in enumerate(zip(parents[::2], parents[1::2], strict=True)):
         if rng.random() < params.crossover_probability:
             child, origin = toolbox.mate(a, b), [a, b]
@@ -229,12 +213,7 @@ def _offspring_plan(state: ReflectiveState, params: ReflectiveParams) -> tuple[P
             child, origin = toolbox.clone(parent), [parent]
         if rng.random() < params.mutation_probability:
             toolbox.mutate(child)
-        candidate = _candidate(index, child, tuple(positions[id(parent)] for parent in origin))
-        if params.vary_proposals and candidate.target is not None:
-            question = (candidate.deltas, candidate.target)
-            candidate = replace(candidate, variant=asked[question])
-            asked[question] += 1
-        candidates.append(candidate)
+        candidates.append(_candidate(index, child, tuple(positions[id(parent)] for parent in origin)))
     return Plan(plan_names(state.generation)[1], state.generation, tuple(candidates)), round_robin.rr_idx
 
 

@@ -62,7 +62,7 @@ def systems_of(results: RunResults) -> list[dict[str, Any]]:
         if baselines is None or baselines.held_out != "validation":
             return []
         found = [_measured(system) for system in baselines.systems if system.validation is not None]
-        _mark_front([system for system in found if system["stopped_after"] is None], "validation")
+        _mark_front(found, "validation")
     _mark_front(found, "test")
     return [system | {"is_winner": system["name"] == winner} for system in found]
 
@@ -73,7 +73,6 @@ def _reported(system: ReportedSystem, is_on_front: bool) -> dict[str, Any]:
         "kind": system.kind,
         "prompt": system.system_prompt,
         "deltas": list(system.deltas),
-        "stopped_after": system.stopped_after,
         "validation": _figures(system.validation, is_on_front),
         "test": _figures(system.test),
         "against_plain": None if system.against_plain is None else asdict(system.against_plain),
@@ -92,7 +91,6 @@ def _measured(system: MeasuredSystem) -> dict[str, Any]:
         "kind": system.kind,
         "prompt": system.system_prompt,
         "deltas": list(system.deltas),
-        "stopped_after": len(system.validation.examples) if system.is_stopped else None,
         "validation": _measurement(system.validation),
         "test": None,
         "against_plain": None,
@@ -150,7 +148,7 @@ def _generation(one: GenerationResult, population: Sequence[IndividualResult]) -
 
 
 COLUMNS = (
-    "name", "generation", "stage", "fitness", "mean_tokens", "correctness", "target", "is_elite", "stopped",
+    "name", "generation", "stage", "fitness", "mean_tokens", "correctness", "target", "is_elite",
     "deltas", "scratchpad", "note",
 )  # fmt: skip
 
@@ -170,7 +168,6 @@ def _individual(one: IndividualResult, clusters: Sequence[str], texts: TextPack)
         round(one.correctness, DIGITS),
         one.target,
         int(one.is_elite),
-        one.stopped,
         [round(one.deltas.get(cluster, 0.0), DIGITS) for cluster in clusters] if one.deltas else None,
         texts.add(one.scratchpad) if one.scratchpad else None,
         one.skip_reason or one.merge_fallback,

@@ -59,8 +59,7 @@ def conclude(
     """Compare the winner, `best`, with the plain model and the rivals, one of which it may be itself.
 
     The test set is used if `plain` and `best` were asked it, else the validation set.  Rivals that were not measured on
-    that set are left out, and so is what is the same as the winner; one that was stopped early is compared on the
-    questions that it was asked.
+    that set are left out, and so is what is the same as the winner.
 
     margin: the loss of correctness that counts as none, as a share (0.03); seed: of the bootstrap; noise: from repeated
     measurements of one system, None where there are none.
@@ -127,13 +126,11 @@ def _decide(
 
     pairs: the winner against each rival, itself among them where it is one; harmless: those of rivals that are shown to
     lose less than the margin against the plain model; useful: those of rivals that are shown to be shorter as well;
-    start: the winner, where it is what the search started from.  A rival whose race was stopped can only be useful:
-    it has too few answers for more.
+    start: the winner, where it is what the search started from.
     """
     winner = "the evolved vector" if start is None else "the winner"
     count = against_plain.change.count
-    complete = [pair for pair in pairs if pair.change.count == count]
-    dominating = [pair for pair in complete if pair.is_dominated]
+    dominating = [pair for pair in pairs if pair.is_dominated]
     equal = [pair for pair in useful if not pair.is_shorter and not pair.is_more_right] or dominating
     if against_plain.is_worse:
         return "worse", f"{winner.capitalize()} is worse than the plain model: {_figures(against_plain, used)}.", None
@@ -152,7 +149,7 @@ def _decide(
     not_better = f"It is not shown that {winner} is better than"
     if not against_plain.is_better:
         return "not_shown", f"{not_better} the plain model: {_figures(against_plain, used)}.", None
-    rest = [pair for pair in complete if not _is_worse_rival(pair, is_harmless=pair in harmless)]
+    rest = [pair for pair in pairs if not _is_worse_rival(pair, is_harmless=pair in harmless)]
     if rest:
         pair = min(rest, key=lambda pair: pair.ratio.before)
         return "not_shown", f"{not_better} {pair.name}: {_figures(pair, used)}.", pair

@@ -73,7 +73,6 @@ def _system(system: MeasuredSystem, assessment: Assessment) -> dict[str, Any]:
         "kind": system.kind,
         "system_prompt": system.system_prompt,
         "deltas": list(system.deltas),
-        "stopped_after": stopped_after(system),
         "validation": _figures_on("validation", system, assessment.seed),
         "test": _figures_on("test", system, assessment.seed),
         "against_plain": None if pair is None else _comparison(pair),
@@ -83,11 +82,6 @@ def _system(system: MeasuredSystem, assessment: Assessment) -> dict[str, Any]:
 def _figures_on(name: Literal["validation", "test"], system: MeasuredSystem, seed: int) -> dict[str, Any] | None:
     measured = system.measured_on(name)
     return None if measured is None else measurement_figures(measured, seed)
-
-
-def stopped_after(system: MeasuredSystem) -> int | None:
-    """The number of validation questions after which this system was stopped; None where it was not."""
-    return len(system.validation.examples) if system.is_stopped and system.validation is not None else None
 
 
 def _comparison(pair: Pairwise) -> dict[str, Any]:

@@ -70,7 +70,6 @@ class ReportedSystem:
     kind: SystemKind
     system_prompt: str
     deltas: tuple[FiniteFloat, ...]
-    stopped_after: PositiveInt | None
     validation: SystemFigures | None
     test: SystemFigures | None
     against_plain: PairFigures | None
@@ -144,7 +143,6 @@ class FrontPoint:
     fitness: FiniteFloat
     is_on_front: bool
     is_winner: bool
-    stopped_after: PositiveInt | None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.report.assessment import Assessment
-from orchestrator.report.document import stopped_after
 from orchestrator.report.intervals import mean_interval, share_interval
 from orchestrator.report.systems import MeasuredSystem, Measurement
 
@@ -14,18 +13,18 @@ def front_document(assessment: Assessment) -> dict[str, Any]:
     """`{"set": "validation", "points": [...]}`, the points in the order of the systems.
 
     A point is on the front when no other has fewer tokens without fewer right answers, or more right answers without
-    more tokens.  A system that was stopped early has answered other questions on average and is never on the front.
+    more tokens.
     """
     measured = [(system, system.validation) for system in assessment.systems if system.validation is not None]
-    complete = [result for system, result in measured if not system.is_stopped]
+    results = [result for _, result in measured]
     return {
         "set": "validation",
-        "points": [_point(system, result, complete, assessment) for system, result in measured],
+        "points": [_point(system, result, results, assessment) for system, result in measured],
     }
 
 
 def _point(
-    system: MeasuredSystem, result: Measurement, complete: list[Measurement], assessment: Assessment
+    system: MeasuredSystem, result: Measurement, results: list[Measurement], assessment: Assessment
 ) -> dict[str, Any]:
     tokens = mean_interval(result.tokens, assessment.seed)
     share = share_interval(result.right, len(result.examples))
@@ -39,9 +38,8 @@ def _point(
         "share_correct": share.value,
         "share_correct_interval": [share.low, share.high],
         "fitness": result.fitness,
-        "is_on_front": not system.is_stopped and not any(_dominates(other, result) for other in complete),
+        "is_on_front": not any(_dominates(other, result) for other in results),
         "is_winner": system is assessment.winner,
-        "stopped_after": stopped_after(system),
     }
 
 

@@ -42,7 +42,6 @@ class ShownIndividual:
     correctness: float
     is_elite: bool
     target: str | None
-    stopped: tuple[int, int] | None
     skip_reason: str
     merge_fallback: str
     parents: tuple[str, ...]
@@ -65,7 +64,6 @@ def shown_individual(results: RunResults, name: str) -> ShownIndividual:
         correctness=one.correctness,
         is_elite=one.is_elite,
         target=one.target,
-        stopped=one.stopped,
         skip_reason=one.skip_reason,
         merge_fallback=one.merge_fallback,
         parents=tuple(edge.start for edge in results.descent if edge.end == name),
@@ -90,8 +88,6 @@ def individual_lines(one: ShownIndividual, width: int) -> Iterator[str]:
         ("length", f"{one.mean_tokens:.1f} tokens an answer"),
         ("correct", f"{one.correctness:.1%} of the training set"),
     ]
-    if one.stopped is not None:
-        facts.append(("race", f"left after {one.stopped[0]} of {one.stopped[1]} questions; its fitness is projected"))
     facts += [("merge", reason) for reason in [one.merge_fallback] if reason]
     facts += [("mutation", reason) for reason in [one.skip_reason] if reason]
     facts += [(what, ", ".join(names)) for what, names in (("from", one.parents), ("to", one.children)) if names]

@@ -77,7 +77,7 @@ def _headline(now: Snapshot) -> str:
         return f"run {now.run}: {PLANS[now.plan]}"
     # From 0, as in the names of nodes and in all files.
     which = f"generation {now.generation} ({now.generation + 1} of {now.generations})"
-    if now.plan in ("population", "validation"):
+    if now.plan == "population":
         return f"{which}: {PLANS[now.plan]} ({len(now.candidates)})"
     baseline = f"{now.baseline_name} {format_score(now.baseline)}"
     fitness = f"best {format_score(now.best)}, mean {format_score(now.mean)}, {baseline}"

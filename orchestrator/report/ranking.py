@@ -7,7 +7,6 @@ import math
 from rich.cells import cell_len
 
 from orchestrator.report.assessment import Assessment
-from orchestrator.report.document import stopped_after
 from orchestrator.report.layout import format_table, truncate, wrap
 from orchestrator.report.pairwise import Pairwise
 from orchestrator.report.systems import MeasuredSystem, Measurement
@@ -18,7 +17,7 @@ SHORTEST_NAME = 8
 
 
 def ranking(assessment: Assessment, width: int = 80) -> list[str]:
-    """One row for each system by its fitness on the validation set, then those that were stopped early.
+    """One row for each system by its fitness on the validation set.
 
     The last column is the change of the mean tokens against the plain model with its 95 % interval, on the set that the
     conclusion is from.  Long names are cut so that lines have at most `width` cells.
@@ -51,24 +50,22 @@ def _head(with_test: bool) -> tuple[str, ...]:
 
 
 def _order(assessment: Assessment) -> list[MeasuredSystem]:
-    """By fitness on the validation set, the highest first; then stopped systems, and those without a fitness."""
+    """By fitness on the validation set, the highest first; then those without one."""
 
-    def key(system: MeasuredSystem) -> tuple[bool, float]:
+    def key(system: MeasuredSystem) -> float:
         fitness = math.nan if system.validation is None else system.validation.fitness
-        return system.is_stopped, -fitness if math.isfinite(fitness) else math.inf
+        return -fitness if math.isfinite(fitness) else math.inf
 
     return sorted(assessment.systems, key=key)
 
 
 def _row(system: MeasuredSystem, assessment: Assessment, with_test: bool) -> tuple[str, ...]:
-    asked = stopped_after(system)
-    last = _change(assessment.over_plain.get(system.name))
     return (
         escape_control(system.name),
         system.kind,
         *_cells(system.validation, assessment.plain.validation),
         *(_cells(system.test, assessment.plain.test) if with_test else ()),
-        last if asked is None else f"stopped after {asked}",
+        _change(assessment.over_plain.get(system.name)),
     )
 
 
@@ -96,10 +93,6 @@ def provenance(assessment: Assessment, width: int = 80) -> list[str]:
             f'What it started from, "{escape_control(assessment.winner.name)}", won: '
             "some vectors have a higher fitness on validation, and none was shown to be better."
         )
-    stopped = [system for system in assessment.systems if system.is_stopped]
-    if stopped:
-        subject = "1 system was" if len(stopped) == 1 else f"{len(stopped)} systems were"
-        sentences.append(f"{subject} stopped early: others did better on the first questions.")
     if assessment.test_uses:
         winners = "1 winner" if assessment.test_uses == 1 else f"{assessment.test_uses} winners"
         sentences.append(f"The test set has been asked for {winners} so far, this one included.")

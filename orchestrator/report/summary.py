@@ -63,7 +63,6 @@ class FinalReport:
     notes: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
     assessment: Assessment | None = None
-    stopped: str = ""  # why the search ended before its last generation
 
 
 def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> str:
@@ -80,7 +79,6 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
         *assessed[:1],
         [
             f"Run {escape_control(report.run)}: {done}",
-            *(wrap(report.stopped, width) if report.stopped else []),
         ],
         *assessed[1:],
         _deltas(report, width),

@@ -16,10 +16,7 @@ SetName = Literal["validation", "test"]
 
 @dataclass(frozen=True)
 class Measurement:
-    """The answers of one system to a set of questions: tokens [n] and verdicts [n], in the order of `examples` [n].
-
-    A system that was stopped early has fewer than the set: see `MeasuredSystem.is_stopped`.
-    """
+    """The answers of one system to a set of questions: tokens [n] and verdicts [n], in the order of `examples` [n]."""
 
     examples: tuple[str, ...]
     tokens: tuple[int, ...]
@@ -55,9 +52,8 @@ class MeasuredSystem:
     """One system and what was measured of it; None where it was not measured.
 
     kind: "plain" is the model as it is, "prompt" another system prompt without deltas, "vector" deltas without search,
-    "evolved" deltas of the search.  `deltas` is empty, or all zeros, for a system without steering.  `is_stopped`: it
-    was asked only a part of the validation set, since others did better there.  `repeats` are further measurements of
-    the validation set.
+    "evolved" deltas of the search.  `deltas` is empty, or all zeros, for a system without steering.  `repeats`
+    are further measurements of the validation set.
     """
 
     name: str
@@ -66,7 +62,6 @@ class MeasuredSystem:
     deltas: tuple[float, ...] = ()
     validation: Measurement | None = None
     test: Measurement | None = None
-    is_stopped: bool = False
     repeats: tuple[Measurement, ...] = ()
 
     def measured_on(self, name: SetName) -> Measurement | None:

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from orchestrator.report.formatting import INITIAL, format_cost, format_evaluations
 from tasks.plan import Evaluations, Phase, StageName, stages_of
 
-PlanKind = Literal["clusters", "baselines", "population", "offspring", "validation", "final"]
+PlanKind = Literal["clusters", "baselines", "population", "offspring", "final"]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,6 @@ PLANS = {
     "clusters": "preparing the vocabulary's clusters",
     "population": "evaluating the population",
     "offspring": "breeding and evaluating children",
-    "validation": "evaluating the best on the validation set",
     "baselines": "measuring the plain model, the system prompts and the vectors without search",
     "final": "choosing the winner and comparing it",
 }

@@ -246,7 +246,6 @@ def history_line(
         "best": max(fitness),
         "mean": sum(fitness) / len(fitness),
         "best_ever": None if best is None else best.fitness,
-        **({} if finished.validation is None else {"validation": dict(finished.validation)}),
         "population": [{"node": one.node, **_score(one), **notes_on(one)} for one in generation.population],
         "offspring": [
             {"node": one.node, "target": target(one), **_score(one), **notes_on(one)} for one in generation.offspring

@@ -15,7 +15,7 @@ from orchestrator.output import OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
-from orchestrator.runs.prompts import PromptRace, best_first, measure_prompts, prompt_systems, shortest_near_best
+from orchestrator.runs.prompts import best_first, measure_prompts, prompt_systems, shortest_near_best
 from orchestrator.runs.vectors import StartPrompts
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN, prompts_of
@@ -27,7 +27,7 @@ from tasks.plan import Candidate, Evaluations, ExampleSet
 
 REFERENCE = "reference"
 SHORTLIST = 2
-"""How many of the prompts that answered the whole validation set are asked the training set as well."""
+"""How many of the prompts are asked the training set as well."""
 PROMPT_SHARE = 0.5
 """Of the margin, what the best prompt may lose against the one with the most right answers; the vector has the rest."""
 
@@ -132,13 +132,11 @@ def measure_baselines(
 ) -> Baselines:
     """Measure the prompts and choose the best, unless `best` names it already.  Raises: Parked."""
     held_out: ExampleSet = "validation" if measurer.examples.get("validation") else "training"
-    complete = frozenset({PLAIN, best or PLAIN})
-    race = PromptRace(prompts, held_out, settings.margin, settings.prompts_raced, complete)
-    answers = measure_prompts(measurer, race)
-    systems = prompt_systems(race, answers, objective_of(settings, baseline_score(answers[PLAIN])))
+    answers = measure_prompts(measurer, prompts, held_out)
+    systems = prompt_systems(prompts, answers, objective_of(settings, baseline_score(answers[PLAIN])))
     if best is None and settings.target_system_prompt == BEST_PROMPT:
-        complete_ones = [system.name for system in systems if system.name != PLAIN and not system.is_stopped]
-        shortlist = best_first(complete_ones, answers, settings.margin)[:SHORTLIST]
+        others = [name for name in prompts if name != PLAIN]
+        shortlist = best_first(others, answers, settings.margin)[:SHORTLIST]
     else:
         shortlist = [best or PLAIN]
     names = list(dict.fromkeys((PLAIN, *shortlist)))

@@ -80,13 +80,11 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
 def short_prompts(baselines: Baselines) -> list[MeasuredSystem]:
     """The prompts with the most right answers, of those whose answers are clearly shorter than plain ones.
 
-    Only prompts that answered the whole validation set count: of these some have answered the training set as well.
     Shorter answers that are mostly wrong would show which tokens are missing, and not which are wasted.
     """
     plain = baselines.systems[0].validation
     assert plain is not None, "the plain prompt is always measured"
-    complete = (s for s in baselines.systems if s.kind == "prompt" and not s.is_stopped)
-    prompts = [(s, s.validation) for s in complete if s.validation is not None]
+    prompts = [(s, s.validation) for s in baselines.systems if s.kind == "prompt" and s.validation is not None]
 
     def rank(one: tuple[MeasuredSystem, Measurement]) -> tuple[bool, float]:
         _, measured = one

@@ -14,7 +14,6 @@ from typing_extensions import TypedDict
 
 from orchestrator.optimisers.generation import Evaluated, Generation
 from orchestrator.optimisers.planning import plan_names
-from orchestrator.runs.individuals import stop_record
 
 
 class NodeFile(TypedDict):
@@ -95,7 +94,6 @@ class EvolutionTree:
                 "correctness": score.correctness,
                 "elite": evaluated.is_elite,
                 "target": None if target is None else self.cluster_ids[target],
-                **stop_record(evaluated),
             }
         )
 

@@ -16,7 +16,7 @@ from orchestrator.report.assessment import Assessment, assess
 from orchestrator.report.statistics import Comparison
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.baselines import Baselines
-from orchestrator.runs.finalists import PLAN as FINALISTS
+from orchestrator.runs.finalists import PLAN as FINALISTS_PLAN
 from orchestrator.runs.finalists import finalists, measure_finalists, read_evaluations, with_best
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
@@ -103,7 +103,7 @@ class Closing:
         # Where the current judge has judged no generation, the scores of the one before choose the finalists.
         current = [one for one in known if one.generation >= since]
         eligible = with_best(current or known, best, self.generation)
-        chosen = finalists(eligible, best.deltas, self.settings.finalists)
+        chosen = finalists(eligible, best.deltas)
         held_out, generation = self.baselines.held_out, self.generation
         return measure_finalists(self.measurer, chosen, held_out, objective, generation, self._repeats)
 
@@ -131,7 +131,7 @@ class Closing:
         """A system that was measured once, measured as often as the finalists."""
         candidate = Candidate(0, system.deltas, examples=self.baselines.held_out, system_prompt=system.system_prompt)
         further = [dataclasses.replace(candidate, repeat=1 + i) for i in range(self._repeats)]
-        answers = self.measurer.answers(FINALISTS, self.generation, further) if further else []
+        answers = self.measurer.answers(FINALISTS_PLAN, self.generation, further) if further else []
         return dataclasses.replace(system, repeats=tuple(measurement_of(given, objective) for given in answers))
 
     def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
@@ -141,7 +141,7 @@ class Closing:
         uses = count_test_use(self.measurer.store, self.measurer.run_id, winner)
         lossless, *_ = lossless_prompts(self.baselines.systems, self.settings.margin)
         also = {self.vectors.start.prompt, lossless.name}
-        chosen = systems_to_test(systems, winner, also, every=self.settings.test_every_rival)
+        chosen = systems_to_test(systems, winner, also)
         tested = {system.name: system for system in measure_test(self.measurer, chosen, self.settings, self.generation)}
         return [tested.get(system.name, system) for system in systems], uses
 

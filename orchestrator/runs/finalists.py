@@ -18,6 +18,8 @@ from tasks.models import Objective
 from tasks.plan import Candidate, ExampleSet
 
 PLAN = "finalists"
+FINALISTS = 4
+"""How many vectors are asked the validation set."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Evaluation:
 
 
 def read_evaluations(path: Path) -> list[Evaluation]:
-    """All complete evaluations of `individuals.jsonl`, in its order; none where the file has been lost.
+    """All evaluations of `individuals.jsonl`, in its order; none where the file has been lost.
 
     Raises: OutputError for a damaged file.
     """
@@ -47,7 +49,6 @@ def read_evaluations(path: Path) -> list[Evaluation]:
             record["correctness"],
         )
         for _, record in read_individuals(path)
-        if "stopped" not in record
     ]
 
 
@@ -77,11 +78,11 @@ def with_best(evaluations: Sequence[Evaluation], best: Best, generation: int) ->
     return [*evaluations, Evaluation("best so far", generation, best.deltas, best.fitness, math.inf, 0.0)]
 
 
-def finalists(evaluations: Sequence[Evaluation], best: tuple[float, ...], count: int) -> list[Evaluation]:
-    """At most `count` vectors: the search's own best, those of the front, then all others, each group by fitness."""
+def finalists(evaluations: Sequence[Evaluation], best: tuple[float, ...]) -> list[Evaluation]:
+    """At most FINALISTS vectors: the search's own best, those of the front, then all others, each group by fitness."""
     distinct = list({evaluation.deltas: evaluation for evaluation in reversed(evaluations)}.values())[::-1]
     on_front = {one.deltas for one in pareto_front(evaluations)}
-    return sorted(distinct, key=lambda one: (one.deltas != best, one.deltas not in on_front, -one.fitness))[:count]
+    return sorted(distinct, key=lambda one: (one.deltas != best, one.deltas not in on_front, -one.fitness))[:FINALISTS]
 
 
 def measure_finalists(

@@ -72,10 +72,10 @@ class Fork:
         ]
         if settings.output_dir.resolve() == self.folder.resolve():
             problems.append("CONFIG_OUTPUT_DIR: is that of the run to fork; give another with --output")
-        optimiser, size, proposals = settings.optimiser, settings.population_size, settings.hybrid_proposals
-        chosen = self.population[: most_vectors(optimiser, size, proposals)[0]]
+        optimiser, size = settings.optimiser, settings.population_size
+        chosen = self.population[: most_vectors(optimiser, size)[0]]
         vectors = [StartVector(dict(zip(self.cluster_ids, one.deltas, strict=True))) for one in chosen]
-        if not problems and (problem := population_problem(vectors, optimiser, size, proposals, pinned_of(settings))):
+        if not problems and (problem := population_problem(vectors, optimiser, size, pinned_of(settings))):
             problems.append(f"--fork: {self.folder} at {self.at} {problem}")
         if problems:
             raise SettingsError(problems)

@@ -23,18 +23,16 @@ PLAN = "test"
 
 
 def systems_to_test(
-    systems: Sequence[MeasuredSystem], winner: MeasuredSystem, also: Collection[str], *, every: bool
+    systems: Sequence[MeasuredSystem], winner: MeasuredSystem, also: Collection[str]
 ) -> tuple[MeasuredSystem, ...]:
     """The plain model, the rivals and the winner, which may be one of them.
 
-    Of the rivals those that answered the whole validation set, or with `every` False only the prompt and the vector
-    with the highest fitness there, and those that `also` names.
+    Of the rivals the prompt and the vector with the highest fitness on the validation set, and those that `also` names.
     """
-    rivals = [s for s in systems if s.kind in ("prompt", "vector") and not s.is_stopped and s.validation is not None]
-    if not every:
-        by_kind = [[s for s in rivals if s.kind == kind] for kind in ("prompt", "vector")]
-        best = [max(group, key=_fitness) for group in by_kind if group]
-        rivals = [s for s in rivals if s.name in also or s in best]
+    rivals = [s for s in systems if s.kind in ("prompt", "vector") and s.validation is not None]
+    by_kind = [[s for s in rivals if s.kind == kind] for kind in ("prompt", "vector")]
+    best = [max(group, key=_fitness) for group in by_kind if group]
+    rivals = [s for s in rivals if s.name in also or s in best]
     asked = (*(s for s in systems if s.kind == "plain"), *rivals)
     return asked if winner.name in {s.name for s in asked} else (*asked, winner)
 

@@ -4,8 +4,7 @@
      "correctness": 0.7, "deltas": {"0": 1.5, ...}, "scratchpad": "..."}
 
 Each generation is appended when it has ended.  A line also says why a reply of the reflector could not be used:
-"merge_fallback" for the merge before the evaluation, "skip_reason" for the mutation that should have followed it.  Of
-an individual that left a race, "stopped" says after how many of how many questions; its fitness is projected.
+"merge_fallback" for the merge before the evaluation, "skip_reason" for the mutation that should have followed it.
 """
 
 from __future__ import annotations
@@ -29,13 +28,6 @@ from tasks.validation import Delta, InvalidData, parse_json
 REMEDY = "remove the file to go on without its record"
 
 
-class StopRecord(TypedDict):
-    """Where an individual left a race: after how many of how many questions."""
-
-    answered: int
-    of: int
-
-
 class IndividualRecord(TypedDict):
     """A line of individuals.jsonl: what is read of it again.  The names of deltas are whole numbers."""
 
@@ -48,7 +40,6 @@ class IndividualRecord(TypedDict):
     scratchpad: NotRequired[str]
     skip_reason: NotRequired[str]
     merge_fallback: NotRequired[str]
-    stopped: NotRequired[StopRecord]
 
 
 def read_individuals(path: Path) -> Iterator[tuple[bytes, IndividualRecord]]:
@@ -125,14 +116,6 @@ class IndividualsFile:
 
 
 def notes_on(evaluated: Evaluated) -> dict[str, Any]:
-    """Why replies of the reflector were unusable, and where it left a race; empty where neither happened."""
+    """Why replies of the reflector were unusable; empty where none was."""
     reasons = {"merge_fallback": evaluated.merge_fallback, "skip_reason": evaluated.skip_reason}
-    return {name: reason for name, reason in reasons.items() if reason} | stop_record(evaluated)
-
-
-def stop_record(evaluated: Evaluated) -> dict[str, Any]:
-    """After how many of how many questions it left a race; empty where it answered all."""
-    if evaluated.stopped is None:
-        return {}
-    answered, total = evaluated.stopped
-    return {"stopped": {"answered": answered, "of": total}}
+    return {name: reason for name, reason in reasons.items() if reason}

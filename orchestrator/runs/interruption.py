@@ -53,7 +53,7 @@ class Scored:
 def scored(plan: Plan, records: Records) -> Iterator[Scored]:
     """The evaluations of a plan that are done, in its order, on the whole training set."""
     for candidate in plan.candidates:
-        if candidate.questions or candidate.examples != "training":
+        if candidate.examples != "training":
             continue
         genomes: dict[Phase, Genome | None] = {"pre": _before(candidate, records), "mut": _mutated(candidate, records)}
         for phase, genome in genomes.items():

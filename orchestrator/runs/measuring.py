@@ -1,7 +1,6 @@
 """Measuring systems on the farm: plans of candidates that no search made, and their graded answers.
 
-A system is a system prompt with deltas.  The answers of a plan stay in the store, so a measurement that is repeated
-with more questions asks only for the new ones.
+A system is a system prompt with deltas.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.report.systems import Measurement
 from tasks.models import Example, Objective, Score
 from tasks.objective import fitness_of
-from tasks.plan import Candidate, Evaluations, Plan, StageRef, questions_of
+from tasks.plan import Candidate, Evaluations, Plan, StageRef
 from tasks.store.store import Store
 
 Answers = tuple[JudgedAnswer, ...]
 
 CLOSING_PLANS = ("vectors", "finalists", "test", "final")
 """The names of the plans after a search."""
-PLANS = (*(f"{name}{rung}_" for name in ("prompts", "lines") for rung in range(10)), "reference", *CLOSING_PLANS)
+PLANS = ("prompts", "lines", "reference", *CLOSING_PLANS)
 """The names of all plans that no search makes."""
 
 
@@ -52,7 +51,6 @@ class Measurer:
         generation: int,
         candidates: Sequence[Candidate],
         *,
-        is_counted: bool = True,
         every_sample: bool = False,
     ) -> list[Answers]:
         """The graded answers of each candidate, from a plan of this name.  Raises: Parked.
@@ -64,11 +62,8 @@ class Measurer:
         numbered = tuple(dataclasses.replace(candidate, index=i) for i, candidate in enumerate(candidates))
         plan = Plan(name, generation, numbered)
         outcomes = self.evaluate(plan)
-        if is_counted:
-            self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
-        seed = self.store.run(self.run_id).seed
-        asked = [questions_of(c, self.examples[c.examples], seed) for c in numbered]
-        found = [self._graded(plan, c, some, every_sample) for c, some in zip(numbered, asked, strict=True)]
+        self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
+        found = [self._graded(plan, c, self.examples[c.examples], every_sample) for c in numbered]
         self.store.forget_plans(self.run_id, [name])
         return found
 

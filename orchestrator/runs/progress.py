@@ -173,13 +173,12 @@ def _kind(name: str) -> PlanKind:
         return "final"
     if name in PLANS:
         return "baselines"
-    kinds: dict[str, PlanKind] = {"child": "offspring", "valid": "validation"}
-    return kinds.get(name.rpartition("_")[2], "population")
+    return "offspring" if name.endswith("_child") else "population"
 
 
 def _evaluated(plan: Plan, records: Records) -> Evaluations:
-    """The evaluations of a plan that are done; the part of one that a race begins with is none."""
-    whole = [ref.field for c in plan.candidates if not c.questions for ref in stage_refs(c) if ref.stage == "answer"]
+    """The evaluations of a plan that are done."""
+    whole = [ref.field for c in plan.candidates for ref in stage_refs(c) if ref.stage == "answer"]
     return evaluations(records[field] for field in whole if field in records)
 
 

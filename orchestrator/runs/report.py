@@ -7,9 +7,8 @@ from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import OutputFolder
 from orchestrator.report.summary import FinalReport, ResourceUsage
 from orchestrator.runs.artifacts import Recorder
-from orchestrator.runs.changes import judged_since, read_changes
+from orchestrator.runs.changes import read_changes
 from orchestrator.runs.final import Final
-from orchestrator.runs.patience import stop_reason
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
 from orchestrator.shell import command_line
@@ -67,7 +66,6 @@ def build_report(
         changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
         files=report_files(output, final),
         notes=report_notes(settings, final),
-        stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
         commands=(
             ("a page of all of it", command_line("report", output.path)),
             ("the answers, before and after", command_line("answers", output.path)),

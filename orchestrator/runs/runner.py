@@ -41,10 +41,8 @@ from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
 from orchestrator.runs.ownership import run_session
-from orchestrator.runs.patience import stop_reason, with_validation
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.provenance import keep_clusters, keep_versions
-from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.refusal import restored_if_refused
 from orchestrator.runs.report import build_report
 from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept, unknown_servers
@@ -54,7 +52,7 @@ from orchestrator.runs.vectors import Families, Vectors, ensure_vectors, read_ve
 from orchestrator.settings import Settings, make_run, write_config
 from orchestrator.settings.options import options
 from orchestrator.settings.references import BEST_VECTOR
-from orchestrator.settings.run import endpoint_of, is_racing
+from orchestrator.settings.run import endpoint_of
 from tasks import tracing
 from tasks.code_version import code_version
 from tasks.failure import Failure
@@ -268,12 +266,8 @@ class _Session:
                 self.recorder.request_again(state.best)
         started = time.monotonic()
         watch = self.reporter.progress.evaluated
-        racing, rejudge = self._racing(), self._is_judged_anew(state)
-        if self._stop_reason():
-            return state
-        generations = self.search.generations(state, self.evaluate, watch, rejudge=rejudge, racing=racing)
-        for evaluated in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
-            finished = self._validated(evaluated)
+        generations = self.search.generations(state, self.evaluate, watch, rejudge=self._is_judged_anew(state))
+        for finished in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(generation_plans(finished.generation.number))
             self.reporter.end_generation(self._evaluations())
@@ -281,9 +275,6 @@ class _Session:
             self.in_progress.next(finished)
             runner.callbacks.end_generation(self._told(finished))
             started, state = time.monotonic(), finished.state
-            if reason := self._stop_reason():
-                runner.view.notify(reason)
-                break
         return state
 
     def info(self) -> RunInfo:
@@ -298,25 +289,6 @@ class _Session:
         assert best is not None, "a generation always evaluates an individual"
         deltas = list_to_deltas(best.deltas, ids)
         return GenerationInfo(finished.generation.number, self.recorder.history[-1], deltas, best.scratchpad)
-
-    def _validated(self, finished: FinishedGeneration) -> FinishedGeneration:
-        if not self.runner.settings.patience:
-            return finished
-        objective = self.baselines.objective(self.runner.settings)
-        return with_validation(finished, self.recorder.history, self.evaluate, objective, self._judged_since())
-
-    def _judged_since(self) -> int:
-        return judged_since(read_changes(self.runner.output))
-
-    def _stop_reason(self) -> str:
-        settings = self.runner.settings
-        return stop_reason(self.recorder.history, settings.patience, settings.ngen, self._judged_since())
-
-    def _racing(self) -> Racing | None:
-        if not is_racing(self.runner.settings):
-            return None
-        places = self.search.optimiser.places(self.search.params)
-        return farm_racing(self.evaluate, len(self.examples["training"]), places)
 
     def _is_judged_anew(self, state: SearchState) -> bool:
         """Whether the state's scores are of another judge than the current one."""

@@ -16,7 +16,6 @@ from orchestrator.optimisers.generation import Generation, Genome
 from orchestrator.optimisers.individual import canonical_order
 from orchestrator.optimisers.planning import again_name
 from orchestrator.output import OutputError, OutputFolder
-from orchestrator.runs.racing import Racing
 from orchestrator.runs.vectors import VECTORS_FILE, read_vectors
 from orchestrator.settings import Settings, layout_of, pinned_of
 from orchestrator.settings.population import read_population
@@ -32,16 +31,12 @@ Watch = Callable[[Generation, float | None], None]
 
 @dataclass(frozen=True)
 class FinishedGeneration:
-    """A generation, the state after it, the seconds that its stages took, by stage, and where its scores came from.
-
-    `validation` is the score of the best so far on the validation set, where it was measured.
-    """
+    """A generation, the state after it, the seconds that its stages took, by stage, and where its scores came from."""
 
     generation: Generation
     state: SearchState
     seconds: Mapping[str, float]
     evaluations: Evaluations
-    validation: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,26 +70,17 @@ class Search:
         watch: Watch,
         *,
         rejudge: bool = False,
-        racing: Racing | None = None,
     ) -> Iterator[FinishedGeneration]:
         """The generations that remain, each as soon as its last plan has been evaluated.
 
         `watch` is called with a generation of which a first plan has been evaluated, and with the best fitness so far.
         With `rejudge`, what the state has scores of is evaluated first, because they are those of another judge.
-        With `racing` the candidates are evaluated by it.
         """
-
-        def evaluated(plan: Plan) -> Sequence[Outcome]:
-            if racing is None:
-                return evaluate(plan)
-            best = state.best  # of the state that the plan was made for
-            return racing(plan, self.params.initial_deltas if best is None else best.deltas)
-
         totals = _GenerationTotals()
         if rejudge and not self.optimiser.is_finished(state, self.params):
             state, outcomes = self._rejudged(state, evaluate)
             totals.evaluations += _evaluations(outcomes)
-        for turn in search(self.optimiser, state, self.params, evaluated):
+        for turn in search(self.optimiser, state, self.params, evaluate):
             state = turn.state
             totals.add(turn.outcomes)
             if not self.optimiser.ends_generation(turn.plan):
@@ -160,10 +146,6 @@ def make_search(settings: Settings, start: Sequence[float] = ()) -> Search:
         "selection": settings.selection,
         "tournament_size": settings.tournament_size,
         "top_k": settings.truncation_top_k,
-        "spread": settings.initial_spread,
-        "vary_proposals": settings.vary_proposals,
-        "proposals": settings.hybrid_proposals,
-        "eta": settings.nsga2_eta,
     }
     optimiser = make_optimiser(settings.optimiser)
     fields = {field.name for field in dataclasses.fields(optimiser.params_type)}

@@ -47,8 +47,6 @@ def choose_examples(settings: Settings) -> Examples:
             problems.append(f"CONFIG_{which.upper()}_SPLIT: {error}")
         except ValueError as error:
             problems.append(f"CONFIG_{which.upper()}_INDICES: {error}")
-    if settings.patience and not problems and not chosen["validation"]:
-        problems.append("CONFIG_PATIENCE: needs a validation set")
     if problems := problems or _shared(chosen):
         raise SettingsError(problems)
     return {which: [question.example for question in rows] for which, rows in chosen.items()}

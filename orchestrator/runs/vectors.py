@@ -5,9 +5,7 @@
     log-odds alone             the negative log-odds of each cluster of wasted tokens, times one factor
     end of turn and log-odds   the log-odds times one factor, added to the best of the first line
 
-Each is a line search (`orchestrator.runs.line_search`) before the first generation.  The raised ends of a turn answer
-all questions, since their fitness differs by a few answers of a hundred; of the lines with log-odds the worse half
-stops after a part.
+Each is a line search (`orchestrator.runs.line_search`) before the first generation.
 
 With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the plain prompt with the end of turn raised, or without,
 whichever has the higher fitness.  The best prompt replaces the plain one, and log-odds are added, only where this is
@@ -141,14 +139,14 @@ def measure_lines(
         return Vectors({}, Steered(first, zero), measurer.evaluations)
     raised, simplest = dict[str, Found](), dict[str, Found]()
     for name, text in prompts.starts.items():
-        simplest[name] = search.best_of([zero], text, raced=False)
+        simplest[name] = search.best_of([zero], text)
         if families.eot:
-            raised[name] = search.best_of(families.eot, text, raced=False)
+            raised[name] = search.best_of(families.eot, text)
             simplest[name] = _highest(simplest[name], raised[name])
     tried = _count_alternatives(families, len(prompts.starts))
     prompt = kept or _prompt_to_keep(search, simplest, tried)
     lines = {LOG_ODDS: families.log_odds, BOTH: families.beside(raised[prompt].deltas) if raised else ()}
-    scaled = {name: search.best_of(line, prompts.starts[prompt], raced=True) for name, line in lines.items() if line}
+    scaled = {name: search.best_of(line, prompts.starts[prompt]) for name, line in lines.items() if line}
     shown = [one for one in scaled.values() if search.is_shown_better(one, simplest[prompt], tried)]
     best = {EOT if name == prompt else with_prompt(name): Steered(name, one.deltas) for name, one in raised.items()}
     best |= {line: Steered(prompt, one.deltas) for line, one in scaled.items()}

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.settings.clusters import ClusterLayout, cluster_layout, pinned_positions
+from orchestrator.settings.clusters import ClusterLayout, cluster_layout
 from orchestrator.settings.references import BEST_PROMPT
 from tasks.escape import quote
 from tasks.judging.grader import THREE_STAGES
@@ -40,30 +40,6 @@ def check_selection(values: Values) -> Findings:
         yield needed.upper(), f"is not set, and SELECTION {values['selection']!r} needs it"
     elif population is not None and size > population:
         yield needed.upper(), f"{size} is more than POPULATION_SIZE ({population})"
-
-
-def check_optimiser(values: Values) -> Findings:
-    """The population suits the optimiser, options of "reflective" are set for it alone, and a cluster is searched."""
-    optimiser, population = values.get("optimiser"), values.get("population_size")
-    if optimiser == "nsga2" and population is not None and population % 4:
-        yield "POPULATION_SIZE", f"{population} is not a multiple of 4, and OPTIMISER 'nsga2' pairs parents by fours"
-    proposals = values.get("hybrid_proposals")
-    if optimiser == "hybrid" and population is not None and proposals is not None and 2 * proposals > population:
-        yield "HYBRID_PROPOSALS", f"{proposals} is more than half of POPULATION_SIZE ({population})"
-    if optimiser not in (None, "reflective"):
-        for option in ("initial_spread", "vary_proposals"):
-            if values.get(option):
-                yield option.upper(), f"is an option of OPTIMISER 'reflective', which is {optimiser!r}"
-    layout = sound_layout(values)
-    if "pinned_clusters" in values and optimiser is not None and layout is not None:
-        try:
-            pinned = pinned_positions(values["pinned_clusters"], layout, optimiser)
-        except ValueError as error:
-            yield "PINNED_CLUSTERS", str(error)
-            return
-        if len(pinned) == layout.count:
-            also = "" if layout.rest is None else f" but {layout.rest}, which is pinned anyway"
-            yield "PINNED_CLUSTERS", f"names all {layout.count} clusters{also}, so that nothing is left to search"
 
 
 def check_limits(values: Values) -> Findings:
@@ -114,13 +90,9 @@ def check_weights(values: Values) -> Findings:
 
 
 def check_variation(values: Values) -> Findings:
-    """In "reflective" a child can differ from its parents: by mutation, or by crossover of a varied population."""
-    if values.get("optimiser") != "reflective" or values.get("mutpb") != 0:
-        return
-    if values.get("cxpb") == 0:
-        yield "MUTPB", "is 0, and so is CXPB: every child would be a copy of its parent"
-    elif values.get("initial_spread") == 0:
-        yield "MUTPB", "is 0, and so is INITIAL_SPREAD: every individual would be a copy of the first"
+    """In "reflective" a child can differ from its parents: the first population are copies of one individual."""
+    if values.get("optimiser") == "reflective" and values.get("mutpb") == 0:
+        yield "MUTPB", "is 0: every individual would be a copy of the first"
 
 
 def check_prices(values: Values) -> Findings:
@@ -167,7 +139,6 @@ def check_lifecycle(values: Values) -> Findings:
 
 CROSS_CHECKS = (
     check_selection,
-    check_optimiser,
     check_weights,
     check_variation,
     check_lifecycle,

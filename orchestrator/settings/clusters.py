@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator.settings.references import ALL, parse_indices
 from tasks.models import ClusteredBy
 
 if TYPE_CHECKING:
@@ -42,28 +41,16 @@ def layout_of(settings: Settings) -> ClusterLayout:
     return cluster_layout(settings.clusters_by, settings.kmeans_clusters, settings.waste_buckets)
 
 
-def pinned_positions(text: str, layout: ClusterLayout, optimiser: str) -> tuple[int, ...]:
-    """The positions of the clusters whose deltas stay as they are: those that `text` names, and one in any case.
+def pinned_positions(layout: ClusterLayout, optimiser: str) -> tuple[int, ...]:
+    """The positions of the clusters whose deltas stay as they are.
 
     The same amount added to all logits changes no probability, so a cluster can be pinned without losing a solution.
-    By waste it is the rest.  By meaning it is the largest of k-means where `text` names none; "reflective" alone
-    searches all clusters then.
-
-    Raises: ValueError as `parse_indices`, and for a cluster that does not exist.
+    By waste it is the rest.  By meaning it is the largest of k-means; "reflective" alone searches all clusters then.
     """
-    ranges = parse_indices(text)
-    if ranges == ALL:
-        return tuple(range(layout.count))
-    last = max((one[-1] for one in ranges), default=-1)
-    if last >= layout.count:
-        raise ValueError(f"names cluster {last}, but the clusters are 0 to {layout.count - 1}")
-    pinned = {index for one in ranges for index in one}
     if layout.rest is not None:
-        pinned.add(layout.rest)
-    elif not pinned and optimiser != "reflective":
-        pinned.add(LARGEST)
-    return tuple(sorted(pinned))
+        return (layout.rest,)
+    return () if optimiser == "reflective" else (LARGEST,)
 
 
 def pinned_of(settings: Settings) -> tuple[int, ...]:
-    return pinned_positions(settings.pinned_clusters, layout_of(settings), settings.optimiser)
+    return pinned_positions(layout_of(settings), settings.optimiser)

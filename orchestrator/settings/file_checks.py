@@ -11,7 +11,6 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.settings.checks import Findings, Values, sound_layout
@@ -77,13 +76,11 @@ def check_initial_deltas(values: Values) -> Findings:
     except ValueError as error:
         yield "INITIAL_DELTAS_PATH", str(error)
         return
-    if not values.keys() >= {"optimiser", "population_size", "hybrid_proposals", "pinned_clusters"}:
+    optimiser, population = values.get("optimiser"), values.get("population_size")
+    if optimiser is None or population is None:
         return
-    optimiser, population = values["optimiser"], values["population_size"]
-    with suppress(ValueError):  # that is said of PINNED_CLUSTERS
-        pinned = pinned_positions(values["pinned_clusters"], layout, optimiser)
-        if problem := population_problem(vectors, optimiser, population, values["hybrid_proposals"], pinned):
-            yield "INITIAL_DELTAS_PATH", problem
+    if problem := population_problem(vectors, optimiser, population, pinned_positions(layout, optimiser)):
+        yield "INITIAL_DELTAS_PATH", problem
 
 
 def check_discovered(values: Values) -> Findings:

@@ -138,21 +138,11 @@ class Settings:
 
     # Baselines
     prompts_path: Annotated[Path | None, existing_file(or_words=(SHIPPED,))]
-    prompts_raced: Switch
-    finalists: Annotated[int, int_range(1, 1000, "vectors")]
-    test_every_rival: Switch
 
     # Optimiser
-    optimiser: Literal["reflective", "cma", "hybrid", "nsga2", "lineage", "random"]
-    pinned_clusters: str
+    optimiser: Literal["reflective", "cma", "lineage", "random"]
     delta_bound: Annotated[float, float_range(0, 100, "logits", above=True)]
     step_size: Annotated[float, float_range(0, 100, "logits", above=True)]
-    initial_spread: Annotated[float, float_range(0, 100, "logits")]
-    vary_proposals: Switch
-    hybrid_proposals: Annotated[int, int_range(1, 5000, "candidates")]
-    nsga2_eta: Annotated[float, float_range(0, 1000, "none", above=True)]
-    racing: Literal["auto", "on", "off"]
-    patience: Annotated[int, int_range(0, 1_000_000, "generations")]
 
     # Evolution, other
     seed: Annotated[int, int_range(0, _SEED, "none")]

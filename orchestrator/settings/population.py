@@ -90,14 +90,9 @@ def read_fork(path: Path) -> ForkFile:
     return parse_sealed(ForkFile, read_limited(path, DELTAS_BYTES))
 
 
-def population_problem(
-    vectors: Sequence[StartVector], optimiser: str, population: int, proposals: int, pinned: Sequence[int]
-) -> str:
-    """Why a search cannot start from these vectors; "" where it can.
-
-    `proposals` are those of "hybrid"; `pinned` are positions of clusters.
-    """
-    most, of = most_vectors(optimiser, population, proposals)
+def population_problem(vectors: Sequence[StartVector], optimiser: str, population: int, pinned: Sequence[int]) -> str:
+    """Why a search cannot start from these vectors; "" where it can.  `pinned` are positions of clusters."""
+    most, of = most_vectors(optimiser, population)
     if len(vectors) > most:
         return f"has {len(vectors)} vectors, and {of}"
     ids = list(vectors[0].deltas)
@@ -111,13 +106,10 @@ def population_problem(
     return ""
 
 
-def most_vectors(optimiser: str, population: int, proposals: int) -> tuple[int, str]:
+def most_vectors(optimiser: str, population: int) -> tuple[int, str]:
     """How many vectors a search can start from, and the reason in words."""
     if optimiser == "lineage":
         return 1, "OPTIMISER 'lineage' starts from one"
-    if optimiser == "hybrid":  # the first is evaluated with the proposals
-        most = population - proposals + 1
-        return most, f"POPULATION_SIZE ({population}) and HYBRID_PROPOSALS ({proposals}) leave room for {most}"
     return population, f"POPULATION_SIZE is {population}"
 
 

@@ -89,11 +89,6 @@ def objective_of(s: Settings, baseline: Score | None) -> Objective:
     return Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale)
 
 
-def is_racing(s: Settings) -> bool:
-    """Whether candidates may stop after a part of the questions."""
-    return s.racing == "on" or (s.racing == "auto" and s.optimiser != "reflective")
-
-
 def _discovered(s: Settings) -> tuple[int, ...]:
     if s.clusters_from is None:
         return ()
@@ -158,7 +153,7 @@ def by_rules(s: Settings) -> bool:
 
 def needs_endpoint(s: Settings) -> bool:
     """Whether the run calls an endpoint at all: to judge, or to have the reflector change deltas."""
-    return needs_model(s.judge) or s.optimiser in ("reflective", "hybrid", "lineage")
+    return needs_model(s.judge) or s.optimiser in ("reflective", "lineage")
 
 
 def endpoint_of(s: Settings, rules: bool | None = None) -> Endpoint:

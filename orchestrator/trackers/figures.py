@@ -19,7 +19,6 @@ def figures_of_generation(record: Mapping[str, Any]) -> dict[str, float]:
     groups: dict[str, Mapping[str, Any]] = {
         "fitness": {name: record[name] for name in ("best", "mean", "best_ever")},
         "leader": {name: leader[name] for name in OF_A_SCORE},
-        "validation": record.get("validation") or {},
         **{group: record[group] for group in ("evaluations", "seconds", "tokens")},
         "endpoint": {name: record[name] for name in ("calls", "cost_usd")},
     }

@@ -31,7 +31,7 @@ def test_a_judge_by_numbers_is_refused_where_a_right_answer_has_none(data: Path)
 
 
 def test_a_setting_of_the_judge_wins_over_the_option() -> None:
-    options = argparse.Namespace(judge=common.RULE_JUDGE, set=["RACING=off"])
+    options = argparse.Namespace(judge=common.RULE_JUDGE, set=[])
     assert common.judge_of(options) == common.RULE_JUDGE
     options.set.append("JUDGE=exact_number")
     assert common.judge_of(options) == "exact_number"

@@ -23,7 +23,6 @@ SMALL = {
     "TRAINING_INDICES": "0-2",
     "VALIDATION_INDICES": "16",
     "PROMPTS_PATH": "",
-    "FINALISTS": "2",
     "TARGET_MAX_NEW_TOKENS": "16",
     "POPULATION_SIZE": "3",
     "NGEN": "2",

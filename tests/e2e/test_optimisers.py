@@ -34,8 +34,6 @@ SETTINGS = {
     "VALIDATION_INDICES": "",
     "POPULATION_SIZE": "4",
     "NGEN": str(GENERATIONS),
-    "PATIENCE": str(GENERATIONS),
-    "HYBRID_PROPOSALS": "1",
 }
 PROMPTS = """
 base: "Answer the question."
@@ -58,7 +56,7 @@ SAME_FILES = (
     "measurements.jsonl",
     "system_prompt.txt",
 )
-OPTIMISERS = ("cma", "reflective", "hybrid", "nsga2", "lineage", "random")
+OPTIMISERS = ("cma", "reflective", "lineage", "random")
 
 
 class KilledRun(RunFolder):
@@ -279,4 +277,4 @@ def check_files(run: RunFolder, name: str) -> None:
     files = {path.name for path in run.output.iterdir()}
     assert {"fitness.png", "evolution_lengths.png", "evolution_tree.png", "pareto.png", "report.txt"} <= files
     prompts = list((run.output / "reflector_prompts").glob("*")) if "reflector_prompts" in files else []
-    assert bool(prompts) == (name in ("reflective", "hybrid", "lineage"))
+    assert bool(prompts) == (name in ("reflective", "lineage"))

@@ -29,7 +29,7 @@ def test_a_line_of_an_older_file_says_what_it_has(finished_run: Path) -> None:
     assert whole.evaluations.computed == line["evaluations"]["computed"]
     older = {name: value for name, value in line.items() if name not in ("answered", "validation", "settings_changed")}
     found = generation_result(Path("history.jsonl"), older)
-    assert (found.answered, found.validation, found.settings_changed) == ({}, {}, {})
+    assert (found.answered, found.settings_changed) == ({}, {})
     assert (found.best, found.seconds) == (whole.best, whole.seconds)
 
 
@@ -40,10 +40,9 @@ def test_a_stage_without_seconds_is_named_with_its_file_and_generation(finished_
         generation_result(Path("history.jsonl"), line)
 
 
-def test_an_individual_has_the_deltas_of_its_record_and_how_far_it_raced() -> None:
+def test_an_individual_has_the_deltas_of_its_record() -> None:
     bare = individual_result(NODE, None)
-    assert (bare.name, bare.stage, bare.target, bare.deltas, bare.stopped) == ("g1_child0_mut", "mut", "3", {}, None)
-    stopped = {"answered": 8, "of": 24}
-    record: Any = {"node": "g1_child0_mut", "deltas": {"0": 1.5}, "scratchpad": "s", "stopped": stopped}
+    assert (bare.name, bare.stage, bare.target, bare.deltas) == ("g1_child0_mut", "mut", "3", {})
+    record: Any = {"node": "g1_child0_mut", "deltas": {"0": 1.5}, "scratchpad": "s"}
     found = individual_result(NODE, record)
-    assert (found.deltas, found.scratchpad, found.stopped, found.skip_reason) == ({"0": 1.5}, "s", (8, 24), "")
+    assert (found.deltas, found.scratchpad, found.skip_reason) == ({"0": 1.5}, "s", "")

@@ -174,14 +174,14 @@ function nodePanel(run, node, calls, choose) {
     ? h("div", { class: "links small" }, h("span", { class: "muted" }, title), pairs.slice(0, 12).map(([other]) => link(other)), pairs.length > 12 ? h("span", { class: "muted" }, `and ${pairs.length - 12} more`) : null)
     : null;
   const facts = [
-    ["fitness", number(node.fitness, 4) + (node.stopped ? " (projected)" : "")], ["tokens", tokens(node.mean_tokens)], ["right", percent(node.correctness)],
+    ["fitness", number(node.fitness, 4)], ["tokens", tokens(node.mean_tokens)], ["right", percent(node.correctness)],
     ["generation", number(node.generation)],
   ];
   const about = calls.get(node.name.replace(/_(pre|mut)$/, "")) ?? [];
   return [
     h("h3", { class: "break" }, node.name, node.name === run.digest.winner ? " ★" : ""),
     h("p", { class: "small muted" }, [STAGES[node.stage], has(node.target) ? `cluster ${node.target} changed` : null, node.is_elite ? "kept as elite" : null,
-      node.stopped ? `left a race after ${node.stopped[0]} of ${node.stopped[1]} questions` : null, node.note || null].filter(Boolean).join("; ")),
+      node.note || null].filter(Boolean).join("; ")),
     h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     relatives(node.above.length ? EDGES[node.above[0][1]] : "", node.above),
     relatives("leads to", node.below),

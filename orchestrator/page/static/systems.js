@@ -30,9 +30,9 @@ function frontChart(systems, which, lit) {
   const x = (one) => one[which].mean_tokens;
   const y = (one) => one[which].share_correct;
   const label = `Mean tokens an answer against the share of right answers, ${which} set; the table below has all figures`;
-  const front = systems.filter((one) => one[which].is_on_front && !one.stopped_after).sort((a, b) => x(a) - x(b));
+  const front = systems.filter((one) => one[which].is_on_front).sort((a, b) => x(a) - x(b));
   return chart(label, (width) => Math.min(460, Math.max(300, width * 0.46)), (plot) => {
-    const bars = systems.filter((one) => !one.stopped_after).flatMap((one) => one[which].mean_tokens_interval);
+    const bars = systems.flatMap((one) => one[which].mean_tokens_interval);
     const [left, right] = extent([...systems.map(x), ...bars], 0.04);
     const ys = extent(systems.flatMap((one) => one[which].share_correct_interval), 0.03);
     const ends = [[Math.max(0, left), right], [Math.max(0, ys[0]), Math.min(1, ys[1])]];
@@ -45,7 +45,7 @@ function frontChart(systems, which, lit) {
     for (const one of order) {
       const [cx, cy] = place(one);
       const color = `var(--${one.kind})`;
-      const group = s("g", { class: "hit", opacity: one.stopped_after ? 0.45 : 1 });
+      const group = s("g", { class: "hit" });
       const cross = intervals(one[which], scale, cx, cy, color);
       cross.setAttribute("opacity", one.is_winner || one.kind === "plain" ? 0.5 : 0);
       group.append(cross, s("path", { d: one.is_winner ? star(10) : SHAPES[one.kind](5), transform: `translate(${cx} ${cy})`, fill: one.is_winner ? "var(--star)" : color, stroke: "var(--card)", "stroke-width": 1.2 }),
@@ -84,13 +84,13 @@ function labels(plot, marks, scale, systems, which) {
 }
 
 function systemsTable(systems, which, rows) {
-  const sorted = [...systems].sort((a, b) => !!a.stopped_after - !!b.stopped_after || b[which].fitness - a[which].fitness);
+  const sorted = [...systems].sort((a, b) => b[which].fitness - a[which].fitness);
   const plain = systems.find((one) => one.kind === "plain");
   const body = sorted.map((one) => {
     const figures = one[which];
     const row = h("tr", { class: one.is_winner ? "winner" : "" },
       h("th", { scope: "row" }, h("span", { class: "name" }, mark(one.kind), h("span", {}, h("bdi", {}, one.name), one.is_winner ? " ★" : "",
-        h("span", { class: "sub" }, one.stopped_after ? `stopped after ${plural(one.stopped_after, "question")}: others did better` : one.kind === "prompt" || one.kind === "plain" ? one.prompt : KIND_NAMES[one.kind])))),
+        h("span", { class: "sub" }, one.kind === "prompt" || one.kind === "plain" ? one.prompt : KIND_NAMES[one.kind])))),
       h("td", { class: "num" }, tokens(figures.mean_tokens)),
       h("td", { class: "num" }, plain && one !== plain ? change(figures.mean_tokens / plain[which].mean_tokens - 1) : DASH),
       h("td", { class: "num" }, `${number(figures.correct)} / ${number(figures.n)}`),

@@ -70,18 +70,6 @@ def _draw_lines(axes: Axes, history: Sequence[Record], when: list[int]) -> None:
     ]
     x, y = zip(*steps, strict=True)
     axes.step(x, y, where="post", color=style.RECORD, linewidth=1.6, label="best so far", zorder=3)
-    validation = [to_float((record.get("validation") or {}).get("fitness")) for record in history]
-    if not all(map(math.isnan, validation)):
-        axes.step(
-            [generation + 0.5 for generation in when],
-            validation,
-            where="post",
-            color=style.RECORD,
-            linewidth=1.6,
-            linestyle=(0, (4, 2)),
-            label="best so far, validation",
-            zorder=3,
-        )
     _annotate_record(axes, *next((step for step in reversed(steps) if not math.isnan(step[1])), (NAN, NAN)))
 
 

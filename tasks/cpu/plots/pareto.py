@@ -38,8 +38,7 @@ LOOKS = {
 def pareto_png(points: Sequence[Point]) -> bytes:
     """Draw the points of `pareto.json`.
 
-    points: {name, kind, mean_tokens, mean_tokens_interval, share_correct, share_correct_interval, is_winner,
-    stopped_after} each.
+    points: {name, kind, mean_tokens, mean_tokens_interval, share_correct, share_correct_interval, is_winner} each.
     Returns: a PNG, the same bytes for the same points.
     """
     figure = style.new_figure(10.0, 7.0)
@@ -69,7 +68,7 @@ def pareto_png(points: Sequence[Point]) -> bytes:
 def evolved_front(points: Sequence[Point]) -> list[Point]:
     """The evolved points that no other evolved point beats in both measures, by tokens."""
     front: list[Point] = []
-    evolved = (point for point in points if point["kind"] == "evolved" and not point["stopped_after"])
+    evolved = (point for point in points if point["kind"] == "evolved")
     for point in sorted(evolved, key=lambda point: (point["mean_tokens"], -point["share_correct"])):
         if not front or point["share_correct"] > front[-1]["share_correct"]:
             front.append(point)
@@ -80,9 +79,8 @@ def _draw_intervals(axes: Axes, points: Sequence[Point]) -> None:
     for point in points:
         colour = LOOKS[point["kind"]].colour
         x, y = point["mean_tokens"], point["share_correct"]
-        alpha = 0.12 if point["stopped_after"] else 0.3
-        axes.plot(point["mean_tokens_interval"], [y, y], color=colour, linewidth=0.8, alpha=alpha, zorder=1)
-        axes.plot([x, x], point["share_correct_interval"], color=colour, linewidth=0.8, alpha=alpha, zorder=1)
+        axes.plot(point["mean_tokens_interval"], [y, y], color=colour, linewidth=0.8, alpha=0.3, zorder=1)
+        axes.plot([x, x], point["share_correct_interval"], color=colour, linewidth=0.8, alpha=0.3, zorder=1)
 
 
 def _draw_front(axes: Axes, points: Sequence[Point]) -> None:
@@ -100,16 +98,10 @@ def _draw_front(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
-    stopped_label = "stopped early (fewer questions)"
     for kind, look in LOOKS.items():
         of_kind = [point for point in points if point["kind"] == kind and not point["is_winner"]]
-        complete = [point for point in of_kind if not point["stopped_after"]]
-        stopped = [point for point in of_kind if point["stopped_after"]]
-        if complete:
-            _draw_markers(axes, complete, look, look.colour, style.PAPER, look.label)
-        if stopped:
-            _draw_markers(axes, stopped, look, style.PAPER, look.colour, stopped_label)
-            stopped_label = "_"  # one entry in the legend for all kinds
+        if of_kind:
+            _draw_markers(axes, of_kind, look, look.colour, style.PAPER, look.label)
     for point in points:
         if point["is_winner"]:
             axes.plot(
@@ -150,7 +142,6 @@ def _draw_labels(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
             WINNER_SIZE if point["is_winner"] else LOOKS[point["kind"]].size,
             LOOKS[point["kind"]].colour,
             is_bold=point["is_winner"],
-            alpha=0.65 if point["stopped_after"] else 1.0,
         )
         for point in points
     ]

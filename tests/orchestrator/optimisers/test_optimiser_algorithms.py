@@ -11,10 +11,8 @@ from deap import cma as deap_cma
 from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score
 
 from orchestrator.optimisers.base import Best, search
-from orchestrator.optimisers.cma import Cma, CmaParams, update
-from orchestrator.optimisers.hybrid import Hybrid, HybridParams, injected
+from orchestrator.optimisers.cma import Cma, CmaParams, injected, update
 from orchestrator.optimisers.lineage import LineageParams, SingleLineage
-from orchestrator.optimisers.nsga2 import Nsga2, Nsga2Params, Nsga2State
 from orchestrator.optimisers.random_search import RandomParams, RandomSearch
 from tasks.models import Score
 
@@ -79,62 +77,14 @@ def test_cma_with_equal_scores_goes_on() -> None:
     assert state.best == Best(state.best.deltas, "", 0.5)
 
 
-def test_the_hybrid_finds_more_than_either_alone_with_few_evaluations() -> None:
-    short = {**COMMON, "generations": 6}
-    alone = final(Cma(), CmaParams(**short)).best.fitness
-    helped = final(Hybrid(), HybridParams(**short, proposals=4)).best
-    assert helped.fitness > alone
-    assert len(helped.scratchpad) >= 3  # what the reflector noted travels with the best
-
-
-def test_the_hybrid_asks_for_mutations_of_the_best_in_turn() -> None:
-    formula = Formula()
-    params = HybridParams(**{**COMMON, "generations": 3}, proposals=4)
-    turns = list(search(Hybrid(), Hybrid().init(params), params, formula))
-    targets = [[c.target for c in plan.candidates if c.target is not None] for plan in formula.plans]
-    assert targets == [[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]]
-    assert [len(plan.candidates) for plan in formula.plans] == [12, 12, 12]
-    for turn, plan in zip(turns, formula.plans[1:], strict=False):
-        assert turn.state.best is not None
-        assert {c.deltas for c in plan.candidates if c.target is not None} == {turn.state.best.deltas}
-
-
-def test_a_far_proposal_is_evaluated_as_it_is_but_moves_the_mean_no_further_than_a_sample_could() -> None:
-    params = HybridParams(**COMMON)
-    state = Hybrid().init(params)
+def test_a_far_vector_of_the_first_population_moves_the_mean_no_further_than_a_sample_could() -> None:
+    params = CmaParams(**COMMON)
+    state = Cma().init(params)
     near = (0.1, *START[1:])
     assert injected(state, params, near) == pytest.approx(near)
     far = injected(state, params, (100.0, *START[1:]))
     longest = CLUSTERS**0.5 + 2 * CLUSTERS / (CLUSTERS + 2)
     assert far == pytest.approx((0.8 * longest, *START[1:]))
-
-
-def test_proposals_that_the_reflector_could_not_make_are_left_out() -> None:
-    state = final(Hybrid(), HybridParams(**COMMON), Formula(refused=frozenset({0, 1})))
-    assert state.best.fitness > 0.9
-
-
-@pytest.mark.parametrize(("population", "proposals"), [(8, 5), (8, 0), (3, 2)])
-def test_a_hybrid_without_enough_samples_is_refused(population: int, proposals: int) -> None:
-    with pytest.raises(ValueError, match="1 to half of it"):
-        HybridParams(**{**COMMON, "population_size": population}, proposals=proposals)
-
-
-def test_nsga2_keeps_a_front_that_no_member_of_it_beats() -> None:
-    formula = Formula()
-    state: Nsga2State = final(Nsga2(), Nsga2Params(**COMMON), formula)
-    reached = {(m.score.mean_tokens, m.score.correctness) for m in state.population if m.score}
-    points = sorted(p for p in reached if not any(q[0] <= p[0] and q[1] >= p[1] for q in reached - {p}))
-    assert len(points) >= 5
-    assert [c for _, c in points] == sorted(c for _, c in points)
-    seen = [score(c.deltas) for c in formula.candidates]
-    assert min(tokens for tokens, _ in points) == min(s.mean_tokens for s in seen)
-    assert max(correct for _, correct in points) == max(s.correctness for s in seen)
-
-
-def test_nsga2_needs_a_population_in_fours() -> None:
-    with pytest.raises(ValueError, match="multiples of 4"):
-        Nsga2Params(**{**COMMON, "population_size": 10})
 
 
 def test_the_lineage_sends_each_vector_once_and_gathers_its_summary() -> None:

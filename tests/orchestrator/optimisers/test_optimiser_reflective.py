@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from formula import CLUSTERS, IDS, START, Formula
+from formula import IDS, START, Formula
 
 from orchestrator.optimisers.base import Member, search
 from orchestrator.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState, elites
@@ -107,28 +107,6 @@ def test_the_elites_are_the_best_and_come_first() -> None:
     population = state.population
     best = sorted((m.score.fitness for m in population if m.score), reverse=True)[:2]
     assert [population[i].score.fitness for i in elites(state, params) if population[i].score] == best  # type: ignore[union-attr]
-
-
-def test_a_spread_population_keeps_the_start_and_differs_otherwise() -> None:
-    state = OPTIMISER.init(ReflectiveParams(**COMMON, spread=1.0))
-    assert state.population[0] == Member(START)
-    assert len({member.deltas for member in state.population}) == 6
-    assert state == OPTIMISER.init(ReflectiveParams(**COMMON, spread=1.0))
-    assert OPTIMISER.init(ReflectiveParams(**COMMON)).population == (Member(START),) * 6
-
-
-def test_equal_children_with_the_same_target_get_proposals_that_differ() -> None:
-    changes = {
-        "population_size": 20, "elitism_size": 0, "crossover_probability": 0.0, "mutation_probability": 1.0,
-        "generations": 1,
-    }  # fmt: skip
-    alike, varied = Formula(), Formula()
-    run(alike, **changes)
-    run(varied, **changes, vary_proposals=True)
-    questions = [(c.deltas, c.target) for c in varied.plans[1].candidates]
-    assert len(set(questions)) == CLUSTERS
-    assert {c.variant for c in alike.plans[1].candidates} == {0}
-    assert len({(c.deltas, c.target, c.variant) for c in varied.plans[1].candidates}) == 20
 
 
 def test_pinned_clusters_have_no_turn() -> None:

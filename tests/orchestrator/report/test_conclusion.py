@@ -9,11 +9,11 @@ import pytest
 from concluded_systems import MARGIN, concluded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, measurement, system
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
 
 from orchestrator.report.conclusion import conclude
 from orchestrator.report.inference import noise_floor
-from orchestrator.report.systems import MeasuredSystem, Measurement
+from orchestrator.report.systems import Measurement
 
 
 def test_a_shorter_vector_that_loses_nothing_wins() -> None:
@@ -44,22 +44,6 @@ def test_without_a_test_set_the_conclusion_says_that_the_choice_was_made_by_the_
     assert "on 300 validation questions" in conclusion.headline
     assert any("chosen by these same questions" in sentence for sentence in conclusion.sentences)
     assert not any("these same questions" in sentence for sentence in concluded(EVOLVED, [ONE_SENTENCE]).sentences)
-
-
-def test_a_prompt_that_was_stopped_is_compared_on_the_questions_that_it_was_asked() -> None:
-    part = measurement(0.6, lost=12, count=40)
-    stopped = MeasuredSystem("50 words", "prompt", "Use at most 50 words.", validation=part, is_stopped=True)
-    plain, best = replace(PLAIN, test=None), replace(EVOLVED, test=None)
-    conclusion = concluded(best, [stopped, ONE_SENTENCE], plain)
-    assert [pair.change.count for pair in conclusion.pairs] == [300, 40, 300]
-    # and it is not a rival on a test set that it was not asked
-    assert [pair.against for pair in concluded(EVOLVED, [stopped, ONE_SENTENCE]).pairs] == ["none", "one sentence"]
-
-
-def test_a_stopped_prompt_takes_no_win_away_by_a_lucky_start() -> None:
-    lucky = MeasuredSystem("lucky", "prompt", "", validation=measurement(0.1, gained=2, count=12), is_stopped=True)
-    plain, best = replace(PLAIN, test=None), replace(EVOLVED, test=None)
-    assert concluded(best, [lucky], plain).outcome == "win"
 
 
 def test_a_saving_within_the_noise_is_said_to_be_within_it() -> None:

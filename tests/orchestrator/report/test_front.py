@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, measurement, system
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
 
 from orchestrator.report.assessment import assess
 from orchestrator.report.front import front_document
-from orchestrator.report.systems import MeasuredSystem
 
-STOPPED = MeasuredSystem(
-    "lucky", "prompt", "At most 50.", validation=measurement(0.05, 0, 10, count=40), is_stopped=True
-)
 MORE_RIGHT = system("evolved 2", "evolved", 0.7, gained=9, seed=8)
-SYSTEMS = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, STOPPED, EVOLVED, MORE_RIGHT)
+SYSTEMS = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED, MORE_RIGHT)
 
 
 def points() -> dict[str, dict]:
@@ -27,11 +23,6 @@ def points() -> dict[str, dict]:
 def test_the_front_has_the_systems_that_no_other_beats_in_both_measures() -> None:
     on_front = {name for name, point in points().items() if point["is_on_front"]}
     assert on_front == {"final answer only", "evolved 1", "evolved 2"}
-
-
-def test_a_stopped_system_is_a_point_but_not_on_the_front_and_takes_nobody_off_it() -> None:
-    stopped = points()["lucky"]
-    assert stopped["stopped_after"] == 40 and not stopped["is_on_front"]
 
 
 def test_a_point_has_what_is_needed_to_use_it() -> None:

@@ -20,8 +20,8 @@ def mean(values: list[float]) -> float:
 
 def test_every_figure_of_every_system_can_be_computed_again() -> None:
     repeated = dataclasses.replace(EVOLVED, repeats=(measurement(0.5, seed=9),))
-    stopped = dataclasses.replace(system("stopped", "prompt", 0.7, count=40, sets=("validation",)), is_stopped=True)
-    systems = [PLAIN, ONE_SENTENCE, stopped, repeated]
+    untested = system("untested", "prompt", 0.7, sets=("validation",))
+    systems = [PLAIN, ONE_SENTENCE, untested, repeated]
     report = report_document(assess("run", systems, EVOLVED.name, PLAIN.name, 0.03, 7))
     lines = [json.loads(line) for line in measurement_lines(systems).splitlines()]
     kept = {(line["system"], line["set"], line["repeat"]): line for line in lines}

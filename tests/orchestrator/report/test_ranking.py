@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, measurement, system
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
 from rich.cells import cell_len
 
 from orchestrator.report.assessment import Assessment, assess
 from orchestrator.report.ranking import provenance, ranking
 from orchestrator.report.systems import MeasuredSystem
 
-STOPPED = MeasuredSystem("50 words", "prompt", "At most 50.", validation=measurement(0.7, 9, count=40), is_stopped=True)
-SYSTEMS = (STOPPED, PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED)
+SYSTEMS = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED)
 
 
 def assessed(*systems: MeasuredSystem, test_uses: int = 1) -> Assessment:
@@ -24,11 +23,11 @@ def rows_of(*systems: MeasuredSystem) -> list[str]:
     return ranking(assessed(*systems))[-1 - len(systems or SYSTEMS) :]
 
 
-def test_systems_are_ranked_by_fitness_with_the_stopped_ones_last_and_the_winner_marked() -> None:
+def test_systems_are_ranked_by_fitness_and_the_winner_is_marked() -> None:
     _, *rows = rows_of()
     names = [row[2:21].strip() for row in rows]
-    assert names == ["evolved 1", "final answer only", "one sentence", "none", "50 words"]
-    assert [row.startswith("* ") for row in rows] == [True, False, False, False, False]
+    assert names == ["evolved 1", "final answer only", "one sentence", "none"]
+    assert [row.startswith("* ") for row in rows] == [True, False, False, False]
 
 
 def test_a_row_has_kind_tokens_right_answers_and_the_change_with_its_interval() -> None:
@@ -37,11 +36,6 @@ def test_a_row_has_kind_tokens_right_answers_and_the_change_with_its_interval() 
     assert (f"{name} {number}", kind, right, test_right) == ("evolved 1", "evolved", "200", "200")
     assert float(tokens) == pytest.approx(78, abs=3) and float(test_tokens) == pytest.approx(78, abs=3)
     assert " ".join(change) == "-60 % (-61 to -60)"
-
-
-def test_a_stopped_system_has_the_number_of_its_questions() -> None:
-    *_, stopped = rows_of()
-    assert "17/40" in stopped and stopped.endswith("stopped after 40")
 
 
 def test_without_a_test_set_its_columns_are_left_out() -> None:
@@ -62,7 +56,6 @@ def test_long_and_dangerous_names_fit_and_cannot_act(width: int) -> None:
 def test_it_says_where_the_search_started_and_how_often_the_test_set_was_asked() -> None:
     text = " ".join(provenance(assessed(test_uses=3)))
     assert 'started from the system prompt "one sentence"' in text
-    assert "1 system was stopped early" in text
     assert "The test set has been asked for 3 winners so far, this one included." in text
     assert "asked for 1 winner so far, this one included" in " ".join(provenance(assessed()))
     assert "test set" not in " ".join(provenance(assessed(test_uses=0)))

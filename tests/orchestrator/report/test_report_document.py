@@ -13,9 +13,9 @@ from orchestrator.report.assessment import assess
 from orchestrator.report.document import report_document, report_schema
 from orchestrator.report.systems import MeasuredSystem
 
-STOPPED = MeasuredSystem("50 words", "prompt", "At most 50.", validation=measurement(0.7, 9, count=40), is_stopped=True)
+SHORT = system("50 words", "prompt", 0.7, seed=9)
 ENDS = system("end of turn alone", "vector", 0.8, seed=4)
-SYSTEMS = (PLAIN, ONE_SENTENCE, STOPPED, ENDS, EVOLVED)
+SYSTEMS = (PLAIN, ONE_SENTENCE, SHORT, ENDS, EVOLVED)
 
 
 def document(*systems: MeasuredSystem) -> dict:
@@ -50,23 +50,26 @@ def test_it_says_what_was_shown_and_how_often_the_test_set_was_used() -> None:
     assert made["conclusion"]["outcome"] == "win" and made["conclusion"]["measured_on"] == "test"
     assert made["test_uses"] == 2 and made["start"] == "one sentence" and made["winner"] == "evolved 1"
     assert made["choices"] == {"start": "validation", "winner": "validation"}
-    assert [pair["against"] for pair in made["comparisons"]] == ["none", "one sentence", "end of turn alone"]
+    assert [pair["against"] for pair in made["comparisons"]] == [
+        "none",
+        "one sentence",
+        "50 words",
+        "end of turn alone",
+    ]
     assert all(pair["non_inferiority"]["margin"] == 0.03 for pair in made["comparisons"])
 
 
-def test_rivals_have_their_figures_texts_and_the_number_of_questions_after_which_they_were_stopped() -> None:
-    sentence, stopped, ends = document()["rivals"]
-    assert sentence["system_prompt"] == "Prompt of one sentence." and sentence["stopped_after"] is None
+def test_rivals_have_their_figures_and_texts() -> None:
+    sentence, _, ends = document()["rivals"]
+    assert sentence["system_prompt"] == "Prompt of one sentence."
     assert sentence["against_plain"]["token_ratio"] == pytest.approx(0.6, abs=0.01)
-    assert stopped["stopped_after"] == stopped["validation"]["n"] == 40
-    assert stopped["test"] is None and stopped["against_plain"] is None
     assert ends["deltas"] == [1.5, -0.5]
 
 
 def test_without_a_test_set_the_validation_set_decides() -> None:
     made = document(*(replace(one, test=None) for one in SYSTEMS))
     assert made["test"] is None and made["conclusion"]["measured_on"] == "validation"
-    assert made["rivals"][1]["against_plain"]["n"] == 40
+    assert made["rivals"][1]["against_plain"]["n"] == 300
 
 
 def test_the_noise_floor_of_a_repeated_winner_is_in_it() -> None:

@@ -60,7 +60,7 @@ def test_descriptions_keep_to_the_width_and_tokens_stand_below_one_that_names_no
     clusters = (ClusterDelta("1", 0.5, counted, ("2", "0"), 4), ClusterDelta("12", -1.0, "hedges", ("may", " be"), 2))
     one = ShownIndividual(
         name="g0_pop0", generation=0, stage="pop", fitness=1.0, mean_tokens=9.0, correctness=0.5, is_elite=False,
-        target=None, stopped=None, skip_reason="", merge_fallback="", parents=(), children=(), files=(), scratchpad="",
+        target=None, skip_reason="", merge_fallback="", parents=(), children=(), files=(), scratchpad="",
         clusters=clusters,
     )  # fmt: skip
     lines = list(individual_lines(one, 40))

@@ -105,12 +105,6 @@ def test_unusable_replies_of_the_reflector_are_counted_where_there_are_any() -> 
     )
 
 
-def test_why_a_search_ended_early_stands_below_the_run_and_fits_the_width() -> None:
-    why = "stopped early: the fitness on the validation set has not improved for the last generation"
-    lines = lines_of(dataclasses.replace(REPORT, stopped=why))
-    assert " ".join(lines[1:3]) == why and max(map(cell_len, lines[:3])) <= 80
-
-
 def test_the_first_lines_say_what_was_shown_where_other_systems_were_measured() -> None:
     systems = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED)
     assessment = assess("quiet-1", systems, "evolved 1", "one sentence", 0.03, seed=7, test_uses=2)

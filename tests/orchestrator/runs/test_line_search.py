@@ -7,18 +7,10 @@ from dataclasses import replace
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
-from orchestrator.runs.line_search import LineSearch, rungs_of_sets
+from orchestrator.runs.line_search import LineSearch
 from tasks.models import Constrained
 from tasks.plan import Candidate
 from tasks.store.store import Store
-
-
-def test_rungs_ask_the_same_share_of_each_set() -> None:
-    assert rungs_of_sets((64, 64)) == ((16, 16), (32, 32), (64, 64))
-    assert rungs_of_sets((64, 10)) == ((16, 3), (32, 5), (64, 10))
-    assert rungs_of_sets((64, 200)) == ((16, 50), (32, 100), (64, 200))
-    assert rungs_of_sets((64,)) == ((16,), (32,), (64,))
-    assert rungs_of_sets((12, 40)) == ((12, 40),)
 
 
 def search(store: Store, lost: int, samples: int = 1) -> LineSearch:
@@ -35,7 +27,7 @@ def search(store: Store, lost: int, samples: int = 1) -> LineSearch:
 
 
 def test_of_equal_vectors_the_first_is_the_best(store: Store) -> None:
-    found = search(store, lost=0).best_of([(1, 0), (2, 0)], "Plain.", raced=False)
+    found = search(store, lost=0).best_of([(1, 0), (2, 0)], "Plain.")
     assert (found.deltas, found.fitness) == ((1, 0), 1.0)
     assert [answer.tokens for answer in found.answers] == [100] * 40 == [answer.tokens for answer in found.plain]
 
@@ -43,17 +35,17 @@ def test_of_equal_vectors_the_first_is_the_best(store: Store) -> None:
 def test_a_higher_fitness_is_not_yet_shown(store: Store) -> None:
     # Given a sentence that loses one answer of 40, and has the higher fitness
     lossy = search(store, lost=1)
-    plain, concise = (lossy.best_of([(0, 0)], prompt, raced=False) for prompt in ("Plain.", "Be concise."))
+    plain, concise = (lossy.best_of([(0, 0)], prompt) for prompt in ("Plain.", "Be concise."))
     assert concise.fitness > plain.fitness
     # When and then: it is shown to be better where it loses none
     assert not lossy.is_shown_better(concise, plain, tried=1)
     lossless = search(store, lost=0)
-    assert lossless.is_shown_better(lossless.best_of([(0, 0)], "Be concise.", raced=False), plain, tried=1)
+    assert lossless.is_shown_better(lossless.best_of([(0, 0)], "Be concise."), plain, tried=1)
 
 
 def test_several_answers_to_a_question_are_one_question_of_a_resample(store: Store) -> None:
     """With four samples, of which one loses the answer, a quarter of it is lost: too little to matter."""
     sampled = search(store, lost=1, samples=4)
-    plain, concise = (sampled.best_of([(0, 0)], prompt, raced=False) for prompt in ("Plain.", "Be concise."))
+    plain, concise = (sampled.best_of([(0, 0)], prompt) for prompt in ("Plain.", "Be concise."))
     assert len(concise.answers) == 160
     assert sampled.is_shown_better(concise, plain, tried=1)

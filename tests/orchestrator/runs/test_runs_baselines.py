@@ -51,7 +51,7 @@ def output(tmp_path: Path) -> OutputFolder:
 
 def settings_of(prompts: Path, *overrides: str) -> Settings:
     options = [
-        "TARGET_SYSTEM_PROMPT=best", f"PROMPTS_PATH={prompts}", "PROMPTS_RACED=y", "OBJECTIVE=constrained",
+        "TARGET_SYSTEM_PROMPT=best", f"PROMPTS_PATH={prompts}", "OBJECTIVE=constrained",
         "MARGIN=0.03", "JUDGE=three_stages",
     ]  # fmt: skip
     chosen = dict(option.split("=", 1) for option in (*options, *overrides))  # of one that is repeated the last
@@ -202,7 +202,7 @@ def test_another_judge_judges_the_same_prompts_and_the_best_stays(prompts: Path,
     found = ensure_baselines(again, settings_of(prompts, "JUDGE_MODEL=strict"), output)
     # Then all are measured anew, the start stays and answers everything, and evaluations add up
     assert found.best_prompt == "short"
-    assert found.system("short").validation is not None and not found.system("short").is_stopped
+    assert found.system("short").validation is not None
     assert found.system("short").validation.right == 0  # type: ignore[union-attr]
     assert found.prompts == first.prompts == prompts_to_measure(settings, output)
     assert found.evaluations == first.evaluations + again.evaluations == Evaluations(computed=13)
@@ -277,7 +277,7 @@ def test_a_fork_keeps_the_prompt_of_its_origin_where_it_still_exists(
     forked = dataclasses.replace(settings_of(prompts), initial_deltas_path=FORK)
     found = ensure_baselines(measurer(), forked, output)
     assert found.best_prompt == start
-    assert found.system(start).validation is not None and not found.system(start).is_stopped
+    assert found.system(start).validation is not None
     # and one with a prompt of its own has that
     own = OutputFolder(output.path / "own")
     settings = dataclasses.replace(settings_of(prompts, "TARGET_SYSTEM_PROMPT=Answer."), initial_deltas_path=FORK)

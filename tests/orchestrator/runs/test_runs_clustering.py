@@ -56,11 +56,11 @@ def test_golds_are_added_where_there_are_fewer_short_answers_than_questions() ->
     assert sides_of(PLAIN, [judged("q1", "Eight.", is_correct=False)], ["7", "9"]).short == ("7", "9")
 
 
-def test_the_most_right_prompts_that_are_clearly_shorter_and_answered_everything_give_the_short_answers() -> None:
-    def system(name: str, tokens: int, right: int, of: int = 8) -> MeasuredSystem:
-        correct = tuple(number < right for number in range(of))
-        measured = Measurement(tuple(f"q{number}" for number in range(of)), (tokens,) * of, correct, 0.0)
-        return MeasuredSystem(name, "plain" if name == "none" else "prompt", name, (), measured, is_stopped=of < 8)
+def test_the_most_right_prompts_that_are_clearly_shorter_give_the_short_answers() -> None:
+    def system(name: str, tokens: int, right: int) -> MeasuredSystem:
+        correct = tuple(number < right for number in range(8))
+        measured = Measurement(tuple(f"q{number}" for number in range(8)), (tokens,) * 8, correct, 0.0)
+        return MeasuredSystem(name, "plain" if name == "none" else "prompt", name, (), measured)
 
     def chosen(*systems: MeasuredSystem) -> list[str]:
         plain = system("none", 40, 6)
@@ -68,12 +68,11 @@ def test_the_most_right_prompts_that_are_clearly_shorter_and_answered_everything
         baselines = Baselines("validation", (plain, *systems), "none", plain.validation, Evaluations())
         return [one.name for one in short_prompts(baselines)]
 
-    stopped, wordy = system("stopped", 10, 2, of=2), system("wordy", 39, 8)
+    wordy = system("wordy", 39, 8)
     best, good, worst = system("best", 30, 7), system("good", 12, 5), system("worst", 2, 1)
-    assert chosen(stopped, wordy, worst, good, best) == ["best", "good"]
+    assert chosen(wordy, worst, good, best) == ["best", "good"]
     # Where there are not enough, a longer one is better than none
-    assert chosen(stopped, wordy, good) == ["good", "wordy"]
-    assert chosen(stopped) == []
+    assert chosen(wordy, good) == ["good", "wordy"]
 
 
 def test_descriptions_are_kept_for_the_request_that_they_answer(tmp_path: Path) -> None:

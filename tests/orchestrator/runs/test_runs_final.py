@@ -30,9 +30,9 @@ from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
 
 OPTIONS = {
-    "OPTIMISER": "reflective", "POPULATION_SIZE": "4", "NGEN": "2", "PATIENCE": "0",
+    "OPTIMISER": "reflective", "POPULATION_SIZE": "4", "NGEN": "2",
     "OBJECTIVE": "constrained", "TARGET_SYSTEM_PROMPT": "best", "PROMPTS_PATH": "shipped", "TOO_LONG": "error",
-    "CLUSTERS_BY": "meaning", "INITIAL_DELTAS_PATH": "zero", "FINALISTS": "3", "TEST_EVERY_RIVAL": "n",
+    "CLUSTERS_BY": "meaning", "INITIAL_DELTAS_PATH": "zero",
     "TRAINING_INDICES": "0-11", "VALIDATION_INDICES": "0-15", "TEST_INDICES": "0-5",
 }  # fmt: skip
 PROMPTS = """\
@@ -92,8 +92,8 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert report["validation"]["zero"]["n"] == 16 and report["test"]["best"]["n"] == 6
     kept = [json.loads(line) for line in (output / "measurements.jsonl").read_text().splitlines()]
     assert {line["system"] for line in kept if line["set"] == "test"} == tested
-    # The three finalists, and none twice: what won over them is one of the others
-    assert [one["kind"] for one in report["systems"]].count("evolved") == 3
+    # The four finalists, and none twice: what won over them is one of the others
+    assert [one["kind"] for one in report["systems"]].count("evolved") == 4
     names = [one["name"] for one in (*report["systems"], *report["rivals"])]
     assert len(names) == len(set(names))
     # What is taken away is the winner, with its system prompt
@@ -124,7 +124,7 @@ FEW = {"TRAINING_INDICES": "0-1", "VALIDATION_INDICES": "0-1", "INITIAL_DELTAS_P
     ("node", "changed", "prompt"),
     [
         ("g0_pop0", {}, "Answer. Be concise."),
-        ("lines0_1", {"TRAINING_INDICES": "0-31"}, "Answer. Be concise."),
+        ("lines1", {"TRAINING_INDICES": "0-31"}, "Answer. Be concise."),
         ("g0_pop0", FEW, "Answer."),
     ],
 )

@@ -17,13 +17,12 @@ from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 EOT, ODDS = system("end of turn alone", "vector", 0.8), system("log-odds alone", "vector", 0.7)
-STOPPED = dataclasses.replace(system("few words", "prompt", 0.3, count=20), is_stopped=True)
 LOSER = system("g1_pop3", "evolved", 0.5)
-ALL = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, STOPPED, EOT, ODDS, EVOLVED, LOSER)
+ALL = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EOT, ODDS, EVOLVED, LOSER)
 
 
-def names(*also: str, every: bool = False) -> list[str]:
-    return [one.name for one in systems_to_test(ALL, EVOLVED, also, every=every)]
+def names(*also: str) -> list[str]:
+    return [one.name for one in systems_to_test(ALL, EVOLVED, also)]
 
 
 def test_the_plain_model_the_best_of_the_rivals_and_the_winner_are_tested() -> None:
@@ -32,18 +31,11 @@ def test_the_plain_model_the_best_of_the_rivals_and_the_winner_are_tested() -> N
 
 def test_so_are_the_prompt_that_the_search_started_from_and_the_best_that_loses_nothing() -> None:
     assert names("none", "one sentence") == ["none", "one sentence", "final answer only", "log-odds alone", "evolved 1"]
-    assert names("few words") == names(), "one that was stopped is not compared"
-
-
-def test_every_rival_that_answered_the_whole_validation_set_can_be_tested() -> None:
-    assert names(every=True) == [
-        "none", "one sentence", "final answer only", "end of turn alone", "log-odds alone", "evolved 1",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("winner", [PLAIN, ODDS, EOT])
 def test_a_winner_that_is_no_evolved_system_is_tested_once(winner: MeasuredSystem) -> None:
-    tested = [one.name for one in systems_to_test(ALL, winner, (), every=False)]
+    tested = [one.name for one in systems_to_test(ALL, winner, ())]
     assert tested.count(winner.name) == 1 and tested[:3] == ["none", "final answer only", "log-odds alone"]
 
 

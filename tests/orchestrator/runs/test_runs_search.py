@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.optimisers import OPTIMISERS
 from orchestrator.optimisers.base import Best
-from orchestrator.optimisers.hybrid import HybridParams
+from orchestrator.optimisers.cma import CmaParams
 from orchestrator.optimisers.reflective import ReflectiveParams
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.evolution_tree import EvolutionTree
@@ -61,11 +61,11 @@ def generations_of(search: Any) -> list[FinishedGeneration]:
 
 
 def test_the_settings_of_the_genetic_algorithm() -> None:
-    search = search_of("VARY_PROPOSALS=y", "INITIAL_SPREAD=0.5", "PINNED_CLUSTERS=1,3")
+    search = search_of()
     assert search.params == ReflectiveParams(
         seed=42, cluster_ids=tuple(map(str, range(12))), initial_deltas=(0.0,) * 12, generations=3, population_size=4,
-        pinned=(1, 3), bound=8.0, crossover_probability=0.5, mutation_probability=0.8, elitism_size=1,
-        selection="tournament", tournament_size=2, top_k=2, spread=0.5, vary_proposals=True,
+        bound=8.0, crossover_probability=0.5, mutation_probability=0.8, elitism_size=1,
+        selection="tournament", tournament_size=2, top_k=2,
     )  # fmt: skip
 
 
@@ -78,9 +78,9 @@ def test_the_start_and_the_pinned_cluster_of_clusters_by_waste() -> None:
 
 
 def test_each_optimiser_takes_what_it_has_a_field_for() -> None:
-    params = search_of("OPTIMISER=hybrid", "STEP_SIZE=0.5", "DELTA_BOUND=4", "HYBRID_PROPOSALS=1").params
-    assert isinstance(params, HybridParams)
-    assert (params.sigma, params.bound, params.proposals) == (0.5, 4.0, 1)
+    params = search_of("OPTIMISER=cma", "STEP_SIZE=0.5", "DELTA_BOUND=4").params
+    assert isinstance(params, CmaParams)
+    assert (params.sigma, params.bound, params.pinned) == (0.5, 4.0, (2,))
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMISERS))
@@ -117,23 +117,10 @@ def test_the_vectors_of_a_lineage_descend_from_one_another() -> None:
     ]
 
 
-def test_the_reflector_s_proposals_of_a_hybrid_descend_from_the_best() -> None:
-    tree = EvolutionTree(tuple(map(str, range(12))))
-    for finished in generations_of(search_of("OPTIMISER=hybrid", "HYBRID_PROPOSALS=2")):
-        tree.add(finished.generation)
-    assert {(e["from"], e["to"]) for e in tree.edges if e["from"].startswith("g0")} == {
-        ("g0_child0_pre", "g0_child0_mut"),
-        ("g0_child0_pre", "g0_child1_mut"),
-    }
-    assert {e["kind"] for e in tree.edges} == {"mutation"}
-    targets = [node["target"] for node in tree.nodes if node["stage"] == "mut"]
-    assert targets == ["0", "1", "3", "4", "5", "6"]  # cluster 2 is pinned
-
-
 def test_stages_that_are_expected_are_those_that_an_undisturbed_generation_has() -> None:
-    expected = {name: search_of(f"OPTIMISER={name}") for name in ("cma", "lineage", "hybrid", "reflective")}
+    expected = {name: search_of(f"OPTIMISER={name}") for name in ("cma", "lineage", "reflective")}
     stages = {name: s.optimiser.stages_of_a_generation(s.params) for name, s in expected.items()}
-    assert stages == pytest.approx({"cma": 12, "lineage": 4, "hybrid": 20, "reflective": 3 * (3 + 4 * 0.8 + 0.5)})
+    assert stages == pytest.approx({"cma": 12, "lineage": 4, "reflective": 3 * (3 + 4 * 0.8 + 0.5)})
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMISERS))

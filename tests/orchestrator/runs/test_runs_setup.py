@@ -166,11 +166,6 @@ def test_a_function_must_be_there_for_the_workers_of_an_embedded_farm(settle: Se
     check_judge(settle(CSV, *OWN), rows)
 
 
-def test_early_stop_needs_a_validation_set(settle: Settle) -> None:
-    settings = settle(CSV, *OWN, "VALIDATION_SPLIT=", "PATIENCE=2")
-    assert problems(settings) == ("CONFIG_PATIENCE: needs a validation set",)
-
-
 def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settle) -> None:
     # given a test set that repeats two questions of the training set, and one of validation with another context
     content = """id,split,question,context,answer

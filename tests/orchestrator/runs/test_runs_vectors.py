@@ -12,7 +12,6 @@ from simulated_run import RUN
 
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.changes import record_change
-from orchestrator.runs.measuring import is_of_search
 from orchestrator.runs.vectors import (
     BOTH,
     EOT,
@@ -29,7 +28,7 @@ from orchestrator.runs.vectors import (
 )
 from orchestrator.settings import load_settings
 from tasks.models import Constrained, Fitness
-from tasks.plan import Candidate, Plan, question_order
+from tasks.plan import Candidate
 from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -117,56 +116,6 @@ def test_of_very_few_questions_nothing_is_shown(store: Store, questions: int, ke
     families = Families(eot=((1, 0), (2, 0), (3, 0), (4, 0)), log_odds=((0, 0.1), (0, 0.2), (0, 0.3), (0, 0.4)))
     found = measure_lines(SimulatedMeasurer(sentence(0), store, training=questions), families, 2, BOTH_PROMPTS)
     assert found.start.prompt == kept
-
-
-def test_the_worse_half_of_a_line_stops_and_the_best_goes_on(store: Store) -> None:
-    # Given four vectors of which the last is the best, 64 questions to train on and 40 to choose by
-    measurer = SimulatedMeasurer(respond, store, training=64, validation=40)
-    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
-    # When the line is searched
-    found = measure_lines(measurer, Families(log_odds=((0, 0), (1, 0), (2, 0), (3, 0))), 2, PLAIN)
-    # Then the worse half stops after a quarter and after a half of each set, and the plain model answers the same parts
-    assert found.best == {LOG_ODDS: Steered("none", (3, 0))} and found.start == Steered("none", (3, 0))
-    line = measurer.asked[1:4]  # no vector comes first
-    assert [name for name, _ in line] == ["lines0_", "lines1_", "lines2_"]
-    for which, (first, second) in {"training": (16, 32), "validation": (10, 20)}.items():
-        asked = [[c for c in candidates if c.examples == which] for _, candidates in line]
-        assert [[(c.deltas, c.system_prompt, c.questions) for c in candidates] for candidates in asked] == [
-            [((), "Plain.", first), *(((delta, 0), "Plain.", first) for delta in range(4))],
-            [((), "Plain.", second), ((3, 0), "Plain.", second), ((2, 0), "Plain.", second)],
-            [((), "Plain.", 0), ((3, 0), "Plain.", 0)],
-        ]
-    # And none of these plans is one of a search, whose records another judge would leave in the store
-    assert not any(is_of_search(Plan(name, 0, ())) for name, _ in measurer.asked)
-    # And what answers several parts of a set is one evaluation: of four vectors, of zeros, and twice of the plain model
-    assert found.evaluations.computed == 2 * (5 + 2)
-
-
-def test_raised_ends_of_a_turn_answer_all_questions(store: Store) -> None:
-    # Given three raises, and more questions than vectors that stop early are asked first
-    measurer = SimulatedMeasurer(respond, store, training=64, validation=64)
-    store.put_run(RUN)
-    # When and then: no raise stops early, whichever questions come first
-    measure_lines(measurer, Families(eot=((2, 0), (4, 0), (8, 0))), 2, PLAIN)
-    assert {name for name, _ in measurer.asked} == {"lines0_"}
-    assert {c.questions for _, candidates in measurer.asked for c in candidates} == {0}
-
-
-def test_on_a_part_of_harder_questions_a_vector_is_compared_with_the_plain_model_there(store: Store) -> None:
-    # Given that 8 of the 16 questions that are asked first are too hard for all, and 1 more for the shorter vector
-    order = question_order(64, RUN.seed)
-    tokens, hard = {10.0: 10, 1.0: 60, 0.0: 100}, set(order[:8])
-
-    def harder(candidate: Candidate, number: int) -> tuple[int, bool]:
-        is_shorter = sum(candidate.deltas) == 10
-        return tokens[sum(candidate.deltas)], number not in hard and not (is_shorter and number == order[8])
-
-    measurer = SimulatedMeasurer(harder, store, training=64)
-    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 56 / 64)))
-    # When only one of the two goes on after these questions
-    found = measure_lines(measurer, Families(log_odds=((1, 0), (10, 0))), 2, PLAIN)
-    # Then it is the shorter one: against the plain model there it has lost 1 answer of 16, and not 7
-    assert found.best == {LOG_ODDS: Steered("none", (10, 0))}
 
 
 def test_where_no_vector_is_better_the_search_starts_from_zeros(store: Store) -> None:

@@ -57,14 +57,9 @@ def test_two_weights_of_0_are_refused_because_every_fitness_would_be_0(sound: An
 
 
 def test_a_search_in_which_no_individual_could_differ_is_refused(sound: Any, problems: Any) -> None:
-    """A child differs from its parents by mutation, or by crossover where the first population varies."""
-    assert problems("CXPB=0", "MUTPB=0", "INITIAL_SPREAD=0.5") == (
-        "CONFIG_MUTPB: is 0, and so is CXPB: every child would be a copy of its parent",
-    )
-    assert problems("CXPB=1", "MUTPB=0") == (
-        "CONFIG_MUTPB: is 0, and so is INITIAL_SPREAD: every individual would be a copy of the first",
-    )
-    for allowed in (["CXPB=0"], ["MUTPB=0", "INITIAL_SPREAD=0.5"], ["OPTIMISER=cma", "CXPB=0", "MUTPB=0"]):
+    [line] = problems("CXPB=1", "MUTPB=0")
+    assert line.startswith("CONFIG_MUTPB: ")
+    for allowed in (["CXPB=0"], ["OPTIMISER=cma", "CXPB=0", "MUTPB=0"]):
         assert load_settings(sound.path, allowed)
 
 
@@ -127,36 +122,6 @@ def test_a_budget_needs_prices(sound: Any, problems: Any) -> None:
     )
     assert load_settings(sound.path, [*budget, "OPENAI_PRICE_COMPLETION=3"]).budget_usd == 5
     assert load_settings(sound.path, ["BUDGET_USD=5"]).budget_usd == 5  # rules cost nothing
-
-
-@pytest.mark.parametrize(
-    ("overrides", "problem"),
-    [
-        (
-            ["OPTIMISER=nsga2", "POPULATION_SIZE=6"],
-            "CONFIG_POPULATION_SIZE: 6 is not a multiple of 4, and OPTIMISER 'nsga2' pairs parents by fours",
-        ),
-        (
-            ["OPTIMISER=hybrid", "HYBRID_PROPOSALS=3"],
-            "CONFIG_HYBRID_PROPOSALS: 3 is more than half of POPULATION_SIZE (4)",
-        ),
-        (
-            ["OPTIMISER=cma", "INITIAL_SPREAD=0.5"],
-            "CONFIG_INITIAL_SPREAD: is an option of OPTIMISER 'reflective', which is 'cma'",
-        ),
-        (
-            ["OPTIMISER=random", "VARY_PROPOSALS=y"],
-            "CONFIG_VARY_PROPOSALS: is an option of OPTIMISER 'reflective', which is 'random'",
-        ),
-        (["PINNED_CLUSTERS=3,12"], "CONFIG_PINNED_CLUSTERS: names cluster 12, but the clusters are 0 to 11"),
-        (
-            ["PINNED_CLUSTERS=0-11"],
-            "CONFIG_PINNED_CLUSTERS: names all 12 clusters, so that nothing is left to search",
-        ),
-    ],
-)
-def test_an_optimiser_that_cannot_search_so_is_refused(problems: Any, overrides: list[str], problem: str) -> None:
-    assert problems(*overrides) == (problem,)
 
 
 def test_a_shortest_answer_above_the_longest_is_refused(sound: Any, problems: Any) -> None:

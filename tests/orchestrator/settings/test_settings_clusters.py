@@ -33,37 +33,24 @@ def test_ten_clusters_of_k_means_make_twelve_and_ten_buckets_make_fourteen() -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "layout", "optimiser", "pinned"),
+    ("layout", "optimiser", "pinned"),
     [
-        ("", MEANING_12, "reflective", ()),
-        ("3,1", MEANING_12, "reflective", (1, 3)),
-        ("", MEANING_12, "cma", (2,)),
-        ("", MEANING_12, "lineage", (2,)),
-        ("5-6", MEANING_12, "cma", (5, 6)),
-        ("", WASTE_14, "reflective", (13,)),
-        ("", WASTE_14, "cma", (13,)),
-        ("0,13", WASTE_14, "hybrid", (0, 13)),
-        ("all", WASTE_14, "cma", tuple(range(14))),
+        (MEANING_12, "reflective", ()),
+        (MEANING_12, "cma", (2,)),
+        (MEANING_12, "lineage", (2,)),
+        (WASTE_14, "reflective", (13,)),
+        (WASTE_14, "cma", (13,)),
     ],
 )
-def test_one_cluster_is_pinned_but_for_reflective(text: str, layout: Any, optimiser: str, pinned: Any) -> None:
-    assert pinned_positions(text, layout, optimiser) == pinned
+def test_one_cluster_is_pinned_but_for_reflective(layout: Any, optimiser: str, pinned: Any) -> None:
+    assert pinned_positions(layout, optimiser) == pinned
 
 
 def test_the_workers_know_the_buckets_and_what_is_pinned(sound: Any) -> None:
-    settings = load_settings(sound.path, [*WASTE, "WASTE_BUCKETS=4", "PINNED_CLUSTERS=1"])
-    assert (layout_of(settings).count, pinned_of(settings)) == (8, (1, 7))
+    settings = load_settings(sound.path, [*WASTE, "WASTE_BUCKETS=4"])
+    assert (layout_of(settings).count, pinned_of(settings)) == (8, (7,))
     run = make_run(settings, "here")
-    assert (run.clusters.by, run.clusters.buckets, run.pinned_clusters) == ("waste", 4, (1, 7))
-
-
-def test_all_but_the_rest_cannot_be_pinned(problems: Any) -> None:
-    assert problems(*WASTE, "WASTE_BUCKETS=2", "PINNED_CLUSTERS=0-4") == (
-        "CONFIG_PINNED_CLUSTERS: names all 6 clusters but 5, which is pinned anyway, so that nothing is left to search",
-    )
-    assert problems(*WASTE, "PINNED_CLUSTERS=14") == (
-        "CONFIG_PINNED_CLUSTERS: names cluster 14, but the clusters are 0 to 13",
-    )
+    assert (run.clusters.by, run.clusters.buckets, run.pinned_clusters) == ("waste", 4, (7,))
 
 
 def test_deltas_of_other_clusters_are_refused_with_the_way_out(problems: Any) -> None:

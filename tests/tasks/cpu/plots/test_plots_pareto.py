@@ -16,7 +16,7 @@ from tasks.cpu.plots.pareto import evolved_front, pareto_png
 KINDS = ("plain", *["prompt"] * 12, *["vector"] * 8, *["evolved"] * 4)
 
 
-def point(name: str, kind: str, tokens: float, share: float, stopped: int | None = None) -> dict:
+def point(name: str, kind: str, tokens: float, share: float) -> dict:
     return {
         "name": name,
         "kind": kind,
@@ -25,16 +25,12 @@ def point(name: str, kind: str, tokens: float, share: float, stopped: int | None
         "share_correct": share,
         "share_correct_interval": [max(0.0, share - 0.08), min(1.0, share + 0.08)],
         "is_winner": name == "evolved 24",
-        "stopped_after": stopped,
     }
 
 
 def measured(seed: int = 0) -> list[dict]:
     rng = random.Random(seed)
-    return [
-        point(f"{kind} {i}", kind, rng.uniform(5, 70), rng.uniform(0.4, 0.65), 40 if i == 5 else None)
-        for i, kind in enumerate(KINDS)
-    ]
+    return [point(f"{kind} {i}", kind, rng.uniform(5, 70), rng.uniform(0.4, 0.65)) for i, kind in enumerate(KINDS)]
 
 
 def test_thirteen_prompts_and_eight_vectors_are_drawn_the_same_way_each_time() -> None:
@@ -57,13 +53,12 @@ def test_one_point_and_equal_points_are_drawn() -> None:
     assert pareto_png([point(f"p{i}", "prompt", 50.0, 0.6) for i in range(5)]).startswith(b"\x89PNG")
 
 
-def test_the_evolved_front_has_no_point_that_another_beats_and_no_stopped_one() -> None:
+def test_the_evolved_front_has_no_point_that_another_beats() -> None:
     points = [
         point("a", "evolved", 20.0, 0.5),
         point("b", "evolved", 30.0, 0.6),
         point("c", "evolved", 25.0, 0.5),
         point("d", "evolved", 40.0, 0.6),
-        point("e", "evolved", 10.0, 0.7, stopped=12),
         point("f", "prompt", 5.0, 0.9),
     ]
     assert [one["name"] for one in evolved_front(points)] == ["a", "b"]
