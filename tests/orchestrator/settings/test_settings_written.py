@@ -83,7 +83,7 @@ def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: A
     # given settings in which no two numbers are alike
     settings = load_settings(shared_sound.path)
     numbers = {o.field: number for number, o in enumerate(options(), 1000) if o.kind in NUMBERS}
-    words = {o.field: o.name for o in options() if o.kind is str} | {"pinned_clusters": "5"}
+    words = {o.field: o.name for o in options() if o.kind is str}
     marked = dataclasses.replace(settings, **numbers, **words, judge_forgiving=False, embedded_endpoint="openai")
 
     # when they become a run
@@ -107,7 +107,6 @@ def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: A
         if field.name != "budget_usd"
     }
     assert run.endpoint.budget_usd == marked.budget_usd
-    assert run.pinned_clusters == (5,)
 
 
 def test_a_run_holds_the_target_and_the_clusters(shared_sound: Any) -> None:
