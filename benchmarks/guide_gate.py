@@ -29,7 +29,7 @@ import numpy as np
 from figures import table, write
 from numpy.typing import NDArray
 
-from tasks.guide.figures import share
+from orchestrator.report.intervals import share_interval
 from tasks.guide.gate import TicketScores, decide
 from tasks.guide.verdict_lines import Verdict
 
@@ -143,7 +143,7 @@ def measure(pool: ProcessPoolExecutor, model: Model, trials: int) -> dict[str, A
     rates = {}
     for effect in EFFECTS:
         reasons = Counter(pool.map(partial(trial, model, effect), range(trials), chunksize=50))
-        rates[f"{effect:+.2f}"] = {**asdict(share(reasons["applied"], trials)), "decisions": dict(reasons)}
+        rates[f"{effect:+.2f}"] = {**asdict(share_interval(reasons["applied"], trials)), "decisions": dict(reasons)}
     return {"model": asdict(model), "trials": trials, "rates": rates}
 
 

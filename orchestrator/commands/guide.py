@@ -16,10 +16,8 @@ Everything comes from a YAML file (see configs/guide.yaml).  The other forms wor
 
 EPILOG = """\
 other forms:
-  orchestrator guide compare RUN RUN                whether two runs came out the same but for times
   orchestrator guide promote RUN --to FILE          put what a run has learned into the file that runs begin with
   orchestrator guide rollback RUN --mission M --step N   make an earlier step of a run its next one
-  orchestrator guide tickets --output DIR           make tickets with planted rules (each form has its own --help)
 
 examples:
   orchestrator guide --config configs/guide.yaml
@@ -39,8 +37,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="the YAML file; needed unless another form is named"
     )
-    parser.add_argument("--step", choices=("all", "ingest", "export"), default="all",
-                        help="the whole; the tickets and shuffles only; or a run's exports anew (all)")  # fmt: skip
+    parser.add_argument("--step", choices=("all", "ingest"), default="all",
+                        help="the whole; or the tickets and shuffles only (all)")  # fmt: skip
     common.add_log_level(parser)
     farm = common.add_own_farm(parser)
     farm.add_argument("--rollout-jobs", type=int, default=64, metavar="N",
@@ -61,12 +59,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_forms(parser: argparse.ArgumentParser) -> None:
     forms = common.add_forms(parser)
-    compare = forms.add_parser(
-        "compare", help="compare two runs", description="Say where two runs differ but for times.",
-        epilog="exit status: 0 they came out the same; 1 they differ, or a folder holds no run of guide.",
-    )  # fmt: skip
-    compare.add_argument("first", type=Path, metavar="RUN", help="the output folder of a run")
-    compare.add_argument("second", type=Path, metavar="RUN", help="another")
     back = forms.add_parser("rollback", help="go back to an earlier step",
                             description="Make an earlier step of a finished run's mission its next step.",
                             epilog="exit status: 0 done; 1 the run is not finished, or has no such mission or step; 2 "
@@ -82,36 +74,10 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     put.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")
     put.add_argument("--to", type=Path, metavar="FILE", help="the file (default: guidance.path of the run)")
     put.add_argument("--mission", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
-    make = forms.add_parser("tickets", help="make tickets with planted rules",
-                            description="Make tickets whose rules are known, and the truth apart.",
-                            epilog="results: the paths of the files on standard output.  exit status: 0 written; 1 the "
-                                   "arguments are wrong, a file cannot be written, or guidance.json is there with "
-                                   "other experiences; 2 a disk is full.")  # fmt: skip
-    make.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the files")
-    make.add_argument("--mission", action="append", default=[], metavar="NAME",
-                      help="one of the four missions; may be repeated (default: all)")  # fmt: skip
-    make.add_argument(
-        "--count", type=int, default=256, metavar="N", help="complete tickets of each mission, even (256)"
-    )
-    make.add_argument("--test", type=int, default=0, metavar="N", help="as many more of each in test.jsonl, even (0)")
-    make.add_argument(
-        "--noise", type=float, default=0.0, metavar="SHARE", help="of labels that are wrong, 0 to 0.5 (0)"
-    )
-    make.add_argument("--gaps", type=int, default=0, metavar="N", help="tickets that Stage-A has not completed (0)")
-    make.add_argument("--rules", type=int, choices=(1, 2, 3), default=3, help="planted in each mission (3)")
-    make.add_argument("--images", type=int, default=4, metavar="N", help="of each ticket, 1 to 8 (4)")
-    make.add_argument("--sentences", type=int, choices=(1, 2, 3), default=1, help="of each summary (1)")
-    make.add_argument("--mentioned", type=float, default=1.0, metavar="SHARE",
-                      help="of the features that are right, which are told: fewer are easier (1)")  # fmt: skip
-    make.add_argument("--distracted", type=float, default=0.5, metavar="SHARE",
-                      help="of the tickets of each label, which show what only looks like a fault (0.5)")  # fmt: skip
-    make.add_argument("--phrasings", type=int, choices=(1, 2), default=2,
-                      help="ways to tell of a feature: with 1, in nearly the words of the rule (2)")  # fmt: skip
-    make.add_argument("--seed", type=int, default=7, metavar="N", help="equal seeds make equal tickets (7)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    work = {None: _learn, "compare": _compare, "rollback": _rollback, "promote": _promote, "tickets": _tickets}
+    work = {None: _learn, "rollback": _rollback, "promote": _promote}
     full = exit_status.PARKED if arguments.form is None else exit_status.BROKEN
     return common.handle_errors(lambda: work[arguments.form](arguments), full_disk=full)
 
@@ -150,15 +116,6 @@ def _learn(arguments: argparse.Namespace) -> int:
     return end_guide(start_guide(settings, options, step=arguments.step), settings)
 
 
-def _compare(arguments: argparse.Namespace) -> int:
-    from orchestrator.guide.compare import differing_places
-
-    if lines := differing_places(arguments.first, arguments.second):
-        return exit_status.fail(exit_status.WRONG, *lines)
-    print(f"{arguments.first} and {arguments.second} came out the same")
-    return exit_status.DONE
-
-
 def _rollback(arguments: argparse.Namespace) -> int:
     from orchestrator.guide.existing import load_guide
     from orchestrator.guide.progress import read_progress
@@ -181,34 +138,4 @@ def _promote(arguments: argparse.Namespace) -> int:
     steps = promote(run_guidance(arguments.run, arguments.mission), path)
     lines = [f"{path}: {name} went from step {before} to step {after}" for name, (before, after) in steps.items()]
     print(*lines, sep="\n")
-    return exit_status.DONE
-
-
-def _tickets(arguments: argparse.Namespace) -> int:
-    from orchestrator.guide.tickets.files import refuse_learned, write_tickets
-    from orchestrator.guide.tickets.generate import TicketShape, generate_tickets
-    from orchestrator.guide.tickets.missions import PLANS
-    from orchestrator.guide.tickets.plan import plan_named, with_rules
-
-    given = arguments
-    try:
-        named = [plan_named(PLANS, name) for name in dict.fromkeys(given.mission)] or list(PLANS)
-        plans = [with_rules(plan, given.rules) for plan in named]
-        shape = TicketShape(given.images, given.sentences, given.mentioned, given.distracted, given.phrasings)
-        train = [
-            ticket
-            for plan in plans
-            for ticket in generate_tickets(
-                plan, given.count, given.seed, noise=given.noise, gaps=given.gaps, shape=shape
-            )
-        ]
-        test = [
-            ticket
-            for plan in plans
-            for ticket in generate_tickets(plan, given.test, given.seed, shape=shape, part="test")
-        ]
-    except ValueError as error:
-        return exit_status.fail(exit_status.WRONG, str(error))
-    refuse_learned(given.output, plans)
-    print(*write_tickets(given.output, plans, train, test), sep="\n")
     return exit_status.DONE

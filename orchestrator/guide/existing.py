@@ -1,7 +1,7 @@
 """What a run of `guide` depends on, kept in its folder, and what becomes of a run that is there already.
 
 `settings.yaml` has the settings and the options of the farm, `tickets.json` a hash of every ticket, which of them are
-held out, and hashes of the templates and of the prompts in the code.  A run goes on only with the same.
+held out, and hashes of the templates.  A run goes on only with the same.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing_extensions import TypedDict
 from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
-from orchestrator.guide.prompt_files import Templates, prompt_hashes
+from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
-from orchestrator.output import OutputError, OutputFolder, read_state, run_file
-from orchestrator.runs.kinds import check_kind, finished_problem, open_run_folder
-from orchestrator.settings import SettingsError
+from orchestrator.output import OutputError, OutputFolder, read_state
+from orchestrator.runs.kinds import finished_problem, open_run_folder
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key
 from tasks.context import content_hash
 from tasks.escape import quote
@@ -42,13 +41,10 @@ class MissionRecord(TypedDict):
 
 
 class TicketsFile(TypedDict):
-    """tickets.json; `templates` has the hashes of what critic and reflector are asked, by the setting of the file, and
-    `prompts` those of what the program adds, by who is asked.
-    """
+    """tickets.json; `templates` has the hashes of what critic and reflector are asked, by the setting of the file."""
 
     missions: dict[str, MissionRecord]
     templates: dict[str, str]
-    prompts: dict[str, str]
 
 
 def prepare_folder(
@@ -76,15 +72,6 @@ def prepare_folder(
     open_run_folder(output, "guide", notify, set_aside=set_aside, problems=problems)
 
 
-def check_same_run(folder: Path, settings: GuideSettings, tickets: Ingested, templates: Templates) -> None:
-    """Whether the folder holds a run of these settings and tickets.  Raises: SettingsError, OutputError."""
-    run_file(folder)
-    check_kind(folder, "guide")
-    found = differing_content(folder, settings, tickets, templates)
-    if problems := [*differing_settings(folder, settings), *found]:
-        raise SettingsError(problems)
-
-
 def keep_run(
     output: OutputFolder, settings: GuideSettings, options: GuideOptions, tickets: Ingested, templates: Templates
 ) -> None:
@@ -92,9 +79,7 @@ def keep_run(
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
     if not (output.path / TICKETS_FILE).exists():
-        content = TicketsFile(
-            missions=ticket_records(tickets), templates=templates.hashes(), prompts=prompt_hashes(settings)
-        )
+        content = TicketsFile(missions=ticket_records(tickets), templates=templates.hashes())
         output.write_state(TICKETS_FILE, content)
 
 
@@ -136,18 +121,12 @@ def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested, 
         raise OutputError(
             f"holdout: {folder / TICKETS_FILE} is missing: which tickets are held out is not known; start another run"
         ) from None
-    now, hashes, prompts = ticket_records(tickets), templates.hashes(), prompt_hashes(settings)
+    now, hashes = ticket_records(tickets), templates.hashes()
     return [
         *(
             f"{name}: the file has another content than when the run in {folder} began"
             for name, known in before["templates"].items()
             if name in hashes and hashes[name] != known
-        ),
-        *(
-            f"this version tells the {name} something else than the one with which the run in {folder} began: go on "
-            "with that one, or start another run"
-            for name, known in before["prompts"].items()
-            if name in prompts and prompts[name] != known
         ),
         *(line for name in now for line in _differing(name, before["missions"].get(name), now[name], folder)),
     ]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.runs.drive import Ending
 
 log = logging.getLogger(__name__)
-Step = Literal["all", "ingest", "export"]
+Step = Literal["all", "ingest"]
 KIND_NAME = "guide"
 
 
@@ -42,8 +42,8 @@ def start_guide(
 ) -> Ending:
     """Learn, and write to `stream` (standard error) how it goes.
 
-    step: `all` is the whole; `ingest` ends after the shuffles and needs no farm; `export` makes the exports of a run
-    anew from its steps.  Of what has failed, `only` names what is to be retried.
+    step: `all` is the whole; `ingest` ends after the shuffles and needs no farm.  Of what has failed, `only` names what
+    is to be retried.
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: a command that only shows a run does not need them.
@@ -60,8 +60,6 @@ def start_guide(
     templates = check_guide(settings, options)
     tickets = ingest(settings)
     output = OutputFolder(settings.folder)
-    if step == "export":
-        return _export(settings, tickets, templates, output)
     told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
     prepare_folder(output, settings, tickets, templates, lambda line: print(line, file=stream), resume=resume)
     for line in one_sided_holdouts(tickets, settings):
@@ -113,21 +111,6 @@ def _ingest_only(
             folder = output.path / name
             repository = GuidanceRepository(folder, name, settings.guidance.retention)
             write_ingest(folder, settings, found, repository.start_from(Path(settings.guidance.path)))
-    finally:
-        output.close()
-    return Ending(exit_status.DONE)
-
-
-def _export(settings: GuideSettings, tickets: Ingested, templates: Templates, output: OutputFolder) -> Ending:
-    """Make the exports of the run in the folder anew.  Raises: OutputError, SettingsError."""
-    from orchestrator.guide.existing import check_same_run
-    from orchestrator.guide.exports import rebuild_exports
-    from orchestrator.runs.drive import Ending
-
-    check_same_run(output.path, settings, tickets, templates)
-    output.open()
-    try:
-        rebuild_exports(settings, tickets, templates, output.path)
     finally:
         output.close()
     return Ending(exit_status.DONE)

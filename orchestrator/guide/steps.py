@@ -1,7 +1,7 @@
 """What the steps of a mission share: what they are given, how they ask for results, and how they end early.
 
-A step is a generator: it yields requests, and is sent their results by key.  It knows no farm, so a test or `--step
-export` drives it with a dictionary of results.
+A step is a generator: it yields requests, and is sent their results by key.  It knows no farm, so a test drives it
+with a dictionary of results.
 """
 
 from __future__ import annotations

@@ -16,11 +16,10 @@ from orchestrator.guide.settings import GuideSettings
 from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.figures import (
     Judged,
-    Measure,
     accuracy,
     balanced_accuracy,
     false_pass_rate,
-    reflection_precision,
+    share,
     unpaired_rates,
 )
 
@@ -195,7 +194,7 @@ def gate_kind(settings: GuideSettings) -> str:
 
 def match_rate(judged: Judgements) -> float:
     """The share of right verdicts of a batch."""
-    return accuracy(judged).value or 0.0
+    return accuracy(judged) or 0.0
 
 
 def judged_value(judged: Judgements) -> Value:
@@ -203,19 +202,18 @@ def judged_value(judged: Judgements) -> Value:
     return {
         "tickets": len(judged),
         "right": sum(label == verdict for label, verdict in judged),
-        "accuracy": accuracy(judged).value,
-        "balanced_accuracy": balanced_accuracy(judged).value,
-        "false_pass_rate": false_pass_rate(judged).value,
+        "accuracy": accuracy(judged),
+        "balanced_accuracy": balanced_accuracy(judged),
+        "false_pass_rate": false_pass_rate(judged),
     }
 
 
 def rate_value(count: int, of: int) -> Value:
-    return {"count": count, "of": of, "rate": count / of if of else None}
+    return {"count": count, "of": of, "rate": share(count, of)}
 
 
 def _precision_value(rates: Sequence[tuple[float, float]]) -> Value:
-    measure: Measure = reflection_precision(rates)
-    return {"count": _improved(rates), "of": measure.count, "rate": measure.value}
+    return rate_value(_improved(rates), len(rates))
 
 
 def _improved(rates: Sequence[tuple[float, float]]) -> int:

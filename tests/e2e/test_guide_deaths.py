@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from equal_runs import artifacts_of
 from guide_folder import MISSIONS, GuideFolder
 from killing import kill_command, kill_each, kill_moments, wait_for_answers
 from run_folder import UNSTORED_S
-
-from orchestrator.guide.compare import differing_places
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 MOMENTS = kill_moments(1)
@@ -33,7 +32,7 @@ def test_no_kill_of_a_process_changes_what_comes_out(
     with reading(guided) as reads:
         killed = kill_each(guided, total, parts, TIMEOUT_S)
     assert killed.done.returncode == 0, killed.done.stdout
-    assert differing_places(reference_guide.output, guided.output) == []
+    assert artifacts_of(guided.output) == artifacts_of(reference_guide.output)
     print(
         f"{len(parts)} kills; guidance.json was read {len(reads):,} times; {guided.answers()} answers, {total} without"
     )
@@ -56,7 +55,7 @@ def test_from_the_output_folder_and_an_empty_store_it_goes_on(
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     done = guided.run(timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stdout
-    assert differing_places(reference_guide.output, guided.output) == []
+    assert artifacts_of(guided.output) == artifacts_of(reference_guide.output)
     assert guided.repeated([(killed - LOOK_S, time.time())]) == []
     assert guided.answers() < total + total // 4
 

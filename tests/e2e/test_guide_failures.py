@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from browser import browsing
+from equal_runs import artifacts_of
 from flower_process import PASSWORD, USER, Flower
 from guide_folder import MISSIONS, GuideFolder
 from run_folder import ROOT, orchestrator
-
-from orchestrator.guide.compare import differing_places
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -54,7 +53,7 @@ def test_a_failing_critic_or_reflector_parks_the_run_and_retry_in_flower_ends_it
                 page.locator(f"tr[data-run='{run}'][data-state='finished']").wait_for(timeout=600_000)
         finally:
             assert flower.stop() == 0
-    assert differing_places(reference_guide.output, guided.output) == []
+    assert artifacts_of(guided.output) == artifacts_of(reference_guide.output)
     assert guided.repeated() == []
 
 

@@ -13,7 +13,7 @@ from dotted_values import with_value
 from guide_values import guide_values, stage_a_row, write_rows
 
 from orchestrator import exit_status
-from orchestrator.guide import StageBPipeline, prompt_files
+from orchestrator.guide import StageBPipeline
 from orchestrator.guide.api import StageBPipeline as HomeOfPipeline
 from orchestrator.guide.existing import TICKETS_FILE, load_guide
 from orchestrator.guide.ingest import ingest
@@ -24,7 +24,6 @@ from orchestrator.guide.settings import guide_settings_from, read_guide_settings
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.kinds import kind_of
 from orchestrator.settings import SettingsError
-from tasks.guide import prompting
 
 ROOT = Path(__file__).parents[3]
 
@@ -107,22 +106,6 @@ def test_a_template_with_another_content_is_named_as_a_change_of_its_setting(
     own.write_text(own.read_text() + "Be brief.\n")
     said = f"reflection.prompt_path: the file has another content than when the run in {folder} began"
     assert refused(values) == [said]
-    with pytest.raises(SettingsError, match="has another content than when the run"):
-        start_guide(guide_settings_from(values), GuideOptions(), step="export")
-
-
-def test_a_version_that_tells_a_model_something_else_does_not_go_on(
-    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, _ = ingested(values)
-    with monkeypatch.context() as other:
-        other.setitem(prompting.SYSTEMS, "zh", "审核。")
-        other.setattr(prompt_files, "CRITIC_SYSTEM", "Review it.")
-        told = sorted(refused(values))
-        rest = f"something else than the one with which the run in {folder} began: "
-        for line, who in zip(told, ("critic", "target"), strict=True):
-            assert line.startswith(f"this version tells the {who} {rest}")
-    assert ingested(values)[0] == folder
 
 
 def test_other_tickets_and_a_lost_holdout_are_refused(values: dict[str, Any], tmp_path: Path) -> None:
@@ -176,11 +159,6 @@ def test_a_folder_that_was_moved_goes_on_where_it_is(values: dict[str, Any], tmp
     folder, _ = ingested(values)
     moved = folder.rename(tmp_path / "elsewhere")
     assert load_guide(moved)[0].folder == moved
-
-
-def test_export_needs_a_run_of_these_settings(values: dict[str, Any]) -> None:
-    with pytest.raises(OutputError, match="holds no run"):
-        start_guide(guide_settings_from(values), GuideOptions(), step="export")
 
 
 def test_the_pipeline_is_the_command_for_a_script(values: dict[str, Any]) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dotted_values import with_value
 
-from orchestrator.guide.prompt_files import Templates, prompt_hashes
+from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.settings import guide_settings_from
 from orchestrator.settings import SettingsError
-from tasks.guide.proposal import SHORT_NOTE
-from tasks.guide.solved_bundle import SOLVED
 
 
 def test_all_files_that_cannot_be_used_are_told_at_once(values: dict[str, Any], tmp_path: Path) -> None:
@@ -46,34 +42,3 @@ def test_the_hash_is_of_the_content_also_of_the_chinese_file_beside_it(values: d
     assert known == Templates.read(settings).hashes()
     (tmp_path / "mine.zh.txt").write_bytes(own.read_bytes())
     assert Templates.read(moved).hashes() != known
-
-
-def hashes_with(values: dict[str, Any], **changes: Any) -> dict[str, str]:
-    """The hashes of a run with other values, named as in critic__enabled."""
-    for name, value in changes.items():
-        values = with_value(values, name.replace("__", "."), value)
-    return prompt_hashes(guide_settings_from(values))
-
-
-def test_the_programs_own_prompts_are_known_by_what_is_asked(
-    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hashes = partial(hashes_with, values)
-    before, solved = hashes(), hashes(reflection__backend="target")
-    assert set(before) == {"target", "critic", "reflector"}
-    assert hashes(sampler__prompt="turns")["target"] != before["target"]
-    assert set(hashes(critic__enabled=False)) == {"target", "reflector"}
-    other = dataclasses.replace(SOLVED["zh"], rule="杯子为红色时判不通过。")
-    monkeypatch.setitem(SOLVED, "zh", other)
-    assert hashes() == before, "an endpoint sees no solved bundle"
-    changed = {name for name, one in hashes(reflection__backend="target").items() if one != solved[name]}
-    assert changed == {"reflector"}
-
-
-def test_the_forms_of_the_answers_are_known_too(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    hashes = partial(hashes_with, values)
-    before, on_target = hashes(), hashes(reflection__backend="target")
-    assert hashes(sampler__constrain="none")["target"] != before["target"]
-    monkeypatch.setitem(SHORT_NOTE, "maxLength", 7)  # a part of the target's grammar, and not of an endpoint's schema
-    assert hashes()["reflector"] == before["reflector"]
-    assert hashes(reflection__backend="target")["reflector"] != on_target["reflector"]
