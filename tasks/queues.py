@@ -57,8 +57,6 @@ TASKS: Mapping[str, TaskEntry] = {
     "cpu.merge_frequencies": TaskEntry("tasks.cpu.frequencies", _JOB),
     "cpu.pool": TaskEntry("tasks.cpu.pool", _JOB),
     "cpu.compare": TaskEntry("tasks.cpu.compare", _JOB),
-    "cpu.signals": TaskEntry("tasks.cpu.guide", _JOB),
-    "cpu.gate": TaskEntry("tasks.cpu.guide", _JOB),
     "cpu.verify": TaskEntry("tasks.cpu.guide", _JOB),
 }
 

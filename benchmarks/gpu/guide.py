@@ -27,7 +27,7 @@ from benchmarks.guide_tickets import MISSIONS, STATED, PlantedMission, generate_
 from orchestrator.guide.stage_a import parse_ticket
 from tasks.gpu.prompt import load_tokenizer, render_chat, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.guide.figures import balanced_accuracy, false_pass_rate
+from tasks.guide.gate import balanced_accuracy, false_pass_rate
 from tasks.guide.prompting import PromptForm, rollout_messages
 from tasks.guide.verdict_lines import Verdict, parse_verdict
 from workers.embedded import control

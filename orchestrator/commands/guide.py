@@ -119,7 +119,7 @@ def _learn(arguments: argparse.Namespace) -> int:
 def _rollback(arguments: argparse.Namespace) -> int:
     from orchestrator.guide.existing import load_guide
     from orchestrator.guide.progress import read_progress
-    from orchestrator.guide.promotion import roll_back
+    from orchestrator.guide.repository import roll_back
     from orchestrator.output import OutputError
 
     settings, _ = load_guide(arguments.run)
@@ -132,7 +132,7 @@ def _rollback(arguments: argparse.Namespace) -> int:
 
 def _promote(arguments: argparse.Namespace) -> int:
     from orchestrator.guide.existing import load_guide
-    from orchestrator.guide.promotion import promote, run_guidance
+    from orchestrator.guide.repository import promote, run_guidance
 
     path = arguments.to or Path(load_guide(arguments.run)[0].guidance.path)
     steps = promote(run_guidance(arguments.run, arguments.mission), path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -37,14 +36,11 @@ class StageBPipeline:
 
         Raises: SettingsError, OutputError, FarmUnavailable; RunStopped when it parked or was stopped by its data.
         """
-        return self._run("all")
+        return self.run_step("all")
 
     def run_step(self, step: Step) -> Path:
         """One step, as `--step`.  Raises: as `run_all`."""
-        return self._run(step)
-
-    def _run(self, step: Step) -> Path:
-        ending = start_guide(self.settings, dataclasses.replace(self.options), step=step)
+        ending = start_guide(self.settings, self.options, step=step)
         if ending.status == exit_status.INTERRUPTED:
             raise KeyboardInterrupt(*ending.lines)
         if ending.status != exit_status.DONE:

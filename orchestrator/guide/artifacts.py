@@ -1,70 +1,31 @@
-"""The files of one mission: every line fits its JSON schema before it is written, and each file appears whole.
+"""The files of one mission and their lines: each file appears whole, and is written anew by a run that is resumed.
 
-A start that writes again what is there (a run that is resumed goes through its steps anew) leaves the file as it is:
-two contents are equal when they differ in times only.
+Two equal runs differ in times only: `created_at`, `updated_at`, and the names of snapshots.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from importlib import resources
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from orchestrator.line_file import json_line, load_lines
-from orchestrator.output import read_json, write_output
+from orchestrator.guide.ingest import MissionTickets
+from orchestrator.guide.rollouts import RolledOut, Rollout
+from orchestrator.guide.stage_a import INCOMPLETE
+from orchestrator.line_file import json_line
+from orchestrator.output import write_output
+from tasks.guide.candidates import NO_VALID_CANDIDATE, GuideCandidate, TicketCandidates
+from tasks.guide.selection import BatchFindings, TicketFindings
 
-Kind = Literal["shuffled_data", "rollout", "trajectories", "selections", "reflection", "review", "stats", "guidance"]
-Line = Mapping[str, Any]
-
-TIME_FIELDS = frozenset({"created_at", "updated_at"})
-"""The fields in which two equal runs differ; the names of snapshots are times as well."""
-SUBSET = "http://json-schema.org/draft-07/schema#"  # of JSON Schema that the schemas keep to, and the compiler knows
-DATED: frozenset[Kind] = frozenset({"rollout", "trajectories", "reflection", "review"})  # lines with `created_at`
-GROWING: tuple[Kind, ...] = ("selections", "reflection", "review")
 STATS = "stats.json"
-
-
-class ArtifactError(Exception):
-    """A line that does not fit its schema: an error of this program.  Names the file and the place."""
-
-
-def artifact_schema(kind: Kind) -> dict[str, Any]:
-    """The JSON schema of a file, or of each line of it, as it ships with the project."""
-    text = resources.files(__package__).joinpath("schemas", f"{kind}.schema.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-@cache
-def _check_of(kind: Kind) -> Callable[[Line], Any]:
-    """The schema compiled to Python: a batch has thousands of lines."""
-    import fastjsonschema
-
-    check: Callable[[Line], Any] = fastjsonschema.compile({**artifact_schema(kind), "$schema": SUBSET})
-    return check
-
-
-def check_artifact(kind: Kind, value: Line) -> None:
-    """Raises: ArtifactError for the first place that does not fit."""
-    import fastjsonschema
-
-    try:
-        _check_of(kind)(value)
-    except fastjsonschema.JsonSchemaValueException as error:
-        raise ArtifactError(f"{kind}: {error.message[:300]}") from None
-
-
-def without_times(value: Any) -> Any:
-    """A value of JSON without the fields that hold times, at any depth."""
-    if isinstance(value, Mapping):
-        return {name: without_times(part) for name, part in value.items() if name not in TIME_FIELDS}
-    if isinstance(value, list | tuple):
-        return [without_times(part) for part in value]
-    return value
+REFLECTIONS = "reflection.jsonl"
+UNDATED = ("selections.jsonl", "shuffled_data.jsonl")
+"""Their lines have no `created_at`."""
+Line = dict[str, Any]
 
 
 def utc_now() -> str:
@@ -73,72 +34,175 @@ def utc_now() -> str:
 
 
 class MissionFolder:
-    """The folder of one mission.  Raises: OutputError, OutputNotWritable, ArtifactError."""
-
-    def __init__(self, path: Path, now: Callable[[], str] = utc_now) -> None:
-        self.path, self._now = path, now
-        self._growing = {kind: _GrowingFile(path / f"{kind}.jsonl") for kind in GROWING}
-
-    def write_lines(self, name: str, kind: Kind, lines: Iterable[Line]) -> None:
-        """Write a file whole, such as "step_1/rollout.jsonl", unless it holds these lines already."""
-        path, made = self.path / name, self._made(kind, lines)
-        if not path.exists() or without_times(_lines_of(path)) != without_times(made):
-            write_output(path, b"".join(map(json_line, made)))
-
-    def extend(self, kind: Kind, lines: Iterable[Line]) -> None:
-        """Add the lines of one batch to a file that grows with each."""
-        self._growing[kind].extend(self._made(kind, lines))
-
-    def lines(self, kind: Kind) -> Sequence[Line]:
-        """All that this start has added."""
-        return self._growing[kind].lines
-
-    def write_stats(self, stats: Line) -> None:
-        """Write `stats.json`, unless it holds these counts, or those of more batches: an earlier start was further."""
-        made, path = {**stats, "updated_at": self._now()}, self.path / STATS
-        check_artifact("stats", made)
-        before = read_json(path, dict[str, Any]) if path.exists() else None
-        if before and (without_times(before) == without_times(made) or _is_further(before, made)):
-            return
-        write_output(path, json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-    def _made(self, kind: Kind, lines: Iterable[Line]) -> list[dict[str, Any]]:
-        """The lines as a reader will find them."""
-        dated = {"created_at": self._now()} if kind in DATED else {}
-        made: list[dict[str, Any]] = [json.loads(json_line({**line, **dated})) for line in lines]
-        for line in made:
-            check_artifact(kind, line)
-        return made
-
-
-def _lines_of(path: Path) -> list[dict[str, Any]]:
-    """None where there is no file.  Raises: OutputError."""
-    return load_lines(path, dict[str, Any], "object", is_whole=True)
-
-
-def _is_further(before: Line, made: Line) -> bool:
-    def place(stats: Line) -> tuple[bool, int]:
-        return bool(stats.get("is_finished")), int(stats.get("batches", {}).get("done", 0))
-
-    return place(before) > place(made)
-
-
-class _GrowingFile:
-    """A file to which each batch adds lines, or none; those of an earlier start are kept while they are the same."""
+    """The folder of one mission.  Raises: OutputNotWritable."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._before: list[dict[str, Any]] | None = None  # what an earlier start left; None: not yet read
-        self.lines: list[dict[str, Any]] = []
+        self.path = path
+        self._written: defaultdict[str, list[bytes]] = defaultdict(list)
 
-    def extend(self, lines: Sequence[dict[str, Any]]) -> None:
-        if self._before is None:
-            self._before = _lines_of(self._path)
-        start, end = len(self.lines), len(self.lines) + len(lines)
-        there = self._before[start:end]
-        if without_times(there) == without_times(lines) and self._path.exists():
-            self.lines += there
-            return
-        self._before = []
-        self.lines += lines
-        write_output(self._path, b"".join(map(json_line, self.lines)))
+    def write_lines(self, name: str, lines: Iterable[Line]) -> None:
+        """Write a file whole, such as "final/selections.jsonl"."""
+        write_output(self.path / name, b"".join(_dated(name, lines)))
+
+    def extend(self, name: str, lines: Iterable[Line]) -> None:
+        """Add the lines of one batch to a file that grows with each."""
+        self._written[name] += _dated(name, lines)
+        write_output(self.path / name, b"".join(self._written[name]))
+
+    def write_stats(self, stats: Line) -> None:
+        text = json.dumps({**stats, "updated_at": utc_now()}, indent=2, ensure_ascii=False, allow_nan=False)
+        write_output(self.path / STATS, text + "\n")
+
+
+def _dated(name: str, lines: Iterable[Line]) -> Iterator[bytes]:
+    dated = {} if name.endswith(UNDATED) else {"created_at": utc_now()}
+    return (json_line({**line, **dated}) for line in lines)
+
+
+ALL_WRONG, MANUAL_REVIEW, MALFORMED = "all_wrong", "manual_review", "malformed_candidates"
+
+Extras = Mapping[tuple[str, int], Mapping[str, Any]]
+"""Further fields of a candidate's line, by group id and index of the candidate."""
+
+
+def rollout_lines(rolled: RolledOut) -> Iterator[Line]:
+    """One for each candidate, as the model wrote it."""
+    for found, prompt_tokens in zip(rolled.tickets, rolled.prompt_tokens, strict=True):
+        for candidate in found.candidates:
+            yield {
+                **_place(rolled.rollout, found),
+                "purpose": rolled.rollout.purpose,
+                **_guidance(rolled.rollout),
+                "candidate_index": candidate.index,
+                "decode": _decode(rolled.rollout, candidate),
+                "response_text": candidate.text,
+                "tokens": candidate.tokens,
+                "prompt_tokens": prompt_tokens,
+                "finish": candidate.finish,
+                "format_ok": candidate.format_ok,
+                "warnings": list(candidate.warnings),
+            }
+
+
+def trajectory_lines(rolled: RolledOut, findings: BatchFindings, extras: Sequence[Extras]) -> Iterator[Line]:
+    """One for each candidate, with what was found of it."""
+    for found, group in zip(rolled.tickets, findings.groups, strict=True):
+        for candidate, signals in zip(found.candidates, group.signals, strict=True):
+            place = (found.ticket.group_id, candidate.index)
+            more = {name: value for extra in extras for name, value in extra.get(place, {}).items()}
+            warnings = [*candidate.warnings, *more.pop("warnings", ())]
+            yield {
+                **_place(rolled.rollout, found),
+                "candidate_index": candidate.index,
+                "decode": _decode(rolled.rollout, candidate),
+                "response_text": candidate.text,
+                **_guidance(rolled.rollout),
+                "format_ok": candidate.format_ok,
+                "verdict": candidate.verdict,
+                "reason": candidate.reason,
+                "confidence": candidate.confidence,
+                "signals": dataclasses.asdict(signals),
+                "warnings": warnings,
+                **more,
+            }
+
+
+def selection_lines(
+    rolled: RolledOut, findings: BatchFindings, reflection_change: str | None, held_out: frozenset[str] = frozenset()
+) -> Iterator[Line]:
+    """One for each ticket, with both selections.
+
+    `reflection_change` is the reflection of the batch where it changed the guidance.  Outside of the epochs no ticket
+    is eligible for a reflection.
+    """
+    for found, group in zip(rolled.tickets, findings.groups, strict=True):
+        ticket, first, free = found.ticket, group.label_first, group.label_free
+        chosen = None if first.candidate is None else found.candidates[first.candidate]
+        ineligible = findings.screening.left_out.get(ticket.group_id)
+        if rolled.rollout.epoch is None:
+            ineligible = "no reflection follows"
+        yield {
+            **_place(rolled.rollout, found),
+            "holdout": ticket.group_id in held_out,
+            "label": ticket.label,
+            "label_source": ticket.label_source,
+            "label_timestamp": ticket.label_timestamp,
+            "verdict": first.verdict,
+            "reason": chosen.reason if chosen else None,
+            "confidence": chosen.confidence if chosen else None,
+            "label_match": first.label_match,
+            "selected_candidate": first.candidate,
+            "label_free": {
+                "verdict": free.verdict,
+                "selected_candidate": free.candidate,
+                "label_match": free.label_match,
+            },
+            **_guidance(rolled.rollout),
+            "reflection_change": reflection_change,
+            "eligible": ineligible is None,
+            **({"ineligible_reason": ineligible} if ineligible else {}),
+            "warnings": _warnings(found),
+        }
+
+
+def review_lines(rolled: RolledOut, findings: BatchFindings, reflection_id: str | None) -> Iterator[Line]:
+    """One for each ticket that a person may want to look at."""
+    for found, group in zip(rolled.tickets, findings.groups, strict=True):
+        reasons = _review_reasons(found, group, found.ticket.group_id in findings.screening.manual_review)
+        if reasons:
+            yield {
+                **_place(rolled.rollout, found),
+                "label": found.ticket.label,
+                "reasons": reasons,
+                **_guidance(rolled.rollout),
+                "reflection_id": reflection_id,
+            }
+
+
+def excluded_lines(tickets: MissionTickets) -> Iterator[Line]:
+    """For review: the tickets that take part in nothing."""
+    for group_id in tickets.excluded:
+        yield {
+            "group_id": group_id,
+            "mission": tickets.mission,
+            "epoch": None,
+            "step": None,
+            "label": None,
+            "reasons": [INCOMPLETE],
+            "guidance_step": None,
+            "guidance_hash": None,
+            "reflection_id": None,
+        }
+
+
+def _review_reasons(found: TicketCandidates, group: TicketFindings, by_hand: bool) -> list[str]:
+    if all(candidate.verdict is None for candidate in found.candidates):
+        reasons = [NO_VALID_CANDIDATE]
+    else:
+        reasons = [ALL_WRONG] if group.outcome.kind == "all_wrong" else []
+    return [*reasons, MANUAL_REVIEW] if by_hand else reasons
+
+
+def _warnings(found: TicketCandidates) -> list[str]:
+    malformed = [candidate for candidate in found.candidates if candidate.verdict is None]
+    if len(malformed) == len(found.candidates):
+        return [NO_VALID_CANDIDATE]
+    return [MALFORMED] if malformed else []
+
+
+def _place(rollout: Rollout, found: TicketCandidates) -> Line:
+    return {
+        "group_id": found.ticket.group_id,
+        "mission": rollout.setup.mission,
+        "epoch": rollout.epoch,
+        "step": rollout.step,
+    }
+
+
+def _guidance(rollout: Rollout) -> Line:
+    return {"guidance_step": rollout.guidance_step, "guidance_hash": rollout.guidance_hash}
+
+
+def _decode(rollout: Rollout, candidate: GuideCandidate) -> Line:
+    cell = rollout.setup.settings.sampler.grid[candidate.cell]
+    return {**dataclasses.asdict(cell), "seed": candidate.seed, "stop": list(cell.stop)}

@@ -1,24 +1,25 @@
 """What a run of `guide` depends on, kept in its folder, and what becomes of a run that is there already.
 
-`settings.yaml` has the settings and the options of the farm, `tickets.json` a hash of every ticket, which of them are
-held out, and hashes of the templates.  A run goes on only with the same.
+`settings.yaml` has the settings and the options of the farm, `tickets.json` hashes of the tickets and templates.  A run
+goes on only with the same.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from typing_extensions import TypedDict
 
+from orchestrator.guide.checks import Templates
 from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
-from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
+from orchestrator.guide.stage_a import INCOMPLETE
 from orchestrator.output import OutputError, OutputFolder, read_state
 from orchestrator.runs.kinds import finished_problem, open_run_folder
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key
@@ -32,18 +33,12 @@ MOST_LISTED = 10
 SHORT = 16  # digits of a hash
 
 
-class MissionRecord(TypedDict):
-    """Of one mission: the hash of each ticket by group id, the held-out ones, and the reason of each excluded one."""
-
-    tickets: dict[str, str]
-    holdout: list[str]
-    excluded: dict[str, str]
-
-
 class TicketsFile(TypedDict):
-    """tickets.json; `templates` has the hashes of what critic and reflector are asked, by the setting of the file."""
+    """tickets.json: the hash of each ticket by mission and group id (of an excluded one, the reason), and those of what
+    critic and reflector are asked, by the setting of the file.
+    """
 
-    missions: dict[str, MissionRecord]
+    tickets: dict[str, dict[str, str]]
     templates: dict[str, str]
 
 
@@ -66,7 +61,7 @@ def prepare_folder(
         differing = differing_settings(output.path, settings)
         if read_progress(output.path).is_finished and not resume:
             return [finished_problem(output.path), *differing]
-        return [*differing, *differing_content(output.path, settings, tickets, templates)]
+        return [*differing, *differing_content(output.path, tickets, templates)]
 
     set_aside = not resume and not settings.output.fail_if_exists
     open_run_folder(output, "guide", notify, set_aside=set_aside, problems=problems)
@@ -79,8 +74,7 @@ def keep_run(
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
     if not (output.path / TICKETS_FILE).exists():
-        content = TicketsFile(missions=ticket_records(tickets), templates=templates.hashes())
-        output.write_state(TICKETS_FILE, content)
+        output.write_state(TICKETS_FILE, TicketsFile(tickets=_hashes(tickets), templates=templates.hashes()))
 
 
 def load_guide(folder: Path, overrides: Sequence[str] = ()) -> tuple[GuideSettings, GuideOptions]:
@@ -108,57 +102,43 @@ def differing_settings(folder: Path, settings: GuideSettings) -> list[str]:
     ]
 
 
-def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested, templates: Templates) -> list[str]:
-    """One line for each template or prompt, and each mission's tickets, that are others than those it began with.
+def differing_content(folder: Path, tickets: Ingested, templates: Templates) -> list[str]:
+    """One line for each template, and each mission's tickets, that are others than those that the run began with.
 
     Raises: OutputError where the folder no longer says what they were.
     """
     try:
         before = read_state(folder / TICKETS_FILE, TicketsFile)
     except FileNotFoundError:
-        if not (folder / SETTINGS_FILE).exists() or not any((folder / name).is_dir() for name in tickets):
+        if not any((folder / name).is_dir() for name in tickets):
             return []
         raise OutputError(
-            f"holdout: {folder / TICKETS_FILE} is missing: which tickets are held out is not known; start another run"
+            f"{folder / TICKETS_FILE} is missing: which tickets the run began with is not known; start another run"
         ) from None
-    now, hashes = ticket_records(tickets), templates.hashes()
-    return [
-        *(
-            f"{name}: the file has another content than when the run in {folder} began"
-            for name, known in before["templates"].items()
-            if name in hashes and hashes[name] != known
-        ),
-        *(line for name in now for line in _differing(name, before["missions"].get(name), now[name], folder)),
+    problems = [
+        f"{name}: the file has another content than when the run in {folder} began"
+        for name, known in templates.hashes().items()
+        if before["templates"].get(name) != known
     ]
+    for mission, now in _hashes(tickets).items():
+        known_tickets = before["tickets"].get(mission, {})
+        changed = [one for one in {**now, **known_tickets} if now.get(one) != known_tickets.get(one)]
+        if changed:
+            listed = ", ".join(changed[:MOST_LISTED]) + (", ..." if len(changed) > MOST_LISTED else "")
+            problems.append(
+                f"stage_a_paths: tickets of {shown_key(mission)} are others than in the run in {folder}: {listed}"
+            )
+    return problems
 
 
-def ticket_records(tickets: Ingested) -> dict[str, MissionRecord]:
+def _hashes(tickets: Ingested) -> dict[str, dict[str, str]]:
     return {
         name: {
-            "tickets": {one.group_id: content_hash(dataclasses.asdict(one))[:SHORT] for one in found.judged},
-            "holdout": [ticket.group_id for ticket in found.holdout],
-            "excluded": {one.group_id: one.reason for one in found.excluded},
+            **{one.group_id: content_hash(dataclasses.asdict(one))[:SHORT] for one in found.judged},
+            **dict.fromkeys(found.excluded, INCOMPLETE),
         }
         for name, found in tickets.items()
     }
-
-
-def _differing(name: str, before: MissionRecord | None, now: MissionRecord, folder: Path) -> Iterator[str]:
-    if before is None:
-        yield f"missions.{shown_key(name)}: the run in {folder} has no tickets of it"
-        return
-    changed = [
-        group_id
-        for group_id in {**now["tickets"], **before["tickets"], **now["excluded"], **before["excluded"]}
-        if now["tickets"].get(group_id) != before["tickets"].get(group_id)
-        or now["excluded"].get(group_id) != before["excluded"].get(group_id)
-    ]
-    if changed:
-        more = f" and {len(changed) - MOST_LISTED} more" if len(changed) > MOST_LISTED else ""
-        listed = ", ".join(changed[:MOST_LISTED]) + more
-        yield f"stage_a_paths: tickets of {shown_key(name)} are others than in the run in {folder}: {listed}"
-    elif now["holdout"] != before["holdout"]:
-        yield f"holdout: other tickets of {shown_key(name)} are held out in the run in {folder}"
 
 
 def _comparable(settings: GuideSettings) -> dict[str, Any]:

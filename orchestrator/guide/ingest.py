@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.guide.settings import GuideSettings
-from orchestrator.guide.stage_a import ExcludedTicket, read_tickets, stage_a_line
+from orchestrator.guide.stage_a import read_tickets, stage_a_line
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
-from tasks.guide.ticket import Ticket
+from tasks.guide.candidates import Ticket
 from tasks.guide.verdict_lines import Verdict
 
 
 @dataclass(frozen=True)
 class MissionTickets:
-    """The tickets of a mission, each part in the order of the group ids."""
+    """The tickets of a mission, each part in the order of the group ids; of those that are excluded, the ids."""
 
     mission: str
     training: tuple[Ticket, ...]
     holdout: tuple[Ticket, ...]
-    excluded: tuple[ExcludedTicket, ...]
+    excluded: tuple[str, ...]
 
     @property
     def judged(self) -> tuple[Ticket, ...]:

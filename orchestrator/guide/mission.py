@@ -1,8 +1,7 @@
 """One mission, from its tickets to its last guidance: epochs, batches, reflections, and a final pass over all tickets.
 
-The steps are a generator (steps.py) and depend on nothing but what they are given and are sent.  A run that is resumed
-goes through them anew: what was answered comes from the store or the journal, guidance on disk never moves back
-(repository.py), and files that are the same stay as they are (artifacts.py).
+The steps are a generator and depend on nothing but what they are given and are sent.  A run that is resumed goes
+through them anew: what was answered comes from the store or the journal, and guidance on disk never moves back.
 """
 
 from __future__ import annotations
@@ -10,32 +9,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
-from orchestrator.guide.artifacts import MissionFolder
-from orchestrator.guide.findings import find_in_rollout, verify_rollout
-from orchestrator.guide.ingest import epoch_batches
-from orchestrator.guide.lines import (
+from orchestrator.guide.artifacts import (
+    REFLECTIONS,
     Extras,
+    MissionFolder,
     excluded_lines,
     review_lines,
     rollout_lines,
     selection_lines,
     trajectory_lines,
 )
-from orchestrator.guide.prompt_files import Templates
-from orchestrator.guide.reflecting import MissionReflector
+from orchestrator.guide.checks import Templates
+from orchestrator.guide.ingest import epoch_batches
+from orchestrator.guide.reflecting import MissionReflector, RejectionCounter
 from orchestrator.guide.reflection import Reflection, decide_on
-from orchestrator.guide.rejections import RejectionCounter
 from orchestrator.guide.repository import GuidanceRepository
-from orchestrator.guide.rollouts import Purpose, RolledOut, Rollout, is_greedy, require_fit
-from orchestrator.guide.steps import MissionSetup, Steps, StepStopped
+from orchestrator.guide.rollouts import (
+    MissionSetup,
+    Purpose,
+    RolledOut,
+    Rollout,
+    Steps,
+    StepStopped,
+    as_request,
+    is_greedy,
+    require_fit,
+)
 from orchestrator.guide.tally import Tally, Value, judged_value, match_rate
-from tasks.guide.batch import BatchFindings
-from tasks.guide.eligibility import pack
+from tasks.guide.candidates import Ticket
 from tasks.guide.experiences import Guidance
-from tasks.guide.figures import majority_pairs
+from tasks.guide.gate import majority_pairs
+from tasks.guide.jobs import VerifyInput, verify_job
 from tasks.guide.operations import next_guidance
-from tasks.guide.ticket import Ticket
+from tasks.guide.selection import BatchFindings, TieRule, find_in_batch
 
 LONGEST_CHECKED = 8
 """Of the training tickets, those with the longest prompts must fit with an edit, beside the held-out ones."""
@@ -66,7 +74,7 @@ class Mission:
 
     def steps(self) -> Steps[None]:
         """Raises: StepStopped, TooManyRejected; what the folder and the repository raise."""
-        self.folder.extend("review", excluded_lines(self.setup.tickets))
+        self.folder.extend("review.jsonl", excluded_lines(self.setup.tickets))
         yield from self._check_all_prompts()
         settings, numbers = self.setup.settings, count(1)
         for epoch in range(1, settings.runner.epochs + 1):
@@ -93,10 +101,10 @@ class Mission:
     def _batch(self, epoch: int, step: int, tickets: Sequence[Ticket], cap_left: int) -> Steps[int]:
         """One batch; returns how many operations were applied after it."""
         rolled = yield from self._judge_batch(epoch, step, tickets)
-        findings = yield from find_in_rollout(rolled, f"step{step}")
-        extras = yield from verify_rollout(rolled, f"step{step}")
+        findings = self._findings(rolled)
+        extras = yield from self._verify(rolled, f"step{step}")
         criticised = yield from self._reflector.criticise(rolled, findings)
-        shown = pack(findings.screening.bundle, self.setup.settings.reflection.batch_size)
+        shown = findings.screening.bundle[: self.setup.settings.reflection.batch_size]
         reflection = Reflection(self.setup, epoch, step, self.guidance, findings.screening, shown)
         if not shown:
             reflection = reflection.ended("ineligible", findings.screening.ineligible_reason or "")
@@ -110,6 +118,33 @@ class Mission:
             reflection = yield from decide_on(reflection, proposed, bundle, cap_left, self._longest)
         self._write_batch(rolled, findings, [extras, criticised.extras], reflection)
         return reflection.operations
+
+    def _findings(self, rolled: RolledOut) -> BatchFindings:
+        """Signals, both selections and the screening of all tickets of a rollout."""
+        settings = self.setup.settings
+        signals, reflection = settings.signals, settings.reflection
+        return find_in_batch(
+            rolled.tickets,
+            TieRule(settings.selection.tie_break, settings.sampler.grid, signals.weights),
+            reflection.eligibility_policy,
+            reflection.all_wrong_strategy,
+            store_confidence=signals.store_confidence,
+            enable_consistency=signals.enable_consistency,
+        )
+
+    def _verify(self, rolled: RolledOut, label: str) -> Steps[Extras]:
+        """What a verifier says of each candidate; nothing where the settings name none."""
+        setup, name = self.setup, self.setup.settings.verifier
+        if name is None:
+            return {}
+        requests = {}
+        for found in rolled.tickets:
+            asked = VerifyInput(name, setup.verifier_identity, found.ticket, found.candidates)
+            job = verify_job(asked, setup.label("verify", label, found.ticket.group_id))
+            requests[found.ticket.group_id] = as_request(job)
+        results = yield list(requests.values())
+        scores: dict[str, Sequence[dict[str, Any]]] = {n: results[r.key]["verified"] for n, r in requests.items()}
+        return {(name, index): one for name, found in scores.items() for index, one in enumerate(found)}
 
     def _judge_batch(self, epoch: int, step: int, tickets: Sequence[Ticket]) -> Steps[RolledOut]:
         """The candidates of a batch; after an edit also those under the guidance before it, with the same seeds."""
@@ -141,18 +176,17 @@ class Mission:
         before, step = self.guidance, reflection.step
         if reflection.is_applied and reflection.applied:
             made = next_guidance(before, reflection.applied, reflection.id, self.repository.time())
-            self.guidance, self.previous = self.repository.commit(made), before
+            self.repository.commit(made)
+            self.guidance, self.previous = made, before
         else:
             self.repository.load()  # ends a run whose file somebody has edited
         if reflection.previewed:
             self._keep(f"step_{step}/preview.jsonl", reflection.previewed.before, reflection.previewed.after)
         change = reflection.id if reflection.is_applied else None
-        self.folder.write_lines(
-            f"step_{step}/trajectories.jsonl", "trajectories", trajectory_lines(rolled, findings, extras)
-        )
-        self.folder.extend("selections", selection_lines(rolled, findings, change))
-        self.folder.extend("review", review_lines(rolled, findings, reflection.id))
-        self.folder.extend("reflection", [reflection.line(self.guidance)])
+        self.folder.write_lines(f"step_{step}/trajectories.jsonl", trajectory_lines(rolled, findings, extras))
+        self.folder.extend("selections.jsonl", selection_lines(rolled, findings, change))
+        self.folder.extend("review.jsonl", review_lines(rolled, findings, reflection.id))
+        self.folder.extend(REFLECTIONS, [reflection.line(self.guidance)])
         self.tally.eligible += findings.screening.eligible
         self.tally.gates.append(reflection.gate)
 
@@ -164,17 +198,14 @@ class Mission:
         before = self._rollout("before", self.first, tickets.holdout)
         results = yield [*now.requests, *before.requests]
         rolled, first = now.read(results), before.read(results)
-        findings = yield from find_in_rollout(rolled, "final")
-        extras = yield from verify_rollout(rolled, "final")
+        findings = self._findings(rolled)
+        extras = yield from self._verify(rolled, "final")
         held_out = frozenset(ticket.group_id for ticket in tickets.holdout)
         self._keep("final/rollout.jsonl", rolled)
         if held_out:
             self._keep("final/preview.jsonl", first)
-        self.folder.write_lines(
-            "final/trajectories.jsonl", "trajectories", trajectory_lines(rolled, findings, [extras])
-        )
-        selections = selection_lines(rolled, findings, None, held_out)
-        self.folder.write_lines("final/selections.jsonl", "selections", selections)
+        self.folder.write_lines("final/trajectories.jsonl", trajectory_lines(rolled, findings, [extras]))
+        self.folder.write_lines("final/selections.jsonl", selection_lines(rolled, findings, None, held_out))
         self.tally.final = judged_value(majority_pairs(rolled.scores()))
         self.tally.before = self._held_out(first, held_out)
         self.tally.after = self._held_out(rolled, held_out)
@@ -209,7 +240,7 @@ class Mission:
 
     def _keep(self, name: str, *rollouts: RolledOut) -> None:
         """Write rollouts as one file, and count them."""
-        self.folder.write_lines(name, "rollout", [line for one in rollouts for line in rollout_lines(one)])
+        self.folder.write_lines(name, [line for one in rollouts for line in rollout_lines(one)])
         for one in rollouts:
             self.tally.add_rollout(one)
 

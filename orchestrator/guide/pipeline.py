@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.guide.journal import Journal
-from orchestrator.guide.rejections import TooManyRejected
-from orchestrator.guide.steps import Steps
+from orchestrator.guide.reflecting import TooManyRejected
+from orchestrator.guide.rollouts import Steps
 from tasks.store.fence import RunTaken
 
 

@@ -11,19 +11,11 @@ from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
 from orchestrator.guide.tally import Tally
-from orchestrator.output import OutputFolder, read_state
+from orchestrator.output import read_state
 from orchestrator.runs.kinds import Figures, RunProgress
+from tasks.guide.gate import share
 
 PROGRESS_FILE, UNIT = "progress.json", "batches"
-
-# The figures that are rates: of which count, and of what.
-RATES: Mapping[str, tuple[str, str]] = {
-    "acceptance_rate": ("applied", "proposals"),
-    "precision_paired": ("paired_improved", "paired_measured"),
-    "precision_unpaired": ("unpaired_improved", "unpaired_measured"),
-    "recall": ("surfaced", "wrong"),
-    "format_validity": ("valid", "candidates"),
-}
 
 
 class GuideProgress(TypedDict):
@@ -38,25 +30,19 @@ class GuideProgress(TypedDict):
 def progress_of(tallies: Iterable[Tally], *, is_finished: bool) -> GuideProgress:
     """The progress of a run, from the counts of its missions."""
     all_tallies = list(tallies)
-    counts = Counter[str]()
+    counted, of = Counter[str](), Counter[str]()
     for tally in all_tallies:
-        counts.update(tally.counts())
-    rates = {name: counts[part] / counts[of] if counts[of] else None for name, (part, of) in RATES.items()}
-    return GuideProgress(
-        done=sum(tally.done for tally in all_tallies),
-        total=sum(tally.total for tally in all_tallies),
-        is_finished=is_finished,
-        figures={**{name: float(counts[name]) for name in ("proposals", "applied", "wrong")}, **rates},
-    )
-
-
-def published(progress: GuideProgress) -> dict[str, float | int | None]:
-    """The progress as the publisher of a run's status takes it."""
-    return {"done": progress["done"], "total": progress["total"], **progress["figures"]}
-
-
-def write_progress(output: OutputFolder, progress: GuideProgress) -> None:
-    output.write_state(PROGRESS_FILE, progress)
+        for name, rate in tally.rates().items():
+            counted[name] += rate["count"]
+            of[name] += rate["of"]
+    figures: dict[str, FiniteFloat | None] = {
+        "proposals": float(of["acceptance_rate"]),
+        "applied": float(counted["acceptance_rate"]),
+        "wrong": float(of["recall"]),
+        **{name: share(counted[name], of[name]) for name in of},
+    }
+    done, total = (sum(getattr(tally, name) for tally in all_tallies) for name in ("done", "total"))
+    return GuideProgress(done=done, total=total, is_finished=is_finished, figures=figures)
 
 
 def read_progress(folder: Path) -> RunProgress:

@@ -6,19 +6,17 @@ A reply is read once and never mended (`tasks/guide/critique.py`, `tasks/guide/p
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from orchestrator.guide.prompt_files import Templates
-from orchestrator.guide.rejections import RejectionCounter
-from orchestrator.guide.rollouts import RolledOut, measure_lengths
+from orchestrator.guide.checks import Templates
+from orchestrator.guide.rollouts import MissionSetup, RolledOut, Steps, StepStopped, as_request, measure_lengths
 from orchestrator.guide.settings import CriticSettings, ReflectionSettings
-from orchestrator.guide.steps import MissionSetup, Steps, StepStopped, as_request
 from orchestrator.guide.tally import Tally
-from tasks.guide.batch import BatchFindings, TicketCandidates
-from tasks.guide.candidates import GuideCandidate
+from tasks.guide.candidates import GuideCandidate, Ticket, TicketCandidates
 from tasks.guide.critique import Critique, critic_messages, critic_schema, parse_critique
 from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import AskedFor, Backend, Messages, ask_job
@@ -33,10 +31,49 @@ from tasks.guide.proposal import (
     solved_before,
 )
 from tasks.guide.replies import Rejected
-from tasks.guide.ticket import Ticket
+from tasks.guide.selection import BatchFindings
 from tasks.openai.schema import Schema
 
 REPLY_SHOWN = 2000  # characters of an unusable reply that artifacts keep
+MOST_REJECTED = 5
+"""Replies in a row that cannot be used, before the run parks."""
+
+
+class TooManyRejected(Exception):
+    """So many replies in a row could not be used that the run parks.  `replies` counts those of the mission so far."""
+
+    def __init__(self, message: str, replies: int) -> None:
+        super().__init__(message)
+        self.replies = replies
+
+
+@dataclass
+class RejectionCounter:
+    """The unusable replies in a row of one mission, of critic and reflector each.
+
+    A reflector that is never understood would otherwise look like one that has nothing to say.
+
+    `parked_at` are the counts of replies at which it has parked before: from there on it begins anew, so that a retry
+    goes on.
+    """
+
+    mission: str
+    parked_at: frozenset[int]
+    replies: int = 0
+    in_a_row: Counter[AskedFor] = field(default_factory=Counter)
+
+    def add(self, asked_for: AskedFor, rejected: Rejected | None) -> None:
+        """Raises: TooManyRejected."""
+        self.replies += 1
+        self.in_a_row[asked_for] = self.in_a_row[asked_for] + 1 if rejected else 0
+        if rejected and self.in_a_row[asked_for] >= MOST_REJECTED:
+            if self.replies not in self.parked_at:
+                raise TooManyRejected(
+                    f"mission {self.mission}: {MOST_REJECTED} replies in a row could not be used as a {asked_for}, the "
+                    f"last one because {rejected.reason}",
+                    self.replies,
+                )
+            self.in_a_row[asked_for] = 0
 
 
 Place = tuple[str, int]

@@ -1,21 +1,42 @@
-"""What becomes of one batch's proposal: budgets, validity of its operations, uncertainty, the preview, the gate."""
+"""What becomes of one batch's proposal: budgets, validity of its operations, uncertainty, the preview, the gate.
+
+The preview asks the held-out tickets under the old and the new guidance with the same seeds.  What the old guidance
+answered is in the store or the journal after its first preview; its jobs have the same keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from orchestrator.guide.previewing import Edit, Previewed, exceeding, preview
 from orchestrator.guide.reflecting import Proposed
+from orchestrator.guide.rollouts import (
+    MissionSetup,
+    RolledOut,
+    Rollout,
+    Steps,
+    longest_reply,
+    measure_lengths,
+    prompt_of,
+)
 from orchestrator.guide.settings import settings_hash
-from orchestrator.guide.steps import MissionSetup, Steps
 from orchestrator.guide.tally import APPLIED, gate_kind
 from tasks.context import content_hash
-from tasks.guide.eligibility import Screening
+from tasks.guide.candidates import Ticket
 from tasks.guide.experiences import Guidance, guidance_hash
+from tasks.guide.gate import GateDecision, decide
 from tasks.guide.operations import Applied, apply_operations
-from tasks.guide.ticket import Ticket
+from tasks.guide.selection import Screening
+
+
+@dataclass(frozen=True)
+class Previewed:
+    """Both rollouts of the held-out tickets, and what the gate decided."""
+
+    before: RolledOut
+    after: RolledOut
+    decision: GateDecision
 
 
 @dataclass(frozen=True)
@@ -115,15 +136,34 @@ def decide_on(
     if reflection.gate or reflection.applied is None:
         return reflection
     experiences = reflection.applied.experiences
-    fault = yield from exceeding(setup, experiences, [*setup.tickets.holdout, *longest], reflection.step)
-    if fault:
+    prompts = [prompt_of(setup, ticket, experiences) for ticket in (*setup.tickets.holdout, *longest)]
+    lengths = yield from measure_lengths(setup, prompts, longest_reply(setup), f"edit{reflection.step}")
+    if places := lengths.too_long():
+        most = max(lengths.tokens[place] for place in places)
+        fault = f"with it {len(places)} prompts or more exceed {lengths.most} tokens, the longest has {most}"
         return reflection.ended("too_long", fault)
     if (kind := gate_kind(settings)) != "preview":
         return reflection.ended(kind, "applied without a preview")
-    edit = Edit(reflection.before.experiences, experiences, reflection.before.step)
-    previewed = yield from preview(setup, edit, reflection.epoch, reflection.step)
-    reason = _reason(previewed, setup)
-    return reflection.ended(previewed.decision.reason, reason, previewed=previewed)
+    previewed = yield from _preview(setup, reflection.before, experiences)
+    return reflection.ended(previewed.decision.reason, _reason(previewed, setup), previewed=previewed)
+
+
+def _preview(setup: MissionSetup, guidance: Guidance, experiences: Mapping[str, str]) -> Steps[Previewed]:
+    """Ask the held-out tickets under the guidance and under the edited experiences, and decide."""
+    settings, held_out = setup.settings, setup.tickets.holdout
+    before = Rollout(setup, "before", guidance.experiences, guidance.step, held_out)
+    after = Rollout(setup, "after", experiences, guidance.step + 1, held_out)
+    results = yield [*before.requests, *after.requests]
+    old, new = before.read(results), after.read(results)
+    decision = decide(
+        old.scores(),
+        new.scores(),
+        apply_if_delta=settings.reflection.apply_if_delta,
+        min_probability=settings.holdout.min_probability,
+        max_false_pass_rise=settings.holdout.max_false_pass_rise,
+        seed=settings.runner.shuffle_seed,
+    )
+    return Previewed(old, new, decision)
 
 
 def _checked(reflection: Reflection, proposed: Proposed, tickets: Sequence[Ticket], cap_left: int) -> Reflection:

@@ -1,32 +1,119 @@
-"""The experiences of one mission in the folder of a run: `guidance.json`, and a snapshot of every step.
+"""Experiences on disk: files that a person or a run has written; a mission's `guidance.json` and its snapshots.
 
-Every write replaces the file whole; a reader sees the old content or the new.
+    {mission: {"step": 3, "updated_at": ..., "experiences": {"G0": ..., "G2": ...}, "metadata": {...}}}
+
+`metadata` says where each entry comes from, the highest number ever given, and the hash of every step.  A file without
+it is one that a person wrote.  Every write replaces a file whole; a reader sees the old content or the new.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, NotRequired
 
-from orchestrator.guide.guidance_file import GuidanceError, guidance_text, read_guidance
-from orchestrator.output import write_output, writing
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from orchestrator.guide.settings import mission_name
+from orchestrator.output import OutputError, OutputFolder, read_json, run_file, write_output, writing
 from tasks.escape import quote
 from tasks.guide.experiences import (
-    EntryRecord,
     Guidance,
     GuidanceMetadata,
-    GuidanceStep,
     check_experiences,
     edited_guidance,
-    experience_number,
+    first_guidance,
+    guidance_hash,
     is_consistent,
+    sort_experiences,
 )
+from tasks.validation import InvalidData, parse_json, unrepeated
 
 GUIDANCE, START, SNAPSHOTS = "guidance.json", "guidance_start.json", "snapshots"
 SNAPSHOT_NAME = "guidance-%Y%m%d-%H%M%S-%f.json"
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class GuidanceError(OutputError):
+    """A file of experiences that cannot be used, or that somebody has changed; one line."""
+
+
+class GuidanceEntry(TypedDict):
+    """One mission in a file of experiences."""
+
+    step: Annotated[int, Field(ge=0)]
+    updated_at: str
+    experiences: dict[str, str]
+    metadata: NotRequired[GuidanceMetadata]
+
+
+@dataclass(frozen=True)
+class StoredGuidance:
+    """The guidance of one mission in a file; `by_hand`: a person has changed it since a program wrote it."""
+
+    guidance: Guidance
+    by_hand: bool
+
+
+def read_guidance(path: Path) -> dict[str, StoredGuidance]:
+    """The guidance of each mission in a file, which a person may have written.
+
+    An entry without metadata begins its history at its step.  Where a person has edited an entry that has a history,
+    and raised its step, the edit is one more step of that history.  Raises: GuidanceError, also for an edit without a
+    new step.
+    """
+    try:
+        entries = read_json(path, dict[str, GuidanceEntry], _parse_unrepeated)
+    except FileNotFoundError:
+        raise GuidanceError(f"{path} cannot be read: there is no such file") from None
+    except OutputError as error:
+        raise GuidanceError(str(error)) from None
+    found: dict[str, StoredGuidance] = {}
+    for mission, entry in entries.items():
+        try:
+            found[mission_name(mission)] = _stored(entry)
+        except ValueError as error:
+            raise GuidanceError(f"{path}: {quote(mission)}: {error}") from None
+    return found
+
+
+def write_guidance(path: Path, guidance: Mapping[str, Guidance]) -> None:
+    """Replace a file with these missions.  Raises: OutputNotWritable."""
+    entries = {mission: dataclasses.asdict(one) for mission, one in guidance.items()}
+    write_output(path, json.dumps(entries, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _parse_unrepeated(kind: type[Any], text: bytes) -> Any:
+    try:
+        json.loads(text, object_pairs_hook=unrepeated)
+    except (ValueError, RecursionError) as error:
+        raise error if isinstance(error, InvalidData) else InvalidData(f"it is not JSON: {error}") from None
+    return parse_json(kind, text)
+
+
+def _stored(entry: GuidanceEntry) -> StoredGuidance:
+    """Raises: ValueError."""
+    check_experiences(entry["experiences"])
+    experiences, step = sort_experiences(entry["experiences"]), entry["step"]
+    if "metadata" not in entry:
+        return StoredGuidance(first_guidance(experiences, entry["updated_at"], step), by_hand=True)
+    metadata = entry["metadata"]
+    if not metadata.history:
+        raise ValueError("metadata.history is empty")
+    last = metadata.history[-1]
+    guidance = Guidance(step, entry["updated_at"], experiences, metadata)
+    if (step, guidance_hash(experiences)) == (last.step, last.hash) and is_consistent(guidance):
+        return StoredGuidance(guidance, by_hand=False)
+    if step <= last.step:
+        raise ValueError(
+            f"its experiences are not those of step {last.step} as its metadata has them, and its step is no higher one"
+        )
+    return StoredGuidance(edited_guidance(guidance, experiences, step, entry["updated_at"], None), by_hand=True)
 
 
 @dataclass(frozen=True)
@@ -63,7 +150,7 @@ class GuidanceRepository:
             found = read_guidance(path)
             if self.mission not in found:
                 raise GuidanceError(f"{path} has no experiences of {quote(self.mission)}")
-            write_output(start, guidance_text({self.mission: found[self.mission].guidance}))
+            write_guidance(start, {self.mission: found[self.mission].guidance})
         first = self._read(start)
         if self.path.exists():
             self._keep_snapshot(self.load())  # it is missing after a kill between the two files
@@ -76,32 +163,24 @@ class GuidanceRepository:
         """The current guidance.  Raises: GuidanceError also where a person has edited it."""
         return self._read(self.path)
 
-    def commit(self, guidance: Guidance) -> Guidance:
-        """Make this the current guidance, one step after the one on disk; returns it as it is on disk.
+    def commit(self, guidance: Guidance) -> None:
+        """Make this the current guidance, one step after the one on disk.
 
         A step that the file has or had already is skipped, so that a run that goes through its steps anew never moves
-        the guidance back; of equal steps the times on disk stay.
-        Raises: GuidanceError where the file has moved otherwise; ValueError for what is no next step.
+        the guidance back.  Raises: GuidanceError where the file has moved otherwise.
         """
         current = self.load()
-        made = _identity(guidance.metadata.history)
-        on_disk = _identity(current.metadata.history)
+        made, on_disk = (
+            [(line.step, line.hash, line.reflection_id) for line in one.metadata.history] for one in (guidance, current)
+        )
         if made == on_disk[: len(made)]:
-            return current if guidance.step == current.step else guidance
+            return
         if made[:-1] != on_disk:
             raise GuidanceError(
                 f"{self.path} is at step {current.step} ({on_disk[-1][1][:12]}), which is not the one before step "
                 f"{guidance.step} of this run; somebody else has changed it"
             )
-        _check_next(current, guidance)
-        entries = {
-            key: known if (known := current.metadata.entries.get(key)) and _same_entry(known, entry) else entry
-            for key, entry in guidance.metadata.entries.items()
-        }
-        history = (*current.metadata.history, guidance.metadata.history[-1])
-        next_one = replace(guidance, metadata=GuidanceMetadata(entries, guidance.metadata.highest, history))
-        self._write(next_one)
-        return next_one
+        self._write(guidance)
 
     def roll_back(self, step: int) -> Guidance:
         """Make the experiences of an earlier step, as a snapshot has them, the next step."""
@@ -127,48 +206,74 @@ class GuidanceRepository:
 
     def _read(self, path: Path) -> Guidance:
         """Raises: GuidanceError for what the run has not written."""
-        own = "a run goes on only with what it wrote itself: "
-        hint = f"{own}restore the newest file of {self.folder / SNAPSHOTS}, and edit that of guidance.path instead"
         try:
-            found = read_guidance(path)
-        except GuidanceError as error:
-            raise GuidanceError(f"{error}; {hint}") from None
-        if list(found) != [self.mission]:
-            raise GuidanceError(f"{path}: it is not of {quote(self.mission)} alone; {hint}")
-        if found[self.mission].by_hand:
-            raise GuidanceError(f"{path} was edited by hand; {hint}")
-        return found[self.mission].guidance
+            found = read_guidance(path)[self.mission]
+        except (GuidanceError, KeyError) as error:
+            raise GuidanceError(f"{path} is not of this run ({error}); {self._hint}") from None
+        if found.by_hand:
+            raise GuidanceError(f"{path} was edited by hand; {self._hint}")
+        return found.guidance
+
+    @property
+    def _hint(self) -> str:
+        return f"restore the newest file of {self.folder / SNAPSHOTS}, and edit that of guidance.path instead"
 
     def _write(self, guidance: Guidance) -> None:
         """The file first, then its snapshot: a snapshot is of a step that was in force."""
-        write_output(self.path, guidance_text({self.mission: guidance}))
+        write_guidance(self.path, {self.mission: guidance})
         self._keep_snapshot(guidance)
 
     def _keep_snapshot(self, guidance: Guidance) -> None:
-        if any(one.guidance.metadata.history == guidance.metadata.history for one in self.snapshots()):
+        kept = self.snapshots()
+        if any(one.guidance.step == guidance.step for one in kept):
             return
         at = self._now()
         while (path := self.folder / SNAPSHOTS / at.strftime(SNAPSHOT_NAME)).exists():
             at += datetime.timedelta(microseconds=1)
-        write_output(path, guidance_text({self.mission: guidance}))
+        write_guidance(path, {self.mission: guidance})
         for old in self.snapshots()[: -self.retention]:
             with writing(old.path):
                 old.path.unlink()
 
 
-def _identity(history: tuple[GuidanceStep, ...]) -> list[tuple[int, str, str | None]]:
-    return [(line.step, line.hash, line.reflection_id) for line in history]
+def run_guidance(run: Path, missions: Sequence[str] = ()) -> dict[str, Guidance]:
+    """The current guidance of a run's missions, of all without names.  Raises: GuidanceError, OutputError."""
+    if run_file(run)["kind"] != "guide":
+        raise GuidanceError(f"{run} holds no run of guide")
+    names = [path.parent.name for path in sorted(run.glob(f"*/{GUIDANCE}"))]
+    if unknown := [name for name in missions if name not in names]:
+        raise GuidanceError(
+            f"{run} has no mission {', '.join(map(quote, unknown))}; it has {', '.join(names) or 'none'}"
+        )
+    return {name: GuidanceRepository(run / name, name, 1).load() for name in missions or names}
 
 
-def _same_entry(one: EntryRecord, other: EntryRecord) -> bool:
-    return replace(one, updated_at="") == replace(other, updated_at="")
+def promote(guidance: dict[str, Guidance], path: Path) -> dict[str, tuple[int, int]]:
+    """Put the guidance of a run into the file that runs begin with; other missions of the file stay.
+
+    Returns the step before and after, by mission.  Raises: GuidanceError where a mission of the file has moved: its
+    step and experiences are none that the run knows.
+    """
+    before = {name: stored.guidance for name, stored in read_guidance(path).items()}
+    for name, one in guidance.items():
+        if name not in before:
+            raise GuidanceError(f"{path} has no experiences of {quote(name)} any more")
+        last = before[name].metadata.history[-1]
+        if (last.step, last.hash) not in {(line.step, line.hash) for line in one.metadata.history}:
+            raise GuidanceError(
+                f"{path}: {quote(name)} has moved: it is at step {last.step}, and the run began at step "
+                f"{one.metadata.history[0].step} of other experiences; start a run from the file as it is now"
+            )
+    write_guidance(path, before | guidance)
+    return {name: (before[name].step, one.step) for name, one in guidance.items()}
 
 
-def _check_next(current: Guidance, guidance: Guidance) -> None:
-    """Raises: ValueError for guidance that breaks a rule of every step: the program would have made a mistake."""
-    check_experiences(guidance.experiences)
-    new = [key for key in guidance.experiences if key not in current.experiences]
-    if guidance.step != current.step + 1 or not is_consistent(guidance):
-        raise ValueError(f"guidance of step {guidance.step} does not follow on step {current.step}")
-    if any(experience_number(key) <= current.metadata.highest for key in new):
-        raise ValueError("a new entry has a number that was given before")
+def roll_back(run: Path, mission: str, step: int, retention: int) -> Guidance:
+    """Make an earlier step of a run's mission its next one.  Raises: OutputError."""
+    run_guidance(run, [mission])
+    output = OutputFolder(run)
+    output.open()
+    try:
+        return GuidanceRepository(run / mission, mission, retention).roll_back(step)
+    finally:
+        output.close()

@@ -1,23 +1,76 @@
-"""Rollouts: one guidance on some tickets, what is asked of the target for it, and how the answers are read."""
+"""Rollouts: one guidance on some tickets, what is asked of the target for it, and how the answers are read.
+
+A step of a mission is a generator: it yields requests, and is sent their results by key.  It knows no farm, so a test
+drives it with a dictionary of results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from orchestrator.dispatch.scheduler import Request
-from orchestrator.guide.steps import MissionSetup, Results, Steps, StepStopped, as_request
-from tasks.guide.batch import TicketCandidates
-from tasks.guide.candidates import GuideCandidate, read_candidate
-from tasks.guide.decoding import DecodeCell, preview_seed, rollout_seed, samples_of
+from orchestrator.guide.ingest import MissionTickets
+from orchestrator.guide.settings import GuideSettings
+from tasks.guide.candidates import (
+    DecodeCell,
+    GuideCandidate,
+    Ticket,
+    TicketCandidates,
+    preview_seed,
+    read_candidate,
+    rollout_seed,
+    samples_of,
+)
+from tasks.guide.context import GuideContext
 from tasks.guide.experiences import guidance_hash
 from tasks.guide.gate import TicketScores
-from tasks.guide.jobs import Messages, lengths_job, rollout_job
+from tasks.guide.jobs import KeyedJob, Messages, lengths_job, rollout_job
 from tasks.guide.prompting import MissingExperience, rollout_messages
-from tasks.guide.ticket import Ticket
 from tasks.guide.verdict_lines import REASON_CHARACTERS, three_lines_regex
+
+JOB_LIMIT_S = 1800.0
+"""The hard time limit of one job."""
+
+T = TypeVar("T")
+Results = Mapping[str, Mapping[str, Any]]
+Steps = Generator[Sequence[Request], Results, T]
+
+
+class StepStopped(Exception):
+    """What a mission cannot go on with, in one line: the settings or the data must change."""
+
+
+@dataclass(frozen=True)
+class MissionSetup:
+    """What a mission is given.  `parked_at` has the counts of replies at which it has parked before."""
+
+    tickets: MissionTickets
+    settings: GuideSettings
+    context: GuideContext
+    parked_at: frozenset[int] = frozenset()
+    verifier_identity: str = ""
+
+    @property
+    def mission(self) -> str:
+        return self.tickets.mission
+
+    @property
+    def focus(self) -> str:
+        return self.settings.missions[self.mission]
+
+    def label(self, *parts: object) -> str:
+        """What a person calls a job of the mission: a few words, without spaces."""
+        return "_".join("/".join(map(str, (self.mission, *parts))).split())
+
+
+def as_request(job: KeyedJob) -> Request:
+    key, spec = job
+    return Request(key, dataclasses.replace(spec, limit_s=JOB_LIMIT_S))
+
 
 Purpose = Literal["learning", "paired", "before", "after", "final"]
 """Of a batch; of the same batch under the guidance before an edit; of held-out tickets before and after one; of all."""
@@ -74,7 +127,7 @@ class Rollout:
                 as_request(
                     rollout_job(self.setup.context, prompt, cell, self._seeds(ticket, index), self._form(cell), label)
                 )
-                for index, cell in enumerate(self.setup.settings.cells)
+                for index, cell in enumerate(self.setup.settings.sampler.grid)
                 for label in [self.setup.label(self.purpose, self.step or "all", ticket.group_id, index)]
             ]
             for ticket, prompt in zip(self.tickets, self.prompts, strict=True)
@@ -101,7 +154,7 @@ class Rollout:
 
     def _seeds(self, ticket: Ticket, index: int) -> list[int]:
         """Of the samples of one cell."""
-        settings, cell = self.setup.settings, self.setup.settings.cells[index]
+        settings, cell = self.setup.settings, self.setup.settings.sampler.grid[index]
         run_seed = settings.runner.shuffle_seed
         if self.epoch is None:
             first = preview_seed(cell, run_seed, ticket.group_id, index)
@@ -167,9 +220,8 @@ def require_fit(rollout: Rollout) -> Steps[Lengths]:
 
 def longest_reply(setup: MissionSetup) -> int:
     """The most tokens that a cell of the grid may write."""
-    return max(cell.max_new_tokens for cell in setup.settings.cells)
+    return max(cell.max_new_tokens for cell in setup.settings.sampler.grid)
 
 
 def is_greedy(setup: MissionSetup, candidate: GuideCandidate) -> bool:
-    cell: DecodeCell = setup.settings.cells[candidate.cell]
-    return cell.is_greedy
+    return setup.settings.sampler.grid[candidate.cell].is_greedy

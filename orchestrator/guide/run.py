@@ -21,8 +21,8 @@ from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 from orchestrator.signals import raise_on_signals
 
 if TYPE_CHECKING:
+    from orchestrator.guide.checks import Templates
     from orchestrator.guide.ingest import Ingested
-    from orchestrator.guide.prompt_files import Templates
     from orchestrator.runs.drive import Ending
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ def start_guide(
     from orchestrator.guide.build import LEVELS, guide_announcement
     from orchestrator.guide.checks import check_guide
     from orchestrator.guide.ingest import ingest, one_sided_holdouts
+    from orchestrator.guide.rollouts import StepStopped
     from orchestrator.guide.session import Guider
-    from orchestrator.guide.steps import StepStopped
     from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks
     from orchestrator.runs.refusal import restored_if_refused
     from orchestrator.runs.status import ParkedState, write_parked_state
@@ -75,12 +75,11 @@ def start_guide(
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             keep_run(output, settings, options, tickets, templates)
             try:
-                outcome = Guider(settings, options, tickets, templates, output, told, tuple(only)).run()
+                lines = Guider(settings, options, tickets, templates, output, told, tuple(only)).run()
             except StepStopped as error:
                 write_parked_state(output, ParkedState(str(error), is_dead_end=True))
                 raise
-            for line in outcome.lines:
-                print(line, file=stream)
+            print(*lines, sep="\n", file=stream)
 
     try:
         budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
@@ -100,17 +99,14 @@ def _ingest_only(
     settings: GuideSettings, options: GuideOptions, tickets: Ingested, templates: Templates, output: OutputFolder
 ) -> Ending:
     """Name the run and write its tickets, shuffles and first statistics; the whole run goes on from there."""
-    from orchestrator.guide.layout import write_ingest
-    from orchestrator.guide.repository import GuidanceRepository
+    from orchestrator.guide.session import write_ingest
     from orchestrator.runs.drive import Ending
 
     try:
         output.run_id(KIND_NAME)
         keep_run(output, settings, options, tickets, templates)
         for name, found in tickets.items():
-            folder = output.path / name
-            repository = GuidanceRepository(folder, name, settings.guidance.retention)
-            write_ingest(folder, settings, found, repository.start_from(Path(settings.guidance.path)))
+            write_ingest(output.path / name, settings, found)
     finally:
         output.close()
     return Ending(exit_status.DONE)
@@ -131,7 +127,7 @@ class GuideKind:
         return guide_summary(figures)
 
     def tables(self, folder: Path) -> Sequence[ShownTable]:
-        from orchestrator.guide.tables import guide_tables
+        from orchestrator.guide.report import guide_tables
 
         return guide_tables(folder)
 

@@ -15,22 +15,21 @@ from orchestrator.callbacks import Callbacks, RunInfo
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable
-from orchestrator.guide.artifacts import MissionFolder
+from orchestrator.guide.artifacts import STATS, MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
-from orchestrator.guide.closing import closing_lines
-from orchestrator.guide.ingest import Ingested
+from orchestrator.guide.checks import Templates
+from orchestrator.guide.ingest import Ingested, MissionTickets, epoch_batches, shuffle_lines
 from orchestrator.guide.journal import JOURNAL, Journal
-from orchestrator.guide.layout import keep_context, read_context, write_ingest
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.pipeline import MissionPipeline, MissionRun
-from orchestrator.guide.progress import UNIT, progress_of, published, write_progress
-from orchestrator.guide.prompt_files import Templates
+from orchestrator.guide.progress import PROGRESS_FILE, UNIT, progress_of
+from orchestrator.guide.report import closing_lines
 from orchestrator.guide.repository import GuidanceRepository
+from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup
 from orchestrator.guide.settings import GuideSettings
-from orchestrator.guide.steps import JOB_LIMIT_S, MissionSetup
 from orchestrator.guide.tally import Tally
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputFolder, read_state
 from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import current_server
@@ -40,29 +39,23 @@ from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.code_version import code_version
 from tasks.guide.context import GUIDE, GuideContext
-from tasks.guide.verifier import VerifierError, load_verifier
+from tasks.guide.experiences import Guidance
+from tasks.guide.verifier import load_verifier
 from tasks.openai.provider import is_priced
 from tasks.store.keys import LIMIT
 from tasks.store.results import KEPT_S
 from tasks.store.retention import DAY_S
 
 log = logging.getLogger(__name__)
-KIND_NAME = "guide"
+KIND_NAME, CONTEXT_FILE = "guide", "context.json"
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a job, which is reported as that job's failure
 PUBLISH_EVERY_S = 1.0
 CPU_JOBS = 8  # in flight
 
 
-@dataclass(frozen=True)
-class GuideOutcome:
-    """A run that is done: the lines of its closing report."""
-
-    lines: Sequence[str]
-
-
 @dataclass
 class Guider:
-    """One session of a run.  What `run` raises is how the session ended."""
+    """One session of a run."""
 
     settings: GuideSettings
     options: GuideOptions
@@ -72,8 +65,8 @@ class Guider:
     callbacks: Callbacks = field(default_factory=lambda: Callbacks(()))
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
-    def run(self) -> GuideOutcome:
-        """Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken, StepStopped, ArtifactError."""
+    def run(self) -> list[str]:
+        """The lines of the closing report.  What is raised is how the session ended."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         run_id = self.output.run_id(KIND_NAME, log.warning)
         opened = open_guide_farm(self.settings, self.options)
@@ -84,7 +77,7 @@ class Guider:
             with session.publisher.publish_final_state():
                 lines = session.work()
                 farm.store.release_shared(run_id)
-                return GuideOutcome(lines)
+                return lines
 
 
 @dataclass
@@ -119,7 +112,7 @@ class _Session:
         in_flight = {
             **dict.fromkeys(("gpu.rollout", "gpu.prompt_lengths", "gpu.critique", "gpu.propose"), gpu),
             **dict.fromkeys(("openai.critique", "openai.propose"), calls),
-            **dict.fromkeys(("cpu.signals", "cpu.gate", "cpu.verify"), CPU_JOBS),
+            "cpu.verify": CPU_JOBS,
         }
         return Scheduler(dispatcher, in_flight)
 
@@ -157,18 +150,17 @@ class _Session:
         """Learn which server answers, because all keys cover it.  Raises: Parked, SettingsError for another one."""
         server = current_server(self.scheduler, self.context.target, JOB_LIMIT_S)
         self.context = dataclasses.replace(self.context, server=server)
-        known = read_context(self.output)
-        if known is not None and known.server != self.context.server:
-            raise SettingsError([f"model.model_name_or_path: {_other_server(known.server, self.context.server)}"])
-        keep_context(self.output, self.context)
+        if (self.output.path / CONTEXT_FILE).exists():
+            known = read_state(self.output.path / CONTEXT_FILE, GuideContext)
+            if known.server != server:
+                raise SettingsError([f"model.model_name_or_path: {_other_server(known.server, server)}"])
+        self.output.write_state(CONTEXT_FILE, json.loads(self.context.to_json()))
         self.farm.store.put_metadata(self.run_id, GUIDE, self.context.to_json())
 
     def _prepare(self, name: str) -> tuple[Mission, Journal]:
         """A mission that begins, with all that its journal holds put into the store."""
         tickets, folder = self.guider.ingested[name], self.output.path / name
-        repository = GuidanceRepository(folder, name, self.settings.guidance.retention)
-        first = repository.start_from(Path(self.settings.guidance.path))
-        write_ingest(folder, self.settings, tickets, first)
+        repository, first = write_ingest(folder, self.settings, tickets)
         journal = Journal(folder / JOURNAL)
         journal.seed(self.farm.store, self.run_id)
         if journal.results:
@@ -178,7 +170,7 @@ class _Session:
             settings=self.settings,
             context=self.context,
             parked_at=frozenset(journal.parked_at),
-            verifier_identity=_verifier_identity(self.settings),
+            verifier_identity=load_verifier(self.settings.verifier).identity if self.settings.verifier else "",
         )
         tally = Tally(self.settings, tickets, self.is_priced)
         return Mission(setup, self.guider.templates, MissionFolder(folder), repository, first, tally), journal
@@ -190,19 +182,21 @@ class _Session:
     def report(self, *, is_finished: bool = False) -> None:
         """Publish how far the missions are, and write it into the output folder."""
         progress = progress_of((mission.tally for mission in self.missions), is_finished=is_finished)
-        write_progress(self.output, progress)
-        self.publisher.publish(published(progress))
+        self.output.write_state(PROGRESS_FILE, progress)
+        self.publisher.publish({"done": progress["done"], "total": progress["total"], **progress["figures"]})
         self._reported = time.monotonic()
 
 
-def _verifier_identity(settings: GuideSettings) -> str:
-    """Raises: SettingsError."""
-    if settings.verifier is None:
-        return ""
-    try:
-        return load_verifier(settings.verifier).identity
-    except VerifierError as error:
-        raise SettingsError([f"verifier: {error}"]) from None
+def write_ingest(folder: Path, settings: GuideSettings, tickets: MissionTickets) -> tuple[GuidanceRepository, Guidance]:
+    """What stands in a mission's folder before the first batch; returns the guidance with which the run begins."""
+    repository, mission = GuidanceRepository(folder, folder.name, settings.guidance.retention), MissionFolder(folder)
+    first = repository.start_from(Path(settings.guidance.path))
+    for number in range(1, settings.runner.epochs + 1):
+        epoch = epoch_batches(tickets.training, settings, number)
+        mission.write_lines(f"epoch_{number}/shuffled_data.jsonl", shuffle_lines(epoch))
+    if not (folder / STATS).exists():
+        mission.write_stats(Tally(settings, tickets).stats(first, is_finished=False))
+    return repository, first
 
 
 def _other_server(before: Mapping[str, object], now: Mapping[str, object]) -> str:

@@ -7,15 +7,14 @@ a default here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, StringConstraints
 
-from orchestrator.guide.cross_checks import CROSS_CHECKS
-from orchestrator.guide.names import mission_name
 from orchestrator.settings.documents import (
     Count,
     Document,
@@ -25,17 +24,19 @@ from orchestrator.settings.documents import (
     Text,
     parse_document,
     read_document,
+    shown_key,
 )
 from orchestrator.settings.run_output import RunOutput
-from orchestrator.settings.value_checks import http_or_embedded, variable_name
+from orchestrator.settings.value_checks import EMBEDDED, http_or_embedded, variable_name
 from tasks.context import content_hash
-from tasks.guide.decoding import DecodeCell
+from tasks.guide.candidates import DecodeCell
+from tasks.guide.jobs import Backend
 from tasks.guide.prompting import PromptForm
+from tasks.guide.selection import AllWrongStrategy, EligibilityPolicy, SignalWeights, TieBreak
 
-Backend = Literal["target", "endpoint"]
-Policy = Literal["selected_mismatch_or_all_wrong", "contradictions_only", "contradictions_or_all_wrong"]
-AllWrong = Literal["reflect_diagnose", "manual_review"]
-TieBreak = Literal["confidence", "temperature"]
+BATCHES = (32, 64)
+"""The sizes of a batch, unless `reflection.rapid_mode` is true."""
+LONGEST_NAME = 120  # of a mission, in bytes of UTF-8: it is a folder's
 LARGEST_SEED = 2**31 - 2**16  # so that the seeds of all samples of a cell fit in 31 bits
 MOST_CRITICS = 6
 
@@ -61,7 +62,7 @@ class GuidanceSettings(Document):
 
 
 @dataclass(frozen=True)
-class CellSettings(Document):
+class CellSettings(DecodeCell, Document):
     """One way of sampling; temperature 0 is greedy."""
 
     temperature: Temperature
@@ -88,7 +89,7 @@ class SamplerSettings(Document):
 
 
 @dataclass(frozen=True)
-class WeightSettings(Document):
+class WeightSettings(SignalWeights, Document):
     """What each signal counts where the tie-break leaves a tie."""
 
     label_match: StrictFloat
@@ -137,8 +138,8 @@ class ReflectionSettings(Document):
     allow_uncertain: StrictBool
     max_operations: Count
     change_cap_per_epoch: Count
-    eligibility_policy: Policy
-    all_wrong_strategy: AllWrong
+    eligibility_policy: EligibilityPolicy
+    all_wrong_strategy: AllWrongStrategy
     temperature: Temperature
     top_p: Share
     max_new_tokens: Count
@@ -204,13 +205,6 @@ class GuideSettings(Document):
         return self.output.path
 
     @property
-    def cells(self) -> tuple[DecodeCell, ...]:
-        return tuple(
-            DecodeCell(cell.temperature, cell.top_p, cell.max_new_tokens, cell.seed, cell.stop)
-            for cell in self.sampler.grid
-        )
-
-    @property
     def is_gated(self) -> bool:
         """Whether a proposal is tried on held-out tickets before it is applied."""
         return self.holdout.fraction > 0 and not self.reflection.rapid_mode
@@ -222,17 +216,52 @@ class GuideSettings(Document):
 
 def read_guide_settings(path: Path) -> GuideSettings:
     """The settings in a YAML file.  Raises: SettingsError with one line for each key that is wrong."""
-    return _named(read_document(path, GuideSettings, CROSS_CHECKS), path.stem)
+    return _named(read_document(path, GuideSettings, [cross_problems]), path.stem)
 
 
 def guide_settings_from(values: Mapping[str, Any], name: str = "guide") -> GuideSettings:
     """The settings of a mapping; `name` is for a run without `output.run_id`.  Raises: SettingsError."""
-    return _named(parse_document(values, GuideSettings, CROSS_CHECKS), name)
+    return _named(parse_document(values, GuideSettings, [cross_problems]), name)
 
 
 def settings_hash(settings: GuideSettings) -> str:
     """Of everything but where the output goes."""
     return content_hash({**dataclasses.asdict(settings), "output": None})
+
+
+def mission_name(name: str) -> str:
+    """A mission's name in Unicode's composed form (NFC): one name of several spellings of the same characters."""
+    return unicodedata.normalize("NFC", name)
+
+
+def has_control(name: str) -> bool:
+    """Whether a name has a control character, one that ends a line, or half of a surrogate pair."""
+    return any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name)
+
+
+def cross_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The keys whose values do not go together, and why."""
+    names = [name.removeprefix("missions.") for name in values if name.startswith("missions.")]
+    folders = [mission_name(name).casefold() for name in names]
+    for place, name in enumerate(names):
+        is_long = len(mission_name(name).encode("utf-8", "replace")) > LONGEST_NAME
+        if not name.strip() or name[0] == "." or {*name} & {"/", "\\"} or has_control(name) or is_long:
+            yield f"missions.{shown_key(name)}", "is no name of a folder"
+        elif folders[place] in folders[:place]:
+            yield f"missions.{shown_key(name)}", "has the same folder as an earlier one"
+    size = values.get("sampler.group_batch_size")
+    if size is not None and size not in BATCHES and values.get("reflection.rapid_mode") is not True:
+        yield "sampler.group_batch_size", f"{size} is not 32 or 64, and reflection.rapid_mode is not true"
+    asked = [name for name in ("critic", "reflection") if values.get(f"{name}.backend") == "endpoint"]
+    if values.get("critic.enabled") is False:
+        asked = [name for name in asked if name != "critic"]
+    if asked and not any(name.startswith("endpoint") and value is not None for name, value in values.items()):
+        yield "endpoint", f"is missing, and is asked by {' and '.join(f'{name}.backend' for name in asked)}"
+    if values.get("model.model_name_or_path") == EMBEDDED:
+        if values.get("model.torch_dtype") == "float16":
+            yield "model.torch_dtype", "'float16' is not of the embedded model: auto, bfloat16 or float32"
+        if values.get("model.device_map") == "cuda":
+            yield "model.device_map", "'cuda' is not of the embedded model, which computes on the CPU"
 
 
 def _named(settings: GuideSettings, name: str) -> GuideSettings:

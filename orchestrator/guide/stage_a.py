@@ -2,52 +2,61 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from orchestrator.guide.names import has_control, mission_name
+from orchestrator.guide.settings import has_control, mission_name
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from tasks.dataset import DatasetError, json_object, read_lines, text_field
 from tasks.escape import quote
-from tasks.guide.ticket import Ticket, image_number
+from tasks.guide.candidates import Ticket, image_number
 from tasks.guide.verdict_lines import Verdict
 from tasks.limits import CONTEXT_BYTES, NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS
 from tasks.validation import unrepeated
 
-ExclusionReason = Literal["stage_a_incomplete"]
-
-
-@dataclass(frozen=True)
-class ExcludedTicket:
-    """A ticket that takes part in nothing; `place` is its file and line."""
-
-    group_id: str
-    mission: str
-    reason: ExclusionReason
-    place: str
-
+INCOMPLETE = "stage_a_incomplete"  # why a ticket takes part in nothing
 
 Tickets = Mapping[str, Sequence[Ticket]]
-Exclusions = Mapping[str, Sequence[ExcludedTicket]]
 
 
-def read_tickets(paths: Iterable[str], missions: Sequence[str]) -> tuple[Tickets, Exclusions]:
-    """The tickets of files by mission, complete ones and excluded ones, in the order of their group ids.
+def read_tickets(paths: Iterable[str], missions: Sequence[str]) -> tuple[Tickets, Mapping[str, Sequence[str]]]:
+    """By mission the tickets of files that Stage-A has completed, and the ids of the others, both by group id.
 
-    Raises: SettingsError with every bad line and every duplicate.
+    Raises: SettingsError with the bad lines and duplicates, the first ones of very many.
     """
-    reader = _Reader(missions)
+    tickets: dict[str, list[Ticket]] = {mission: [] for mission in missions}
+    excluded: dict[str, list[str]] = {mission: [] for mission in missions}
+    first: dict[tuple[str, str], str] = {}  # where a ticket was seen first
+    problems = list[str]()
     for path in paths:
-        reader.read(path)
-    if problems := list(reader.problems()):
-        raise SettingsError([f"stage_a_paths: {problem}" for problem in problems])
+        try:
+            for number, line in read_lines(Path(path)):
+                try:
+                    ticket, is_complete = parse_ticket(json_object(line, unrepeated))
+                except DatasetError as error:
+                    problems.append(f"{path}: line {number}: {error}")
+                    continue
+                name = (ticket.mission, ticket.group_id)
+                if name in first:
+                    known = quote(ticket.group_id)
+                    problems.append(f"{path}: line {number}: group_id {known} is already at {first[name]}")
+                elif ticket.mission not in tickets:
+                    problems.append(f"{path}: line {number}: mission {quote(ticket.mission)} is not under missions")
+                elif is_complete:
+                    tickets[ticket.mission].append(ticket)
+                else:
+                    excluded[ticket.mission].append(ticket.group_id)
+                first.setdefault(name, f"{path}:{number}")
+        except DatasetError as error:
+            problems.append(str(error))
+    if problems:
+        more = [f"{len(problems) - REPORTED_FAULTS} more"] if len(problems) > REPORTED_FAULTS else []
+        raise SettingsError([f"stage_a_paths: {problem}" for problem in [*problems[:REPORTED_FAULTS], *more]])
     return (
-        {mission: sorted(reader.tickets[mission], key=lambda ticket: ticket.group_id) for mission in missions},
-        {mission: sorted(reader.excluded[mission], key=lambda ticket: ticket.group_id) for mission in missions},
+        {mission: sorted(found, key=lambda ticket: ticket.group_id) for mission, found in tickets.items()},
+        {mission: sorted(found) for mission, found in excluded.items()},
     )
 
 
@@ -65,56 +74,6 @@ def stage_a_line(ticket: Ticket) -> dict[str, Any]:
     if ticket.label_timestamp is not None:
         line["label_timestamp"] = ticket.label_timestamp
     return line
-
-
-@dataclass
-class _Reader:
-    """Reads files and notes what is wrong with them, by file."""
-
-    missions: Sequence[str]
-    tickets: defaultdict[str, list[Ticket]] = field(default_factory=lambda: defaultdict(list))
-    excluded: defaultdict[str, list[ExcludedTicket]] = field(default_factory=lambda: defaultdict(list))
-    _faults: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    _unusable: list[str] = field(default_factory=list)
-    _first: dict[tuple[str, str], str] = field(default_factory=dict)  # where a ticket was seen first
-    _unknown: dict[str, list[str]] = field(default_factory=dict)  # places of tickets of other missions
-
-    def read(self, path: str) -> None:
-        faults = self._faults.setdefault(path, [])
-        try:
-            for number, line in read_lines(Path(path)):
-                try:
-                    self._take(line, f"{path}:{number}")
-                except DatasetError as error:
-                    faults.append((number, str(error)))
-        except DatasetError as error:
-            self._unusable.append(str(error))
-
-    def problems(self) -> Iterator[str]:
-        yield from self._unusable
-        for path, faults in self._faults.items():
-            yield from (f"{path}: line {number}: {fault}" for number, fault in faults[:REPORTED_FAULTS])
-            if rest := [number for number, _ in faults[REPORTED_FAULTS:]]:
-                yield f"{path}: {len(rest)} more malformed lines: {_ranges(rest)}"
-        for mission, places in self._unknown.items():
-            count = "1 ticket" if len(places) == 1 else f"{len(places)} tickets"
-            yield f"{count} of mission {quote(mission)}, which is not under missions (the first: {places[0]})"
-
-    def _take(self, line: bytes, place: str) -> None:
-        """Raises: DatasetError with all that is wrong with the line."""
-        row = json_object(line, unrepeated)
-        ticket, is_complete = parse_ticket(row)
-        name = (ticket.mission, ticket.group_id)
-        if earlier := self._first.get(name):
-            raise DatasetError(f"group_id {quote(ticket.group_id)} of {quote(ticket.mission)} is already at {earlier}")
-        self._first[name] = place
-        if ticket.mission not in self.missions:
-            self._unknown.setdefault(ticket.mission, []).append(place)
-        elif is_complete:
-            self.tickets[ticket.mission].append(ticket)
-        else:
-            excluded = ExcludedTicket(ticket.group_id, ticket.mission, "stage_a_incomplete", place)
-            self.excluded[ticket.mission].append(excluded)
 
 
 def parse_ticket(row: Mapping[str, Any]) -> tuple[Ticket, bool]:
@@ -171,14 +130,3 @@ def _summaries(row: dict[str, Any], faults: list[str], *, is_complete: bool) -> 
 
 def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Increasing numbers as text: 3-5, 8."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
-    return ", ".join("-".join(map(str, part)) for part in parts)

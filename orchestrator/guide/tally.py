@@ -14,7 +14,7 @@ from orchestrator.guide.ingest import MissionTickets, ticket_counts
 from orchestrator.guide.rollouts import Purpose, RolledOut
 from orchestrator.guide.settings import GuideSettings
 from tasks.guide.experiences import Guidance, guidance_hash
-from tasks.guide.figures import (
+from tasks.guide.gate import (
     Judged,
     accuracy,
     balanced_accuracy,
@@ -74,6 +74,11 @@ class Tally:
         return len(self.gates)
 
     @property
+    def applied(self) -> int:
+        """Proposals that were applied."""
+        return sum(gate in APPLIED for gate in self.gates)
+
+    @property
     def total(self) -> int:
         return self.per_epoch * self.settings.runner.epochs
 
@@ -111,25 +116,20 @@ class Tally:
         self.cost_usd += cost_usd
         (self.critic_by if asked_for == "critic" else self.reflection_by).add(by)
 
-    def counts(self) -> dict[str, int]:
-        """Counts that add up over missions (progress.py)."""
-        paired, unpaired = self.paired, self._unpaired()
+    def rates(self) -> dict[str, Value]:
+        """The figures that are rates, each as its count, of what, and their ratio."""
+        unpaired = unpaired_rates(self._rates, [gate in APPLIED for gate in self.gates])
         return {
-            "proposals": self.refine,
-            "applied": self._applied(),
-            "paired_improved": _improved(paired),
-            "paired_measured": len(paired),
-            "unpaired_improved": _improved(unpaired),
-            "unpaired_measured": len(unpaired),
-            "surfaced": len(self._surfaced),
-            "wrong": len(self._first_wrong),
-            "valid": self.valid,
-            "candidates": self.candidates,
+            "acceptance_rate": rate_value(self.applied, self.refine),
+            "precision_paired": rate_value(_improved(self.paired), len(self.paired)),
+            "precision_unpaired": rate_value(_improved(unpaired), len(unpaired)),
+            "recall": rate_value(len(self._surfaced), len(self._first_wrong)),
+            "format_validity": rate_value(self.valid, self.candidates),
         }
 
     def stats(self, guidance: Guidance, *, is_finished: bool) -> Value:
         """The content of `stats.json`, without its time."""
-        settings, applied = self.settings, self._applied()
+        settings, rates = self.settings, self.rates()
         return {
             "mission": self.tickets.mission,
             "run": settings.output.run_id,
@@ -159,29 +159,20 @@ class Tally:
                 "batches": self.done,
                 "eligible": self.eligible,
                 "refine": self.refine,
-                "applied": applied,
+                "applied": self.applied,
                 "by_gate": dict(sorted(Counter(self.gates).items())),
-                "acceptance": rate_value(applied, self.refine),
+                "acceptance": rates["acceptance_rate"],
             },
             "critiques": {"asked": self.critiques, "rejected": self.critiques_rejected},
-            "precision": {
-                "paired": _precision_value(self.paired),
-                "unpaired": _precision_value(self._unpaired()),
-            },
-            "recall": rate_value(len(self._surfaced), len(self._first_wrong)),
-            "format": rate_value(self.valid, self.candidates),
+            "precision": {"paired": rates["precision_paired"], "unpaired": rates["precision_unpaired"]},
+            "recall": rates["recall"],
+            "format": rates["format_validity"],
             "tokens": {name: self.tokens[name] for name in TOKENS},
             "cost_usd": self.cost_usd if self.is_priced else None,
             "learning": list(self.learning),
             "holdout": {"before": self.before, "after": self.after},
             "final": self.final,
         }
-
-    def _applied(self) -> int:
-        return sum(gate in APPLIED for gate in self.gates)
-
-    def _unpaired(self) -> Sequence[tuple[float, float]]:
-        return unpaired_rates(self._rates, [gate in APPLIED for gate in self.gates])
 
 
 Judgements = Sequence[Judged]
@@ -210,10 +201,6 @@ def judged_value(judged: Judgements) -> Value:
 
 def rate_value(count: int, of: int) -> Value:
     return {"count": count, "of": of, "rate": share(count, of)}
-
-
-def _precision_value(rates: Sequence[tuple[float, float]]) -> Value:
-    return rate_value(_improved(rates), len(rates))
 
 
 def _improved(rates: Sequence[tuple[float, float]]) -> int:

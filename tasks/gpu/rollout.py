@@ -51,7 +51,7 @@ def ask_for_guide(context: GuideContext, requests: Sequence[GenerateRequest]) ->
     """All answers, in the order of the requests.  Raises: what `ask_target` raises."""
     answers: dict[int, Generated] = {}
     asked = dict(enumerate(requests))
-    ask_target(context.target, asked, answers.__setitem__, context.target_retries, identity=context.server)
+    ask_target(context.target, asked, answers.__setitem__, identity=context.server)
     return [answers[index] for index in asked]
 
 

@@ -23,16 +23,12 @@ class GuideContext:
 
     `server` is the identity of the target's server (tasks/gpu/host.py): with it the keys cover model, weights,
     tokenizer and chat template.  Of `target`, system prompt, template and sampling are not used: each job has its own.
-    `target_retries` None: the server is started again until it has only failed for some minutes.
     """
 
     target: Target
-    target_retries: int | None = None
     server: Mapping[str, Any] = field(default_factory=dict)
     endpoint: Endpoint | None = None
     endpoint_model: str = ""
-    endpoint_sends_sampling: bool = True  # False for models that refuse temperature, top_p and seed
-    salt: str = ""  # of a run that takes no result of another
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)

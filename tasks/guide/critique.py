@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.guide.candidates import GuideCandidate, Signals
-from tasks.guide.edit_forms import any_of, edit_forms
+from tasks.guide.candidates import GuideCandidate, Signals, Ticket
 from tasks.guide.experiences import LONGEST, render_experiences
 from tasks.guide.jobs import Messages
 from tasks.guide.prompting import quoted_summaries, with_experiences
-from tasks.guide.replies import Rejected, read_object, with_optional
+from tasks.guide.replies import Rejected, any_of, edit_forms, read_object, with_optional
 from tasks.guide.templates import CriticTemplate
-from tasks.guide.ticket import Ticket
 from tasks.openai.prompt_escaping import break_control_tokens, escape_in_json, one_line
 from tasks.openai.schema import strict_object
 from tasks.template import fill

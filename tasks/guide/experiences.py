@@ -84,15 +84,13 @@ def guidance_hash(experiences: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def first_guidance(experiences: Mapping[str, str], updated_at: str) -> Guidance:
-    """The guidance with which a mission begins, at step 0.  Raises: ValueError for no experience, or a wrong key."""
-    if not experiences:
-        raise ValueError("a mission has at least one experience")
+def first_guidance(experiences: Mapping[str, str], updated_at: str, step: int = 0) -> Guidance:
+    """The guidance with which a mission's history begins, of one or more experiences."""
     ordered = sort_experiences(experiences)
     entries = {key: EntryRecord(None, (), None, updated_at, False, text) for key, text in ordered.items()}
-    history = (GuidanceStep(0, guidance_hash(ordered), None, updated_at),)
+    history = (GuidanceStep(step, guidance_hash(ordered), None, updated_at),)
     highest = max(experience_number(key) for key in ordered)
-    return Guidance(0, updated_at, ordered, GuidanceMetadata(entries, highest, history))
+    return Guidance(step, updated_at, ordered, GuidanceMetadata(entries, highest, history))
 
 
 def is_consistent(guidance: Guidance) -> bool:

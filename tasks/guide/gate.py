@@ -1,4 +1,4 @@
-"""The gate: whether edited guidance is applied, by what it does to the held-out tickets.
+"""The gate: whether edited guidance is applied, by what it does to the held-out tickets; and the figures of a run.
 
 Candidates under the old and the new guidance are compared ticket by ticket; the probability of a gain is that of a
 bootstrap over tickets (Efron 1979).  Shares are compared exactly: a gain of 1 in 50 reaches 0.02.
@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 from tasks.guide.selection import majority
@@ -114,3 +115,39 @@ def _false_pass_rate(tickets: Sequence[TicketScores]) -> Fraction:
     """Of the tickets with label fail, the share that passes; 0 where there are none."""
     failing = [ticket.is_false_pass for ticket in tickets if ticket.label == "fail"]
     return Fraction(sum(failing), max(1, len(failing)))
+
+
+Judged = tuple[Verdict, Verdict | None]
+"""A label, and the verdict that was given, None for none."""
+
+
+def accuracy(judged: Sequence[Judged]) -> float | None:
+    """The share of tickets whose verdict is the label; a missing verdict is wrong."""
+    return share(sum(label == verdict for label, verdict in judged), len(judged))
+
+
+def balanced_accuracy(judged: Sequence[Judged]) -> float | None:
+    """The mean of the accuracies of both labels; with one label alone, its accuracy."""
+    sides = [accuracy([pair for pair in judged if pair[0] == label]) for label in ("pass", "fail")]
+    found = [side for side in sides if side is not None]
+    return sum(found) / len(found) if found else None
+
+
+def false_pass_rate(judged: Sequence[Judged]) -> float | None:
+    """Of the tickets with label fail, the share with verdict pass."""
+    failing = [verdict for label, verdict in judged if label == "fail"]
+    return share(failing.count("pass"), len(failing))
+
+
+def majority_pairs(tickets: Sequence[TicketScores]) -> tuple[Judged, ...]:
+    """The label and the majority's verdict of each ticket."""
+    return tuple((ticket.label, majority(ticket.candidates)) for ticket in tickets)
+
+
+def unpaired_rates(batches: Sequence[float], applied: Sequence[bool]) -> tuple[tuple[float, float], ...]:
+    """The rates of an applied reflection's batch and of the next one, for each that has a next one."""
+    return tuple(rates for rates, is_applied in zip(pairwise(batches), applied, strict=False) if is_applied)
+
+
+def share(count: int, of: int) -> float | None:
+    return count / of if of else None

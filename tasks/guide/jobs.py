@@ -3,8 +3,6 @@
     rollout   {"answers": [{"text", "tokens", "finish"}], "prompt_tokens"}, one answer for each seed
     lengths   {"tokens": [of each prompt], "context": of the target, None where nobody says it}
     ask       {"text", "finish", "by", "tokens", "usage": {"prompt", "cached", "completion", "cost_usd"}}
-    signals   a `BatchFindings` (tasks/guide/batch.py)
-    gate      a `GateDecision` (tasks/guide/gate.py)
     verify    {"verified": [{"verifier_score", "verifier_tags"}]}, one for each candidate
 
 `finish` is "stop", "length", or "stop_string"; of an endpoint also "refusal" and "content_filter".
@@ -14,12 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks.context import content_hash
-from tasks.guide.batch import BatchInput, GateInput, VerifyInput
+from tasks.guide.candidates import DecodeCell, GuideCandidate, Ticket
 from tasks.guide.context import GuideContext
-from tasks.guide.decoding import DecodeCell
 from tasks.guide.replies import without_bounds
 from tasks.job import JobSpec
 from tasks.openai.provider import EMBEDDED
@@ -32,7 +30,16 @@ Messages = tuple[str, ...]
 
 KeyedJob = tuple[str, JobSpec]
 
-VERSION = 1  # of the rules of signals, selection and gate; a change of what they find raises it
+
+@dataclass(frozen=True)
+class VerifyInput:
+    """The candidates of a ticket for a verifier; `identity` is of its source (`tasks.guide.verifier`)."""
+
+    verifier: str
+    identity: str
+    ticket: Ticket
+    candidates: tuple[GuideCandidate, ...]
+
 
 _ASK_TASKS: Mapping[tuple[Backend, AskedFor], str] = {
     ("target", "critique"): "gpu.critique",
@@ -56,14 +63,14 @@ def rollout_job(
     """
     sampling = dataclasses.asdict(cell) | {"seed": None, "stop": list(cell.stop)}
     drawn = [] if cell.is_greedy else list(seeds)  # a greedy answer has no seed
-    key = _key(context, "rollout", context.server, messages, sampling, drawn, regex)
+    key = _key("rollout", context.server, messages, sampling, drawn, regex)
     arguments = {"messages": list(messages), "cell": sampling, "seeds": list(seeds), "regex": regex}
     return key, JobSpec("gpu.rollout", label, arguments)
 
 
 def lengths_job(context: GuideContext, prompts: Sequence[Messages], label: str) -> KeyedJob:
     """The tokens of prompts, and the target's context."""
-    key = _key(context, "lengths", context.server, context.target.args, list(map(list, prompts)))
+    key = _key("lengths", context.server, context.target.args, list(map(list, prompts)))
     return key, JobSpec("gpu.prompt_lengths", label, {"prompts": list(map(list, prompts))})
 
 
@@ -90,26 +97,14 @@ def ask_job(
     schema = schema if backend == "target" else without_bounds(schema)
     arguments = {"messages": list(messages), "schema": schema, **sampling}
     drawn = sampling | {"seed": None} if temperature == 0 and backend == "target" else sampling
-    key = _key(context, asked_for, _identity(context, backend), messages, schema, drawn)
+    key = _key(asked_for, _identity(context, backend), messages, schema, drawn)
     return key, JobSpec(_ASK_TASKS[backend, asked_for], label, arguments)
 
 
-def signals_job(batch: BatchInput, label: str) -> KeyedJob:
-    """The `BatchFindings` of a batch."""
-    arguments = dataclasses.asdict(batch)
-    return "signals:" + content_hash(VERSION, arguments), JobSpec("cpu.signals", label, arguments)
-
-
-def gate_job(asked: GateInput, label: str) -> KeyedJob:
-    """The `GateDecision` on an edit."""
-    arguments = dataclasses.asdict(asked)
-    return "gate:" + content_hash(VERSION, arguments), JobSpec("cpu.gate", label, arguments)
-
-
-def verify_job(context: GuideContext, asked: VerifyInput, label: str) -> KeyedJob:
+def verify_job(asked: VerifyInput, label: str) -> KeyedJob:
     """What a verifier says of the candidates of a ticket."""
     arguments = dataclasses.asdict(asked)
-    return _key(context, "verified", arguments), JobSpec("cpu.verify", label, arguments)
+    return _key("verified", arguments), JobSpec("cpu.verify", label, arguments)
 
 
 def _identity(context: GuideContext, backend: Backend) -> Any:
@@ -117,8 +112,8 @@ def _identity(context: GuideContext, backend: Backend) -> Any:
         return context.server
     if context.endpoint is None:
         raise ValueError("the run has no endpoint")
-    return [context.endpoint.base_url or EMBEDDED, context.endpoint_model, context.endpoint_sends_sampling]
+    return [context.endpoint.base_url or EMBEDDED, context.endpoint_model]
 
 
-def _key(context: GuideContext, prefix: str, *parts: Any) -> str:
-    return f"{prefix}:" + content_hash(*parts, *([context.salt] if context.salt else []))
+def _key(prefix: str, *parts: Any) -> str:
+    return f"{prefix}:" + content_hash(*parts)

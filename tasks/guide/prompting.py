@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.guide.candidates import Ticket
 from tasks.guide.experiences import render_experiences
 from tasks.guide.jobs import Messages
-from tasks.guide.ticket import Ticket
 from tasks.guide.verdict_lines import Verdict
 from tasks.openai.prompt_escaping import escape_in_json, one_line
 from tasks.template import fill

@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasks.guide.candidates import GuideCandidate, read_candidate
+from tasks.guide.candidates import GuideCandidate, Ticket, read_candidate
 from tasks.guide.critique import Critique
-from tasks.guide.edit_forms import any_of, edit_forms
-from tasks.guide.eligibility import GroupKind
 from tasks.guide.experiences import LONGEST, normalised, render_experiences
 from tasks.guide.jobs import Messages
 from tasks.guide.operations import Operation
 from tasks.guide.prompting import prompt_language, with_experiences
-from tasks.guide.replies import Rejected, read_object, with_optional
+from tasks.guide.replies import Rejected, any_of, edit_forms, read_object, with_optional
+from tasks.guide.selection import GroupKind
 from tasks.guide.solved_bundle import SOLVED
 from tasks.guide.templates import ReflectionTemplate
-from tasks.guide.ticket import Ticket
 from tasks.guide.verdict_lines import Verdict
 from tasks.openai.prompt_escaping import break_control_tokens, json_array
 from tasks.openai.schema import strict_object

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.guide.candidates import Ticket
 from tasks.guide.prompting import PromptLanguage
-from tasks.guide.ticket import Ticket
 from tasks.guide.verdict_lines import Verdict
 
 Summaries = tuple[str, ...]

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.escape import first_line
-from tasks.guide.batch import VerifyInput
-from tasks.guide.candidates import GuideCandidate
-from tasks.guide.ticket import Ticket
+from tasks.guide.candidates import GuideCandidate, Ticket
+from tasks.guide.jobs import VerifyInput
 from tasks.named import load_named, source_identity
 
 GROUP = "whetstone.verifiers"

@@ -25,7 +25,6 @@ def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
     context, arguments = guide_context(job), job.arguments
     if context.endpoint is None:
         raise ValueError("the run has no endpoint")
-    sampled = context.endpoint_sends_sampling
     system, user = arguments["messages"]
     written = client_for(Caller(job.run, context.endpoint), job.store).write(
         system,
@@ -33,10 +32,10 @@ def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
         model=context.endpoint_model,
         schema_name=schema_name,
         schema=arguments["schema"],
-        temperature=arguments["temperature"] if sampled else None,
-        top_p=arguments["top_p"] if sampled else None,
+        temperature=arguments["temperature"],
+        top_p=arguments["top_p"],
         max_completion_tokens=arguments["max_new_tokens"],
-        seed=arguments["seed"] if sampled else None,
+        seed=arguments["seed"],
         call_id=job.call_id,
     )
     job.store.add_providers(job.run, "reflector", [written.provider])

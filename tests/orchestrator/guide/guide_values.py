@@ -8,67 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from orchestrator.guide.settings import guide_settings_from
 from orchestrator.settings import SettingsError
 
+ROOT = Path(__file__).parents[3]
+
 
 def guide_values(folder: Path) -> dict[str, Any]:
-    """Every key, those that may be left out too."""
-    return {
-        "stage_a_paths": [str(folder / "tickets.jsonl")],
-        "missions": {"cabinet": "the cabinet is ready"},
-        "model": {"model_name_or_path": "embedded", "torch_dtype": "auto", "device_map": "cpu"},
+    """The shipped settings with small numbers, their files in a folder, and every key that may be left out."""
+    values: dict[str, Any] = yaml.safe_load((ROOT / "configs" / "guide.yaml").read_text())
+    cell = {"temperature": 0.8, "top_p": 0.9, "max_new_tokens": 32, "seed": 7, "stop": ["\n\n"]}
+    changes: dict[str, Any] = {
+        "model": {"torch_dtype": "auto", "device_map": "cpu"},
         "guidance": {"path": str(folder / "guidance.json"), "retention": 3},
-        "output": {"root": str(folder / "outputs"), "run_id": "run", "fail_if_exists": True},
-        "sampler": {
-            "group_batch_size": 2,
-            "samples_per_decode": 3,
-            "grid": [
-                {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 32},
-                {"temperature": 0.8, "top_p": 0.9, "max_new_tokens": 32, "seed": 7, "stop": ["\n\n"]},
-            ],
-            "enforce_three_line": True,
-            "constrain": "three_line",
-        },
-        "signals": {
-            "store_confidence": True,
-            "enable_consistency": True,
-            "weights": {"label_match": 1.0, "self_consistency": 0.5, "confidence": 0.5},
-        },
-        "critic": {
-            "enabled": True,
-            "backend": "endpoint",
-            "prompt_path": "configs/guide/critic.txt",
-            "temperature": 0.2,
-            "top_p": 0.9,
-            "max_new_tokens": 256,
-            "max_candidates": 2,
-            "summary_max_chars": 200,
-            "critique_max_chars": 400,
-            "prefilter": {"top_k": 2},
-        },
-        "reflection": {
-            "backend": "endpoint",
-            "prompt_path": "configs/guide/reflection.txt",
-            "batch_size": 8,
-            "apply_if_delta": 0.02,
-            "allow_uncertain": False,
-            "max_operations": 3,
-            "change_cap_per_epoch": 10,
-            "eligibility_policy": "contradictions_or_all_wrong",
-            "all_wrong_strategy": "reflect_diagnose",
-            "rapid_mode": True,
-            "temperature": 0.2,
-            "top_p": 0.9,
-            "max_new_tokens": 512,
-        },
-        "holdout": {"fraction": 0.25, "seed": 5, "max_false_pass_rise": 0.05, "min_probability": 0.8},
-        "selection": {"policy": "label_first", "tie_break": "confidence"},
-        "runner": {"epochs": 2, "shuffle_seed": 11},
-        "verifier": None,
-        "endpoint": {"model": "rules", "api_base": "embedded", "api_key_env": "OPENAI_API_KEY", "seed": 3},
+        "output": {"root": str(folder / "outputs"), "run_id": "run"},
+        "sampler": {"group_batch_size": 2, "grid": [{"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 32}, cell]},
+        "signals": {"weights": {"label_match": 1.0, "self_consistency": 0.5, "confidence": 0.5}},
+        "reflection": {"batch_size": 8, "rapid_mode": True},
+        "holdout": {"fraction": 0.25, "seed": 5, "max_false_pass_rise": 0.05},
+        "runner": {"shuffle_seed": 11},
+        "endpoint": {"seed": 3},
     }
+    for section, more in changes.items():
+        values[section] |= more
+    for name in ("critic", "reflection"):
+        values[name]["prompt_path"] = str(ROOT / values[name]["prompt_path"])
+    files = {"stage_a_paths": [str(folder / "tickets.jsonl")], "missions": {"cabinet": "the cabinet is ready"}}
+    return {**values, **files, "verifier": None}
 
 
 def setting_problems(values: Mapping[str, Any]) -> list[str]:

@@ -20,20 +20,18 @@ from guide_values import guide_values
 from orchestrator.dispatch.scheduler import Request
 from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target
+from orchestrator.guide.checks import Templates
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.repository import GuidanceRepository
+from orchestrator.guide.rollouts import MissionSetup
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
-from orchestrator.guide.steps import MissionSetup
 from orchestrator.guide.tally import Tally
 from orchestrator.output import OutputFolder
-from tasks.guide.batch import BatchInput, GateInput, decide_gate, find_in_batch
+from tasks.guide.candidates import Ticket
 from tasks.guide.context import GuideContext
-from tasks.guide.ticket import Ticket
-from tasks.validation import parse_json
 
 MISSION, WORD = "cabinet", "label"
 RULE = "A missing label is a fail."
@@ -96,10 +94,9 @@ class World:
                 texts = [self.verdict(*arguments["messages"], seed) for seed in arguments["seeds"]]
                 answers = [{"text": text, "tokens": len(text) // 4, "finish": "stop"} for text in texts]
                 return {"answers": answers, "prompt_tokens": 100}
-            case "cpu.signals":
-                return dataclasses.asdict(find_in_batch(parse_json(BatchInput, json.dumps(arguments))))
-            case "cpu.gate":
-                return dataclasses.asdict(decide_gate(parse_json(GateInput, json.dumps(arguments))))
+            case "cpu.verify":
+                scores = [float(len(candidate["text"])) for candidate in arguments["candidates"]]
+                return {"verified": [{"verifier_score": score, "verifier_tags": []} for score in scores]}
             case "openai.critique" | "gpu.critique":
                 return _reply(self.critique(next(self._critiques)))
             case "openai.propose" | "gpu.propose":

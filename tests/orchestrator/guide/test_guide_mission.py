@@ -13,15 +13,14 @@ from guided_world import (
     RULE,
     MissionOnDisk,
     World,
-    judged_by_rule,
     noop_text,
     proposal_text,
     small_settings,
     small_tickets,
 )
 
-from orchestrator.guide.guidance_file import GuidanceError
-from orchestrator.guide.steps import StepStopped
+from orchestrator.guide.repository import GuidanceError
+from orchestrator.guide.rollouts import StepStopped
 
 OTHER = "A door that stands open is a fail."
 
@@ -96,32 +95,13 @@ def test_the_counts_are_those_of_the_artifacts(on_disk: MissionOnDisk) -> None:
     assert stats["tokens"]["rollout"] <= sum(line["tokens"] for line in rollouts), "what is asked again costs nothing"
 
 
-def test_the_label_free_selection_decides_and_the_label_first_one_only_shows(tmp_path: Path) -> None:
-    """One of four candidates is right: label_first finds it, the majority does not."""
-    mission = another(tmp_path, runner__epochs=1)
-    world = World()
-    world.verdict = lambda system, user, seed: (
-        judged_by_rule(system, user, seed)
-        if seed != 9
-        else f"Verdict: {'fail' if 'no label' in user else 'pass'}\nReason: r\nConfidence: 0.5"
-    )
-    world.proposal = lambda number: noop_text()
-    mission.run(world)
-    for line in mission.lines("selections.jsonl"):
-        is_bad = line["label"] == "fail"
-        assert line["label_match"] is True
-        assert line["label_free"]["label_match"] is not is_bad
-        assert line["eligible"] is is_bad
-    assert mission.value("stats.json")["learning"][0]["judged"]["accuracy"] == 0.5
-
-
-def test_tickets_without_a_whole_batch_are_dropped_in_the_epoch_and_judged_at_the_end(tmp_path: Path) -> None:
-    tickets = small_tickets(training=10, holdout=4)
-    mission = MissionOnDisk(tmp_path, small_settings(tmp_path), tickets)
+def test_a_verifier_scores_each_candidate_and_decides_nothing(tmp_path: Path, finished_mission: MissionOnDisk) -> None:
+    mission = another(tmp_path, verifier="my_verifiers:verify")
     mission.run(World())
-    dropped = mission.value("stats.json")["dropped"]
-    assert [(entry["epoch"], len(entry["group_ids"])) for entry in dropped] == [(1, 2), (2, 2)]
-    assert len(mission.lines("final/selections.jsonl")) == 14
+    for name in ("step_1", "final"):
+        lines = mission.lines(f"{name}/trajectories.jsonl")
+        assert [line["verifier_score"] for line in lines] == [len(line["response_text"]) for line in lines]
+    assert gates(mission) == gates(finished_mission)
 
 
 # the gate
@@ -137,54 +117,9 @@ def test_an_edit_without_effect_is_logged_with_its_figures_and_changes_nothing(o
         "uplift": 0.0, "probability": 0.0, "false_pass_before": 1.0, "false_pass_after": 1.0, "tickets": 8
     }  # fmt: skip
     assert line["experiences_proposed"] == {"G0": "Look closely.", "G1": OTHER}
-    assert "uplift +0.0000 (at least 0.02)" in line["gate_reason"]
     assert on_disk.value("guidance.json")[MISSION]["step"] == 0
     # and what the old guidance answered is asked once for all previews and the last pass
     assert max(world.asked.values()) == 1
-
-
-@pytest.mark.parametrize(
-    ("reply", "gate", "reason"),
-    [
-        (noop_text(), "noop", "no edit"),
-        ("no JSON", "rejected", "JSON"),
-        (proposal_text(RULE, evidence=["t99"]), "invalid", "no evidence names a ticket"),
-        (proposal_text("", operations=[]), "invalid", "it has no operation"),
-        (proposal_text(RULE, uncertainty_note="perhaps"), "uncertain", "perhaps"),
-    ],
-)
-def test_what_is_not_previewed_is_logged_with_its_reason(
-    on_disk: MissionOnDisk, reply: str, gate: str, reason: str
-) -> None:
-    world = World()
-    world.proposal = lambda number: reply
-    on_disk.run(world)
-    line = reflections(on_disk)[0]
-    assert (line["gate"], line["applied"], line["figures"]) == (gate, False, None)
-    assert reason in line["gate_reason"]
-    assert (line["proposal"] is None) == (gate == "rejected")
-    assert ("rejected" in line) == (gate == "rejected")
-    assert not (on_disk.path / "step_1" / "preview.jsonl").exists()
-    assert on_disk.value("guidance.json")[MISSION]["step"] == 0
-
-
-def test_a_spent_budget_of_the_epoch_asks_for_no_proposal_and_the_next_epoch_has_its_own(tmp_path: Path) -> None:
-    tickets = small_tickets(training=16, holdout=8)
-    settings = small_settings(
-        tmp_path, reflection__change_cap_per_epoch=1, holdout__min_probability=0.0, runner__shuffle_seed=16
-    )
-    mission, world = MissionOnDisk(tmp_path, settings, tickets), World()
-
-    def verdict(system: str, user: str, seed: int) -> str:
-        """Rule 3 is about the bad tickets whose number ends with 3."""
-        is_known = any(f"rule {n}." in system + user and f"{n}: no label" in user for n in (1, 3))
-        return f"Verdict: {'fail' if is_known else 'pass'}\nReason: r\nConfidence: 0.9"
-
-    world.verdict = verdict
-    world.proposal = lambda number: proposal_text(f"rule {2 * number - 1}.")
-    mission.run(world)
-    assert gates(mission) == ["applied", "budget", "applied", "budget"]
-    assert world.tasks["openai.propose"] == 2
 
 
 def test_an_edit_with_which_prompts_would_be_too_long_is_refused_and_the_run_goes_on(on_disk: MissionOnDisk) -> None:
@@ -192,8 +127,7 @@ def test_an_edit_with_which_prompts_would_be_too_long_is_refused_and_the_run_goe
     world.context = 32 + 15  # room for one experience
     mission = on_disk.run(world)
     assert mission.is_finished and gates(on_disk) == ["too_long", "too_long"]
-    assert "prompts or more exceed 15 tokens" in reflections(on_disk)[0]["gate_reason"]
-    assert world.tasks["cpu.gate"] == 0
+    assert reflections(on_disk)[0]["figures"] is None
 
 
 @pytest.mark.parametrize(
@@ -210,7 +144,7 @@ def test_without_a_gate_every_valid_edit_is_applied_and_says_so(
     assert gates(mission) == [kind, kind]
     assert mission.value("guidance.json")[MISSION]["step"] == 2
     assert mission.value("stats.json")["gate"] == kind
-    assert world.tasks["cpu.gate"] == 0
+    assert not (mission.path / "step_1" / "preview.jsonl").exists()
 
 
 # what stops a run
@@ -219,7 +153,7 @@ def test_without_a_gate_every_valid_edit_is_applied_and_says_so(
 def test_a_prompt_over_the_budget_stops_the_mission_before_anything_is_asked(on_disk: MissionOnDisk) -> None:
     world = World()
     world.context = 32 + 8
-    with pytest.raises(StepStopped, match=r"no prompt may have more than 8 tokens.*; more have those of t00.* 11 more"):
+    with pytest.raises(StepStopped, match=r"8 tokens.*t00"):
         on_disk.run(world)
     assert set(world.tasks) == {"gpu.prompt_lengths"}
 
@@ -227,10 +161,10 @@ def test_a_prompt_over_the_budget_stops_the_mission_before_anything_is_asked(on_
 def test_a_batch_without_any_valid_candidate_stops_the_mission_and_shows_what_came(tmp_path: Path) -> None:
     mission, world = another(tmp_path), World()
     world.verdict = lambda system, user, seed: "I think it passes."
-    with pytest.raises(StepStopped, match="none of the 8 tickets has a candidate with the three lines"):
+    with pytest.raises(StepStopped, match="step_1/rollout"):
         mission.run(world)
     lines = mission.lines("step_1/rollout.jsonl")
-    assert {(line["format_ok"], line["warnings"][0]) for line in lines} == {(False, "malformed: 1 lines, not 3")}
+    assert {line["format_ok"] for line in lines} == {False}
     # When it is not enforced, then the tickets count as wrong, are for review, and the mission goes on
     lenient = another(tmp_path / "lenient", sampler__enforce_three_line=False)
     assert lenient.run(world).is_finished
@@ -244,7 +178,7 @@ def test_a_batch_without_any_valid_candidate_stops_the_mission_and_shows_what_ca
 # resuming
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 4, 7, 9, 12, 14])
+@pytest.mark.parametrize("rounds", [0, 1, 3, 5, 7, 9])
 def test_a_mission_that_is_cut_comes_to_the_same_artifacts(
     tmp_path: Path, rounds: int, finished_mission: MissionOnDisk
 ) -> None:
@@ -253,20 +187,6 @@ def test_a_mission_that_is_cut_comes_to_the_same_artifacts(
     assert cut.run(world).is_finished
     assert max(world.asked.values()) == 1, "nothing that was answered is asked again"
     assert artifacts_of(cut.path.parent) == artifacts_of(finished_mission.path.parent)
-
-
-def test_guidance_on_disk_never_goes_back_while_the_steps_are_gone_through_again(on_disk: MissionOnDisk) -> None:
-    world = World()
-    on_disk.run(world)
-    written = {path: path.read_bytes() for path in on_disk.path.rglob("*") if path.is_file()}
-    mission, _ = on_disk.start()
-    steps = mission.steps()
-    asked = next(steps)
-    with pytest.raises(StopIteration):
-        while True:
-            assert on_disk.value("guidance.json")[MISSION]["step"] == 1
-            asked = steps.send(world.results(asked))
-    assert {path: path.read_bytes() for path in on_disk.path.rglob("*") if path.is_file()} == written
 
 
 @pytest.mark.parametrize(("asked_for", "has_final"), [("learning", False), ("final", True)])
@@ -286,11 +206,3 @@ def test_an_edit_by_hand_ends_a_mission_also_when_it_applies_nothing_after_it(
                 (mission.path / "guidance.json").write_text(json.dumps(content))
             asked = steps.send(world.results(asked))
     assert (mission.path / "final").exists() == has_final and not session.is_finished
-
-
-def test_the_results_of_another_world_do_not_replace_committed_guidance(on_disk: MissionOnDisk) -> None:
-    on_disk.run(World())
-    other = World()
-    other.proposal = lambda number: proposal_text(RULE, evidence=["第2组"], summary="another", critique="another")
-    on_disk.run(other)
-    assert json.loads((on_disk.path / "guidance.json").read_text())[MISSION]["step"] == 1

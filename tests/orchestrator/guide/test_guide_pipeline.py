@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from orchestrator.guide.rejections import TooManyRejected
 
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.dispatch.scheduler import Request
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.pipeline import MissionPipeline, MissionRun
-from orchestrator.guide.rejections import TooManyRejected
-from orchestrator.guide.steps import Results
+from orchestrator.guide.rollouts import Results
 from tasks.job import JobSpec
 from tasks.store.fence import RunTaken
 
@@ -59,13 +59,6 @@ def test_a_slow_mission_holds_up_no_other_one(tmp_path: Path) -> None:
     runs = pipeline(tmp_path, scheduler, slow=asking("slow", "ab", "c"), fast=asking("fast", "ab", "c", "d"))
     assert scheduler.done == [*(f"fast:{key}" for key in "abcd"), *(f"slow:{key}" for key in "abc")]
     assert all(run.is_finished for run in runs)
-
-
-def test_every_result_is_in_the_journal_of_its_mission_and_equal_requests_are_one(tmp_path: Path) -> None:
-    scheduler = OneByOne()
-    runs = pipeline(tmp_path, scheduler, one=asking("x", "aab", "", "a"), two=asking("y", "a"))
-    assert scheduler.done == ["x:a", "x:b", "y:a", "x:a"]
-    assert [list(Journal(tmp_path / f"{run.name}{JOURNAL}").results) for run in runs] == [["x:a", "x:b"], ["y:a"]]
 
 
 def test_too_many_unusable_replies_park_the_run_and_are_noted(tmp_path: Path) -> None:

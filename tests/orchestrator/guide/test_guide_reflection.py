@@ -1,45 +1,61 @@
-"""What becomes of a proposal: its name, its record, and what is found of the rollouts behind it."""
+"""Critic and reflector: who is asked about what, and what becomes of replies and proposals."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from guided_world import RULE, MissionOnDisk, World, proposal_text, small_settings, small_tickets
 
-from orchestrator.guide.findings import find_in_rollout, verify_rollout
-from orchestrator.guide.previewing import exceeding
+from orchestrator.guide.reflecting import MOST_REJECTED, RejectionCounter, TooManyRejected, chosen_candidates
 from orchestrator.guide.reflection import reflection_id
-from orchestrator.guide.rollouts import Rollout
-from orchestrator.guide.steps import MissionSetup, Results, Steps
+from orchestrator.guide.settings import PrefilterSettings
+from tasks.guide.candidates import TicketCandidates, read_candidate
+from tasks.guide.replies import Rejected
 
 
 @pytest.fixture
-def setup(tmp_path: Path) -> MissionSetup:
-    return MissionOnDisk(tmp_path, small_settings(tmp_path), small_tickets()).start()[0].setup
+def on_disk(tmp_path: Path) -> MissionOnDisk:
+    return MissionOnDisk(tmp_path, small_settings(tmp_path), small_tickets())
 
 
-def answered(steps: Steps[Any], world: World) -> Any:
-    """What steps return when a world answers them."""
-    results: Results | None = None
-    while True:
-        try:
-            asked = next(steps) if results is None else steps.send(results)
-        except StopIteration as ended:
-            return ended.value
-        results = world.results(asked)
+def test_without_a_filter_the_first_valid_candidates_are_criticised_with_one_the_wrong_and_sure_ones(
+    on_disk: MissionOnDisk,
+) -> None:
+    replies = [("pass", 0.9), ("fail", 0.5), None, ("fail", 0.8), ("pass", 0.95), ("fail", 0.8)]
+    texts = ["Verdict: {}\nReason: r\nConfidence: {}".format(*reply) if reply else "" for reply in replies]
+    candidates = tuple(read_candidate(i, 0, i, i, text, 3, "stop") for i, text in enumerate(texts))
+    found = TicketCandidates(small_tickets().training[0], candidates)  # its label is pass
+
+    def chosen(top_k: int | None, most: int) -> list[int]:
+        critic = dataclasses.replace(on_disk.settings.critic, prefilter=PrefilterSettings(top_k), max_candidates=most)
+        return [candidate.index for candidate in chosen_candidates(found, critic)]
+
+    assert chosen(None, 3) == [0, 1, 3]
+    assert chosen(4, 6) == [3, 5, 1, 4], "wrong ones first, then the surer, then the lower index"
+    assert chosen(6, 2) == [3, 5]
 
 
-def test_a_reflection_has_one_name_in_all_equal_runs(setup: MissionSetup, tmp_path: Path) -> None:
+def test_an_unusable_critique_is_kept_with_its_reason_and_the_others_go_on(on_disk: MissionOnDisk) -> None:
+    world = World()
+    world.critique = lambda number: "```json" if number == 1 else json.dumps({"summary": "s", "critique": "c"})
+    on_disk.run(world)
+    lines = [line for line in on_disk.lines("step_1/trajectories.jsonl") if "critic_by" in line]
+    assert len(lines) == 8 * 2
+    [rejected] = [line for line in lines if "critic_rejected" in line]
+    assert rejected["critic_rejected"]["reply"] == "```json" and "critic" not in rejected
+    assert on_disk.value("stats.json")["critiques"]["rejected"] == 1
+
+
+def test_a_reflection_has_one_name_in_all_equal_runs(on_disk: MissionOnDisk, tmp_path: Path) -> None:
+    setup = on_disk.start()[0].setup
     elsewhere = dataclasses.replace(setup.settings.output, root="elsewhere", run_id="another")
     moved = dataclasses.replace(setup, settings=dataclasses.replace(setup.settings, output=elsewhere))
     assert reflection_id(moved, 1, 1) == reflection_id(setup, 1, 1)
     changed = dataclasses.replace(setup, settings=small_settings(tmp_path, runner__shuffle_seed=99))
-    names = [reflection_id(setup, 1, 1), reflection_id(setup, 1, 2), reflection_id(changed, 1, 1)]
-    assert len(set(names)) == 3
+    assert len({reflection_id(setup, 1, 1), reflection_id(setup, 1, 2), reflection_id(changed, 1, 1)}) == 3
 
 
 def test_only_the_first_operations_are_applied_and_the_others_have_a_reason(tmp_path: Path) -> None:
@@ -53,33 +69,32 @@ def test_only_the_first_operations_are_applied_and_the_others_have_a_reason(tmp_
     assert line["applied"] and [one["key"] for one in line["accepted_operations"]] == ["G1"]
     assert line["rejected_operations"] == [{"index": 1, "reason": "over max_operations"}]
     assert line["proposal"]["operations"][1]["text"] == "Another rule."
-    assert line["shown"] == line["bundle"] and line["accepted_operations"][0]["evidence"] == [line["bundle"][0]]
 
 
-def test_all_wrong_tickets_for_manual_review_are_flagged_and_not_shown(tmp_path: Path) -> None:
-    settings = small_settings(tmp_path, reflection__all_wrong_strategy="manual_review", runner__epochs=1)
-    mission, world = MissionOnDisk(tmp_path, settings, small_tickets()), World()
-    mission.run(world)
-    [line] = mission.lines("reflection.jsonl")
-    assert (line["gate"], line["bundle"], len(line["manual_review"])) == ("ineligible", [], 4)
-    assert {tuple(one["reasons"]) for one in mission.lines("review.jsonl")} == {("all_wrong", "manual_review")}
-    assert world.tasks["openai.propose"] == 0
+def test_five_unusable_replies_in_a_row_park_and_the_next_start_goes_on_from_there(on_disk: MissionOnDisk) -> None:
+    world = World()
+    world.critique = lambda number: "never JSON"
+    parks = []
+    while True:
+        _, journal = on_disk.start()
+        try:
+            on_disk.run(world)
+            break
+        except TooManyRejected as error:
+            journal.add_park(error.replies)
+            parks.append(error.replies)
+    # Two batches of 16 critiques each; the proposals in between can be used and are counted
+    assert parks == [5, 10, 15, 21, 26, 31]
+    assert max(world.asked.values()) == 1, "no reply is asked for again"
 
 
-def test_signals_and_selections_are_of_the_tickets_of_a_rollout(setup: MissionSetup) -> None:
-    world, rollout = World(), Rollout(setup, "learning", {"G0": RULE}, 0, setup.tickets.training, 1, 1)
-    rolled = rollout.read(world.results(rollout.requests))
-    findings = answered(find_in_rollout(rolled, "step1"), world)
-    assert all(group.label_free.label_match for group in findings.groups)
-    assert {signal.self_consistency for group in findings.groups for signal in group.signals} == {1.0}
-    assert answered(verify_rollout(rolled, "step1"), world) == {}, "the settings name no verifier"
-    assert math.isclose(sum(rolled.tokens.values()), sum(c.tokens for t in rolled.tickets for c in t.candidates))
-
-
-def test_an_edit_is_measured_with_the_tickets_that_it_is_given(setup: MissionSetup) -> None:
-    world, tickets = World(), setup.tickets.holdout
-    world.context = 32 + 19
-    assert answered(exceeding(setup, {"G0": "a"}, tickets, 1), world) == ""
-    assert "8 prompts or more exceed 19 tokens, the longest has 20" in answered(
-        exceeding(setup, {"G0": "a", "G1": "b"}, tickets, 1), world
-    )
+def test_good_replies_of_one_kind_do_not_hide_unusable_ones_of_the_other_and_one_good_reply_begins_anew() -> None:
+    counter = RejectionCounter("m", frozenset())
+    for _ in range(3):
+        for _ in range(MOST_REJECTED - 1):
+            counter.add("critique", Rejected("r"))
+        counter.add("critique", None)
+    with pytest.raises(TooManyRejected):
+        for _ in range(MOST_REJECTED):
+            counter.add("critique", None)
+            counter.add("proposal", Rejected("r"))

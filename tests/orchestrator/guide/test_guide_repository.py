@@ -5,32 +5,39 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.guide.guidance_file import GuidanceError, guidance_text
-from orchestrator.guide.repository import GuidanceRepository
-from tasks.guide.experiences import Guidance
+from orchestrator.guide.repository import (
+    GuidanceError,
+    GuidanceRepository,
+    promote,
+    read_guidance,
+    roll_back,
+    run_guidance,
+    write_guidance,
+)
+from orchestrator.output import OutputFolder, RunInUse
+from tasks.guide.experiences import Guidance, edited_guidance, first_guidance
 from tasks.guide.operations import Operation, apply_operations, next_guidance
-
-FIRST = {"G10": "the tenth", "G2": "the second"}
 
 
 def person_writes(path: Path, step: int = 3, **experiences: str) -> Path:
-    path.write_text(json.dumps({"cabinet": {"step": step, "updated_at": "then", "experiences": experiences}}))
+    entry = {"step": step, "updated_at": "then", "experiences": experiences}
+    path.write_text(json.dumps({"cabinet": entry, "tower": entry}))
     return path
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    return person_writes(tmp_path / "guidance.json", **FIRST)
+    return person_writes(tmp_path / "guidance.json", G10="the tenth", G2="the second")
 
 
 @pytest.fixture
 def repository(tmp_path: Path, source: Path) -> GuidanceRepository:
+    OutputFolder(tmp_path / "run").run_id("guide")
     repository = GuidanceRepository(tmp_path / "run" / "cabinet", "cabinet", 2)
     repository.start_from(source)
     return repository
@@ -49,17 +56,65 @@ def add(text: str) -> Operation:
     return Operation("upsert", None, text, None, ("t",))
 
 
-def test_a_run_begins_with_what_the_file_has_in_the_order_of_the_numbers(repository: GuidanceRepository) -> None:
-    guidance = repository.load()
-    assert list(guidance.experiences.items()) == [("G2", "the second"), ("G10", "the tenth")]
-    assert (guidance.step, guidance.updated_at, guidance.metadata.highest) == (3, "then", 10)
-    assert [snapshot.guidance for snapshot in repository.snapshots()] == [guidance]
+# files
+
+
+def test_a_file_of_a_person_begins_its_history_at_its_step(source: Path) -> None:
+    stored = read_guidance(source)["cabinet"]
+    assert stored.by_hand and list(stored.guidance.experiences) == ["G2", "G10"]
+    assert [(line.step, line.updated_at) for line in stored.guidance.metadata.history] == [(3, "then")]
+    assert stored.guidance.metadata.highest == 10
+
+
+def test_an_edit_by_hand_is_a_step_when_it_says_so(tmp_path: Path) -> None:
+    guidance = edited_guidance(first_guidance({"G2": "two", "G10": "ten"}, "then"), {"G2": "two"}, 4, "now", "r1")
+    path = tmp_path / "guidance.json"
+    write_guidance(path, {"cabinet": guidance})
+    assert read_guidance(path)["cabinet"].guidance == guidance
+    content = json.loads(path.read_text())
+    content["cabinet"]["experiences"] = {"G2": "a better rule", "G12": "mine"}
+    path.write_text(json.dumps(content))
+    with pytest.raises(GuidanceError, match="step 4"):
+        read_guidance(path)
+
+    content["cabinet"]["step"] = 7
+    path.write_text(json.dumps(content))
+    stored = read_guidance(path)["cabinet"]
+    assert stored.by_hand and [line.step for line in stored.guidance.metadata.history] == [0, 4, 7]
+    entries = stored.guidance.metadata.entries
+    assert {key: entry.removed for key, entry in entries.items()} == {"G2": False, "G10": True, "G12": False}
+    assert (entries["G2"].text, stored.guidance.metadata.highest) == ("a better rule", 12)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("{", "JSON"),
+        ('{"cabinet": {"step": 1, "updated_at": "", "experiences": {}}}', "experiences"),
+        ('{"cabinet": {"step": 1, "updated_at": "", "experiences": {"G01": "x"}}}', "G01"),
+        ('{"cabinet": {"step": 1, "updated_at": "", "experiences": {"G1": "x\\ny"}}}', r"experiences\.G1"),
+        ('{"cabinet": {"step": 1, "updated_at": "", "experiences": {"G1": "x", "G1": "y"}}}', "G1"),
+        ('{"cabinet": {"step": -1, "updated_at": "", "experiences": {"G1": "x"}}}', "step"),
+        ('{"tower": {"step": 1, "updated_at": "", "experiences": {"G1": "x"}}}', "cabinet"),
+    ],
+)
+def test_a_first_file_that_cannot_be_used_begins_no_run(tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "guidance.json"
+    path.write_text(text)
+    with pytest.raises(GuidanceError, match=named) as refused:
+        GuidanceRepository(tmp_path / "run", "cabinet", 2).start_from(path)
+    assert str(refused.value).startswith(str(path)) and not (tmp_path / "run").exists()
+
+
+# the guidance of a run
 
 
 def test_each_step_replaces_the_file_and_leaves_a_snapshot_and_the_oldest_go(repository: GuidanceRepository) -> None:
     guidance = repository.load()
+    assert (guidance.step, guidance.updated_at) == (3, "then")
     for number in range(4):
-        guidance = repository.commit(edited(guidance, add(f"rule {number}"), reflection_id=f"r{number}"))
+        guidance = edited(guidance, add(f"rule {number}"), reflection_id=f"r{number}")
+        repository.commit(guidance)
     assert repository.load() == guidance
     assert [snapshot.guidance.step for snapshot in repository.snapshots()] == [6, 7]
     assert list(guidance.experiences)[-1] == "G14"
@@ -67,25 +122,20 @@ def test_each_step_replaces_the_file_and_leaves_a_snapshot_and_the_oldest_go(rep
 
 def test_a_run_that_goes_through_its_steps_anew_moves_nothing(repository: GuidanceRepository, source: Path) -> None:
     first = repository.load()
-    second = repository.commit(edited(first, add("a rule")))
-    third = repository.commit(edited(second, add("another")))
+    second = edited(first, add("a rule"))
+    third = edited(second, add("another"))
+    repository.commit(second)
+    repository.commit(third)
     before = repository.path.read_bytes()
 
     source.unlink()  # the run has what it needs
     again = GuidanceRepository(repository.folder, "cabinet", 2)
     assert again.start_from(source) == first
-    replayed = again.commit(edited(first, add("a rule"), at="later"))
-    assert repository.path.read_bytes() == before
-    assert again.commit(edited(replayed, add("another"), at="later")) == third
-    fourth = again.commit(edited(again.load(), add("a fourth")))
-    assert [line.updated_at for line in fourth.metadata.history] == ["then", "now", "now", "now"]
-
-
-def test_a_step_of_another_run_is_refused(repository: GuidanceRepository) -> None:
-    first = repository.load()
-    repository.commit(edited(first, add("a rule")))
-    with pytest.raises(GuidanceError, match=r"is at step 4 .*, which is not the one before step 4 of this run"):
-        repository.commit(edited(first, add("another rule")))
+    for guidance in (edited(first, add("a rule"), at="later"), third):
+        again.commit(guidance)
+        assert repository.path.read_bytes() == before
+    again.commit(edited(again.load(), add("a fourth")))
+    assert again.load().step == 6
 
 
 @pytest.mark.parametrize("change", [{"experiences": {"G2": "else"}}, {"experiences": {"G2": "else"}, "step": 9}])
@@ -94,89 +144,73 @@ def test_an_edit_by_hand_of_a_runs_own_file_is_noticed(repository: GuidanceRepos
     content = json.loads(repository.path.read_text())
     content["cabinet"] |= change
     repository.path.write_text(json.dumps(content))
-    with pytest.raises(GuidanceError, match=r"restore the newest file of .*/run/cabinet/snapshots"):
+    with pytest.raises(GuidanceError, match="/run/cabinet/snapshots"):
         repository.commit(edited(guidance, add("a rule")))
 
 
-def test_a_run_goes_on_after_the_numbers_of_the_first_file(repository: GuidanceRepository, tmp_path: Path) -> None:
-    guidance = repository.commit(edited(repository.load(), add("a rule")))
-    promoted = tmp_path / "promoted.json"
-    promoted.write_text(guidance_text({"cabinet": guidance}))
-    begun = GuidanceRepository(tmp_path / "next" / "cabinet", "cabinet", 2)
-    assert list(edited(begun.start_from(promoted), add("new")).experiences) == ["G2", "G10", "G11", "G12"]
-
-
-def test_a_number_is_never_given_again(repository: GuidanceRepository) -> None:
-    guidance = edited(repository.load(), Operation("remove", "G10", None, None, ("t",)))
-    guidance = repository.commit(guidance)
-    guidance = repository.commit(edited(guidance, add("after it"), reflection_id="r2"))
-    assert list(guidance.experiences) == ["G2", "G11"]
-    assert guidance.metadata.entries["G10"].removed
-    again = replace(edited(guidance, add("x"), reflection_id="r3"), experiences={"G2": "the second", "G10": "back"})
-    with pytest.raises(ValueError, match="does not follow"):
-        repository.commit(again)
-
-
-def test_an_earlier_step_comes_back_as_a_new_one(repository: GuidanceRepository) -> None:
-    guidance = repository.commit(edited(repository.load(), add("a bad rule")))
-    back = repository.roll_back(3)
-    assert (back.step, dict(back.experiences)) == (5, {"G2": "the second", "G10": "the tenth"})
-    assert [line.reflection_id for line in back.metadata.history] == [None, "r1", "rollback:3"]
-    assert repository.load() == back
-    assert guidance.step == 4
-    with pytest.raises(GuidanceError, match="has no snapshot of step 3; it has 4, 5"):
-        repository.roll_back(3)
-
-
-def test_snapshots_are_named_by_microseconds_and_none_is_overwritten(tmp_path: Path, source: Path) -> None:
-    stopped = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, datetime.UTC)
-    clock = iter([stopped] * 9)
-    repository = GuidanceRepository(tmp_path / "run", "cabinet", 5, lambda: next(clock))
-    guidance = repository.start_from(source)
-    repository.commit(edited(guidance, add("a rule")))
-    assert [snapshot.path.name for snapshot in repository.snapshots()] == [
-        "guidance-20260102-030405-678901.json", "guidance-20260102-030405-678902.json"
-    ]  # fmt: skip
-
-
-def test_the_newest_snapshots_stay_when_the_clock_goes_back(tmp_path: Path, source: Path) -> None:
+def test_snapshots_are_named_by_microseconds_and_the_newest_stay_when_the_clock_goes_back(
+    tmp_path: Path, source: Path
+) -> None:
     def clock() -> Iterator[datetime.datetime]:
-        for year in range(2040, 2000, -1):
-            yield datetime.datetime(year, 1, 1, tzinfo=datetime.UTC)
+        at = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, datetime.UTC)
+        yield from (at, at, at - datetime.timedelta(days=1))
 
     times = clock()
-    repository = GuidanceRepository(tmp_path / "run", "cabinet", 2, lambda: next(times))
+    repository = GuidanceRepository(tmp_path / "other", "cabinet", 2, lambda: next(times))
     guidance = repository.start_from(source)
-    for number in range(3):
-        guidance = repository.commit(edited(guidance, add(f"rule {number}"), reflection_id=f"r{number}"))
-    assert [snapshot.guidance.step for snapshot in repository.snapshots()] == [5, 6]
+    for number, names in enumerate((["678901", "678902"], ["678902", "678901"])):
+        guidance = edited(guidance, add(f"rule {number}"), reflection_id=f"r{number}")
+        repository.commit(guidance)
+        assert [one.path.stem[-6:] for one in repository.snapshots()] == names
+    assert [one.guidance.step for one in repository.snapshots()] == [4, 5]
 
 
 def test_a_kill_between_the_file_and_its_snapshot_leaves_no_gap(repository: GuidanceRepository, source: Path) -> None:
-    repository.commit(edited(repository.load(), add("a rule")))
+    second = edited(repository.load(), add("a rule"))
+    repository.commit(second)
     repository.snapshots()[-1].path.unlink()
     repository.start_from(source)
     assert [snapshot.guidance.step for snapshot in repository.snapshots()] == [3, 4]
-
-
-def test_the_newest_snapshot_stands_for_a_file_that_was_removed(repository: GuidanceRepository, source: Path) -> None:
-    first = repository.load()
-    second = repository.commit(edited(first, add("a rule")))
+    # and the newest snapshot stands for a file that was removed
     repository.path.unlink()
-    assert repository.start_from(source) == first
+    repository.start_from(source)
     assert repository.load() == second
-    assert [snapshot.guidance for snapshot in repository.snapshots()] == [first, second]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("{", "not JSON"),
-        ('{"tower": {"step": 1, "updated_at": "", "experiences": {"G1": "x"}}}', "has no experiences of 'cabinet'"),
-    ],
-)
-def test_a_first_file_that_cannot_be_used_begins_no_run(tmp_path: Path, text: str, reason: str) -> None:
-    (tmp_path / "guidance.json").write_text(text)
-    with pytest.raises(GuidanceError, match=reason):
-        GuidanceRepository(tmp_path / "run", "cabinet", 2).start_from(tmp_path / "guidance.json")
-    assert not (tmp_path / "run").exists()
+# after a review
+
+
+def test_what_a_run_has_learned_is_promoted_and_other_missions_stay(
+    repository: GuidanceRepository, source: Path, tmp_path: Path
+) -> None:
+    repository.commit(edited(repository.load(), add("a black wire fails")))
+    assert promote(run_guidance(tmp_path / "run"), source) == {"cabinet": (3, 4)}
+    found = read_guidance(source)
+    assert found["cabinet"].guidance.experiences["G11"] == "a black wire fails"
+    assert (found["cabinet"].by_hand, found["tower"].guidance.step) == (False, 3)
+    # a step that is taken back can be promoted again
+    assert roll_back(tmp_path / "run", "cabinet", 3, 5).step == 5
+    assert promote(run_guidance(tmp_path / "run"), source) == {"cabinet": (4, 5)}
+    back = read_guidance(source)["cabinet"].guidance
+    assert dict(back.experiences) == {"G2": "the second", "G10": "the tenth"}
+    assert [line.reflection_id for line in back.metadata.history] == [None, "r1", "rollback:3"]
+    with pytest.raises(GuidanceError, match="no snapshot of step 1; it has 3, 4, 5"):
+        roll_back(tmp_path / "run", "cabinet", 1, 5)
+
+
+def test_a_file_that_has_moved_is_not_overwritten(repository: GuidanceRepository, source: Path, tmp_path: Path) -> None:
+    person_writes(source, 4, G0="mine")
+    before = source.read_bytes()
+    with pytest.raises(GuidanceError, match="step 4"):
+        promote(run_guidance(tmp_path / "run"), source)
+    assert source.read_bytes() == before
+    with pytest.raises(GuidanceError, match="'roof'"):
+        run_guidance(tmp_path / "run", ["roof"])
+
+
+def test_a_run_at_work_is_not_taken_back(repository: GuidanceRepository, tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path / "run")
+    output.open()
+    with pytest.raises(RunInUse):
+        roll_back(tmp_path / "run", "cabinet", 3, 5)
+    output.close()

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from guided_world import RULE, MissionOnDisk, small_settings, small_tickets
 
-from orchestrator.guide.lines import rollout_lines
-from orchestrator.guide.rollouts import PROMPTS_A_JOB, Purpose, Rollout, measure_lengths, prompt_of
-from orchestrator.guide.steps import MissionSetup, StepStopped
+from orchestrator.guide.rollouts import (
+    MissionSetup,
+    Purpose,
+    Rollout,
+)
 
 FIRST, EDITED = {"G0": "Look closely."}, {"G0": "Look closely.", "G1": RULE}
 
@@ -52,40 +54,3 @@ def test_the_form_leaves_room_for_the_whole_answer(setup: MissionSetup) -> None:
         for extra, fits in ((0, True), (1, False)):
             reason = "r" * (characters + extra)
             assert bool(re.fullmatch(form, f"Verdict: pass\nReason: {reason}\nConfidence: 0.50")) is fits
-
-
-def test_the_lines_of_a_rollout_name_ticket_guidance_and_seed(setup: MissionSetup) -> None:
-    asked = rollout(setup, "learning", FIRST, 1)
-    answer = {"text": "Verdict: fail\nReason: r\nConfidence: 50%", "tokens": 9, "finish": "length"}
-    results = {
-        request.key: {"answers": [answer] * len(request.spec.arguments["seeds"]), "prompt_tokens": 7}
-        for request in asked.requests
-    }
-    lines = list(rollout_lines(asked.read(results)))
-    assert [line["candidate_index"] for line in lines[:4]] == [0, 1, 2, 3]
-    first, second = lines[0], lines[1]
-    assert (first["epoch"], first["step"], first["guidance_step"], first["guidance_hash"]) == (
-        1,
-        1,
-        0,
-        asked.guidance_hash,
-    )
-    assert second["decode"]["seed"] == seeds(asked)[1][0] and second["decode"]["temperature"] == 0.8
-    assert (first["format_ok"], first["warnings"], first["prompt_tokens"]) == (True, ["cut: length"], 7)
-
-
-def test_many_prompts_are_measured_in_jobs_of_a_bounded_size(setup: MissionSetup) -> None:
-    prompts = [("s", str(number)) for number in range(PROMPTS_A_JOB + 3)]
-    steps = measure_lengths(setup, prompts, 10, "all")
-    asked = next(steps)
-    assert [len(request.spec.arguments["prompts"]) for request in asked] == [PROMPTS_A_JOB, 3]
-    results = {r.key: {"tokens": [len(user) for _, user in r.spec.arguments["prompts"]], "context": 12} for r in asked}
-    with pytest.raises(StopIteration) as ended:
-        steps.send(results)
-    lengths = ended.value.value
-    assert lengths.most == 2 and lengths.too_long() == list(range(100, PROMPTS_A_JOB + 3))
-
-
-def test_a_prompt_without_an_experience_stops_the_mission(setup: MissionSetup) -> None:
-    with pytest.raises(StepStopped, match="the prompt of t00: there is no experience"):
-        prompt_of(setup, setup.tickets.training[0], {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,12 @@ import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, proposal_text, small_settings, small_tickets
 from spec_checker import SpecChecker, schema_faults
 
-from orchestrator.guide.layout import write_ingest
+from orchestrator.guide.session import write_ingest
 from orchestrator.guide.stage_a import stage_a_line
 
-CHECKED = (
-    *("selections.jsonl", "reflection.jsonl", "review.jsonl", "guidance.json", "epoch_1/shuffled_data.jsonl"),
-    *(f"step_1/{name}.jsonl" for name in ("rollout", "trajectories", "preview")),
-    "step_2/paired.jsonl",
-    *(f"final/{name}.jsonl" for name in ("rollout", "trajectories", "selections")),
-)
 WORDS = ("Look at the label.", "A loose cable fails.", "Rust alone is no fault.", "A missing label is a fail.")
 POLICIES = ("selected_mismatch_or_all_wrong", "contradictions_only", "contradictions_or_all_wrong")
 SEEDS = (106, 111, 158, 5, 29, 181, 104, 196)  # of missions that have every outcome between them
-# Of a mission's artifacts, what the answers do not determine: times, what was paid, who replied, and free text.
-NOT_RECOMPUTED = {
-    *("created_at", "updated_at", "tokens", "prompt_tokens", "finish", "by", "critic_by", "gate_reason", "rationale"),
-    *("summary", "critique", "issues", "root_cause", "candidate_ops", "evidence_group_ids"),
-}  # fmt: skip
 
 
 class NoisyWorld(World):
@@ -91,7 +79,7 @@ def noisy_mission(folder: Path, seed: int, **changes: Any) -> MissionOnDisk:
         **changes,
     )
     mission = MissionOnDisk(folder, settings, small_tickets(training=18, holdout=10))
-    write_ingest(mission.path, settings, mission.tickets, mission.start()[0].first)
+    write_ingest(mission.path, settings, mission.tickets)
     assert mission.run(NoisyWorld(seed)).is_finished
     return mission
 
@@ -125,56 +113,3 @@ def test_the_missions_that_are_checked_hold_every_outcome_of_the_gate(missions: 
     assert {*applied} == {"upsert", "remove", "merge"}
     reasons = {one["reason"] for line in reflections for one in line["rejected_operations"]}
     assert len(reasons) >= 13, "the ways in which an operation can be invalid"
-
-
-def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The place of every plain value in a value of JSON."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if not inner and not isinstance(value, dict | list):
-        yield place
-    for key, part in inner:
-        yield from leaves(part, (*place, key))
-
-
-def changed(value: Any) -> Any:
-    """Another value."""
-    match value:
-        case bool():
-            return not value
-        case int() | float():
-            return value + 1
-        case str():
-            return {"pass": "fail", "fail": "pass"}.get(value, f"{value}x")
-    return 0
-
-
-def with_change(text: str, place: tuple[Any, ...]) -> str:
-    """The text of a file whose first line, or whole, has another value at a place."""
-    first, *others = text.splitlines() if text.startswith('{"') else [text]
-    value: Any = json.loads(first)
-    inner = value
-    for key in place[:-1]:
-        inner = inner[key]
-    inner[place[-1]] = changed(inner[place[-1]])
-    return "".join(f"{line}\n" for line in [json.dumps(value, ensure_ascii=False), *others])
-
-
-def test_a_change_of_any_field_is_noticed(tmp_path: Path) -> None:
-    """One field after the other, in the first line of each file; each time the checks run anew."""
-    settings = small_settings(tmp_path, runner__epochs=2, holdout__min_probability=0.0, sampler__samples_per_decode=1)
-    mission = MissionOnDisk(tmp_path, settings, small_tickets())
-    write_ingest(mission.path, settings, mission.tickets, mission.start()[0].first)
-    mission.run(World())
-    assert checker(mission).check() == []
-    tried, unnoticed = 0, set()
-    for name in CHECKED:
-        path = mission.path / name
-        text = path.read_text()
-        for place in leaves(json.loads(text.splitlines()[0] if path.suffix == ".jsonl" else text)):
-            path.write_text(with_change(text, place))
-            tried += 1
-            if not checker(mission).check() and not any(schema_faults(mission.path)):
-                unnoticed.add((name, *place))
-        path.write_text(text)
-    assert tried > 200
-    assert {place for place in unnoticed if not NOT_RECOMPUTED & {*place}} == set()

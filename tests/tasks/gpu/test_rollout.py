@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from guided_job import TARGET, guided, job_in
 from scripted_server import reply_of, server
+from tasks.guide.decoding import DecodeCell
 
 from tasks.gpu import host
 from tasks.gpu.critique import ask_itself
 from tasks.gpu.rollout import prompt_lengths, roll_out
-from tasks.gpu.target import TargetRefused
-from tasks.guide.decoding import DecodeCell
 from tasks.guide.jobs import ask_job, lengths_job, rollout_job
 from tasks.models import Target
 from tasks.store.store import Store
@@ -88,23 +87,6 @@ def test_each_seed_is_one_candidate_in_the_order_of_the_seeds(store: Store, serv
     assert not {"json_schema", "stop_token_ids"} & set(sampling)
     # The control token that the ticket writes is text: only the template ends turns, of system and user.
     assert seen[0]["input_ids"].count(2) == 2
-
-
-def test_without_a_grammar_or_stop_texts_none_is_sent(store: Store, serving: Served) -> None:
-    with serving(lambda *_: (200, reply_of([5, 2], {"type": "stop", "matched": 2}))) as seen:
-        keyed = rollout_job(guided(), ASKED, DecodeCell(0.0, 1.0, 8), (1,), None, "t-1")
-        result = roll_out(job_in(store, guided(), keyed))
-    assert result["answers"] == [{"text": "x", "tokens": 1, "finish": "stop"}]
-    assert set(seen[0]["sampling_params"]) == {"max_new_tokens", "temperature", "top_p", "stop_token_ids"}
-
-
-def test_a_server_that_refuses_the_grammar_fails_the_job(store: Store, serving: Served) -> None:
-    keyed = rollout_job(guided(), ASKED, CELL, (1,), "(", "t-1")
-    with (
-        serving(lambda *_: (400, {"error": {"message": "unclosed group"}})),
-        pytest.raises(TargetRefused, match="group"),
-    ):
-        roll_out(job_in(store, guided(), keyed))
 
 
 def test_prompts_are_counted_before_anything_is_asked(store: Store, serving: Served) -> None:

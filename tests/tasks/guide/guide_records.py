@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.guide.candidates import GuideCandidate, read_candidate
-from tasks.guide.decoding import DecodeCell
+from tasks.guide.candidates import DecodeCell, GuideCandidate, Ticket, read_candidate
 from tasks.guide.gate import TicketScores
-from tasks.guide.ticket import Ticket
 from tasks.guide.verdict_lines import Verdict
 
 GRID = (DecodeCell(0.0, 1.0, 64), DecodeCell(0.8, 0.95, 64))

@@ -3,59 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-import re
+from typing import Any
 
 import pytest
-from guide_records import GRID, answers, scores, ticket
 from guided_job import ENDPOINT, TARGET, guided
 
-from tasks.guide.batch import BatchInput, GateInput, TicketCandidates, VerifyInput
-from tasks.guide.decoding import DecodeCell
-from tasks.guide.jobs import KeyedJob, ask_job, gate_job, lengths_job, rollout_job, signals_job, verify_job
-from tasks.queues import TASKS
+from tasks.guide.candidates import DecodeCell
+from tasks.guide.jobs import ask_job, rollout_job
 
 ASKED = ("Judge tickets.", "A ticket.")
 CELL = DecodeCell(0.8, 0.95, 64)
 SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-SAMPLING = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 200, "seed": 7, "label": "proposal-0"}
+SAMPLING = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 200, "seed": 7}
 
 
-def rollout_key(context=guided(), messages=ASKED, cell=CELL, seeds=(1, 2), regex=None) -> str:
-    return rollout_job(context, messages, cell, seeds, regex, "label")[0]
+def rollout_key(**changes: Any) -> str:
+    given = {"context": guided(), "messages": ASKED, "cell": CELL, "seeds": (1, 2), "regex": None, "label": "l"}
+    return rollout_job(**given | changes)[0]
 
 
-def ask_key(context=guided(endpoint=ENDPOINT), backend="target", messages=ASKED, schema=SCHEMA, **changes) -> str:
-    return ask_job(context, backend, "proposal", messages, schema, **SAMPLING | changes)[0]
-
-
-def all_jobs() -> list[KeyedJob]:
-    context, one = guided(endpoint=ENDPOINT), answers(("pass", 0.5))
-    batch = BatchInput((TicketCandidates(ticket(), one),), GRID, True, True, "confidence", None, "contradictions_only",
-                       "manual_review")  # fmt: skip
-    return [
-        rollout_job(context, ASKED, CELL, (1,), None, "l"),
-        lengths_job(context, [ASKED], "l"),
-        *(ask_job(context, backend, what, ASKED, SCHEMA, **SAMPLING)
-          for backend in ("target", "endpoint") for what in ("critique", "proposal")),
-        signals_job(batch, "l"),
-        gate_job(GateInput((scores("pass", 1, 0),), (scores("pass", 1, 0),), 0.02, 0.8, 0.1, 1), "l"),
-        verify_job(context, VerifyInput("m:f", "id", ticket(), one), "l"),
-    ]  # fmt: skip
-
-
-def test_each_job_goes_to_a_task_that_workers_know_under_a_key_that_messages_may_have() -> None:
-    jobs = all_jobs()
-    assert {spec.task for _, spec in jobs} <= set(TASKS)
-    assert len({key for key, _ in jobs}) == len(jobs)
-    assert all(re.fullmatch("[a-z]{1,20}:[0-9a-f]{64}", key) for key, _ in jobs)
+def ask_key(**changes: Any) -> str:
+    given = {"context": guided(endpoint=ENDPOINT, endpoint_model="m"), "backend": "target", "asked_for": "proposal",
+             "messages": ASKED, "schema": SCHEMA, "label": "l", **SAMPLING}  # fmt: skip
+    return ask_job(**given | changes)[0]
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         {"context": guided(server={"version": "2"})},
-        {"context": guided(salt="another")},
-        {"messages": ("Judge tickets.", "Another ticket.")},
         {"messages": ("Judge otherwise.", "A ticket.")},
         {"cell": dataclasses.replace(CELL, temperature=0.7)},
         {"cell": dataclasses.replace(CELL, top_p=0.9)},
@@ -65,7 +41,7 @@ def test_each_job_goes_to_a_task_that_workers_know_under_a_key_that_messages_may
         {"regex": "(pass|fail)"},
     ],
 )
-def test_what_changes_candidates_changes_their_key(changed) -> None:
+def test_what_changes_candidates_changes_their_key(changed: dict[str, Any]) -> None:
     assert rollout_key(**changed) != rollout_key()
 
 
@@ -79,26 +55,16 @@ def test_what_does_not_change_candidates_does_not_change_their_key() -> None:
     assert ask_key(temperature=0, seed=1) == ask_key(temperature=0, seed=2)
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"backend": "endpoint"},
-        {"messages": ("s", "u")},
-        {"schema": {"type": "object"}},
-        *({name: value} for name, value in {"temperature": 0.3, "top_p": 0.8, "max_new_tokens": 9, "seed": 8}.items()),
-    ],
-)
-def test_what_changes_a_proposal_changes_its_key(changed) -> None:
-    assert ask_key(**changed) != ask_key()
+def test_what_changes_a_proposal_changes_its_key() -> None:
+    def by(**changes: Any) -> str:
+        context = guided(**{"endpoint": ENDPOINT, "endpoint_model": "m"} | changes)
+        return ask_key(context=context, backend="endpoint")
 
-
-def test_a_proposal_of_another_endpoint_or_model_is_another() -> None:
-    def by(**changes) -> str:
-        return ask_key(guided(**{"endpoint": ENDPOINT, "endpoint_model": "m"} | changes), "endpoint")
-
+    sampled = {"temperature": 0.3, "top_p": 0.8, "max_new_tokens": 9, "seed": 8, "messages": ("s", "u")}
     elsewhere = dataclasses.replace(ENDPOINT, base_url="https://api.example.com/v1")
-    keys = {by(), by(endpoint=elsewhere), by(endpoint_model="n"), by(endpoint_sends_sampling=False)}
-    assert len(keys) == 4
+    keys = [ask_key(**{name: value}) for name, value in sampled.items()]
+    keys += [ask_key(), by(), by(endpoint=elsewhere), by(endpoint_model="n")]
+    assert len(set(keys)) == len(keys)
     assert by(endpoint=dataclasses.replace(ENDPOINT, timeout_s=99)) == by()
     assert by(server={"version": "2"}) == by()  # the target has no part in it
     with pytest.raises(ValueError, match="no endpoint"):

@@ -10,8 +10,8 @@ from guide_records import ticket
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.guide.candidates import Ticket
 from tasks.guide.prompting import MissingExperience, PromptForm, prompt_language, rollout_messages, with_experiences
-from tasks.guide.ticket import Ticket
 
 EXPERIENCES = {"G10": "Fail when the label is missing.", "G2": "Pass when the cable is tied."}
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)

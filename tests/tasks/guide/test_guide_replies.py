@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.guide.critique import OPTIONAL, critic_schema, parse_critique
+from tasks.guide.critique import critic_schema, parse_critique
 from tasks.guide.proposal import PROPOSAL_SCHEMA, parse_proposal
-from tasks.guide.replies import Rejected, read_object, with_optional, without_bounds
+from tasks.guide.replies import Rejected, without_bounds
 from tasks.openai.schema import not_strict
 
 GOOD = '{"summary": "s", "critique": "c"}'
@@ -21,8 +21,6 @@ GOOD = '{"summary": "s", "critique": "c"}'
     [
         (GOOD, "length", "it was cut at max_new_tokens"),
         (GOOD, "stop_string", "it was cut by a stop string"),
-        ("I will not.", "refusal", "the model refused"),
-        ("", "content_filter", "content filter"),
         (GOOD, "tool_calls", "tool_calls"),
         ("", "stop", "not one JSON object"),
         (GOOD[:-1], "stop", "not one JSON object"),
@@ -30,14 +28,10 @@ GOOD = '{"summary": "s", "critique": "c"}'
         (f"Here it is: {GOOD}", "stop", "not one JSON object"),
         (f"{GOOD}\n{GOOD}", "stop", "not one JSON object"),
         (f"[{GOOD}]", "stop", "not one JSON object"),
-        (f"{GOOD} Done.", "stop", "not one JSON object"),
-        ("'summary'", "stop", "not one JSON object"),
         ('{"summary": "s", "summary": "t", "critique": "c"}', "stop", "a name twice"),
         ('{"summary": "s", "critique": NaN}', "stop", "NaN"),
         ('{"summary": "s"}', "stop", "critique: is missing"),
-        ('{"summary": 1, "critique": "c"}', "stop", "is not text"),
         ('{"summary": "s", "critique": "c", "verdict": "pass"}', "stop", "verdict: is not expected"),
-        ('{"summary": "s", "critique": "c", "issues": "none"}', "stop", "issues"),
         ('{"summary": "s", "critique": "c", "candidate_ops": [{"op": "add"}]}', "stop", "candidate_ops"),
         ('{"summary": " ", "critique": "c"}', "stop", "is empty"),
         ("[" * 100_000, "stop", "not one JSON object"),
@@ -52,11 +46,6 @@ def test_almost_right_replies_are_rejected_with_their_reason(text: str, finish: 
 def test_any_reply_is_read_or_rejected(text: str) -> None:
     assert isinstance(parse_proposal(text, "stop"), Rejected)
     assert isinstance(parse_critique(text, "stop", 10, 10), Rejected)
-
-
-def test_white_space_around_the_object_is_nothing_before_or_after_it() -> None:
-    schema = with_optional(critic_schema(9, 9), OPTIONAL)
-    assert read_object(f"\n {GOOD}\n", "stop", schema) == {"summary": "s", "critique": "c"}
 
 
 def test_an_endpoint_gets_a_schema_that_strict_mode_takes() -> None:

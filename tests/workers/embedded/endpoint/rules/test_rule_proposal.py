@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.guide.candidates import read_candidate
+from tasks.guide.candidates import Ticket, read_candidate
 from tasks.guide.operations import apply_operations
 from tasks.guide.proposal import (
     PROPOSAL_SCHEMA,
@@ -20,7 +20,6 @@ from tasks.guide.proposal import (
 )
 from tasks.guide.replies import without_bounds
 from tasks.guide.templates import ReflectionTemplate
-from tasks.guide.ticket import Ticket
 from tasks.guide.verdict_lines import Verdict
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules
@@ -63,35 +62,6 @@ def test_words_that_only_failing_tickets_have_become_a_fault() -> None:
     applied = apply_operations(FIRST, 0, read.operations, max_operations=3, cap_left=9, group_ids=["t-0", "t-1"],
                                ticket_texts=texts)  # fmt: skip
     assert applied.experiences == {**FIRST, "G1": operation["text"]}
-
-
-def test_words_of_all_passing_tickets_become_a_duty() -> None:
-    passing = [ticket(n, "pass", f"{colour} ties, all nylon.") for n, colour in enumerate(["Red", "Blue", "White"])]
-    failing = [ticket(n + 3, "fail", f"{colour} things.") for n, colour in enumerate(["Green", "Grey", "Black"])]
-    [operation] = propose([*passing, *failing])["operations"]
-    assert operation["text"] == 'The summaries must say "ties nylon", otherwise fail the ticket.'
-    assert operation["evidence"] == ["第1组", "第2组", "第3组"]
-
-
-def test_an_experience_that_is_there_is_not_proposed_again() -> None:
-    first = propose(FAILING, PASSING)["operations"][0]["text"]
-    again = propose(FAILING, PASSING, {**FIRST, "G1": first.upper()})
-    assert again["action"] == "noop" or again["operations"][0]["text"] != first
-
-
-def test_chinese_tickets_get_a_chinese_experience() -> None:
-    failing = [ticket(n, "fail", text) for n, text in enumerate(["电源线走右侧。", "右侧有电源线。"])]
-    passing = [ticket(n + 2, "pass", text) for n, text in enumerate(["电源线走左侧。", "左侧有电源线。"])]
-    [operation] = propose([*failing, *passing])["operations"]
-    assert operation["text"] in (
-        "摘要中出现“右侧”和“电源线”时，判不通过。",
-        "摘要中必须出现“左侧”和“电源线”，否则判不通过。",
-    )
-
-
-def test_tickets_of_one_label_change_nothing() -> None:
-    reply = propose(FAILING)
-    assert (reply["action"], reply["operations"], reply["evidence_group_ids"]) == ("noop", [], [])
 
 
 def test_a_summary_that_writes_the_prompts_own_lines_is_counted_as_words() -> None:
