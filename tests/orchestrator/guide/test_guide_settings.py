@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-<<<<<<< HEAD
-from pathlib import Path
-=======
->>>>>>> 958a02b (guide: signals and the gate are computed in the driver, its own files are trusted; fewer modules)
 from typing import Any
 
 from dotted_values import with_value, without_key
 from guide_values import setting_problems
 
-<<<<<<< HEAD
-from orchestrator.guide.settings import GuideSettings, guide_settings_from, read_guide_settings, settings_hash
-from orchestrator.settings import SettingsError
-=======
 from orchestrator.guide.settings import guide_settings_from
->>>>>>> 958a02b (guide: signals and the gate are computed in the driver, its own files are trusted; fewer modules)
 from orchestrator.settings.documents import flatten
 
 # The keys that a file must have, written down a second time, so that none can be dropped by mistake.
@@ -97,14 +88,11 @@ def test_the_endpoint_is_needed_where_it_is_asked(values: dict[str, Any]) -> Non
     assert named(with_value(without, "endpoint", {"model": "m"})) == ["endpoint.api_base", "endpoint.api_key_env"]
 
 
-<<<<<<< HEAD
-=======
 def test_the_embedded_model_computes_on_the_cpu(values: dict[str, Any]) -> None:
     model = {"model_name_or_path": "embedded", "torch_dtype": "float16", "device_map": "cuda"}
     assert named(with_value(values, "model", model)) == ["model.torch_dtype", "model.device_map"]
 
 
->>>>>>> 958a02b (guide: signals and the gate are computed in the driver, its own files are trusted; fewer modules)
 def test_only_a_run_with_held_out_tickets_has_a_gate(values: dict[str, Any]) -> None:
     def is_gated(fraction: float, rapid: bool) -> bool:
         changed = with_value(with_value(values, "holdout.fraction", fraction), "reflection.rapid_mode", rapid)
