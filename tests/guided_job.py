@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.guide.context import GUIDE, GuideContext
-from tasks.guide.jobs import KeyedJob
+from tasks.guide.jobs import GUIDE, GuideContext, KeyedJob
 from tasks.job import Job, JobSpec
 from tasks.models import Endpoint, Sampling, Target
 from tasks.store.store import Store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 from orchestrator import exit_status
@@ -92,34 +93,21 @@ def _learn(arguments: argparse.Namespace) -> int:
     # Imported here: this needs Celery, and wrong settings are reported at once.
     from orchestrator.guide.run import end_guide, start_guide
 
-    options = common.parse_options(
-        {
-            "farm": arguments.farm,
-            "redis_url": arguments.redis_url,
-            "farm_dir": str(arguments.farm_dir),
-            "rollout_jobs": arguments.rollout_jobs,
-            "endpoint_jobs": arguments.endpoint_jobs,
-            "sglang_url": arguments.sglang_url,
-            "sglang_args": arguments.sglang_args,
-            "requests_per_minute": arguments.requests_per_minute,
-            "tokens_per_minute": arguments.tokens_per_minute,
-            "retry_wait_s": arguments.retry_wait,
-            "price_prompt": arguments.price_prompt,
-            "price_cached": arguments.price_cached,
-            "price_completion": arguments.price_completion,
-            "budget_usd": arguments.budget or 0.0,
-            "callbacks": arguments.callbacks,
-            "log_level": arguments.log_level,
-        },
-        GuideOptions,
-    )
+    given = vars(arguments)
+    values = {field.name: given[field.name] for field in dataclasses.fields(GuideOptions) if field.name in given}
+    own = {
+        "farm_dir": str(given["farm_dir"]),
+        "retry_wait_s": given["retry_wait"],
+        "budget_usd": given["budget"] or 0.0,
+    }
+    options = common.parse_options({**values, **own}, GuideOptions)
     return end_guide(start_guide(settings, options, step=arguments.step), settings)
 
 
 def _rollback(arguments: argparse.Namespace) -> int:
     from orchestrator.guide.existing import load_guide
-    from orchestrator.guide.progress import read_progress
     from orchestrator.guide.repository import roll_back
+    from orchestrator.guide.tally import read_progress
     from orchestrator.output import OutputError
 
     settings, _ = load_guide(arguments.run)

@@ -13,7 +13,6 @@ from orchestrator.guide.stage_a import read_tickets, stage_a_line
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from tasks.guide.candidates import Ticket
-from tasks.guide.verdict_lines import Verdict
 
 
 @dataclass(frozen=True)
@@ -106,18 +105,14 @@ def shuffle_lines(epoch: EpochBatches) -> Iterator[dict[str, Any]]:
 
 
 def one_sided_holdouts(tickets: Ingested, settings: GuideSettings) -> list[str]:
-    """A line for each mission whose held-out tickets all have one label: what its gate cannot see."""
-    unseen: Mapping[Verdict, str] = {
-        "pass": "holdout.max_false_pass_rise decides nothing, and an edit with which everything passes may be applied",
-        "fail": "an edit with which everything fails may be applied",
-    }
-    labels = {name: {ticket.label for ticket in found.holdout} for name, found in tickets.items()}
+    """A line for each mission whose held-out tickets all have one label: its gate cannot see all that an edit does."""
+    if not settings.is_gated:
+        return []
     return [
-        f"warning: all {len(tickets[name].holdout)} held-out tickets of {shown_key(name)} are labelled {label}: "
-        f"{unseen[label]}"
-        for name, found in labels.items()
-        if settings.is_gated and len(found) == 1
-        for label in found
+        f"warning: all held-out tickets of {shown_key(name)} are labelled {found.holdout[0].label}: an edit with which "
+        "every ticket gets that verdict may be applied, whatever holdout.max_false_pass_rise says"
+        for name, found in tickets.items()
+        if len({ticket.label for ticket in found.holdout}) == 1
     ]
 
 

@@ -41,7 +41,7 @@ class Previewed:
 
 @dataclass(frozen=True)
 class Reflection:
-    """One line of reflection.jsonl in the making.  `gate` is one of `GateOutcome`, or "too_long"."""
+    """One line of reflection.jsonl in the making.  `gate` says what became of the proposal, in one word (`APPLIED`)."""
 
     setup: MissionSetup
     epoch: int
@@ -108,14 +108,9 @@ class Reflection:
     def _figures(self) -> dict[str, Any] | None:
         if self.previewed is None:
             return None
-        decision = self.previewed.decision
-        return {
-            "uplift": decision.uplift,
-            "probability": decision.probability,
-            "false_pass_before": decision.false_pass_before,
-            "false_pass_after": decision.false_pass_after,
-            "tickets": len(self.setup.tickets.holdout),
-        }
+        figures = asdict(self.previewed.decision)
+        del figures["reason"]
+        return {**figures, "tickets": len(self.setup.tickets.holdout)}
 
 
 def reflection_id(setup: MissionSetup, epoch: int, step: int) -> str:

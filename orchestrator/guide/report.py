@@ -21,6 +21,11 @@ from orchestrator.report.formatting import format_count, format_percent
 from orchestrator.runs.kinds import Cell, ShownTable
 from tasks.openai.provider import listed
 
+GATES = {
+    "preview": "held-out tickets decide on each edit",
+    "rapid": "none, because reflection.rapid_mode is true: edits are applied without a preview",
+    "no_holdout": "none, because holdout.fraction is 0: edits are applied without a preview",
+}
 NOT_NEW = "the held-out tickets have decided which edits are applied: new tickets will show a smaller gain"
 
 
@@ -35,7 +40,7 @@ def closing_lines(settings: GuideSettings, tallies: Sequence[Tally], folder: Pat
         else "critic: none",
         f"reflector: {listed(reflectors)} (backend: {settings.reflection.backend})",
         f"form of the answers: {who} the three lines",
-        f"gate: {_gate(settings)}",
+        f"gate: {GATES[gate_kind(settings)]}",
     ]
     for tally in tallies:
         lines += ["", *_closing_of(tally)]
@@ -71,20 +76,6 @@ def _closing_of(tally: Tally) -> Iterator[str]:
                 f"{after['right']} of {after['tickets']} right under the last "
                 f"(balanced {balanced}, false passes {passes})"
             )
-
-
-def _gate(settings: GuideSettings) -> str:
-    match gate_kind(settings):
-        case "preview":
-            return (
-                f"uplift on held-out tickets at least {settings.reflection.apply_if_delta:g}, its probability at least "
-                f"{settings.holdout.min_probability:g}, false passes up by at most "
-                f"{settings.holdout.max_false_pass_rise:g}"
-            )
-        case "rapid":
-            return "none, because reflection.rapid_mode is true: edits are applied without a preview"
-        case _:
-            return "none, because holdout.fraction is 0: edits are applied without a preview"
 
 
 _MISSIONS = (

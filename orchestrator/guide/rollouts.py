@@ -25,10 +25,9 @@ from tasks.guide.candidates import (
     rollout_seed,
     samples_of,
 )
-from tasks.guide.context import GuideContext
 from tasks.guide.experiences import guidance_hash
 from tasks.guide.gate import TicketScores
-from tasks.guide.jobs import KeyedJob, Messages, lengths_job, rollout_job
+from tasks.guide.jobs import GuideContext, KeyedJob, Messages, lengths_job, rollout_job
 from tasks.guide.prompting import MissingExperience, rollout_messages
 from tasks.guide.verdict_lines import REASON_CHARACTERS, three_lines_regex
 

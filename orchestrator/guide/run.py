@@ -7,15 +7,15 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Literal
 
 from orchestrator import exit_status
-from orchestrator.callbacks import Callback, Callbacks
+from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.guide.existing import SETTINGS_FILE, keep_run, load_guide, prepare_folder
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.progress import PROGRESS_FILE, guide_figure_lines, guide_summary, read_progress
 from orchestrator.guide.settings import GuideSettings
+from orchestrator.guide.tally import PROGRESS_FILE, read_progress
 from orchestrator.output import OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 from orchestrator.signals import raise_on_signals
@@ -37,10 +37,8 @@ def start_guide(
     step: Step = "all",
     resume: bool = False,
     only: Sequence[str] = (),
-    callbacks: Sequence[Callback] = (),
-    stream: TextIO | None = None,
 ) -> Ending:
-    """Learn, and write to `stream` (standard error) how it goes.
+    """Learn, and write to standard error how it goes.
 
     step: `all` is the whole; `ingest` ends after the shuffles and needs no farm.  Of what has failed, `only` names what
     is to be retried.
@@ -56,19 +54,18 @@ def start_guide(
     from orchestrator.runs.refusal import restored_if_refused
     from orchestrator.runs.status import ParkedState, write_parked_state
 
-    stream = stream or sys.stderr
     templates = check_guide(settings, options)
     tickets = ingest(settings)
     output = OutputFolder(settings.folder)
-    told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
-    prepare_folder(output, settings, tickets, templates, lambda line: print(line, file=stream), resume=resume)
+    told = Callbacks(settings_callbacks(options.callbacks, "--callbacks"))
+    prepare_folder(output, settings, tickets, templates, lambda line: print(line, file=sys.stderr), resume=resume)
     for line in one_sided_holdouts(tickets, settings):
-        print(line, file=stream)
+        print(line, file=sys.stderr)
     if step == "ingest":
         return _ingest_only(settings, options, tickets, templates, output)
-    log_to(output.path / "guide.log", LEVELS[options.log_level], [logging.StreamHandler(stream)])
+    log_to(output.path / "guide.log", LEVELS[options.log_level], [logging.StreamHandler(sys.stderr)])
     raise_on_signals()
-    print(guide_announcement(settings, options), file=stream, flush=True)
+    print(guide_announcement(settings, options), file=sys.stderr, flush=True)
 
     def work() -> None:
         output.run_id(KIND_NAME, log.warning)  # first of all: files without it are no run
@@ -79,7 +76,7 @@ def start_guide(
             except StepStopped as error:
                 write_parked_state(output, ParkedState(str(error), is_dead_end=True))
                 raise
-            print(*lines, sep="\n", file=stream)
+            print(*lines, sep="\n", file=sys.stderr)
 
     try:
         budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
@@ -121,10 +118,26 @@ class GuideKind:
         return read_progress(folder)
 
     def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
-        return guide_figure_lines(figures)
+        if figures.get("proposals") is None:
+            return ()
+
+        def share(name: str) -> str:
+            value = figures.get(name)
+            return "not measured" if value is None else f"{value:.0%}"
+
+        applied, proposals, wrong = (figures.get(name) or 0 for name in ("applied", "proposals", "wrong"))
+        paired, unpaired = share("precision_paired"), share("precision_unpaired")
+        return (
+            ("edits", f"{applied:,.0f} applied of {proposals:,.0f} proposed"),
+            ("precision", f"{paired} paired, {unpaired} unpaired, of applied edits with a next batch"),
+            ("recall", f"{share('recall')} of {wrong:,.0f} wrongly judged tickets were named"),
+            ("three lines", f"{share('format_validity')} of the candidates"),
+        )
 
     def summary(self, figures: Figures) -> str:
-        return guide_summary(figures)
+        if (proposals := figures.get("proposals")) is None:
+            return ""
+        return f"{figures.get('applied') or 0:,.0f} of {proposals:,.0f} edits applied"
 
     def tables(self, folder: Path) -> Sequence[ShownTable]:
         from orchestrator.guide.report import guide_tables

@@ -6,14 +6,15 @@ import dataclasses
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from orchestrator.callbacks import Callbacks, RunInfo
-from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.scheduler import Scheduler
+from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
+from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable
 from orchestrator.guide.artifacts import STATS, MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
@@ -22,13 +23,12 @@ from orchestrator.guide.ingest import Ingested, MissionTickets, epoch_batches, s
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.pipeline import MissionPipeline, MissionRun
-from orchestrator.guide.progress import PROGRESS_FILE, UNIT, progress_of
+from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.report import closing_lines
 from orchestrator.guide.repository import GuidanceRepository
-from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup
+from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
 from orchestrator.guide.settings import GuideSettings
-from orchestrator.guide.tally import Tally
+from orchestrator.guide.tally import PROGRESS_FILE, UNIT, Tally, progress_of
 from orchestrator.output import OutputFolder, read_state
 from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
@@ -38,10 +38,11 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.code_version import code_version
-from tasks.guide.context import GUIDE, GuideContext
 from tasks.guide.experiences import Guidance
+from tasks.guide.jobs import GUIDE, GuideContext
 from tasks.guide.verifier import load_verifier
 from tasks.openai.provider import is_priced
+from tasks.store.fence import RunTaken
 from tasks.store.keys import LIMIT
 from tasks.store.results import KEPT_S
 from tasks.store.retention import DAY_S
@@ -205,3 +206,90 @@ def _other_server(before: Mapping[str, object], now: Mapping[str, object]) -> st
         "the server of the target is not the one that this run began with "
         f"({', '.join(f'{name}: {before.get(name)!r} and {now.get(name)!r}' for name in names)})"
     )
+
+
+@dataclass(frozen=True)
+class MissionRequest(Request):
+    """A request of one mission."""
+
+    mission: str
+
+
+@dataclass
+class MissionRun:
+    """The steps of one mission under way, its journal, and what it waits for: `None` before a result is there."""
+
+    name: str
+    steps: Steps[None]
+    journal: Journal
+    is_finished: bool = False
+    _waiting: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    _missing: int = 0
+
+    def begin(self) -> list[MissionRequest]:
+        """The first requests.  Raises: as the steps; Parked."""
+        return self._advance(None)
+
+    def take(self, key: str, result: Mapping[str, Any]) -> list[MissionRequest]:
+        """What is asked next, once all that was waited for is there.  Raises: as the steps; Parked."""
+        self.journal.add(key, result)
+        self._missing -= self._waiting[key] is None
+        self._waiting[key] = result
+        if self._missing:
+            return []
+        return self._advance({key: value for key, value in self._waiting.items() if value is not None})
+
+    def _advance(self, results: Mapping[str, Mapping[str, Any]] | None) -> list[MissionRequest]:
+        asked: Sequence[Request] = []
+        try:
+            while not asked:
+                asked = next(self.steps) if results is None else self.steps.send(results)
+                results = {}
+        except StopIteration:
+            self.is_finished = True
+        except TooManyRejected as error:
+            self.journal.add_park(error.replies)
+            raise Parked(str(error)) from None
+        by_key = {request.key: request for request in asked}
+        self._waiting, self._missing = dict.fromkeys(by_key), len(by_key)
+        return [MissionRequest(request.key, request.spec, self.name) for request in by_key.values()]
+
+
+@dataclass
+class MissionPipeline:
+    """The missions of a run over its one scheduler, which bounds the requests in flight.
+
+    `watch` is called after each look at the store, and whenever a mission has gone on.
+    """
+
+    scheduler: Scheduler
+    missions: Iterable[MissionRun]
+    watch: Callable[[], None]
+
+    def run(self) -> None:
+        """Raises: Parked, and what the steps raise."""
+        by_name = {mission.name: mission for mission in self.missions}
+        try:
+            for mission in by_name.values():
+                self._submit(mission.begin())
+            for request, value in self.scheduler.results(lambda: self._look(by_name.values())):
+                assert isinstance(request, MissionRequest)
+                self._submit(by_name[request.mission].take(request.key, value))
+        except RunTaken:
+            raise  # the folder is another process's
+        except BaseException:
+            self._flush(by_name.values())
+            raise
+        self._flush(by_name.values())
+
+    def _submit(self, requests: Iterable[MissionRequest]) -> None:
+        for request in requests:
+            self.scheduler.submit(request)
+
+    def _look(self, missions: Iterable[MissionRun]) -> None:
+        self._flush(missions)
+        self.watch()
+
+    def _flush(self, missions: Iterable[MissionRun]) -> None:
+        for mission in missions:
+            mission.journal.flush()

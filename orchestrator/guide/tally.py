@@ -6,13 +6,19 @@ Every accuracy is of the label-free selection; a ticket without a valid candidat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict
 
 from orchestrator.guide.ingest import MissionTickets, ticket_counts
 from orchestrator.guide.rollouts import Purpose, RolledOut
 from orchestrator.guide.settings import GuideSettings
+from orchestrator.output import read_state
+from orchestrator.runs.kinds import RunProgress
 from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.gate import (
     Judged,
@@ -29,6 +35,7 @@ TOKENS = ("rollout", "preview", "paired", "final", "critic", "reflection")
 _TOKENS_OF: Mapping[Purpose, str] = {
     "learning": "rollout", "paired": "paired", "before": "preview", "after": "preview", "final": "final"
 }  # fmt: skip
+PROGRESS_FILE, UNIT = "progress.json", "batches"
 APPLIED = ("applied", "no_holdout", "rapid")
 """The outcomes of the gate with which an edit is applied."""
 
@@ -205,3 +212,39 @@ def rate_value(count: int, of: int) -> Value:
 
 def _improved(rates: Sequence[tuple[float, float]]) -> int:
     return sum(after > before for before, after in rates)
+
+
+class GuideProgress(TypedDict):
+    """progress.json: batches of all missions that are complete, of how many, and the run's figures."""
+
+    done: int
+    total: int
+    is_finished: bool
+    figures: dict[str, FiniteFloat | None]
+
+
+def progress_of(tallies: Iterable[Tally], *, is_finished: bool) -> GuideProgress:
+    """The progress of a run, from the counts of its missions."""
+    all_tallies = list(tallies)
+    counted, of = Counter[str](), Counter[str]()
+    for tally in all_tallies:
+        for name, rate in tally.rates().items():
+            counted[name] += rate["count"]
+            of[name] += rate["of"]
+    figures: dict[str, FiniteFloat | None] = {
+        "proposals": float(of["acceptance_rate"]),
+        "applied": float(counted["acceptance_rate"]),
+        "wrong": float(of["recall"]),
+        **{name: share(counted[name], of[name]) for name in of},
+    }
+    done, total = (sum(getattr(tally, name) for tally in all_tallies) for name in ("done", "total"))
+    return GuideProgress(done=done, total=total, is_finished=is_finished, figures=figures)
+
+
+def read_progress(folder: Path) -> RunProgress:
+    """Raises: OutputError for a file that cannot be used."""
+    try:
+        found = read_state(folder / PROGRESS_FILE, GuideProgress, "the next start writes it anew: remove it")
+    except FileNotFoundError:
+        return RunProgress(UNIT, 0, None, is_finished=False)
+    return RunProgress(UNIT, found["done"], found["total"], found["is_finished"], found["figures"])

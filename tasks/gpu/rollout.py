@@ -1,7 +1,8 @@
-"""Candidates of one ticket in one decode cell, and the lengths of prompts before anything is asked."""
+"""What a guided run asks of its target: candidates of a ticket, critiques, proposals, and the lengths of prompts."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from tasks.gpu.ask import ask_target
 from tasks.gpu.lengths import known_context
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render_chat, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest
-from tasks.guide.context import GuideContext, guide_context
+from tasks.guide.jobs import GuideContext, guide_context
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.models import Target
@@ -89,6 +90,25 @@ def prompt_lengths(job: Job) -> dict[str, Any]:
         return {"tokens": tokens, "context": known_context(target, model)}
 
 
+def ask_itself(job: Job) -> dict[str, Any]:
+    """One reply, as it was written.
+
+    The job's arguments: `messages`, system and user; `schema`; temperature, top_p, max_new_tokens and seed.
+    """
+    context = guide_context(job)
+    schema = json.dumps(job.arguments["schema"])
+    request = chat_request(context.target, job.arguments["messages"], job.arguments, json_schema=schema)
+    [answer] = ask_for_guide(context, [request])
+    used = {"prompt": answer.prompt_tokens, "cached": 0, "completion": answer.completion_tokens, "cost_usd": 0.0}
+    return {
+        "text": answer.text,
+        "finish": finish_of(answer),
+        "by": context.target.model,
+        "tokens": answer.completion_tokens,
+        "usage": used,
+    }
+
+
 @shared_task(name="gpu.rollout", base=JobTask, card="serves")
 def rollout_task(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), roll_out, lambda result: {"target": sum(a["tokens"] for a in result["answers"])})
@@ -97,3 +117,13 @@ def rollout_task(run: RunId, key: ContentKey, attempt: Count) -> None:
 @shared_task(name="gpu.prompt_lengths", base=JobTask)
 def prompt_lengths_task(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), prompt_lengths)
+
+
+@shared_task(name="gpu.critique", base=JobTask, card="serves")
+def critique_on_target(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), ask_itself, lambda result: {"target": result["tokens"]})
+
+
+@shared_task(name="gpu.propose", base=JobTask, card="serves")
+def propose_on_target(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), ask_itself, lambda result: {"target": result["tokens"]})

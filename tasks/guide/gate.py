@@ -19,21 +19,6 @@ from tasks.guide.verdict_lines import Verdict
 
 RESAMPLES = 1_000
 
-GateOutcome = Literal[
-    "applied",
-    "ineligible",  # nothing to reflect on
-    "noop",  # the proposal edits nothing
-    "rejected",  # the reply is not what was asked for
-    "budget",  # no operation is left of the epoch's
-    "invalid",  # no operation is valid
-    "uncertain",
-    "uplift",
-    "probability",
-    "false_pass",
-    "no_holdout",  # applied without a preview: there are no held-out tickets
-    "rapid",  # applied without a preview: the settings say so
-]
-
 
 @dataclass(frozen=True)
 class TicketScores:
@@ -56,13 +41,12 @@ class TicketScores:
 
 @dataclass(frozen=True)
 class GateDecision:
-    """Whether to apply, the figures behind it as shares, and "applied" or the first bound that was missed."""
+    """The figures behind a decision as shares, and "applied" or the first bound that was missed."""
 
     uplift: float
     probability: float
     false_pass_before: float
     false_pass_after: float
-    apply: bool
     reason: Literal["applied", "uplift", "probability", "false_pass"]
 
 
@@ -95,8 +79,7 @@ def decide(
         reason = "probability"
     elif new_rate - old_rate > exact_bound(max_false_pass_rise):
         reason = "false_pass"
-    rates = float(old_rate), float(new_rate)
-    return GateDecision(float(uplift), float(probability), *rates, reason == "applied", reason)
+    return GateDecision(float(uplift), float(probability), float(old_rate), float(new_rate), reason)
 
 
 def exact_bound(bound: float) -> Fraction:

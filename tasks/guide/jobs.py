@@ -11,22 +11,64 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from tasks.context import content_hash
 from tasks.guide.candidates import DecodeCell, GuideCandidate, Ticket
-from tasks.guide.context import GuideContext
 from tasks.guide.replies import without_bounds
-from tasks.job import JobSpec
+from tasks.job import Job, JobSpec
+from tasks.message import discard
+from tasks.models import Endpoint, Target
 from tasks.openai.provider import EMBEDDED
 from tasks.openai.schema import Schema
+from tasks.validation import parse_json
 
 Backend = Literal["target", "endpoint"]
 AskedFor = Literal["critique", "proposal"]
 Messages = tuple[str, ...]
 """The system message, then those of user and assistant in turn; the last one is the user's."""
+
+GUIDE = "guide"  # under which the store has it
+
+
+@dataclass(frozen=True)
+class GuideContext:
+    """The target that answers, and the endpoint that criticises or proposes where the settings say so.
+
+    `server` is the identity of the target's server (tasks/gpu/host.py): with it the keys cover model, weights,
+    tokenizer and chat template.  Of `target`, system prompt, template and sampling are not used: each job has its own.
+    """
+
+    target: Target
+    server: Mapping[str, Any] = field(default_factory=dict)
+    endpoint: Endpoint | None = None
+    endpoint_model: str = ""
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> GuideContext:
+        """Raises: InvalidData."""
+        return parse_json(cls, text)
+
+
+def guide_context(job: Job) -> GuideContext:
+    """The context of the job's run.  Raises: Ignore when the store has none."""
+    text = job.store.metadata(job.run, GUIDE)
+    if text is None:
+        raise discard(f"no guided run {job.run!r} in the store")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> GuideContext:
+    return GuideContext.from_json(text)
+
 
 KeyedJob = tuple[str, JobSpec]
 

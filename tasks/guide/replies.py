@@ -12,6 +12,7 @@ from typing import Any
 
 from tasks.guide.experiences import LONGEST
 from tasks.openai.schema import Schema, mismatch, strict_object
+from tasks.validation import unrepeated
 
 _UNFINISHED = {
     "length": "it was cut at max_new_tokens",
@@ -33,7 +34,7 @@ def read_object(text: str, finish: str, schema: Schema) -> Mapping[str, Any] | R
     if finish != "stop":
         return Rejected(_UNFINISHED.get(finish, f"it ended by {finish!r:.40}"))
     try:
-        data = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+        data = json.loads(text, parse_constant=_refuse, object_pairs_hook=unrepeated)
     except (ValueError, RecursionError) as error:
         return Rejected(f"it is not one JSON object: {error}")
     if not isinstance(data, dict):
@@ -101,10 +102,3 @@ def _optional(part: Any, optional: frozenset[str]) -> Any:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("an object has a name twice")
-    return found

@@ -44,12 +44,8 @@ class Template:
     def _checked(cls, path: Path) -> str:
         try:
             text = read_limited(path, MOST_BYTES).decode()
-        except OSError as error:
-            raise TemplateError(f"{path}: {error.strerror or error}") from None
-        except FileTooLarge as error:
-            raise TemplateError(f"{path}: {error}") from None
-        except UnicodeDecodeError:
-            raise TemplateError(f"{path}: it is not text in UTF-8") from None
+        except (OSError, FileTooLarge, UnicodeDecodeError) as error:
+            raise TemplateError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
         missing = [f"the placeholder {place}" for place in missing_placeholders(text, cls.PLACES)]
         missing += [f"the operation {name}" for name in cls.OPERATIONS if name not in text]
         if missing:

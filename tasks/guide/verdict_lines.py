@@ -52,9 +52,6 @@ def three_lines_regex(reason_characters: int = REASON_CHARACTERS) -> str:
     return rf"Verdict: ({words})\nReason: {reason}\nConfidence: (0\.[0-9][0-9]|1\.00)"
 
 
-THREE_LINES_REGEX = three_lines_regex()
-
-
 def parse_verdict(text: str) -> Verdict | None:
     """The side that a verdict takes, None for any other word.
 

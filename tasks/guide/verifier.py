@@ -21,7 +21,6 @@ from tasks.guide.jobs import VerifyInput
 from tasks.named import load_named, source_identity
 
 GROUP = "whetstone.verifiers"
-MOST_TAGS, LONGEST_TAG = 16, 80
 
 
 class VerifierError(Exception):
@@ -46,12 +45,9 @@ class Verifier:
             ) from error
         match result:
             case (int() | float() as score, list() | tuple() as tags) if not isinstance(score, bool):
-                if math.isfinite(score) and len(tags) <= MOST_TAGS and all(map(_is_tag, tags)):
+                if math.isfinite(score) and all(isinstance(tag, str) for tag in tags):
                     return {"verifier_score": float(score), "verifier_tags": list(tags)}
-        raise VerifierError(
-            f"the verifier {self.name} returned no finite score with a list of at most {MOST_TAGS} tags, each of at "
-            f"most {LONGEST_TAG} characters"
-        )
+        raise VerifierError(f"the verifier {self.name} returned no finite score with a list of tags")
 
 
 def load_verifier(name: str) -> Verifier:
@@ -71,7 +67,3 @@ def verified(asked: VerifyInput) -> list[dict[str, Any]]:
     if verifier.identity != asked.identity:
         raise VerifierError(f"the source of the verifier {asked.verifier} here is not that of the command's machine")
     return [verifier.verify(asked.ticket, candidate) for candidate in asked.candidates]
-
-
-def _is_tag(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_TAG

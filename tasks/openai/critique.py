@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.guide.context import guide_context
+from tasks.guide.jobs import guide_context
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.openai.calls import Caller, client_for
@@ -18,7 +18,7 @@ from tasks.openai.provider import cost_usd
 
 
 def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
-    """One reply of the endpoint.  The job's arguments are those of `tasks.gpu.critique.ask_itself`.
+    """One reply of the endpoint.  The job's arguments are those of `tasks.gpu.rollout.ask_itself`.
 
     Raises: tasks.openai.errors.CallError when there is no reply; ValueError without an endpoint.
     """

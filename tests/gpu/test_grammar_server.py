@@ -11,7 +11,7 @@ from conftest import CLUSTERS, Server, misread_by_xgrammar
 
 from tasks.gpu.target import Generated, GenerateRequest, TargetRefused
 from tasks.guide.proposal import PROPOSAL_SCHEMA, GuideProposal, parse_proposal
-from tasks.guide.verdict_lines import THREE_LINES_REGEX, ThreeLines, parse_three_lines
+from tasks.guide.verdict_lines import ThreeLines, parse_three_lines, three_lines_regex
 
 pytestmark = pytest.mark.gpu
 
@@ -49,12 +49,12 @@ def test_they_keep_them_beside_answers_without_a_grammar(server: Server) -> None
 
 
 def three_lines(server: Server, prompt: int) -> GenerateRequest:
-    return request(server, prompt, new=160, temperature=1.0, seed=prompt, regex=THREE_LINES_REGEX)
+    return request(server, prompt, new=160, temperature=1.0, seed=prompt, regex=three_lines_regex())
 
 
 def keeps_the_three_lines(found: Sequence[Generated]) -> None:
     whole = [answer.text for answer in found if answer.finish == "stop"]
-    assert [text for text in whole if not re.fullmatch(THREE_LINES_REGEX, text)] == []
+    assert [text for text in whole if not re.fullmatch(three_lines_regex(), text)] == []
     assert [text for text in whole if not isinstance(parse_three_lines(text), ThreeLines)] == []
     assert len(whole) > 16, [(answer.finish, answer.text[-80:]) for answer in found]
 
@@ -83,6 +83,6 @@ def test_a_bad_grammar_is_refused_and_the_server_lives(server: Server, given: Ma
 
 def test_with_deterministic_inference_a_seed_repeats_its_answer_under_a_grammar(servers: Mapping[str, Server]) -> None:
     server = servers["deterministic"]
-    asked = [request(server, q, new=96, temperature=0.8, seed=q, regex=THREE_LINES_REGEX) for q in range(16)]
+    asked = [request(server, q, new=96, temperature=0.8, seed=q, regex=three_lines_regex()) for q in range(16)]
     first, again = server.answers(asked), server.answers(asked[::-1])[::-1]
     assert [a.output_ids for a in again] == [a.output_ids for a in first]

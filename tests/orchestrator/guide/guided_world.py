@@ -31,7 +31,7 @@ from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.tally import Tally
 from orchestrator.output import OutputFolder
 from tasks.guide.candidates import Ticket
-from tasks.guide.context import GuideContext
+from tasks.guide.jobs import GuideContext
 
 MISSION, WORD = "cabinet", "label"
 RULE = "A missing label is a fail."

@@ -12,8 +12,8 @@ from orchestrator.guide.rejections import TooManyRejected
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.dispatch.scheduler import Request
 from orchestrator.guide.journal import JOURNAL, Journal
-from orchestrator.guide.pipeline import MissionPipeline, MissionRun
 from orchestrator.guide.rollouts import Results
+from orchestrator.guide.session import MissionPipeline, MissionRun
 from tasks.job import JobSpec
 from tasks.store.fence import RunTaken
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, small_settings, small_tickets
 
-from orchestrator.guide.progress import PROGRESS_FILE, guide_figure_lines, guide_summary, progress_of, read_progress
 from orchestrator.guide.report import NOT_NEW, closing_lines, guide_tables
-from orchestrator.guide.tally import Tally
+from orchestrator.guide.run import KIND
+from orchestrator.guide.tally import PROGRESS_FILE, Tally, progress_of, read_progress
 from orchestrator.output import OutputFolder
 
 
@@ -34,7 +34,7 @@ def tallies(learned: MissionOnDisk, tmp_path: Path) -> list[Tally]:
 
 def test_the_counts_of_missions_add_up_and_their_rates_are_of_the_sums(tmp_path: Path, tallies: list[Tally]) -> None:
     before = read_progress(tmp_path)
-    assert (before.unit, before.done, before.total, guide_summary(before.figures)) == ("batches", 0, None, "")
+    assert (before.unit, before.done, before.total, KIND.summary(before.figures)) == ("batches", 0, None, "")
     OutputFolder(tmp_path).write_state(PROGRESS_FILE, progress_of(tallies, is_finished=True))
     progress = read_progress(tmp_path)
     assert (progress.done, progress.total, progress.is_finished) == (4, 4, True)
@@ -42,10 +42,10 @@ def test_the_counts_of_missions_add_up_and_their_rates_are_of_the_sums(tmp_path:
         "proposals": 1.0, "applied": 1.0, "wrong": 8.0, "acceptance_rate": 1.0, "precision_paired": 1.0,
         "precision_unpaired": 1.0, "recall": 1 / 8, "format_validity": 1.0,
     }  # fmt: skip
-    shown = dict(guide_figure_lines(progress.figures))
+    shown = dict(KIND.figure_lines(progress.figures))
     assert shown["edits"] == "1 applied of 1 proposed" and shown["recall"].startswith("12% of 8")
     unmeasured = progress_of(tallies[1:], is_finished=True)["figures"]
-    assert dict(guide_figure_lines(unmeasured))["precision"].startswith("not measured paired")
+    assert dict(KIND.figure_lines(unmeasured))["precision"].startswith("not measured paired")
 
 
 def test_the_closing_report_says_who_wrote_what_and_what_the_held_out_tickets_show(

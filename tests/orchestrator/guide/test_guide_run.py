@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from pathlib import Path
@@ -17,9 +18,9 @@ from orchestrator.guide.api import StageBPipeline as HomeOfPipeline
 from orchestrator.guide.existing import TICKETS_FILE, load_guide
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.progress import PROGRESS_FILE, GuideProgress
 from orchestrator.guide.run import KIND, start_guide
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings
+from orchestrator.guide.tally import PROGRESS_FILE, GuideProgress
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.kinds import kind_of
 from orchestrator.settings import SettingsError
@@ -39,7 +40,8 @@ def ingested(values: dict[str, Any]) -> tuple[Path, str]:
     """The folder after `--step ingest`, and what was said."""
     said = io.StringIO()
     settings = guide_settings_from(values)
-    assert start_guide(settings, GuideOptions(), step="ingest", stream=said).status == exit_status.DONE
+    with contextlib.redirect_stderr(said):
+        assert start_guide(settings, GuideOptions(), step="ingest").status == exit_status.DONE
     return settings.folder, said.getvalue()
 
 

@@ -12,8 +12,7 @@ from scripted_server import reply_of, server
 from tasks.guide.decoding import DecodeCell
 
 from tasks.gpu import host
-from tasks.gpu.critique import ask_itself
-from tasks.gpu.rollout import prompt_lengths, roll_out
+from tasks.gpu.rollout import ask_itself, prompt_lengths, roll_out
 from tasks.guide.jobs import ask_job, lengths_job, rollout_job
 from tasks.models import Target
 from tasks.store.store import Store

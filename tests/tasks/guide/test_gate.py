@@ -17,9 +17,9 @@ def judged(before: list[TicketScores], after: list[TicketScores], **bounds: floa
 def test_an_edit_that_helps_every_ticket_is_applied_and_one_without_effect_is_not() -> None:
     before = tickets([("pass", 4, 4), ("fail", 2, 6)] * 8)
     after = tickets([("pass", 6, 2), ("fail", 6, 2)] * 8)
-    assert judged(before, after) == GateDecision(3 / 8, 1.0, 1.0, 0.0, True, "applied")
+    assert judged(before, after) == GateDecision(3 / 8, 1.0, 1.0, 0.0, "applied")
     same = judged(before, before)
-    assert (same.uplift, same.probability, same.apply, same.reason) == (0.0, 0.0, False, "uplift")
+    assert (same.uplift, same.probability, same.reason) == (0.0, 0.0, "uplift")
 
 
 def test_one_ticket_that_carries_all_the_gain_is_too_uncertain() -> None:
@@ -28,7 +28,7 @@ def test_one_ticket_that_carries_all_the_gain_is_too_uncertain() -> None:
     # then the mean rises by 6 points, and 1 - (15/16)^16 = 64 % of the resamples have that ticket
     assert (found.uplift, found.reason) == (1 / 16, "probability")
     assert found.probability == pytest.approx(1 - (15 / 16) ** 16, abs=0.05)
-    assert judged(before, after, min_probability=0.5).apply
+    assert judged(before, after, min_probability=0.5).reason == "applied"
 
 
 def test_a_gain_that_is_paid_with_false_passes_is_refused() -> None:
@@ -36,7 +36,7 @@ def test_a_gain_that_is_paid_with_false_passes_is_refused() -> None:
     after = tickets([("pass", 8, 0)] * 12 + [("fail", 8, 0)] * 3 + [("fail", 1, 7)])
     found = judged(before, after, max_false_pass_rise=0.2)
     assert (found.false_pass_before, found.false_pass_after, found.reason) == (0.0, 0.25, "false_pass")
-    assert judged(before, after, max_false_pass_rise=0.25).apply, "a rise by exactly the bound is allowed"
+    assert judged(before, after, max_false_pass_rise=0.25).reason == "applied", "a rise by exactly the bound is allowed"
 
 
 def test_a_malformed_answer_is_wrong_and_has_no_vote() -> None:
@@ -51,7 +51,7 @@ def test_a_gain_of_exactly_the_bound_reaches_it() -> None:
     for count, bound in ((50, 0.02), (10, 0.1), (100, 0.01)):
         before = tickets([("pass", 0, 1)] * count)
         after = tickets([("pass", 1, 0), *[("pass", 0, 1)] * (count - 1)])
-        assert judged(before, after, apply_if_delta=bound, min_probability=0.0).apply
+        assert judged(before, after, apply_if_delta=bound, min_probability=0.0).reason == "applied"
         assert judged(before, after, apply_if_delta=bound + 1e-9, min_probability=0.0).reason == "uplift"
 
 

@@ -28,7 +28,7 @@ GOOD = '{"summary": "s", "critique": "c"}'
         (f"Here it is: {GOOD}", "stop", "not one JSON object"),
         (f"{GOOD}\n{GOOD}", "stop", "not one JSON object"),
         (f"[{GOOD}]", "stop", "not one JSON object"),
-        ('{"summary": "s", "summary": "t", "critique": "c"}', "stop", "a name twice"),
+        ('{"summary": "s", "summary": "t", "critique": "c"}', "stop", "occurs twice"),
         ('{"summary": "s", "critique": NaN}', "stop", "NaN"),
         ('{"summary": "s"}', "stop", "critique: is missing"),
         ('{"summary": "s", "critique": "c", "verdict": "pass"}', "stop", "verdict: is not expected"),

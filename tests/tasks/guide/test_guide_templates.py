@@ -26,7 +26,7 @@ def test_a_file_that_is_no_template_is_named_in_one_line(tmp_path: Path) -> None
     (tmp_path / "huge.txt").write_text("x" * 80_001)
     for name, said in (
         ("none.txt", "No such file"),
-        ("latin.txt", "UTF-8"),
+        ("latin.txt", "utf-8"),
         ("huge.txt", "more than 80,000 bytes"),
         ("/dev/zero", "no regular file"),
     ):

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.guide.verdict_lines import (
-    THREE_LINES_REGEX,
     Malformed,
     ThreeLines,
     parse_confidence,
     parse_three_lines,
     parse_verdict,
+    three_lines_regex,
 )
 
 
@@ -93,7 +93,7 @@ def test_one_changed_character_never_turns_a_verdict_into_the_other(word: str, p
     assert isinstance(found, Malformed) or found.verdict == parse_verdict(word) or "不" in (word[0], other)
 
 
-@given(st.from_regex(THREE_LINES_REGEX, fullmatch=True))
+@given(st.from_regex(three_lines_regex(), fullmatch=True))
 def test_all_that_a_servers_grammar_lets_through_is_read(text: str) -> None:
     found = parse_three_lines(text)
     assert isinstance(found, ThreeLines)

@@ -12,9 +12,8 @@ from guided_job import ENDPOINT, guided, job_in
 
 from tasks import context
 from tasks.guide.candidates import Signals, Ticket, read_candidate
-from tasks.guide.context import GuideContext
 from tasks.guide.critique import Critique, critic_messages, critic_schema, parse_critique
-from tasks.guide.jobs import ask_job
+from tasks.guide.jobs import GuideContext, ask_job
 from tasks.guide.replies import Rejected
 from tasks.guide.templates import CriticTemplate
 from tasks.job import Job
