@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orchestrator.guide.rejections import TooManyRejected
 
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.dispatch.scheduler import Request
 from orchestrator.guide.journal import JOURNAL, Journal
+from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.rollouts import Results
 from orchestrator.guide.session import MissionPipeline, MissionRun
 from tasks.job import JobSpec

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from guided_job import TARGET, guided, job_in
 from scripted_server import reply_of, server
-from tasks.guide.decoding import DecodeCell
 
 from tasks.gpu import host
 from tasks.gpu.rollout import ask_itself, prompt_lengths, roll_out
+from tasks.guide.candidates import DecodeCell
 from tasks.guide.jobs import ask_job, lengths_job, rollout_job
 from tasks.models import Target
 from tasks.store.store import Store
