@@ -6,80 +6,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.report.figures import ReportedSystem, ReportFigures, SystemFigures
-from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.plan import Evaluations
 
-Bounds = tuple[float, float]
 NO_VALIDATION = "There is no validation set: the questions that chose the vector are those that it is measured on."
 NO_REPORT = (
     "report.json, which has the conclusion, is missing: these figures are of the questions that were searched on."
 )
+FIELDS = (
+    "run", "kind", "folder", "state", "progress", "reason", "verdict", "outcome", "measured_on", "test_uses",
+    "questions", "tokens_before", "tokens_after", "token_change", "token_change_interval", "right_before",
+    "right_after", "right_change", "right_change_interval", "winner", "rival", "rival_kind", "rival_prompt",
+    "rival_questions", "rival_tokens", "rival_right", "generations", "individuals", "best_fitness", "evaluations",
+    "retained_pairs", "wasted_tokens", "seconds", "calls", "target_tokens", "endpoint_tokens", "cost_usd", "model",
+    "optimiser", "seed",
+)  # fmt: skip
+"""tokens_*: mean tokens an answer of the plain model and of the winner, right_*: numbers of right answers, on the
+`questions` of the set `measured_on`: nothing was chosen on "test"; "validation" chose the winner, "training" has been
+searched on.  token_change, right_change: shares, with 95 % intervals.  rival: the one that the first sentence of the
+conclusion is about, or else the one with the highest fitness on that set.  evaluations, seconds: those of the
+generations, without what is measured before and after the search.  Of a collection, tokens and questions are those of
+the retained pairs."""
 
 
-@dataclass(frozen=True)
-class Digest:
-    """The figures of one run; None where there is none yet, or where its kind has none.
+def digest_of(results: RunResults) -> dict[str, Any]:
+    """All FIELDS; None where there is no figure yet, or where the run's kind has none.
 
-    tokens_*: mean tokens an answer of the plain model and of the winner, right_*: numbers of right answers, on the
-    `questions` of the set `measured_on`: nothing was chosen on "test"; "validation" chose the winner, "training" has
-    been searched on.  token_change, right_change: shares, with 95 % intervals.  rival: the one that the first sentence
-    of the conclusion is about, or else the one with the highest fitness on that set.  evaluations, seconds:
-    those of the generations, without what is measured before and after the search.  Of a collection, tokens and
-    questions are those of the retained pairs.
+    Raises: OutputError for a file of the run that cannot be used.
     """
-
-    run: str
-    kind: str
-    folder: str
-    state: str
-    progress: str
-    reason: str
-    verdict: str | None = None
-    outcome: str | None = None
-    measured_on: str | None = None
-    test_uses: int | None = None
-    questions: int | None = None
-    tokens_before: float | None = None
-    tokens_after: float | None = None
-    token_change: float | None = None
-    token_change_interval: Bounds | None = None
-    right_before: int | None = None
-    right_after: int | None = None
-    right_change: float | None = None
-    right_change_interval: Bounds | None = None
-    winner: str | None = None
-    rival: str | None = None
-    rival_kind: str | None = None
-    rival_prompt: str | None = None
-    rival_questions: int | None = None
-    rival_tokens: float | None = None
-    rival_right: int | None = None
-    generations: int | None = None
-    individuals: int | None = None
-    best_fitness: float | None = None
-    evaluations: Evaluations | None = None
-    retained_pairs: int | None = None
-    wasted_tokens: int | None = None
-    seconds: float | None = None
-    calls: int = 0
-    target_tokens: int = 0
-    endpoint_tokens: int = 0
-    cost_usd: float | None = None
-    model: str | None = None
-    optimiser: str | None = None
-    seed: str | None = None
-
-
-def digest_of(results: RunResults) -> Digest:
-    """Raises: OutputError for a file of the run that cannot be used."""
     status = results.status
     common: dict[str, Any] = {
         "run": results.run,
@@ -94,7 +54,7 @@ def digest_of(results: RunResults) -> Digest:
         "cost_usd": status.cost_usd,
     }
     find = {EVOLVE: _of_evolution, COLLECT: _of_collection}.get(results.kind, _of_another_kind)
-    return Digest(**common, **find(results))
+    return {**dict.fromkeys(FIELDS), **common, **find(results)}
 
 
 def _of_another_kind(results: RunResults) -> dict[str, Any]:
@@ -109,19 +69,17 @@ def _of_evolution(results: RunResults) -> dict[str, Any]:
         "generations": len(generations),
         "individuals": len(results.individuals),
         "best_fitness": generations[-1].best_ever if generations else None,
-        "evaluations": sum((generation.evaluations for generation in generations), Evaluations()),
+        "evaluations": asdict(sum((generation.evaluations for generation in generations), Evaluations())),
         "seconds": math.fsum(generation.seconds["wall"] for generation in generations),
         "model": settings.get("TARGET_MODEL"),
         "optimiser": settings.get("OPTIMISER"),
         "seed": settings.get("SEED"),
     }
-    if results.report is not None:
-        return own | _measured(results.report)
-    return own | _on_training(results)
+    return own | (_on_training(results) if results.report is None else _measured(results.report))
 
 
 def _measured(report: ReportFigures) -> dict[str, Any]:
-    both, against_plain, used = report.measured, report.comparisons[0], report.conclusion.measured_on
+    both, against_plain = report.measured, report.comparisons[0]
     low, high = against_plain.token_ratio_interval
     found = rival_of(report)
     rival: dict[str, Any] = {}
@@ -138,7 +96,7 @@ def _measured(report: ReportFigures) -> dict[str, Any]:
     return rival | {
         "verdict": report.verdict,
         "outcome": report.conclusion.outcome,
-        "measured_on": used,
+        "measured_on": report.conclusion.measured_on,
         "test_uses": report.test_uses,
         "questions": both.best.n,
         "tokens_before": both.zero.mean_tokens,
@@ -171,7 +129,8 @@ def _on_training(results: RunResults) -> dict[str, Any]:
     training = next((one for one in results.comparisons if one.name.startswith("training set")), None)
     if training is None:
         return {}
-    before, after = _mean_tokens(training.before), _mean_tokens(training.after)
+    before, after = (math.fsum(one.tokens for one in side) / len(side) for side in (training.before, training.after))
+    right_before, right_after = (sum(one.is_correct for one in side) for side in (training.before, training.after))
     return {
         "verdict": NO_VALIDATION if len(results.comparisons) == 1 else NO_REPORT,
         "measured_on": "training",
@@ -179,15 +138,10 @@ def _on_training(results: RunResults) -> dict[str, Any]:
         "tokens_before": before,
         "tokens_after": after,
         "token_change": max(after, 1.0) / max(before, 1.0) - 1,
-        "right_before": sum(answer.is_correct for answer in training.before),
-        "right_after": sum(answer.is_correct for answer in training.after),
-        "right_change": sum(answer.is_correct for answer in training.after) / len(training.after)
-        - sum(answer.is_correct for answer in training.before) / len(training.before),
+        "right_before": right_before,
+        "right_after": right_after,
+        "right_change": (right_after - right_before) / len(training.after),
     }
-
-
-def _mean_tokens(answers: Sequence[JudgedAnswer]) -> float:
-    return math.fsum(answer.tokens for answer in answers) / len(answers)
 
 
 def _of_collection(results: RunResults) -> dict[str, Any]:

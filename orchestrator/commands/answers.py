@@ -1,15 +1,19 @@
-"""`orchestrator answers`: the model's answers without steering and with the winner, side by side."""
+"""`orchestrator answers`: the model's answers without steering and with the winner."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from orchestrator import exit_status
 from orchestrator.commands import common
 
-DESCRIPTION = "Show the answers of a finished run side by side: before (the plain model) and after (the winner)."
+if TYPE_CHECKING:
+    from orchestrator.report.statistics import Comparison, JudgedAnswer
+
+DESCRIPTION = "Show the answers of a finished run: before (the plain model) and after (the winner)."
 
 EPILOG = f"""\
 examples:
@@ -27,7 +31,6 @@ def make_parser() -> argparse.ArgumentParser:
         "--only", choices=("all", "changed", "lost", "gained"), default="all",
         help="all; those whose text changed; those that became wrong; those that became correct",
     )  # fmt: skip
-    parser.add_argument("--width", type=int, help="width in columns (default: the terminal's)")
     common.add_json(parser)
     return parser
 
@@ -37,19 +40,35 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from orchestrator.output import OutputError, OutputFolder, read_json, run_id_of
-    from orchestrator.report.side_by_side import answers_table
-    from orchestrator.report.statistics import Comparison
+    from orchestrator.output import OutputError
+    from orchestrator.results import RunResults
 
-    output = OutputFolder(arguments.run)
-    run_id_of(arguments.run)
-    if not output.answers.exists():
+    comparisons = RunResults.open(arguments.run).comparisons
+    if not comparisons:
         raise OutputError(f"{arguments.run} has no answers to compare; an evolution writes them when it is finished")
-    comparisons = read_json(output.answers, tuple[Comparison, ...])
-    width = arguments.width or shutil.get_terminal_size().columns
-    try:
-        tables = [answers_table(comparison, width, only=arguments.only) for comparison in comparisons]
-    except ValueError as error:  # not the same examples on both sides
-        raise OutputError(f"{output.answers} cannot be read: {error}") from None
-    common.print_found(arguments, [dataclasses.asdict(comparison) for comparison in comparisons], tables)
+    lines = (line for one in comparisons for line in _lines(one, arguments.only))
+    common.print_found(arguments, [dataclasses.asdict(comparison) for comparison in comparisons], lines)
     return exit_status.DONE
+
+
+def _lines(comparison: Comparison, only: str) -> Iterator[str]:
+    pairs = list(comparison.pairs())
+    shown = [pair for pair in pairs if only == "all" or only in _changes(*pair)]
+    yield f"{comparison.name}: {len(pairs)} questions, {len(shown)} shown ({only})"
+    for before, after in shown:
+        yield ""
+        yield f"== {before.example}: {', '.join(_changes(before, after)) or 'the same'}"
+        yield f"question  {before.question}"
+        yield f"gold      {before.gold}"
+        for side, one in (("before", before), ("after", after)):
+            yield f"-- {side}: {one.tokens} tokens, {'right' if one.is_correct else 'wrong'}"
+            yield one.text or "(no text)"
+            if one.reasoning:
+                yield f"judge: {one.reasoning}"
+    yield ""
+
+
+def _changes(before: JudgedAnswer, after: JudgedAnswer) -> list[str]:
+    """What --only chooses by."""
+    side = {(False, True): ["gained"], (True, False): ["lost"]}.get((before.is_correct, after.is_correct), [])
+    return [*side, *(["changed"] if before.text != after.text else [])]

@@ -64,7 +64,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 def _cluster(arguments: argparse.Namespace) -> int:
     from orchestrator.dispatch.dispatcher import Parked
-    from orchestrator.report.opening import open_view
+    from orchestrator.report.live import open_view
     from orchestrator.runs.clustering import cluster_only
 
     settings = _settings(arguments)

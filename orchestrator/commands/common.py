@@ -201,7 +201,7 @@ def print_found(arguments: argparse.Namespace, value: object, lines: Iterable[st
         print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
         return
     for line in lines:
-        print(line)
+        print(escape_control(line, keep_lines=True))
 
 
 def settings_from_arguments(arguments: argparse.Namespace) -> Settings:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import csv
-import dataclasses
-import shutil
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+
+if TYPE_CHECKING:
+    from orchestrator.results import RunResults
+
+IN_WORDS = ("run", "verdict", "reason", "rival_prompt")  # not in the table
 
 DESCRIPTION = """\
 Print the most important figures of a run, or of several side by side: tokens and right answers before and after,
@@ -40,18 +45,75 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.digest import digest_of
-    from orchestrator.report.digests import digest_lines, direct_comparison, flat_record
     from orchestrator.results import RunResults
 
     runs = [RunResults.open(folder) for folder in arguments.runs]
     digests = [digest_of(run) for run in runs]
     if arguments.csv:
-        rows = [flat_record(digest) for digest in digests]
-        writer = csv.DictWriter(sys.stdout, list(rows[0]))
+        rows = [dict(_columns(digest)) for digest in digests]
+        writer = csv.DictWriter(sys.stdout, list({name: None for row in rows for name in row}))
         writer.writeheader()
         writer.writerows(rows)
         return exit_status.DONE
-    width = shutil.get_terminal_size().columns
-    lines = [] if arguments.json else [*digest_lines(digests, width), *direct_comparison(runs, width)]
-    common.print_found(arguments, [dataclasses.asdict(digest) for digest in digests], lines)
+    common.print_found(arguments, digests, [] if arguments.json else [*_table(digests), *_direct_comparison(runs)])
     return exit_status.DONE
+
+
+def _columns(digest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields as columns of plain values: an interval is two, `NAME_low` and `NAME_high`; evaluations are three."""
+    for name, value in digest.items():
+        if isinstance(value, tuple):
+            yield from zip((f"{name}_low", f"{name}_high"), value, strict=True)
+        elif isinstance(value, dict):
+            yield from ((f"{name}_{part}", count) for part, count in value.items())
+        else:
+            yield name, value
+
+
+def _table(digests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The conclusions in words, then a row for each figure that any run has, with a column for each run."""
+    from orchestrator.report.layout import format_table
+
+    for digest in digests:
+        yield f"{digest['run']}: {digest['verdict'] or digest['state'] + ', ' + digest['progress'] + ' done'}"
+    yield ""
+    names = [name for name in digests[0] if name not in IN_WORDS and any(one[name] is not None for one in digests)]
+    yield from format_table([(name.replace("_", " "), *(_cell(one[name]) for one in digests)) for name in names])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " to ".join(map(_cell, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{count:,} {name}" for name, count in value.items())
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
+    """The second run's winner against the first one's, on the same questions; nothing where there are none.
+
+    The test set is used where both have asked it, else the validation set.
+    """
+    from orchestrator.report.pairwise import compare, comparison_sentence
+    from orchestrator.report.systems import MeasuredSystem, Measurement
+
+    if len(runs) != 2:
+        return []
+    for which in ("test", "validation"):
+        found = [next((one for one in run.comparisons if one.name.startswith(f"{which} set")), None) for run in runs]
+        first, second = runs
+        if None in found or first.question_hashes.get(which) != second.question_hashes.get(which):
+            continue
+        # Their fitness is not compared, since two runs may have two objectives.
+        before, after = (
+            Measurement(*zip(*((one.example, one.tokens, one.is_correct) for one in each.after), strict=True), 0.0)
+            for each in found
+            if each is not None
+        )
+        margin = float(second.settings.get("MARGIN") or 0.03)
+        pair = compare(MeasuredSystem(f"the winner of {first.run}", "evolved", ""), before, after, margin, seed=0)
+        count = f"{pair.change.count} {which} questions"
+        return ["", f"The winner of {second.run}, on the same {count}. {comparison_sentence(pair)}"]
+    return []

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import shutil
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+
+if TYPE_CHECKING:
+    from orchestrator.results import RunResults
 
 DESCRIPTION = """\
 Show one individual of an evolution, also one that was never the best: its deltas by cluster, its scratchpad, its
@@ -37,9 +41,38 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from orchestrator.report.individual import individual_lines, shown_individual
     from orchestrator.results import RunResults
 
-    one = shown_individual(RunResults.open(arguments.run), arguments.node)
-    common.print_found(arguments, dataclasses.asdict(one), individual_lines(one, shutil.get_terminal_size().columns))
+    found = _individual(RunResults.open(arguments.run), arguments.node)
+    common.print_found(arguments, found, _lines(found))
     return exit_status.DONE
+
+
+def _individual(results: RunResults, name: str) -> dict[str, Any]:
+    """The individual with its clusters, those that it descends from and that descend from it, and the files about it.
+
+    Raises: OutputError for a name that no individual of the run has, or a damaged file.
+    """
+    one = dataclasses.asdict(results.individual(name))
+    known = {cluster.id: dataclasses.asdict(cluster) for cluster in results.clusters}
+    return {
+        **{key: value for key, value in one.items() if key not in ("deltas", "scratchpad")},
+        "parents": [edge.start for edge in results.descent if edge.end == name],
+        "children": [edge.end for edge in results.descent if edge.start == name],
+        "files": [f"reflector_prompts/{call.file}" for call in results.reflector_calls if call.is_about(name)],
+        "scratchpad": one["scratchpad"],
+        "clusters": [{"id": id, "delta": delta, **known.get(id, {})} for id, delta in one["deltas"].items()],
+    }
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    from orchestrator.report.layout import format_table
+
+    facts = {name: value for name, value in found.items() if name not in ("scratchpad", "clusters")}
+    shown = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
+    yield from format_table([(name, str(value)) for name, value in shown.items() if value not in (None, "", False)])
+    yield from ("", "deltas, added to the logits of each cluster's tokens:")
+    rows = [(one["id"], f"{one['delta']:+.3f}", one.get("description", "")) for one in found["clusters"]]
+    yield from format_table(rows) if rows else ("not known: individuals.jsonl is missing",)
+    if found["scratchpad"]:
+        yield from ("", "scratchpad:", found["scratchpad"])

@@ -9,7 +9,6 @@ from orchestrator.results import RunResults
 
 
 def collection_data(results: RunResults) -> dict[str, Any]:
-    """Raises: OutputError for a file of the collection that cannot be used."""
     found = results.collection
     if found is None:
         return {"wasted": [], "answers": []}

@@ -29,7 +29,6 @@ Table = dict[str, Any]
 
 
 def evolution_data(results: RunResults, texts: TextPack, call_characters: int = CALL_CHARACTERS) -> dict[str, Any]:
-    """Raises: OutputError for a file of the run that cannot be used."""
     report, clusters = results.report, [cluster.id for cluster in results.clusters]
     if not clusters and results.best_deltas:
         clusters = list(results.best_deltas)

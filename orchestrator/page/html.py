@@ -38,7 +38,7 @@ _KEY = re.compile(r"(--(?:api|admin)-key[ =])\S+")
 
 
 def page_data(runs: Sequence[RunResults]) -> dict[str, Any]:
-    """The data of a page, as JSON.  Raises: OutputError for a file of a run that cannot be used."""
+    """The data of a page, as JSON."""
     texts = TextPack()
     found = [_run_data(run, texts, CALL_CHARACTERS // len(runs)) for run in runs]
     return {"runs": found, "texts": texts.document()}
@@ -52,7 +52,7 @@ def _run_data(results: RunResults, texts: TextPack, call_characters: int) -> dic
     else:
         own = {"figures": results.figures, "tables": [asdict(table) for table in results.tables]}
     return {
-        "digest": asdict(digest_of(results)),
+        "digest": digest_of(results),
         "usage": dict(results.usage),
         "failures": [asdict(failure) for failure in results.status.failures],
         "questions": {name: len(ids) for name, ids in results.questions.items()},
@@ -112,7 +112,7 @@ def summary_of(data: Mapping[str, Any]) -> list[str]:
 
 
 def embedded_json(value: object) -> str:
-    """JSON that ends no element of the page, whatever its texts hold.  Raises: ValueError for NaN."""
+    """JSON that ends no element of the page, whatever its texts hold."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -56,10 +56,9 @@ def assess(
 
     winner: the name of the system that was chosen on the validation set, an evolved one or what the search started
     from; margin: a share (0.03); `choices`: see `Assessment`, the choice of the winner is added.
-    Raises: ValueError when names repeat, no system is the winner, there is not just one plain system, or the two were
-    not measured on one set.
     """
-    plain, best = _plain_and_winner(systems, winner)
+    plain = next(system for system in systems if system.kind == "plain")
+    best = next(system for system in systems if system.name == winner)
     noise = noise_from_repeats(best)
     rivals = [system for system in systems if system.kind in RIVALS]
     conclusion = conclude(plain, best, rivals, margin, seed, noise)
@@ -77,19 +76,6 @@ def assess(
         noise=noise,
         choices={**(choices or {}), "winner": "validation"},
     )
-
-
-def _plain_and_winner(systems: Sequence[MeasuredSystem], winner: str) -> tuple[MeasuredSystem, MeasuredSystem]:
-    """Raises: ValueError as `assess`."""
-    named = {system.name: system for system in systems}
-    if len(named) != len(systems):
-        raise ValueError("two measured systems have the same name")
-    if winner not in named:
-        raise ValueError(f"the winner {winner!r} is not one of the systems")
-    plain = [system for system in systems if system.kind == "plain"]
-    if len(plain) != 1:
-        raise ValueError(f"{len(plain)} systems are the plain model, not one")
-    return plain[0], named[winner]
 
 
 def noise_from_repeats(system: MeasuredSystem) -> NoiseFloor | None:

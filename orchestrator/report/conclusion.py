@@ -63,12 +63,10 @@ def conclude(
 
     margin: the loss of correctness that counts as none, as a share (0.03); seed: of the bootstrap; noise: from repeated
     measurements of one system, None where there are none.
-    Raises: ValueError when `plain` and `best` were not measured on one set, or two systems have no question in common.
     """
     used: SetName = "test" if plain.test and best.test else "validation"
     plain_measured, best_measured = plain.measured_on(used), best.measured_on(used)
-    if plain_measured is None or best_measured is None:
-        raise ValueError(f"{plain.name} and {best.name} were not measured on the same set")
+    assert plain_measured is not None and best_measured is not None, "both are always measured on the validation set"
     others = [rival for rival in rivals if not _is_same(rival, best)]
     measured = [(rival, result) for rival in others if (result := rival.measured_on(used)) is not None]
     against_plain = compare(plain, plain_measured, best_measured, margin, seed)

@@ -116,10 +116,9 @@ class ReportFigures:
 
     @property
     def measured(self) -> BeforeAndAfter:
-        """The plain model and the winner on the set of the conclusion.  Raises: ValueError when the file lacks them."""
+        """The plain model and the winner on the set of the conclusion."""
         found = self.test if self.conclusion.measured_on == "test" else self.validation
-        if found is None:
-            raise ValueError(f"the {self.conclusion.measured_on} set has no figures of the plain model and the winner")
+        assert found is not None, "a conclusion is of a set that was measured"
         return found
 
     @property

@@ -20,9 +20,7 @@ _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 def mean_interval(values: Sequence[int], seed: int) -> Estimate:
-    """The mean of `values` [n] with its percentile bootstrap interval (Efron 1979).  Raises: ValueError for none."""
-    if not values:
-        raise ValueError("the mean of no values is not defined")
+    """The mean of `values` [n] with its percentile bootstrap interval (Efron 1979)."""
     array = np.array(values, dtype=np.float64)
     low, high = np.quantile(_resampled_means(array, seed), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     mean = float(array.mean())
@@ -40,9 +38,7 @@ def _resampled_means(
 
 
 def share_interval(successes: int, count: int) -> Estimate:
-    """A share with its Wilson score interval (Wilson 1927).  Raises: ValueError for a count under 1."""
-    if count < 1:
-        raise ValueError("the share of no questions is not defined")
+    """A share with its Wilson score interval (Wilson 1927)."""
     share = successes / count
     centre = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
     half = _Z / (1 + _Z**2 / count) * math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))

@@ -89,7 +89,7 @@ class Pairwise:
 def compare(before: MeasuredSystem, measured: Measurement, after: Measurement, margin: float, seed: int) -> Pairwise:
     """`after` against the system `before`, of which `measured` is the result, on the questions that both were asked.
 
-    The p values are not corrected.  Raises: ValueError for no question in common.
+    The p values are not corrected.
     """
     first, second = pair_up(measured, after)
     ratio = token_ratio(first.tokens, second.tokens, seed)

@@ -10,7 +10,6 @@ from orchestrator.report.assessment import Assessment
 from orchestrator.report.layout import format_table, truncate, wrap
 from orchestrator.report.pairwise import Pairwise
 from orchestrator.report.systems import MeasuredSystem, Measurement
-from tasks.escape import escape_control
 
 NONE = "–"
 SHORTEST_NAME = 8
@@ -61,7 +60,7 @@ def _order(assessment: Assessment) -> list[MeasuredSystem]:
 
 def _row(system: MeasuredSystem, assessment: Assessment, with_test: bool) -> tuple[str, ...]:
     return (
-        escape_control(system.name),
+        system.name,
         system.kind,
         *_cells(system.validation, assessment.plain.validation),
         *(_cells(system.test, assessment.plain.test) if with_test else ()),
@@ -87,10 +86,10 @@ def _change(pair: Pairwise | None) -> str:
 
 def provenance(assessment: Assessment, width: int = 80) -> list[str]:
     """What the search started from, and how often the test set has been asked."""
-    sentences = [f'The search started from the system prompt "{escape_control(assessment.start)}".']
+    sentences = [f'The search started from the system prompt "{assessment.start}".']
     if _has_higher_vectors(assessment):
         sentences.append(
-            f'What it started from, "{escape_control(assessment.winner.name)}", won: '
+            f'What it started from, "{assessment.winner.name}", won: '
             "some vectors have a higher fitness on validation, and none was shown to be better."
         )
     if assessment.test_uses:

@@ -71,14 +71,13 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
     The first lines are what was shown, where other systems were measured.
 
     `rng` draws the resamples of the bootstrap: the same generator gives the same text.
-    Raises: ValueError when a comparison is empty or its sides do not match.
     """
     done = f"{format_count(report.generations, 'generations')}, search time {format_duration(report.usage.seconds)}"
     assessed = [] if report.assessment is None else _assessed(report.assessment, width)
     parts = [
         *assessed[:1],
         [
-            f"Run {escape_control(report.run)}: {done}",
+            f"Run {report.run}: {done}",
         ],
         *assessed[1:],
         _deltas(report, width),
@@ -88,12 +87,13 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
         _pairs("Notes", report.notes),
         _pairs("Next", report.commands),
     ]
-    return "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part)
+    text = "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part)
+    return escape_control(text, keep_lines=True)
 
 
 def _assessed(assessment: Assessment, width: int) -> list[list[str]]:
     """What was shown, then the figures behind it, the table of all systems, and how they were chosen."""
-    first, *others = (escape_control(sentence) for sentence in assessment.conclusion.sentences)
+    first, *others = assessment.conclusion.sentences
     details = [line for sentence in others for line in _item(sentence, width)]
     return [wrap(first, width), details, ranking(assessment, width), provenance(assessment, width)]
 
@@ -105,12 +105,12 @@ def _item(sentence: str, width: int) -> list[str]:
 
 def _deltas(report: FinalReport, width: int) -> list[str]:
     """One row for each cluster, in numerical order, with a bar that starts at zero."""
-    lines = [f"Best deltas ({escape_control(report.best_node)}): added to the logits of each cluster's tokens"]
+    lines = [f"Best deltas ({report.best_node}): added to the logits of each cluster's tokens"]
     largest = max((abs(value) for value in report.deltas.values()), default=0.0)
     for cluster in sorted(report.deltas, key=int):
         value = report.deltas[cluster]
         head = f"  {cluster:>4} {value:>+8.3f} {_bar(value, largest)}  "
-        described = truncate(escape_control(report.descriptions.get(cluster, "")), max(10, width - len(head)))
+        described = truncate(report.descriptions.get(cluster, ""), max(10, width - len(head)))
         lines.append(head + described)
     return lines
 
@@ -132,7 +132,7 @@ def _comparison(comparison: Comparison, rng: random.Random) -> list[str]:
     """The paired statistics of one set, with an interval because the sets are small."""
     measured = paired_statistics(comparison, rng)
     unit = "question" if measured.count == 1 else "questions"
-    lines = [f"Against the plain model, {escape_control(comparison.name)} ({measured.count} {unit})"]
+    lines = [f"Against the plain model, {comparison.name} ({measured.count} {unit})"]
     lines.append(
         f"  tokens   {measured.tokens_before:.1f} -> {measured.tokens_after:.1f} an answer{_percent(measured)}"
     )
@@ -182,5 +182,5 @@ def unusable_replies(skipped_mutations: int, merge_fallbacks: int) -> str:
 def _pairs(title: str, rows: tuple[tuple[str, str], ...]) -> list[str]:
     if not rows:
         return []
-    longest = max(len(escape_control(name)) for name, _ in rows)
-    return [title, *(f"  {pad(escape_control(name), longest)}  {escape_control(value)}" for name, value in rows)]
+    longest = max(len(name) for name, _ in rows)
+    return [title, *(f"  {pad(name, longest)}  {value}" for name, value in rows)]

@@ -17,9 +17,9 @@ from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import open_farm
 from orchestrator.output import OutputError, OutputFolder, read_json, read_state, write_output
 from orchestrator.report.announcement import provider_at
+from orchestrator.report.live import Snapshot, View
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.report.systems import MeasuredSystem, Measurement
-from orchestrator.report.view import Snapshot, View
 from orchestrator.runs.baselines import REFERENCE, Baselines
 from orchestrator.runs.measuring import Measurer
 from orchestrator.runs.setup import Watch

@@ -44,7 +44,7 @@ def start_evolution(
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: a command that only shows a run needs neither DEAP nor reports.
-    from orchestrator.report.opening import open_view
+    from orchestrator.report.live import open_view
     from orchestrator.report.summary import final_report
     from orchestrator.runs.changes import check_resumable
     from orchestrator.runs.drive import drive, log_to, settings_callbacks, settings_trackers

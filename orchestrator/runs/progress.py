@@ -12,7 +12,7 @@ from orchestrator.dispatch.evaluator import Records
 from orchestrator.optimisers.generation import Generation
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import baseline_name
-from orchestrator.report.view import CandidateView, PlanKind, Snapshot, Totals, View
+from orchestrator.report.live import CandidateView, PlanKind, Snapshot, Totals, View
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.measuring import CLOSING_PLANS, PLANS
 from orchestrator.runs.search import Search
@@ -195,11 +195,8 @@ def _view(
     view = CandidateView(
         node=plan.node(candidate.index, last.phase),
         stage="done" if not todo else last.stage,
-        phase=last.phase,
         target=None if candidate.target is None else cluster_ids[candidate.target],
         fitness=score.get("fitness"),
-        merges=candidate.merge is not None,
-        rewrites=candidate.rewrite,
     )
     if todo and error:
         return replace(view, stage="failed", error=error)

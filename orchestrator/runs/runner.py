@@ -23,8 +23,8 @@ from orchestrator.optimisers.base import SearchState
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.optimisers.planning import generation_plans
 from orchestrator.output import OutputError, OutputFolder, writing
+from orchestrator.report.live import View
 from orchestrator.report.summary import FinalReport
-from orchestrator.report.view import View
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.baselines import Baselines, ensure_baselines, prompts_to_measure, read_baselines

@@ -42,10 +42,10 @@ def test_without_a_validation_set_the_figures_are_of_the_training_set(finished_r
     (folder / "report.json").unlink()
     digest = digest_of(RunResults.open(folder))
     training = json.loads((folder / "answers.json").read_text())[0]
-    assert digest.measured_on == "training" and digest.outcome is None and digest.questions == 4
-    assert digest.tokens_before == fmean(one["tokens"] for one in training["before"])
-    assert digest.tokens_after == fmean(one["tokens"] for one in training["after"])
+    assert (digest["measured_on"], digest["outcome"], digest["questions"]) == ("training", None, 4)
+    assert digest["tokens_before"] == fmean(one["tokens"] for one in training["before"])
+    assert digest["tokens_after"] == fmean(one["tokens"] for one in training["after"])
     # A conclusion that was lost is not taken for one that there never was
-    assert digest.verdict == NO_REPORT
+    assert digest["verdict"] == NO_REPORT
     (folder / "answers.json").write_text(json.dumps([training]))
-    assert digest_of(RunResults.open(folder)).verdict == NO_VALIDATION
+    assert digest_of(RunResults.open(folder))["verdict"] == NO_VALIDATION

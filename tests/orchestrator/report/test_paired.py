@@ -14,7 +14,6 @@ from orchestrator.report.statistics import (
     JudgedAnswer,
     bootstrap,
     mcnemar,
-    paired_sentence,
     paired_statistics,
 )
 
@@ -38,21 +37,6 @@ def test_the_interval_holds_the_mean_and_stays_within_the_data(values: list[floa
     assert min(values) <= interval.low <= interval.mean <= interval.high <= max(values)
 
 
-@settings(deadline=None)
-@given(differences, st.integers(0, 2**32))
-def test_the_same_seed_gives_the_same_interval(values: list[float], seed: int) -> None:
-    assert bootstrap(values, random.Random(seed), 20) == bootstrap(values, random.Random(seed), 20)
-
-
-@settings(deadline=None)
-@given(differences, st.integers(-100, 100))
-def test_a_constant_more_everywhere_moves_the_interval_by_that_constant(values: list[float], more: int) -> None:
-    here = bootstrap(values, random.Random(1), 40)
-    there = bootstrap([value + more for value in values], random.Random(1), 40)
-    assert there.low - here.low == pytest.approx(more, abs=1e-9)
-    assert there.high - here.high == pytest.approx(more, abs=1e-9)
-
-
 def test_the_interval_covers_the_true_mean_about_as_often_as_it_claims() -> None:
     # given 200 samples of 40 draws from a distribution whose mean is 10
     rng = random.Random(5)
@@ -74,13 +58,6 @@ def test_mcnemar_is_the_share_of_all_coin_throws_at_least_as_lopsided(gained: in
     assert mcnemar(gained, lost) == pytest.approx(lopsided / 2**throws)
 
 
-@settings(deadline=None)
-@given(st.integers(0, 3000), st.integers(0, 3000))
-def test_mcnemar_is_a_probability_and_does_not_mind_which_side_is_which(gained: int, lost: int) -> None:
-    assert mcnemar(gained, lost) == mcnemar(lost, gained)
-    assert 0.0 <= mcnemar(gained, lost) <= 1.0
-
-
 def test_mcnemar_by_hand() -> None:
     assert mcnemar(0, 0) == 1.0
     assert mcnemar(6, 0) == 2 / 64
@@ -99,29 +76,3 @@ def test_a_change_counts_in_pairs_whatever_the_order_of_the_answers() -> None:
     assert (measured.tokens_before, measured.tokens_after) == (60.0, 40.0)
     assert measured.tokens.mean == -20.0
     assert measured == paired_statistics(same, random.Random(0))
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        comparison([(1, True)], []),
-        comparison([], [(1, True)]),
-        comparison([], []),
-        Comparison("x", (graded("a", 1, True),) * 2, (graded("a", 1, True),)),
-        Comparison("x", (graded("a", 1, True),), (graded("b", 1, True),)),
-    ],
-)
-def test_sides_that_do_not_match_are_refused(broken: Comparison) -> None:
-    with pytest.raises(ValueError, match=broken.name):
-        paired_statistics(broken, random.Random(0))
-
-
-def test_the_verdict_says_when_it_may_be_chance_and_when_hardly() -> None:
-    unchanged = paired_statistics(comparison([(1, True)] * 3, [(1, True)] * 3), random.Random(0))
-    lucky = paired_statistics(comparison([(1, False)] * 3, [(1, True)] * 3), random.Random(0))
-    better = paired_statistics(comparison([(1, False)] * 9, [(1, True)] * 9), random.Random(0))
-    worse = paired_statistics(comparison([(1, True)] * 20, [(1, False)] * 20), random.Random(0))
-    assert paired_sentence(unchanged) == "no answer changed sides"
-    assert paired_sentence(lucky) == "gained 3, lost 0: could well be chance (p = 0.25)"
-    assert paired_sentence(better) == "gained 9, lost 0: more are right, hardly by chance (p = 0.004)"
-    assert paired_sentence(worse) == "gained 0, lost 20: fewer are right, hardly by chance (p < 0.001)"

@@ -26,10 +26,6 @@ def document(*systems: MeasuredSystem) -> dict:
     return made
 
 
-def test_the_schema_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(report_schema())
-
-
 def test_the_figures_are_those_of_the_plain_model_and_of_the_winner() -> None:
     made = document()
     zero, best = made["test"]["zero"], made["test"]["best"]

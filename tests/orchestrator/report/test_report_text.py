@@ -1,56 +1,75 @@
-"""Text of others on our terminal: it cannot act, and it fits."""
+"""The closing report as text: the order of its systems, and text of others that cannot act on a terminal."""
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
 
-from orchestrator.report.layout import pad, truncate, wrap
+from orchestrator.report.assessment import Assessment, assess
+from orchestrator.report.layout import wrap
+from orchestrator.report.ranking import ranking
+from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.report.summary import FinalReport, ResourceUsage, final_report
+from orchestrator.report.systems import MeasuredSystem
 from tasks.escape import escape_control
+from tasks.plan import Evaluations
 
 
-@settings(deadline=None)
-@given(st.text())
-def test_nothing_that_acts_on_a_terminal_is_left(text: str) -> None:
-    shown = escape_control(text, keep_lines=True)
-    assert all(character.isprintable() or character == "\n" or character.isspace() for character in shown)
-    assert not set(shown) & {"\x1b", "\r", "\x07", "\x9b", "\u202e", "\u2066", "\u2028"}
-    shown.encode("utf-8")
+def answers(tokens: list[int], rights: str) -> tuple[JudgedAnswer, ...]:
+    return tuple(
+        JudgedAnswer(str(i), count, right == "+", "", "", "", "")
+        for i, (count, right) in enumerate(zip(tokens, rights, strict=True))
+    )
 
 
-@settings(deadline=None)
-@given(st.text(st.characters(categories=("L", "N", "P", "S"))))
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert escape_control(text) == text
+def report(assessment: Assessment | None) -> str:
+    usage = ResourceUsage(192.0, Evaluations(20, 4, 6), 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05)
+    comparison = Comparison("training set", answers([100, 80, 60], "+-+"), answers([50, 40, 30], "++-"), 0.4, 0.55)
+    deltas, words = {"10": -1.0, "2": 0.5}, {"10": "\x1b[31mfinance"}
+    made = FinalReport("quiet-1", 3, "g2", deltas, words, (comparison,), "rules", "gpt-x", usage, assessment=assessment)
+    return final_report(made, random.Random(0))
 
 
-def test_an_escape_is_shown_instead_of_sent() -> None:
-    assert escape_control("\x1b[31mred\x07") == "\\x1b[31mred\\x07"
-    assert escape_control("abc\u202edef") == "abc\\u202edef"
-    assert escape_control("\ud800") == "\\ud800"
-    assert escape_control("one\r\ntwo\tthree") == "one two    three"
-    assert escape_control("one\r\ntwo", keep_lines=True) == "one\ntwo"
+def assessed(*systems: MeasuredSystem) -> Assessment:
+    return assess("quiet-1", systems, "evolved 1", "one sentence", 0.03, seed=7, test_uses=1)
+
+
+def test_the_first_line_is_what_was_shown_and_the_figures_follow() -> None:
+    assessment = assessed(PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED)
+    text = report(assessment)
+    assert text.split("\n\n")[0].replace("\n", " ") == assessment.conclusion.headline
+    assert report(None).startswith("Run quiet-1")
+    for figure in ("80.0 -> 40.0", "-50.0 to -30.0", "2 -> 2 of 3", "p = 1.00", "0.4000 -> 0.5500", "5,000 tokens"):
+        assert figure in text
+    assert "\x1b" not in text and "\\x1b[31mfinance" in text
+
+
+def test_systems_are_ranked_by_fitness_and_the_winner_is_marked() -> None:
+    hostile = system("ask \x1b[31m nothing", "prompt", 0.7, seed=9)
+    rows = ranking(assessed(PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED, hostile))[-5:]
+    names = ["evolved 1", "final answer", "one sentence", "ask", "none"]
+    assert all(row[2:].startswith(name) for row, name in zip(rows, names, strict=True))
+    assert [row.startswith("* ") for row in rows] == [True, *[False] * 4]
+    assert "-60 % (-61 to -60)" in rows[0] and rows[0].split().count("200") == 2
+    assert "\x1b" not in "".join(rows)
+
+
+def test_a_vector_without_search_that_has_won_is_one_row() -> None:
+    ends = replace(system("end of turn alone", "vector", 0.8, seed=4), deltas=(0.0, 4.0))
+    found = assess("r", (PLAIN, ONE_SENTENCE, ends, EVOLVED), "end of turn alone", "one sentence", 0.03, seed=7)
+    rows = [line for line in ranking(found) if "end of turn alone" in line]
+    assert len(rows) == 1 and rows[0].startswith("* ")
+    assert set(found.over_plain) == {"one sentence", "end of turn alone", "evolved 1"}
 
 
 @settings(deadline=None)
 @given(st.text(), st.integers(2, 40))
-def test_wrapped_lines_fit_and_lose_nothing_but_spaces(text: str, width: int) -> None:
-    safe = escape_control(text, keep_lines=True)
-    lines = wrap(safe, width)
-    assert all(cell_len(line) <= width for line in lines)
-    assert "".join(lines).replace(" ", "") == safe.replace(" ", "").replace("\n", "")
-
-
-def test_wide_characters_count_twice() -> None:
-    assert wrap("資本的支出", 4) == ["資本", "的支", "出"]
-    assert truncate("資本的支出", 5) == "資本…"
-    assert pad("資本", 6) == "資本  "
-
-
-@settings(deadline=None)
-@given(st.text(st.characters(categories=("L", "N"))), st.integers(1, 20))
-def test_truncated_text_fits(text: str, width: int) -> None:
-    truncated = truncate(text, width)
-    assert cell_len(truncated) <= width
-    assert truncated == text or truncated.endswith("…")
+def test_nothing_that_acts_on_a_terminal_is_left_and_wrapping_loses_nothing(text: str, width: int) -> None:
+    shown = escape_control(text, keep_lines=True)
+    assert all(character.isprintable() or character == "\n" or character.isspace() for character in shown)
+    assert not set(shown) & {"\x1b", "\r", "\x07", "\x9b", "\u202e", "\u2066", "\u2028"}
+    assert "".join(wrap(shown, width)).replace(" ", "") == shown.replace(" ", "").replace("\n", "")

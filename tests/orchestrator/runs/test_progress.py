@@ -15,7 +15,7 @@ from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.optimisers.generation import Evaluated, Generation, Genome
 from orchestrator.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.output import OutputFolder
-from orchestrator.report.view import Snapshot, Totals
+from orchestrator.report.live import Snapshot, Totals
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.progress import GenerationProgress, ProgressReporter
 from orchestrator.runs.search import Search

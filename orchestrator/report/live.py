@@ -1,0 +1,267 @@
+"""Watching a run: `Snapshot`, the state of a run at one moment, as plain lines or as the live display of a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+
+from orchestrator.report.formatting import INITIAL, format_cost, format_duration, format_evaluations, format_score
+from tasks.escape import escape_control
+from tasks.plan import Evaluations, StageName
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+PlanKind = Literal["clusters", "baselines", "population", "offspring", "final"]
+PLANS = {
+    "clusters": "preparing the vocabulary's clusters",
+    "population": "evaluating the population",
+    "offspring": "breeding and evaluating children",
+    "baselines": "measuring the plain model, the system prompts and the vectors without search",
+    "final": "choosing the winner and comparing it",
+}
+FAILURES = 2  # whose errors the live display has
+AROUND = 9 + FAILURES  # its lines that are not candidates
+
+
+@dataclass(frozen=True)
+class CandidateView:
+    """One individual of the plan in flight. `target` is the cluster that its mutation changes; None: no mutation.
+
+    `stage` is a stage of the plan, or "waiting", "done" or "failed".
+    """
+
+    node: str
+    stage: StageName
+    target: str | None = None
+    fitness: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a run has used until a moment; the fields are those of `Snapshot`."""
+
+    calls: int
+    tokens: int
+    cost_usd: float | None
+    evaluations: Evaluations
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a run. `generation` counts from 0; times are in seconds, costs in US dollars.
+
+    `best` and `mean` are of the current population, `baseline` is the fitness of the initial individual, which
+    `baseline_name` names. `progress` is (done, total) of the work that `note` names, such as embedding the vocabulary.
+    `cost_usd` None is unknown. `evaluations` counts those of the run so far.
+    """
+
+    run: str
+    generation: int
+    generations: int
+    plan: PlanKind
+    candidates: tuple[CandidateView, ...] = ()
+    best: float | None = None
+    mean: float | None = None
+    best_ever: float | None = None
+    baseline: float | None = None
+    queues: dict[str, int] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+    left_s: float | None = None
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    budget_usd: float = 0.0  # 0 is none
+    note: str = ""
+    progress: tuple[int, int] | None = None
+    baseline_name: str = INITIAL
+    evaluations: Evaluations = field(default_factory=Evaluations)
+    totals: Totals | None = None  # when the last generation was recorded; None before the first in this session
+
+
+class View(Protocol):
+    """Displays a run, or writes a log of it.  Used by one thread.
+
+    The driver calls `show` after each poll; the view decides what to display.  `notify` is for messages that must be
+    displayed, such as a parked run.  `close` restores the terminal; it may be called twice, and no call follows it.
+    """
+
+    def show(self, snapshot: Snapshot) -> None: ...
+
+    def notify(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def open_view(stream: TextIO, force: Literal["terminal", "plain"] | None = None) -> View:
+    """The live view when `stream` is a terminal that can move its cursor, plain lines otherwise.
+
+    `force` overrides this choice.
+    """
+    can_move = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    return TerminalView(stream) if force == "terminal" or (force is None and can_move) else PlainView(stream)
+
+
+class PlainView:
+    """One line for each event, with the time of day, for logs and pipes."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], datetime] = datetime.now) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._last: Snapshot | None = None
+        self._tenth = -1
+
+    def show(self, snapshot: Snapshot) -> None:
+        last, self._last = self._last, snapshot
+        for text in event_lines(last, snapshot):
+            self.notify(text)
+        self._show_progress(last, snapshot)
+
+    def notify(self, text: str) -> None:
+        self._stream.write(f"{self._clock():%H:%M:%S}  {escape_control(text)}\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.flush()
+
+    def _show_progress(self, last: Snapshot | None, snapshot: Snapshot) -> None:
+        """One line for each tenth of the work."""
+        if snapshot.progress is None:
+            self._tenth = -1
+            return
+        done, total = snapshot.progress
+        tenth = 10 * done // max(total, 1)
+        if tenth != self._tenth or last is None or last.note != snapshot.note:
+            self._tenth = tenth
+            self.notify(_progress_text(snapshot))
+
+
+class TerminalView:
+    """Redraws in place on each `show`, without a thread; `close` removes the display."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream, highlight=False, markup=False, force_terminal=True)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._is_open = False
+
+    def show(self, snapshot: Snapshot) -> None:
+        if not self._is_open:
+            self._live.start()
+            self._is_open = True
+        self._live.update(screen(snapshot, self._console.size.height), refresh=True)
+
+    def notify(self, text: str) -> None:
+        self._console.print(escape_control(text))  # above the live part
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._live.stop()
+
+
+def screen(now: Snapshot, height: int) -> Group:
+    """A snapshot laid out for a terminal of so many lines."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    def line(text: str, style: str = "") -> Text:
+        return Text(escape_control(text), style, no_wrap=True, overflow="ellipsis")
+
+    left = "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
+    parts = [line(f"{now.run}  {_generation(now)}  {format_duration(now.elapsed_s)}{left}", "bold")]
+    if now.best_ever is not None:
+        fitness = f"{now.baseline_name} {format_score(now.baseline)}, best now {format_score(now.best)}"
+        parts.append(line(f"best so far {format_score(now.best_ever)}, {fitness}, mean {format_score(now.mean)}"))
+    parts.append(line(PLANS[now.plan], "dim"))
+    table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
+    shown, hidden = _choose(now.candidates, max(1, height - AROUND))
+    for one in shown:
+        style = {"failed": "bold red", "done": "green", "waiting": "dim"}.get(one.stage, "cyan")
+        target = "" if one.target is None else f"cluster {one.target}"
+        fitness = "" if one.fitness is None else format_score(one.fitness)
+        table.add_row(line(one.node), line(one.stage, style), line(target), line(fitness))
+    work = [table, *([line(f"and {hidden} more", "dim")] if hidden else [])] if shown else []
+    failed = [one for one in now.candidates if one.stage == "failed"]
+    work += [line(f"{one.node} failed: {one.error or ''}", "red") for one in failed[:FAILURES]]
+    if now.progress is not None:
+        done, total = now.progress
+        work = [line(_progress_text(now)), ProgressBar(total=max(total, 1), completed=done, width=60)]
+    elif now.note:
+        work.append(line(now.note, "yellow"))
+    queues = "  ".join(f"{name} {depth}" for name, depth in now.queues.items())
+    foot = [line("  ".join(_usage_parts(now)), "dim"), line(f"queued  {queues or 'nothing'}", "dim")]
+    return Group(*parts, *work, line(""), *foot)
+
+
+def _choose(candidates: tuple[CandidateView, ...], room: int) -> tuple[list[CandidateView], int]:
+    """As many candidates as there is room for, in their order, and how many are left out: the finished ones first."""
+    order = {"failed": 0, "waiting": 2, "done": 3}
+    ranked = sorted(candidates, key=lambda candidate: order.get(candidate.stage, 1))
+    kept = {candidate.node for candidate in ranked[:room]}
+    return [one for one in candidates if one.node in kept], len(ranked[room:])
+
+
+def event_lines(last: Snapshot | None, now: Snapshot) -> Iterator[str]:
+    """The events between two snapshots, oldest first, one line each."""
+    if last is not None and last.generation != now.generation and last.plan not in ("clusters", "baselines", "final"):
+        yield _generation_finished(last.generation, now)
+    if last is None or (last.plan, last.generation) != (now.plan, now.generation):
+        yield _headline(now)
+    before = {candidate.node: candidate.stage for candidate in last.candidates} if last is not None else {}
+    for one in now.candidates:
+        if one.stage in ("done", "failed") and before.get(one.node) != one.stage:
+            what = "" if one.target is None else f", cluster {one.target} changed"
+            ended = f"done: fitness {format_score(one.fitness)}{what}"
+            yield f"  {one.node} {ended if one.stage == 'done' else f'FAILED: {one.error}'}"
+    # A note in which only a number changed is not a new event.
+    notes = [re.sub(r"[\d,.]+", "#", snapshot.note) for snapshot in (last, now) if snapshot is not None]
+    if now.progress is None and now.note and (last is None or notes[0] != notes[1]):
+        yield now.note
+
+
+def _headline(now: Snapshot) -> str:
+    if now.plan in ("clusters", "baselines", "final"):
+        return f"run {now.run}: {PLANS[now.plan]}"
+    if now.plan == "population":
+        return f"{_generation(now)}: {PLANS[now.plan]} ({len(now.candidates)})"
+    baseline = f"{now.baseline_name} {format_score(now.baseline)}"
+    fitness = f"best {format_score(now.best)}, mean {format_score(now.mean)}, {baseline}"
+    return f"{_generation(now)}: {fitness}; {PLANS['offspring']} ({len(now.candidates)})"
+
+
+def _generation(now: Snapshot) -> str:
+    """From 0, as in the names of nodes and in all files."""
+    return f"generation {now.generation} ({min(now.generation + 1, now.generations)} of {now.generations})"
+
+
+def _generation_finished(generation: int, now: Snapshot) -> str:
+    """`now` may hold work of the next generation; its totals do not."""
+    totals = now.totals
+    at_end = now if totals is None else replace(now, **{f.name: getattr(totals, f.name) for f in fields(totals)})
+    used = ", ".join(_usage_parts(at_end))
+    left = "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
+    took = f"{format_duration(now.elapsed_s)} so far{left}"
+    return f"generation {generation} finished: best so far {format_score(now.best_ever)}; {used}; {took}"
+
+
+def _progress_text(snapshot: Snapshot) -> str:
+    """`embedding vocabulary 12,288 of 49,152`."""
+    done, total = snapshot.progress or (0, 0)
+    return f"{snapshot.note} {done:,} of {total:,}"
+
+
+def _usage_parts(now: Snapshot) -> list[str]:
+    """Evaluations, calls, tokens and cost so far."""
+    cost = "cost unknown" if now.cost_usd is None else format_cost(now.cost_usd, now.budget_usd)
+    evaluations = f"evaluations {format_evaluations(now.evaluations)}"
+    return [evaluations, f"{now.calls:,} calls", f"{now.tokens:,} tokens", cost]
