@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[1]
 ORCHESTRATOR = [sys.executable, "-m", "orchestrator"]
 SMALL = {
     "DATA_PATH": str(ROOT / "configs/data/sample.jsonl"),
-    "TRAINING_INDICES": "0-3",
-    "VALIDATION_INDICES": "",
+    "TRAINING": "0-3",
+    "VALIDATION": "",
     "TARGET_MAX_NEW_TOKENS": "16",
     "NGEN": "1",
 }
@@ -58,7 +58,7 @@ def help_seconds(rounds: int = 20) -> dict[str, float]:
 def peaks(folder: Path) -> dict[str, float]:
     """The largest resident memory of one process of each kind, in MB, during a small run."""
     # Clusters of its own: where another run has left some, the vocabulary is not embedded again.
-    options = {**SMALL, "FARM_DIR": str(folder / "farm"), "CLUSTERS_DIR": str(folder / "clusters")}
+    options = {**SMALL, "FARM_DIR": str(folder / "farm")}
     sets = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
     config = ["--config", str(ROOT / "configs/embedded.config"), "--output", str(folder / "output"), "--fresh"]
     process = subprocess.Popen([*ORCHESTRATOR, "evolve", *config, *sets], stdout=subprocess.DEVNULL)

@@ -7,7 +7,7 @@ second half of the time, when caches are full and the allocators have reserved w
 that line rises by no more than its bound from its beginning to its end.  Exit status 1 when a series is not flat, or a
 run fails.
 
-The results and the records of a run are kept for `CONFIG_CACHE_DAYS` days, so within an hour they only grow.  After
+The results and the records of a run are kept for 30 days, so within an hour they only grow.  After
 each run, `orchestrator gc --days 0 --remove` removes what it no longer needs: the soak shows what is left for ever.
 """
 
@@ -40,8 +40,8 @@ ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "configs" / "embedded.config"
 SMALL = {
     "DATA_PATH": str(ROOT / "configs" / "data" / "sample.jsonl"),
-    "TRAINING_INDICES": "0-2",
-    "VALIDATION_INDICES": "16",
+    "TRAINING": "0-2",
+    "VALIDATION": "16",
     "PROMPTS_PATH": "",
     "TARGET_MAX_NEW_TOKENS": "16",
     "POPULATION_SIZE": "3",
@@ -193,7 +193,7 @@ class Soak:
     def run(self, number: int) -> str:
         """One run and what follows it: returns "" or why it failed."""
         output = self.folder / f"run{number:03d}"
-        folders = {"FARM_DIR": self.farm, "CLUSTERS_DIR": self.folder / "clusters"}
+        folders = {"FARM_DIR": self.farm}
         chosen = {**SMALL, **folders, "SEED": number + 1}
         sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
         done = orchestrator("evolve", "--config", str(CONFIG), "--output", str(output), "--plain", *sets)

@@ -24,6 +24,7 @@ from tasks.dataset import DatasetError
 from tasks.judging.exact_number import final_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
 from tasks.models import Example
+from tasks.openai.provider import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
 from tasks.tables import format_of, read_table
@@ -32,7 +33,7 @@ POPULATION = 10
 GENERATIONS = 6
 """Of a search whose budget is money: a run that reaches the budget parks."""
 SEARCH: Mapping[str, str] = {
-    "CLUSTERS_BY": "waste", "WASTE_BUCKETS": "6", "EMBEDDER_MODEL": "embedded", "TARGET_SYSTEM_PROMPT": "best",
+    "CLUSTERS_BY": "waste", "CLUSTERS": "6", "EMBEDDER_MODEL": "embedded", "TARGET_SYSTEM_PROMPT": "best",
     "INITIAL_DELTAS_PATH": "best", "PROMPTS_PATH": "shipped",
     "OPTIMISER": "cma", "STEP_SIZE": "0.5", "OBJECTIVE": "constrained",
     "TOO_LONG": "drop", "POPULATION_SIZE": str(POPULATION), "LAMBDA_SHORTNESS": "0.4", "LAMBDA_CORRECTNESS": "0.6",
@@ -47,11 +48,11 @@ EMBEDDED = "embedded"
 SMALL_BYTES = 2e9
 """Weights up to this size can be computed on a CPU."""
 ON_CPU: Mapping[str, str] = {
-    "TARGET_ENGINE": EMBEDDED, "DEVICE": "cpu", "FARM": "embedded", "GPU_SLOTS": "8", "TARGET_CONCURRENCY": "64",
+    "TARGET_ENGINE": EMBEDDED, "DEVICE": "cpu", "FARM": "embedded", "TARGET_CONCURRENCY": "64",
     "SGLANG_ARGS": "--rows 32", "TARGET_MAX_NEW_TOKENS": "96",
 }  # fmt: skip
 ON_GPU: Mapping[str, str] = {
-    "TARGET_ENGINE": "sglang", "DEVICE": "cuda", "GPU_SLOTS": "64", "TARGET_CONCURRENCY": "1024",
+    "TARGET_ENGINE": "sglang", "DEVICE": "cuda", "TARGET_CONCURRENCY": "1024",
     "TARGET_MAX_NEW_TOKENS": "512",
 }  # fmt: skip
 
@@ -78,11 +79,10 @@ SPLITS: Mapping[ExampleSet, Sequence[str]] = {
 SHARES: Mapping[ExampleSet, float] = {"training": 0.4, "validation": 0.3, "test": 0.3}
 """Of rows without splits."""
 
-PRICED = "gpt-4o"
-"""The model whose prices are the defaults of Kconfig."""
+PRICES: Mapping[str, str] = {"gpt-4o": "2.5 1.25 10"}
+"""Of prompt, cached prompt and completion, in US dollars a million tokens."""
 FREE: Mapping[str, str] = {
-    "EMBEDDED_ENDPOINT": "rules", "OPENAI_REQUESTS_PER_MINUTE": "100000", "OPENAI_TOKENS_PER_MINUTE": "1000000000",
-    "OPENAI_PRICE_PROMPT": "", "OPENAI_PRICE_CACHED": "", "OPENAI_PRICE_COMPLETION": "",
+    "OPENAI_BASE_URL": "", "OPENAI_REQUESTS_PER_MINUTE": "100000", "OPENAI_TOKENS_PER_MINUTE": "1000000000",
 }  # fmt: skip
 
 
@@ -157,21 +157,20 @@ def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
     """
     path, named = _path_and_names(text)
     try:
-        file_format = format_of(path)
-        columns = {} if file_format == "financebench" else _columns(path, named)
-        questions = read_questions(path, Columns(**columns), file_format)
+        columns = {} if format_of(path) == "financebench" else _columns(path, named)
+        questions = read_questions(path, Columns(**columns))
     except (DatasetError, ValueError) as error:
         raise WrongAnswer(str(error)) from None
     if len(questions) < LEAST_QUESTIONS:
         raise WrongAnswer(f"{path} has {len(questions)} questions; at least {LEAST_QUESTIONS} are needed")
-    options = {"DATA_PATH": str(path), **{f"{which.upper()}_COLUMN": name for which, name in columns.items()}}
+    options = {"DATA_PATH": str(path), "DATA_COLUMNS": shlex.join(f"{which}={name}" for which, name in columns.items())}
     chosen: list[Example] = []
     about = [f"{len(questions)} questions"]
     for which, (split, all_rows) in _sets(questions).items():
         rows = all_rows[: sizes[which]]
         there = [question.example for question in questions if not split or question.split == split]
         chosen += [there[row] for row in rows]
-        options |= {f"{which.upper()}_SPLIT": split, f"{which.upper()}_INDICES": f"{rows[0]}-{rows[-1]}"}
+        options[which.upper()] = f"{split}[{rows[0]}:{rows[-1] + 1}]"
         about.append(f"{len(rows)} for {which}")
     return Answer(options, ", ".join(about), chosen)
 
@@ -225,12 +224,10 @@ def _sets(questions: Sequence[SplitExample]) -> dict[ExampleSet, tuple[str, Sequ
     return found
 
 
-def read_judge(
-    text: str, examples: Sequence[Example], prices: Mapping[str, str] | None = None, *, external: bool = False
-) -> Answer:
+def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, external: bool = False) -> Answer:
     """ "rules", "exact_number", module:function or file.py:function, or a model at an OpenAI-compatible endpoint.
 
-    `prices` are those of the model, as settings; `external`: the workers of an external farm judge, which has no rules.
+    `prices` are those of the model, as a setting; `external`: an external farm's workers judge, which has no rules.
     Raises: WrongAnswer when it cannot judge these questions.
     """
     if text in ("rules", THREE_STAGES):
@@ -252,9 +249,10 @@ def read_judge(
         return Answer({**FREE, "JUDGE": text}, f"your function {text}; free")
     if not re.fullmatch(r"[A-Za-z0-9][\w./:-]*", text, re.ASCII):
         raise WrongAnswer("name a judge: rules, exact_number, file.py:function, or a model such as gpt-4o")
-    unknown = {} if text == PRICED else {name: "" for name in FREE if "PRICE" in name}
-    options = {"JUDGE": THREE_STAGES, "JUDGE_MODEL": text, "REFLECTOR_MODEL": text, "EMBEDDED_ENDPOINT": "openai"}
-    return Answer({**options, **unknown, **(prices or {})}, f"{text}, where rules cannot decide; the run needs its key")
+    address = "" if external else os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+    options = {"JUDGE": THREE_STAGES, "JUDGE_MODEL": text, "REFLECTOR_MODEL": text, "OPENAI_BASE_URL": address}
+    options["OPENAI_PRICES"] = prices or PRICES.get(text, "")
+    return Answer(options, f"{text}, where rules cannot decide; the run needs its key")
 
 
 def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
@@ -266,9 +264,9 @@ def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
     generations = int(evaluations or POPULATION * GENERATIONS) // POPULATION
     if not generations:
         raise WrongAnswer(f"the smallest search has {POPULATION} evaluations")
-    if dollars and judge["EMBEDDED_ENDPOINT"] == "rules":
+    if dollars and "JUDGE_MODEL" not in judge:
         raise WrongAnswer("nothing costs money with this judge: name evaluations")
-    if dollars and "" in (judge.get(f"OPENAI_PRICE_{kind}") for kind in ("PROMPT", "CACHED", "COMPLETION")):
+    if dollars and not judge["OPENAI_PRICES"]:
         raise WrongAnswer("the prices of the judge's model are not known: give them, or name evaluations")
     about = f"{generations} generations of {POPULATION} candidates" + (f"; it parks at ${dollars}" if dollars else "")
     return Answer({"NGEN": str(generations), "BUDGET_USD": dollars or "0"}, about)

@@ -95,7 +95,6 @@ class Target:
     system_prompt: str
     prompt_template: str  # {context} and {query}
     sampling: Sampling
-    api_key_env: str = "SGLANG_API_KEY"  # names the secret that the running server at `url` asks for
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,17 @@ own format, whose context is nested, is read by `tasks.dataset`.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from tasks.dataset import DatasetError, check_row_count, load_examples, text_field
 from tasks.limits import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES, REPORTED_FAULTS
 from tasks.models import Example
-from tasks.tables import Format, TableRow, format_of, read_table
+from tasks.tables import TableRow, format_of, read_table
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,18 @@ class Columns:
         ]
 
 
+def parse_columns(text: str) -> Columns:
+    """As in "question=Frage answer='die Antwort'".  Raises: ValueError."""
+    known = [field.name for field in fields(Columns)]
+    named: dict[str, str] = {}
+    for word in shlex.split(text):
+        which, equals, name = word.partition("=")
+        if which not in known or not equals or which in named:
+            raise ValueError(f"{word!r} is not COLUMN=NAME, once for each of {', '.join(known)}")
+        named[which] = name
+    return Columns(**named)
+
+
 @dataclass(frozen=True)
 class SplitExample:
     """One question and the split that its row names; "" where it names none."""
@@ -55,9 +68,7 @@ class SplitExample:
     split: str
 
 
-def read_questions(
-    path: str | Path, columns: Columns | None = None, file_format: Format | None = None
-) -> list[SplitExample]:
+def read_questions(path: str | Path, columns: Columns | None = None) -> list[SplitExample]:
     """Every question of a file or folder, in the order of its rows.
 
     Raises: DatasetError, once, with all malformed rows by line (or row) and column: text that is missing, empty or
@@ -65,9 +76,7 @@ def read_questions(
     no rows, or none of them has a column that `columns` names.
     """
     path, columns = Path(path), columns or Columns()
-    chosen = file_format or format_of(path)
-    if chosen not in get_args(Format):
-        raise DatasetError(f"{path}: {chosen!r} is no format; there are {', '.join(get_args(Format))}")
+    chosen = format_of(path)
     if chosen == "financebench":
         return [SplitExample(example, "") for example in load_examples(path)]
     questions: list[SplitExample] = []

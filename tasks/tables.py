@@ -53,7 +53,7 @@ def format_of(path: str | Path) -> Format:
         raise DatasetError(f"{path}: a folder without dataset_dict.json or state.json is no saved data set")
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise DatasetError(f"{path}: the format of {suffix or 'a file without a suffix'} is not known; say which it is")
+        raise DatasetError(f"{path}: is not named {', '.join(SUFFIXES)}")
     return "financebench" if SUFFIXES[suffix] == "jsonl" and _is_financebench(path) else SUFFIXES[suffix]
 
 

@@ -92,7 +92,7 @@ def parked_run(outputs: Path, store: Store, redis_url: str, run: str) -> None:
     """A run that a person would find parked: its folder, its settings, and its plan in the store."""
     folder = outputs / run
     folder.mkdir(parents=True, exist_ok=True)
-    overrides = [f"OUTPUT_DIR={folder}", "FARM=external", f"REDIS_URL={redis_url}"]
+    overrides = [f"OUTPUT_DIR={folder}", f"FARM={redis_url}"]
     settings = load_settings(ROOT / "configs" / "embedded.config", overrides)
     write_config(settings, folder / "config")
     (folder / "run.json").write_text(f'{{"id": "{run}", "kind": "evolve"}}')

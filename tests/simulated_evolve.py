@@ -14,7 +14,7 @@ CONFIG = ROOT / "configs" / "embedded.config"
 
 def start_evolve(url: str, output: Path, options: Mapping[str, str]) -> subprocess.Popen[str]:
     """Start a run on the farm at `url`: the embedded configuration with other options, by name."""
-    chosen = {"FARM": "external", "REDIS_URL": url, **options}
+    chosen = {"FARM": url, **options}
     sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     command = [sys.executable, "-m", "orchestrator", "evolve", "--config", str(CONFIG), "--output", str(output), *sets]
     return subprocess.Popen(

@@ -203,25 +203,20 @@ def settings_of(options: argparse.Namespace, redis_url: str, url: str) -> dict[s
     Without a `url` the farm's worker starts the server.
     """
     return {
-        "FARM": "external",
-        "REDIS_URL": redis_url,
+        "FARM": redis_url,
         "DATA_PATH": options.data.resolve(),
-        "TRAINING_INDICES": f"0-{options.rows - 1}",
+        "TRAINING": f"0-{options.rows - 1}",
         "TARGET_MODEL": options.model if options.model == "embedded" else model_folder(options),
         "TARGET_ENGINE": options.engine,
         "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
         "SGLANG_URL": url,
         "SGLANG_ARGS": server_arguments(options),
-        "GPU_SLOTS": MOST_SLOTS,
         "TARGET_MAX_NEW_TOKENS": options.cap,
-        "CLUSTERS_DIR": options.folder / "clusters",  # embedded once for all runs
         "POPULATION_SIZE": options.population,
         "NGEN": options.generations,
         "OPENAI_REQUESTS_PER_MINUTE": 10_000_000,
         "OPENAI_TOKENS_PER_MINUTE": 2_000_000_000,
-        "OPENAI_PRICE_PROMPT": 0,
-        "OPENAI_PRICE_CACHED": 0,
-        "OPENAI_PRICE_COMPLETION": 0,
+        "OPENAI_PRICES": "0 0 0",
         "BUDGET_USD": 0,
     }
 

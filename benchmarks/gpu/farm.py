@@ -1,7 +1,7 @@
 """A whole `orchestrator evolve` on one GPU with several numbers of individuals in flight: how often is the GPU idle?
 
 "N individuals in flight" means as many requests as N individuals have questions (CONFIG_TARGET_CONCURRENCY).  The
-worker may have more individuals whose last answers are missing, `common.MOST_SLOTS` at most (CONFIG_GPU_SLOTS).
+worker may have more individuals whose last answers are missing, `common.MOST_SLOTS` at most.
 
 Each run has a farm of its own (Valkey, workers, the embedded judge and reflector) and starts with empty caches; one
 server answers all of them.  During a run, the server's requests in flight and the pending evaluations in the store are
@@ -176,7 +176,7 @@ def command(options: argparse.Namespace, redis_url: str, url: str, slots: int) -
     """The command on the farm at this address; without a `url` the farm's worker starts the server."""
     settings = {
         **common.settings_of(options, redis_url, url),
-        "VALIDATION_INDICES": "",
+        "VALIDATION": "",
         "SGLANG_COMMAND": options.command,
         "TARGET_CONCURRENCY": slots * options.rows,
         "EMBEDDER_MODEL": options.embedder,

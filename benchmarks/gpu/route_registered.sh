@@ -20,7 +20,7 @@ work=$(cd "$ROUTE_WORK" && pwd) results=$(cd "$ROUTE_RESULTS" && pwd)
 cd "$root" || exit 1
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 read -r -a cards <<< "$ROUTE_CARDS"
-farm=(--config configs/embedded.config --set "FARM_DIR=$work/farm" --set "GPU_SLOTS=$ROUTE_SLOTS")
+farm=(--config configs/embedded.config --set "FARM_DIR=$work/farm")
 orchestrator() { "$ROUTE_PYTHON" -m orchestrator "$@"; }
 note() { echo "[$SECONDS s] $*" | tee -a "$work/registered.txt"; }
 keep() {

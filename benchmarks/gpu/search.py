@@ -170,7 +170,7 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
             "OPENAI_BASE_URL": f"{options.reflector_url}/v1",
             "OPENAI_API_KEY_ENV": "SGLANG_API_KEY",
             "REFLECTOR_MODEL": settings["TARGET_MODEL"],
-            "REFLECTOR_CONTEXT_TOKENS": 32_000,
+            "OPENAI_CONTEXT_TOKENS": 32_000,
             "REFLECTOR_MAX_COMPLETION_TOKENS": 1024,
         }
     return [
@@ -184,11 +184,9 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
 def splits_of(options: argparse.Namespace) -> dict[str, str]:
     """The three sets where the data names the split of each question."""
     return {
-        "TRAINING_SPLIT": "train",
-        "VALIDATION_SPLIT": "validation",
-        "VALIDATION_INDICES": f"0-{options.validation - 1}",
-        "TEST_SPLIT": "test",
-        "TEST_INDICES": f"0-{options.test - 1}" if options.test else "",
+        "TRAINING": f"train[0:{options.rows}]",
+        "VALIDATION": f"validation[0:{options.validation}]",
+        "TEST": f"test[0:{options.test}]" if options.test else "test",
     }
 
 
@@ -200,8 +198,7 @@ def fold_of(rows: int, folds: int, number: int) -> dict[str, str]:
         "VALIDATION": [i for i, part in enumerate(by_part) if part == 1],
         "TRAINING": [i for i, part in enumerate(by_part) if part > 1],
     }
-    indices = {f"{name}_INDICES": ",".join(map(str, part)) for name, part in sets.items()}
-    return {**indices, **{f"{name}_SPLIT": "" for name in sets}}
+    return {name: ",".join(map(str, part)) for name, part in sets.items()}
 
 
 def figures_of(folder: Path) -> dict[str, Any] | None:

@@ -70,14 +70,11 @@ def data_settings(data: Questions, folder: Path) -> dict[str, str]:
         rows = [{**row, SPLIT: name} for name, part in data.items() for row in _rows(part)]
         sets = {name: name for name in data}
     else:
-        rows, sets = [dict(row) for row in _rows(data)], {"training": ""}
-    chosen = {"DATA_PATH": _keep(_lines(rows), folder, "questions", ".jsonl"), "DATA_FORMAT": "jsonl"}
+        rows, sets = [dict(row) for row in _rows(data)], {"training": "all"}
+    chosen = {"DATA_PATH": _keep(_lines(rows), folder, "questions", ".jsonl")}
     if not isinstance(data, Mapping) and any(SPLIT in row for row in rows):
         return chosen
-    for name in SETS:
-        chosen[f"{name.upper()}_SPLIT"] = sets.get(name, "")
-        chosen[f"{name.upper()}_INDICES"] = "all" if name in sets else ""
-    return {**chosen, "SPLIT_COLUMN": SPLIT}
+    return {**chosen, **{name.upper(): sets.get(name, "") for name in SETS}}
 
 
 def _check_sets(data: Mapping[str, Rows]) -> None:

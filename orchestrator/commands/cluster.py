@@ -19,7 +19,7 @@ Cluster the vocabulary of the target model, as `orchestrator evolve` does before
 
 Every token is decoded and embedded, reduced by PCA and clustered by k-means; or, with CONFIG_CLUSTERS_BY="waste",
 clustered by how much more verbose answers use it than short right ones.  Cluster 0 is the end-of-turn tokens, cluster 1
-the digits and arithmetic symbols.  The result is written to a folder under CONFIG_CLUSTERS_DIR that is named
+the digits and arithmetic symbols.  The result is written to a folder under outputs/clusters that is named
 by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
 
 With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token is
@@ -30,9 +30,9 @@ EPILOG = """\
 examples:
   orchestrator cluster --config configs/embedded.config
   orchestrator cluster --config configs/embedded.config --from outputs/collect/phase0_data.json
-  orchestrator cluster --config configs/embedded.config --set KMEANS_CLUSTERS=20 --json
+  orchestrator cluster --config configs/embedded.config --set CLUSTERS=20 --json
 
-results: a folder under CONFIG_CLUSTERS_DIR, whose path is printed last; the clusters with their sizes and descriptions
+results: a folder under outputs/clusters, whose path is printed last; the clusters with their sizes and descriptions
 on standard output, progress on standard error.
 exit status: 0 clustered; 1 the settings or arguments are wrong; 2 an error of the farm; 130 interrupted; 143
 terminated."""
@@ -43,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_settings(parser)
     parser.add_argument(
         "--from", type=Path, metavar="FILE", dest="collected",
-        help="the output of `orchestrator collect`, in place of CONFIG_CLUSTERS_FROM or CONFIG_CLUSTERS_WASTE_FROM",
+        help="the output of `orchestrator collect`, in place of CONFIG_CLUSTERS_FROM",
     )  # fmt: skip
     common.add_json(parser)
     return parser
@@ -56,9 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _settings(arguments: argparse.Namespace) -> Settings:
     """The settings with the file of `--from`.  Raises: SettingsError."""
     if arguments.collected is not None:
-        is_waste = common.settings_from_arguments(arguments).clusters_by == "waste"
-        option = "CLUSTERS_WASTE_FROM" if is_waste else "CLUSTERS_FROM"
-        arguments.overrides.append(f"{option}={arguments.collected}")
+        arguments.overrides.append(f"CLUSTERS_FROM={arguments.collected}")
     return common.settings_from_arguments(arguments)
 
 

@@ -81,7 +81,7 @@ def findings(config: Path | None) -> Iterator[Finding]:
         yield failed_check(
             "output folder", f"{existing} cannot be written", "set another CONFIG_OUTPUT_DIR, or give write permission"
         )
-    if settings is not None and (settings.device, settings.farm) == ("cuda", "embedded"):
+    if settings is not None and settings.device == "cuda" and settings.is_embedded:
         from orchestrator.farm.checks import check_gpus_here
 
         yield check_gpus_here()

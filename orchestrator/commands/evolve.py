@@ -19,7 +19,7 @@ Run the evolution that a .config describes, or go on with it.
 
 The run lives in its output folder: the same command goes on where a run was stopped, by Ctrl+C, by a crash or by a
 power cut, and repeats no evaluation and no call that was finished.  With CONFIG_FARM="embedded" the farm is started
-and taken down with the run; with "external" the workers at CONFIG_REDIS_URL do the work.
+and taken down with the run; with an address the workers there do the work.
 
 Without a .config the error names three ways to begin."""
 
@@ -28,7 +28,7 @@ examples:
   orchestrator evolve                                        with .config, which `orchestrator init` writes
   orchestrator evolve --config configs/embedded.config
   orchestrator evolve --config configs/embedded.config --set NGEN=6 --output outputs/longer
-  orchestrator evolve --config configs/gpu.config --set GPU_SLOTS=8
+  orchestrator evolve --config configs/gpu.config --set TARGET_CONCURRENCY=256
   orchestrator evolve --fork outputs/evolve@2 --output outputs/shorter --set LAMBDA_SHORTNESS=0.6
 
 results: the output folder (CONFIG_OUTPUT_DIR or --output): processor_best.py, system_prompt.txt, report.txt and others;

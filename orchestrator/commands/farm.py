@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, with
-CONFIG_EMBEDDED_ENDPOINT="rules", the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running
+an empty CONFIG_OPENAI_BASE_URL, the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running
 and leaves it running.  `status` also names the farm that `docker compose up` runs in this folder."""
 
 EPILOG = """\
 examples:
   orchestrator farm up                                  with configs/embedded.config
-  orchestrator farm up --config my.config --set CPU_WORKERS=2
+  orchestrator farm up --config my.config --set FARM_DIR=outputs/other
   orchestrator farm status --json
   orchestrator farm down
 

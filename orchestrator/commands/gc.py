@@ -28,7 +28,7 @@ Show what a farm no longer needs, and how much it is; with --remove, remove it.
   files            of an embedded farm: rotated logs, and labels of clusterings, older than --days days
 
 What a running, parked or stopped run needs is never removed, also when it begins while this command is at work.  Runs
-apply the same rule, with CONFIG_CACHE_DAYS, whenever they begin.  `--run ID` removes a run that will never be resumed
+apply the same rule, with 30 days, whenever they begin.  `--run ID` removes a run that will never be resumed
 and whose output folder is gone; `orchestrator runs --delete RUN` removes one that has its folder."""
 
 EPILOG = """\
@@ -42,14 +42,14 @@ results: what is or would be removed, on standard output.  Output folders of run
 exit status: 0 done; 1 the arguments or the settings are wrong, or a named run is at work; 2 the farm cannot be
 reached."""
 
-DEFAULT_DAYS = 30
+DAYS = 30
 MEGABYTE = 2**20
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("gc", DESCRIPTION, EPILOG)
     common.add_farm(parser)
-    parser.add_argument("--days", type=_number, metavar="N", help="what is old (default: CONFIG_CACHE_DAYS)")
+    parser.add_argument("--days", type=_number, metavar="N", default=DAYS, help="what is old (default: 30)")
     parser.add_argument("--store-mb", type=_number, metavar="N", help="memory of the store (default: no limit)")
     parser.add_argument("--run", action="append", default=[], metavar="ID", dest="runs",
                         help="also this run, whatever its state; may be repeated")  # fmt: skip
@@ -73,10 +73,9 @@ def collect_garbage(arguments: argparse.Namespace) -> int:
     from orchestrator.farm.cleanup import CleanupRule, find_unneeded, remove_unneeded
     from orchestrator.runs.lifecycle import delete_run
 
-    with _farm_of(arguments.config) as (farm, folder, kept_days):
-        days = kept_days if arguments.days is None else arguments.days
+    with _farm_of(arguments.config) as (farm, folder):
         most = None if arguments.store_mb is None else int(arguments.store_mb * MEGABYTE)
-        rule = CleanupRule(days, kept_days, most)
+        rule = CleanupRule(arguments.days, most)
         retention = farm.store.retention
         found = find_unneeded(retention, folder, rule)
         if problem := _why_not(farm, arguments.runs, found):
@@ -93,8 +92,8 @@ def collect_garbage(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None, float]]:
-    """The farm, the folder of an embedded one, and CONFIG_CACHE_DAYS.
+def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None]]:
+    """The farm, and the folder of an embedded one.
 
     An embedded farm that is down is started for the time of the command: its data are in its Valkey.
     Raises: FarmUnavailable, SettingsError, SecretError.
@@ -112,12 +111,12 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None,
 
     if config is None and (found := found_address()):
         with reach(found) as farm:
-            yield farm, None, DEFAULT_DAYS
+            yield farm, None
         return
     settings = load_settings(config or DEFAULT_CONFIG)
-    if settings.farm == "external":
+    if not settings.is_embedded:
         with reach(external_address(settings.redis_url)) as farm:
-            yield farm, None, settings.cache_days
+            yield farm, None
         return
     folder = settings.farm_dir.resolve()
     if not (folder / "valkey").exists():
@@ -126,10 +125,10 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None,
         address = embedded_address(folder)
     except FarmUnavailable:
         with open_farm(settings, lambda line: None) as farm:
-            yield farm, folder, settings.cache_days
+            yield farm, folder
         return
     with reach(address) as farm:
-        yield farm, folder, settings.cache_days
+        yield farm, folder
 
 
 def _why_not(farm: FarmConnection, runs: Sequence[str], found: Unneeded) -> str:

@@ -78,8 +78,8 @@ def initialise(arguments: argparse.Namespace) -> int:
     sample = str(init.SAMPLE) if init.SAMPLE.exists() else ""
     data = _answer(arguments, "data", lambda text: init.read_data(text, sizes), sample)
     is_external = model.options["FARM"] == "external"
-    given = {f"OPENAI_PRICE_{kind.upper()}": getattr(arguments, f"price_{kind}") for kind in common.PRICES}
-    prices = {name: f"{price:g}" for name, price in given.items() if price is not None}
+    given = [getattr(arguments, f"price_{kind}") for kind in common.PRICES]
+    prices = "" if None in given else " ".join(f"{price:g}" for price in given)
     judge = _answer(
         arguments,
         "judge",

@@ -143,7 +143,7 @@ def check_clock(host: str, offset_s: float) -> Finding:
     return failed_check("clock", said, "set both by NTP: messages come back too soon or too late by the difference")
 
 
-HINT = 'see what `nvidia-smi` says; or CONFIG_DEVICE="cpu", or CONFIG_FARM="external" with a worker where a GPU is'
+HINT = 'see what `nvidia-smi` says; or CONFIG_DEVICE="cpu", or an external CONFIG_FARM with a worker where a GPU is'
 
 
 def check_gpus_here() -> Finding:

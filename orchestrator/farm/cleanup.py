@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.store.results import KEPT_S
 from tasks.store.retention import DAY_S, Retention, StoredResult, StoredRun
 
 LEAST_FILE_AGE_S = DAY_S  # a server may be about to read a newer one
@@ -19,13 +20,9 @@ LEAST_FILE_AGE_S = DAY_S  # a server may be about to read a newer one
 
 @dataclass(frozen=True)
 class CleanupRule:
-    """What is old: after how many days, and from which use of the store's memory on (bytes; None: no limit).
-
-    `kept_days` is how long runs keep results that they have released.
-    """
+    """What is old: after how many days, and from which use of the store's memory on (bytes; None: no limit)."""
 
     days: float
-    kept_days: float
     most_bytes: int | None = None
 
 
@@ -66,7 +63,7 @@ def find_unneeded(retention: Retention, farm: Path | None, rule: CleanupRule) ->
     excess = 0 if rule.most_bytes is None else used - sum(run.size for run in old) - rule.most_bytes
     return Unneeded(
         runs=old,
-        results=tuple(_old_results(retention.unheld(), (rule.kept_days - rule.days) * DAY_S, excess)),
+        results=tuple(_old_results(retention.unheld(), KEPT_S - rule.days * DAY_S, excess)),
         files=tuple(_old_files(farm, _file_age_s(rule))) if farm else (),
         other_runs=tuple(run for run in runs if run.run not in ended),
         used=used,
@@ -78,7 +75,7 @@ def remove_unneeded(retention: Retention, found: Unneeded, rule: CleanupRule) ->
     """Remove what was found and is still not needed.  Raises: redis.RedisError, OSError."""
     before = time.time() - rule.days * DAY_S
     runs = sum(retention.remove_finished(run.run, before) for run in found.runs)
-    retention.expire_unheld(int(rule.kept_days * DAY_S))
+    retention.expire_unheld(KEPT_S)
     results = retention.remove_results(found.results)
     files = [file.path for file in found.files if _is_old(file.path, _file_age_s(rule))]
     for path in files:

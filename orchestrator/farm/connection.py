@@ -65,7 +65,7 @@ def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[FarmC
 
     Raises: FarmUnavailable.
     """
-    if settings.farm == "external":
+    if not settings.is_embedded:
         with external_farm(settings.redis_url, line) as external:
             yield external
         return
@@ -111,7 +111,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
             answers = "answer by rules" if farm.endpoint_url else "call a real endpoint"
             raise FarmUnavailable(
                 f"the workers of the farm that is up in {spec.folder} {answers}, and these settings name the other; "
-                "stop it with `orchestrator farm down`, or set CONFIG_EMBEDDED_ENDPOINT"
+                "stop it with `orchestrator farm down`, or change CONFIG_OPENAI_BASE_URL"
             )
         try:
             rules, waiting = farm.endpoint_url is not None, run_waiting(line, check)
@@ -126,20 +126,15 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
 def farm_spec(settings: Settings) -> FarmSpec:
     """The embedded farm of the settings.  Raises: SettingsError when it needs a key that is not set."""
     name = settings.openai_api_key_env
-    if settings.embedded_endpoint == "openai" and needs_endpoint(settings) and not secret(name):
-        reason = f"'openai' needs a key, and neither {name} nor the file named by {name}_FILE has one"
-        raise SettingsError([f"CONFIG_EMBEDDED_ENDPOINT: {reason}"])
+    if settings.openai_base_url and needs_endpoint(settings) and not secret(name):
+        reason = f"needs a key, and neither {name} nor the file named by {name}_FILE has one"
+        raise SettingsError([f"CONFIG_OPENAI_BASE_URL: {reason}"])
     return FarmSpec(
         folder=str(settings.farm_dir.resolve()),
-        gpu_slots=settings.gpu_slots,
-        openai_workers=settings.openai_workers,
-        openai_threads=settings.openai_threads,
-        cpu_workers=settings.cpu_workers,
-        store_mb=settings.store_mb,
+        gpu_slots=GPU_SLOTS,
+        cpu_workers=1,
         faults=settings.embedded_faults,
-        dtype=settings.embedded_dtype,
-        log_level=settings.log_level,
-        embedded_endpoint=settings.embedded_endpoint == "rules",
+        embedded_endpoint=not settings.openai_base_url,
         offline=settings.target_model == "embedded",
     )
 
@@ -199,6 +194,7 @@ def _lost(error: Exception, where: str) -> FarmLost | None:
     return None
 
 
+GPU_SLOTS = 64  # a worker takes no more individuals than keep its server busy
 PING_S = 5.0
 START_WAIT_S = 15.0  # for a server that loads its data
 COMMAND_WAIT_S = 15.0  # of a command that looks at a farm or changes something there
@@ -210,7 +206,7 @@ def address_of(settings: Settings) -> str:
 
     Raises: FarmUnavailable when its embedded farm is not up; SecretError.
     """
-    return external_address(settings.redis_url) if settings.farm == "external" else embedded_address(settings.farm_dir)
+    return embedded_address(settings.farm_dir) if settings.is_embedded else external_address(settings.redis_url)
 
 
 def external_address(redis_url: str) -> str:

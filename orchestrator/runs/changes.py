@@ -18,7 +18,6 @@ from orchestrator.output import OutputError, OutputFolder, read_output_text, rea
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.kconfig import read_assignments
 from orchestrator.settings.load import typed_value
-from orchestrator.settings.options import options
 from orchestrator.settings.run import by_rules, judge_of
 from tasks.limits import SETTINGS_BYTES
 
@@ -55,8 +54,7 @@ def written_settings(output: OutputFolder) -> dict[str, str]:
     config = output.config
     if not config.exists():
         return {}
-    kinds = {one.name: one.kind for one in options()}
-    found, problems = read_assignments(read_output_text(config, SETTINGS_BYTES), kinds)
+    found, problems = read_assignments(read_output_text(config, SETTINGS_BYTES))
     if problems:
         raise OutputError(f"{config} cannot be read: " + "; ".join(f"{name}: {why}" for name, why in problems.items()))
     return found
@@ -93,7 +91,7 @@ def judge_identity(settings: Settings) -> tuple[Any, ...]:
     """What makes two judges the same: their settings, and where they are called."""
     judge = dataclasses.replace(judge_of(settings), concurrency=0, context_tokens=0)
     rules = by_rules(settings)
-    return judge, rules, settings.openai_base_url or ("" if rules else settings.farm)
+    return judge, rules, settings.openai_base_url or ("" if rules else "external")
 
 
 def options_of(changes: list[SettingsChange], generation: int) -> dict[str, str]:

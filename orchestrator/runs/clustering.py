@@ -24,7 +24,7 @@ from orchestrator.runs.baselines import REFERENCE, Baselines
 from orchestrator.runs.measuring import Measurer
 from orchestrator.runs.setup import Watch
 from orchestrator.settings import Settings, SettingsError, make_run, read_sides
-from orchestrator.settings.run import by_rules
+from orchestrator.settings.run import by_rules, clusters_folder, stage_limit_s
 from tasks.code_version import code_version
 from tasks.context import content_hash
 from tasks.job import JobSpec
@@ -48,12 +48,12 @@ def collected_sides(settings: Settings) -> Sides | None:
 
     Raises: SettingsError.
     """
-    if settings.clusters_by == "meaning" or settings.clusters_waste_from is None:
+    if settings.clusters_by == "meaning" or settings.clusters_from is None:
         return None
     try:
-        return read_sides(settings.clusters_waste_from)
+        return read_sides(settings.clusters_from)
     except ValueError as error:
-        raise SettingsError([f"CONFIG_CLUSTERS_WASTE_FROM: {error}"]) from None
+        raise SettingsError([f"CONFIG_CLUSTERS_FROM: {error}"]) from None
 
 
 def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, output: OutputFolder) -> Sides | None:
@@ -63,7 +63,7 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
     best prompt and of some others.  They are kept in the output folder, since other answers are another clustering.
     Raises: Parked, OutputError, SettingsError.
     """
-    if settings.clusters_by == "meaning" or settings.clusters_waste_from is not None:
+    if settings.clusters_by == "meaning" or settings.clusters_from is not None:
         return collected_sides(settings)
     path = output.path / SIDES
     if path.exists():
@@ -165,20 +165,20 @@ def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, 
     """
     farm, run_id = scheduler.dispatcher.farm, scheduler.dispatcher.run_id
     clustering = farm.store.metadata(run_id, CLUSTERING)
-    if settings.clusters_from is None or clustering is None:
+    if settings.clusters_by == "waste" or settings.clusters_from is None or clustering is None:
         return
     try:
         check_value(Hash, clustering, "the clustering")
     except InvalidData as error:
         raise Parked(str(error)) from None
-    path = settings.clusters_dir / f"{clustering}.described.json"
+    path = clusters_folder() / f"{clustering}.described.json"
     request = description_request(settings, farm.store.clusterings.descriptions(run_id))
     descriptions = cached_descriptions(path, request)
     if descriptions is None and farm.rules:
         notify("clusters are described by rules: the embedded farm has no language model to ask")
         return
     if descriptions is None:
-        reply = _request_descriptions(scheduler, clustering, watch, settings.stage_timeout_s)
+        reply = _request_descriptions(scheduler, clustering, watch, stage_limit_s())
         if reply["by"] == "rules":
             notify(f"clusters are described by rules: {reply['why']}")
             return
@@ -191,7 +191,7 @@ def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, 
 def description_request(settings: Settings, clusters: Sequence[Mapping[str, Any]]) -> str:
     """The content hash of all that determines descriptions: the messages, the model, its sampling and its address."""
     run = make_run(settings, "")
-    external = settings.farm == "external"
+    external = not settings.is_embedded
     provider = provider_at(run.reflector.model, run.endpoint, rules=by_rules(settings), external=external)
     return content_hash(provider, dataclasses.asdict(run.reflector), describe_messages(described(clusters)), SCHEMA)
 
@@ -221,7 +221,7 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
     """
     sides = collected_sides(settings)
     if settings.clusters_by == "waste" and sides is None:
-        raise SettingsError(["CONFIG_CLUSTERS_WASTE_FROM: is empty: without a run, clusters by waste need its answers"])
+        raise SettingsError(["CONFIG_CLUSTERS_FROM: is empty: without a run, clusters by waste need its answers"])
     run_id = f"cluster-{secrets.token_hex(4)}"
     started = time.monotonic()
 
@@ -233,10 +233,10 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
         farm.store.put_run(make_run(settings, run_id))
         farm.store.set_requirements(run_id, code_version(), settings.target_model)
         try:
-            limits = WaitLimits(no_progress_s=settings.stage_timeout_s)
+            limits = WaitLimits(no_progress_s=stage_limit_s())
             scheduler = Scheduler(Dispatcher(farm, run_id, limits, view.notify))
             found = ensure_clustering(scheduler, watch, sides)
             describe_discovered(scheduler, settings, watch, view.notify)
-            return str(settings.clusters_dir / found), farm.store.clusterings.descriptions(run_id)
+            return str(clusters_folder() / found), farm.store.clusterings.descriptions(run_id)
         finally:
             farm.store.delete_run(run_id)

@@ -69,7 +69,7 @@ def start_evolution(
     output.open()
     if fork is not None:
         fork.write(output)
-    log_to(output.log, settings.log_level)
+    log_to(output.log, "INFO")
     raise_on_signals()
     view = open_view(stream, force="plain" if plain else None)
     told = Callbacks([*named, *callbacks], view.notify)

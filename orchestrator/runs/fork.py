@@ -33,12 +33,8 @@ SAME = (
     "TARGET_MODEL",
     "CLUSTERS_BY",
     "EMBEDDER_MODEL",
-    "KMEANS_CLUSTERS",
-    "PCA_COMPONENTS",
-    "CLUSTER_SEED",
+    "CLUSTERS",
     "CLUSTERS_FROM",
-    "WASTE_BUCKETS",
-    "CLUSTERS_WASTE_FROM",
 )
 """Options that decide which tokens are in which cluster: the deltas of a fork are those of these clusters."""
 START = "INITIAL_DELTAS_PATH"

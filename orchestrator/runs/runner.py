@@ -52,13 +52,15 @@ from orchestrator.runs.vectors import Families, Vectors, ensure_vectors, read_ve
 from orchestrator.settings import Settings, make_run, write_config
 from orchestrator.settings.options import options
 from orchestrator.settings.references import BEST_VECTOR
-from orchestrator.settings.run import endpoint_of
+from orchestrator.settings.run import endpoint_of, stage_limit_s
 from tasks import tracing
 from tasks.code_version import code_version
 from tasks.failure import Failure
 from tasks.openai.provider import is_priced
 from tasks.plan import Evaluations, Plan
 from tasks.store.keys import CLUSTERING, LIMIT
+from tasks.store.results import KEPT_S
+from tasks.store.retention import DAY_S
 
 log = logging.getLogger(__name__)
 KIND_NAME = "evolve"
@@ -121,7 +123,7 @@ class _Session:
 
     def __post_init__(self) -> None:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
-        limits = WaitLimits(settings.stage_timeout_s + NO_PROGRESS_S, settings.retry_wait_s)
+        limits = WaitLimits(stage_limit_s() + NO_PROGRESS_S, settings.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
         self.examples = runner.examples
         about = {"kind": KIND_NAME, "unit": "generations", "total": self.search.params.generations}
@@ -136,7 +138,7 @@ class _Session:
 
     @cached_property
     def artifacts(self) -> ArtifactRequests:
-        return ArtifactRequests(self.scheduler, self.runner.output, self.runner.settings.stage_timeout_s)
+        return ArtifactRequests(self.scheduler, self.runner.output, stage_limit_s())
 
     @cached_property
     def reporter(self) -> ProgressReporter:
@@ -177,7 +179,7 @@ class _Session:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store, state = self.runner.settings, self.farm.store, self.state
         run, known = make_run(settings, self.run_id), read_baselines(self.runner.output)
-        store.retention.apply_rule(self.run_id, settings.cache_days)
+        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
         # Tasks of an earlier session may still run: they go on with the system prompt that the search has.
         store.put_run(run if known is None else known.run(run, settings, self._prompt(known)))
         changes = read_changes(self.runner.output)
@@ -185,7 +187,7 @@ class _Session:
             self._forget_stages()
             mark_applied(self.runner.output)
         store.set_requirements(self.run_id, code_version(), settings.target_model)
-        store.put_metadata(self.run_id, LIMIT, str(settings.stage_timeout_s))
+        store.put_metadata(self.run_id, LIMIT, str(stage_limit_s()))
         store.put_examples(self.run_id, self.runner.examples)
         self.recorder.resume(state.generation)
         self.publisher.restore(self.recorder.history)
@@ -302,7 +304,7 @@ class _Session:
 
     def _release(self) -> None:
         keep_servers(self.runner.output, self.farm.store.servers(self.run_id))
-        self.farm.store.release_shared(self.run_id, self.runner.settings.cache_days * 24 * 3600)
+        self.farm.store.release_shared(self.run_id)
 
     def finish(self, state: SearchState) -> FinalReport:
         """Choose the winner, compare it, save all files, and build the report."""
@@ -315,7 +317,7 @@ class _Session:
         self.recorder.record_final(final)
         self.artifacts.wait(FINISHING_S)
         self._release()  # what is written later is held again
-        self.farm.store.release_clusterings(self.run_id, settings.cache_days * 24 * 3600)
+        self.farm.store.release_clusterings(self.run_id)
         self.reporter.flush()
         self.in_progress.clear()
         delete_results(self.farm.app, self.run_id)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.report.announcement import announce, highest_cost, provider_at
-from orchestrator.settings import Settings, SettingsError, select_indices
+from orchestrator.settings import Settings, SettingsError, parse_selection
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.dataset import DatasetError
 from tasks.judging.exact_number import final_number
@@ -18,9 +18,8 @@ from tasks.models import Example
 from tasks.openai.fitting import prompt_estimate
 from tasks.openai.provider import estimate_tokens
 from tasks.plan import EXAMPLE_SETS
-from tasks.questions import Columns, SplitExample, in_split, read_questions
+from tasks.questions import SplitExample, in_split, parse_columns, read_questions
 from tasks.store.store import Store
-from tasks.tables import Format, format_of
 
 Examples = dict[str, list[Example]]
 Watch = Callable[[str, tuple[int, int] | None], None]
@@ -33,20 +32,19 @@ def choose_examples(settings: Settings) -> Examples:
     Raises: SettingsError, once, for data that cannot be read, splits and indices that the data does not have, and
     questions that are in two sets.
     """
-    file_format = _format(settings)
-    questions = _with_distinct_ids(_read(settings, file_format))
+    try:
+        questions = _with_distinct_ids(read_questions(settings.data_path, parse_columns(settings.data_columns)))
+    except DatasetError as error:
+        raise SettingsError([f"CONFIG_DATA_PATH: {line}" for line in str(error).splitlines()]) from None
     chosen: dict[str, Sequence[SplitExample]] = {}
     problems: list[str] = []
     for which in EXAMPLE_SETS:
-        split = "" if file_format == "financebench" else getattr(settings, f"{which}_split")
-        indices = getattr(settings, f"{which}_indices") or ("all" if split else "")
+        selection = parse_selection(getattr(settings, which))
         try:
-            rows = in_split(questions, split) if split else questions
-            chosen[which] = [rows[index] for index in select_indices(indices, len(rows))]
-        except DatasetError as error:
-            problems.append(f"CONFIG_{which.upper()}_SPLIT: {error}")
+            rows = in_split(questions, selection.split) if selection.split else questions
+            chosen[which] = [rows[index] for index in selection.of(len(rows))]
         except ValueError as error:
-            problems.append(f"CONFIG_{which.upper()}_INDICES: {error}")
+            problems.append(f"CONFIG_{which.upper()}: {error}")
     if problems := problems or _shared(chosen):
         raise SettingsError(problems)
     return {which: [question.example for question in rows] for which, rows in chosen.items()}
@@ -65,7 +63,7 @@ def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -
             raise SettingsError(
                 [f"CONFIG_JUDGE: right answers without a number: {', '.join(without[:MOST_LISTED])}{more}"]
             )
-    elif settings.judge != THREE_STAGES and settings.farm == "embedded":
+    elif settings.judge != THREE_STAGES and settings.is_embedded:
         try:
             load_function(settings.judge)
         except UserFunctionError as error:
@@ -76,33 +74,6 @@ def reflector_prompt_estimate(store: Store, run_id: str, answers: int) -> str:
     """How long the prompts of the reflector may be, and whether their answers have to be cut."""
     descriptions = json.dumps(store.clusterings.descriptions(run_id), ensure_ascii=False)
     return prompt_estimate(store.run(run_id), answers, estimate_tokens(descriptions))
-
-
-def _format(settings: Settings) -> Format:
-    if settings.data_format != "auto":
-        return settings.data_format
-    try:
-        return format_of(settings.data_path)
-    except DatasetError as error:
-        raise _unreadable(error) from None
-
-
-def _read(settings: Settings, file_format: Format) -> list[SplitExample]:
-    columns = Columns(
-        id=settings.id_column,
-        question=settings.question_column,
-        answer=settings.answer_column,
-        context=settings.context_column,
-        split=settings.split_column,
-    )
-    try:
-        return read_questions(settings.data_path, columns, file_format)
-    except DatasetError as error:
-        raise _unreadable(error) from None
-
-
-def _unreadable(error: DatasetError) -> SettingsError:
-    return SettingsError([f"CONFIG_DATA_PATH: {line}" for line in str(error).splitlines()])
 
 
 def _with_distinct_ids(questions: Sequence[SplitExample]) -> list[SplitExample]:
@@ -126,8 +97,7 @@ def _shared(chosen: Mapping[str, Sequence[SplitExample]]) -> list[str]:
     for which, rows in chosen.items():
         shared = Counter(earlier[row.example.id] for row in rows if row.example.id in earlier)
         problems += [
-            f"CONFIG_{which.upper()}_INDICES: {count} rows are in the {other} set as well"
-            for other, count in shared.items()
+            f"CONFIG_{which.upper()}: {count} rows are in the {other} set as well" for other, count in shared.items()
         ]
         earlier |= {row.example.id: which for row in rows if row.example.id not in earlier}
     return problems
@@ -151,7 +121,7 @@ def repeated_questions(examples: Mapping[str, Sequence[Example]]) -> list[str]:
 
 def evolve_announcement(settings: Settings) -> str:
     """Who reflects and judges, and what it may cost at most."""
-    endpoint, rules, external = endpoint_of(settings), by_rules(settings), settings.farm == "external"
+    endpoint, rules, external = endpoint_of(settings), by_rules(settings), not settings.is_embedded
     return announce(
         provider_at(settings.reflector_model, endpoint, rules=rules, external=external),
         provider_at(settings.judge_model, endpoint, rules=rules, external=external)

@@ -7,10 +7,9 @@ from orchestrator.settings.clusters import cluster_layout, layout_of, pinned_of
 from orchestrator.settings.load import load_settings, write_config
 from orchestrator.settings.options import Settings, SettingsError
 from orchestrator.settings.references import (
-    parse_indices,
+    parse_selection,
     read_discovered_tokens,
     read_sides,
-    select_indices,
 )
 from orchestrator.settings.resumable import RESUMABLE, changed_options
 from orchestrator.settings.run import judging_settings, make_run
@@ -25,10 +24,9 @@ __all__ = [
     "layout_of",
     "load_settings",
     "make_run",
-    "parse_indices",
+    "parse_selection",
     "pinned_of",
     "read_discovered_tokens",
     "read_sides",
-    "select_indices",
     "write_config",
 ]

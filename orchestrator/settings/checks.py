@@ -6,19 +6,19 @@ wrong with them.  No check here reads a file (see `orchestrator.settings.file_ch
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.settings.clusters import ClusterLayout, cluster_layout
-from orchestrator.settings.references import BEST_PROMPT
-from tasks.escape import quote
+from orchestrator.settings.references import BEST_PROMPT, overlap, parse_selection
+from orchestrator.settings.value_checks import EMBEDDED
 from tasks.judging.grader import THREE_STAGES
+from tasks.plan import EXAMPLE_SETS
 
 Values = Mapping[str, Any]
 Findings = Iterator[tuple[str, str]]
-
-COLUMNS = ("question_column", "answer_column", "context_column", "id_column", "split_column")
 
 
 def check_selection(values: Values) -> Findings:
@@ -38,6 +38,8 @@ def check_selection(values: Values) -> Findings:
         return
     if size == -1:
         yield needed.upper(), f"is not set, and SELECTION {values['selection']!r} needs it"
+    elif size < 2:
+        yield needed.upper(), f"{size} is less than 2"
     elif population is not None and size > population:
         yield needed.upper(), f"{size} is more than POPULATION_SIZE ({population})"
 
@@ -55,30 +57,30 @@ def check_limits(values: Values) -> Findings:
             return
 
 
-def check_columns(values: Values) -> Findings:
-    """No two of the five columns have one name."""
-    first: dict[str, str] = {}
-    for option in COLUMNS:
-        if (name := values.get(option)) and first.setdefault(name, option) != option:
-            yield option.upper(), f"is {quote(name)}, and so is {first[name].upper()}"
+def check_sets(values: Values) -> Findings:
+    """No two sets have a row in common."""
+    chosen = {which: parse_selection(values[which]) for which in EXAMPLE_SETS if which in values}
+    for (one, some), (other, others) in itertools.combinations(chosen.items(), 2):
+        if some.split == others.split and (common := overlap(some.ranges, others.ranges)):
+            yield other.upper(), f"has row {common[0]} in common with {one.upper()}"
 
 
 def check_context(values: Values) -> Findings:
     """A prompt and its longest reply share the context of the model; 0 is no limit."""
-    for who in ("reflector", "judge"):
-        context, longest = values.get(f"{who}_context_tokens"), values.get(f"{who}_max_completion_tokens")
+    context = values.get("openai_context_tokens")
+    for option in ("reflector_max_completion_tokens", "judge_max_completion_tokens"):
+        longest = values.get(option)
         if context and longest is not None and context <= longest:
-            least = f"{who.upper()}_MAX_COMPLETION_TOKENS ({longest})"
             yield (
-                f"{who.upper()}_CONTEXT_TOKENS",
-                f"{context} leaves no room for a prompt: it must be more than {least}",
+                "OPENAI_CONTEXT_TOKENS",
+                f"{context} leaves no room for a prompt: it must be more than {option.upper()} ({longest})",
             )
 
 
 def sound_layout(values: Values) -> ClusterLayout | None:
     """The layout of the clusters; None where an option that decides it is not sound."""
     try:
-        return cluster_layout(values["clusters_by"], values["kmeans_clusters"], values["waste_buckets"])
+        return cluster_layout(values["clusters_by"], values["clusters"])
     except KeyError:
         return None
 
@@ -97,28 +99,14 @@ def check_variation(values: Values) -> Findings:
 
 def check_prices(values: Values) -> Findings:
     """A budget can be kept only when the prices are known."""
-    prices = ("openai_price_prompt", "openai_price_cached", "openai_price_completion")
-    unknown = [name.upper() for name in prices if values.get(name, 0) is None]
-    if values.get("budget_usd") and unknown and not _by_rules(values):
-        yield "BUDGET_USD", f"needs {', '.join(unknown)}: without a price the cost is unknown"
+    if values.get("budget_usd") and not values.get("openai_prices", True) and not _by_rules(values):
+        yield "BUDGET_USD", "needs OPENAI_PRICES: without prices the cost is unknown"
 
 
 def check_start(values: Values) -> Findings:
     """The best prompt can be chosen only among prompts."""
     if values.get("target_system_prompt") == BEST_PROMPT and "prompts_path" in values and not values["prompts_path"]:
         yield "PROMPTS_PATH", f"is empty, and TARGET_SYSTEM_PROMPT {BEST_PROMPT!r} chooses among its prompts"
-
-
-def check_base_url(values: Values) -> Findings:
-    """An address that would not be used is an error."""
-    if _by_rules(values) and values.get("openai_base_url"):
-        yield "OPENAI_BASE_URL", "is not used when EMBEDDED_ENDPOINT is 'rules'; set 'openai', or leave this empty"
-
-
-def check_samples(values: Values) -> Findings:
-    """Greedy answers to one question are all alike."""
-    if values.get("samples", 1) > 1 and values.get("target_temperature") == 0:
-        yield "SAMPLES", f"{values['samples']} answers to a question need a TARGET_TEMPERATURE above 0"
 
 
 def check_shortest_answer(values: Values) -> Findings:
@@ -142,16 +130,14 @@ CROSS_CHECKS = (
     check_weights,
     check_variation,
     check_lifecycle,
-    check_samples,
     check_shortest_answer,
     check_limits,
     check_context,
     check_prices,
-    check_base_url,
     check_start,
-    check_columns,
+    check_sets,
 )
 
 
 def _by_rules(values: Values) -> bool:
-    return (values.get("farm"), values.get("embedded_endpoint")) == ("embedded", "rules")
+    return values.get("farm") == EMBEDDED and not values.get("openai_base_url")

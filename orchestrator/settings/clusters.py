@@ -30,15 +30,15 @@ class ClusterLayout:
         return tuple(str(cluster) for cluster in range(self.count))
 
 
-def cluster_layout(by: ClusteredBy, kmeans_clusters: int, waste_buckets: int) -> ClusterLayout:
+def cluster_layout(by: ClusteredBy, clusters: int) -> ClusterLayout:
     """By meaning: 0, 1 and those of k-means.  By waste: ends of a turn, numbers, line breaks, the buckets, the rest."""
     if by == "waste":
-        return ClusterLayout(waste_buckets + 4, "WASTE_BUCKETS + 3", rest=waste_buckets + 3)
-    return ClusterLayout(kmeans_clusters + 2, "KMEANS_CLUSTERS + 1")
+        return ClusterLayout(clusters + 4, "CLUSTERS + 3", rest=clusters + 3)
+    return ClusterLayout(clusters + 2, "CLUSTERS + 1")
 
 
 def layout_of(settings: Settings) -> ClusterLayout:
-    return cluster_layout(settings.clusters_by, settings.kmeans_clusters, settings.waste_buckets)
+    return cluster_layout(settings.clusters_by, settings.clusters)
 
 
 def pinned_positions(layout: ClusterLayout, optimiser: str) -> tuple[int, ...]:

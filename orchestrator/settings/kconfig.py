@@ -1,4 +1,4 @@
-r"""The `.config` file: how an option is spelled in it, how it is read, and how it is written.
+r"""Kconfig, which says each option's type, range and default; and the spelling of a `.config`.
 
 A string has three spellings:
 
@@ -13,22 +13,21 @@ A string has three spellings:
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import re
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import kconfiglib
 
 from tasks.escape import quote
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import SETTINGS_BYTES
 
 PREFIX = "CONFIG_"
-OTHER_NAMES = {"FINANCEBENCH_PATH": "DATA_PATH", "FINANCEBENCH_POOL_INDICES": "TRAINING_INDICES"}
-"""Names that are accepted for options of another name, in files and overrides.  They are never written."""
+SPECIFIED = {"FINANCEBENCH_POOL_INDICES": "TRAINING"}
+"""The specification's names of options that have another name here; accepted in files and overrides."""
 
 _TYPED_TO_DECODED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _DECODED_TO_TYPED = {decoded: "\\" + typed for typed, decoded in _TYPED_TO_DECODED.items()}
@@ -37,7 +36,6 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^\\"]|\\.)*)"')
 _STRING_ASSIGNMENT = re.compile(r'^(CONFIG_\w+=)"(.*)"[ \t]*$', re.MULTILINE)
 _ASSIGNED = re.compile(PREFIX + r"(\w+)=(.*)")
-_OTHER_NAME = re.compile(rf"^{PREFIX}({'|'.join(OTHER_NAMES)})(?==)", re.MULTILINE)
 _NOT_SET = re.compile("# " + PREFIX + r"(\w+) is not set")
 
 NAMED_LINES = 3  # lines that are not assignments, in an error message
@@ -66,105 +64,91 @@ def typed_from_quoted(quoted: str) -> str | None:
 
 
 def as_kconfig_writes(config: str) -> str:
-    """The text of a whole `.config` with the options' own names, quoted as Kconfig's own tools would have done it."""
-    return _STRING_ASSIGNMENT.sub(
-        lambda match: f'{match[1]}"{_double_lone_backslashes(match[2])}"', _with_own_names(config)
-    )
-
-
-def _with_own_names(config: str) -> str:
-    return _OTHER_NAME.sub(lambda match: PREFIX + OTHER_NAMES[match[1]], config)
+    """The text of a whole `.config`, quoted as Kconfig's own tools would have done it."""
+    return _STRING_ASSIGNMENT.sub(lambda match: f'{match[1]}"{_double_lone_backslashes(match[2])}"', config)
 
 
 def _double_lone_backslashes(quoted: str) -> str:
     return _ESCAPE.sub(lambda match: match[0] if match[1] in '\\"' else "\\" + match[0], quoted)
 
 
-def kconfig_file() -> Path:
-    """The path of Kconfig: at the root of a checkout, or in this folder when installed from a wheel."""
-    installed = Path(__file__).parent / "Kconfig"
-    return installed if installed.is_file() else Path(__file__).parents[2] / "Kconfig"
-
-
 class Kconfig(kconfiglib.Kconfig):  # type: ignore[misc]  # kconfiglib has no types
-    r"""`kconfiglib.Kconfig` over this project's options; reads both ``\n`` and ``\\n`` in a string as ``\n``."""
+    r"""`kconfiglib.Kconfig` over this project's options; reads both ``\n`` and ``\\n`` in a string as ``\n``.
+
+    Kconfig lies at the root of a checkout, or in this folder when installed from a wheel.
+    """
 
     def __init__(self, warn: bool = False) -> None:
-        super().__init__(str(kconfig_file()), warn=warn)
+        installed = Path(__file__).parent / "Kconfig"
+        super().__init__(str(installed if installed.is_file() else Path(__file__).parents[2] / "Kconfig"), warn=warn)
 
     def load_config(self, filename: str | None = None, replace: bool = True, verbose: object = None) -> str:
-        """As in kconfiglib, and also where menuconfig's own dialogue loads a file.
-
-        Raises: OSError when the file cannot be read, kconfiglib.KconfigError when it is not UTF-8 or too large.
-        """
+        """As in kconfiglib, and also where menuconfig's own dialogue loads a file."""
         path = Path(filename or kconfiglib.standard_config_filename())
         if filename is None and not path.exists():
             return str(super().load_config(None, replace))
-        try:
-            written = read_limited(path, SETTINGS_BYTES).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise kconfiglib.KconfigError(f"{path} is not UTF-8 text: {error}") from error
-        except FileTooLarge as error:
-            raise kconfiglib.KconfigError(f"{path}: {error}") from error
         with tempfile.TemporaryDirectory() as folder:
             copy = os.path.join(folder, path.name)
-            Path(copy).write_text(as_kconfig_writes(written), "utf-8")
+            Path(copy).write_text(as_kconfig_writes(path.read_text("utf-8-sig")), "utf-8")
             return str(super().load_config(copy, replace)).replace(copy, str(path))
 
-    def text(self, header: str) -> str:
-        """The complete `.config` with the current values."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "config"
-            self.write_config(str(path), header=header, save_old=False)
-            return path.read_text("utf-8")
+
+@functools.cache
+def symbols() -> Mapping[str, Any]:
+    """The symbol of each option, by name, in the order of Kconfig."""
+    return {symbol.name: symbol for symbol in Kconfig().unique_defined_syms}
 
 
-def read_assignments(config: str, kinds: Mapping[str, Any]) -> tuple[Assignments, Problems]:
-    """The assignments of a `.config`, before Kconfig replaces values that it does not accept by defaults.
+def default_values() -> Assignments:
+    """What each option is where nobody sets it; "" or -1 for one without a default."""
+    return {name: symbol.defaults[0][0].str_value for name, symbol in symbols().items()}
 
-    `kinds` has the type of each option.  An option that is assigned twice is a problem, although Kconfig takes the
-    last value: nobody knows which one was meant.
+
+def read_assignments(config: str) -> tuple[Assignments, Problems]:
+    """The assignments of a `.config`.
+
+    An option that is assigned twice is a problem, although Kconfig takes the last value: nobody knows which one was
+    meant.
     """
     found: Assignments = {}
     problems: Problems = {}
     other: Problems = {}
-    first_lines: dict[str, int] = {}
-    for number, line in enumerate(_with_own_names(config).split("\n"), start=1):
+    for number, line in enumerate(config.split("\n"), start=1):
         stripped = line.rstrip()
         match = _ASSIGNED.fullmatch(stripped) or _NOT_SET.fullmatch(stripped)
         if match is None:
             if stripped and not stripped.lstrip().startswith("#"):
                 other[f"line {number}"] = f"{quote(stripped)} is not an assignment of the form {PREFIX}NAME=VALUE"
             continue
-        name, written = match[1], match[2] if match.re is _ASSIGNED else None
-        if name in first_lines:
-            problems[PREFIX + name] = f"is given twice, in lines {first_lines[name]} and {number}"
-            continue
-        first_lines[name] = number
+        name = SPECIFIED.get(match[1], match[1])
         try:
-            found[name] = _typed(name, written, kinds)
+            typed = _typed(name, match[2] if match.re is _ASSIGNED else None)
+            if name in found:
+                raise ValueError("is given twice")
+            found[name] = typed
         except ValueError as error:
             problems[PREFIX + name] = str(error)
-    return found, _first(other) | problems
+    named = dict(list(other.items())[:NAMED_LINES])
+    if more := len(other) - len(named):
+        named[f"{more} more lines"] = "are not assignments either; is this a .config?"
+    return found, named | problems
 
 
-def read_overrides(
-    overrides: Mapping[str, str] | Sequence[str], kinds: Mapping[str, Any]
-) -> tuple[Assignments, Problems]:
+def read_overrides(overrides: Mapping[str, str] | Sequence[str]) -> tuple[Assignments, Problems]:
     """The assignments of `NAME=VALUE` overrides, with or without CONFIG_; VALUE is typed text.
 
     An option that is given twice is a problem, also with equal values: one of them would be without effect.
     """
-    pairs = list(overrides.items()) if isinstance(overrides, Mapping) else [_split(one) for one in overrides]
+    pairs = overrides.items() if isinstance(overrides, Mapping) else [_split(one) for one in overrides]
     found: Assignments = {}
     problems: Problems = {}
     for given, value in pairs:
         name = given.strip().removeprefix(PREFIX)
-        name = OTHER_NAMES.get(name, name)
+        name = SPECIFIED.get(name, name)
         if value is None:
             problems[PREFIX + name] = "has no value; write NAME=VALUE"
-        elif name not in kinds:
-            problems[PREFIX + name] = _unknown(name, kinds)
+        elif name not in symbols():
+            problems[PREFIX + name] = _unknown(name)
         elif name in found:
             problems[PREFIX + name] = f"is set twice, to {quote(found[name])} and to {quote(value)}"
         else:
@@ -172,14 +156,15 @@ def read_overrides(
     return found, problems
 
 
-def _typed(name: str, written: str | None, kinds: Mapping[str, Any]) -> str:
-    if name not in kinds:
-        raise ValueError(_unknown(name, kinds))
-    if kinds[name] is bool:
-        return "n" if written is None else written
+def _typed(name: str, written: str | None) -> str:
+    if name not in symbols():
+        raise ValueError(_unknown(name))
+    kind = symbols()[name].orig_type
     if written is None:
-        raise ValueError('cannot be "not set"; give it a value')
-    if kinds[name] is int:
+        if kind is not kconfiglib.BOOL:
+            raise ValueError('cannot be "not set"; give it a value')
+        return "n"
+    if kind is not kconfiglib.STRING:
         return written
     typed = typed_from_quoted(written)
     if typed is None:
@@ -187,23 +172,11 @@ def _typed(name: str, written: str | None, kinds: Mapping[str, Any]) -> str:
     return typed
 
 
-def _first(other: Problems) -> Problems:
-    """The first lines that are not assignments, and how many more there are: most likely it is another file."""
-    named = dict(list(other.items())[:NAMED_LINES])
-    more = len(other) - len(named)
-    return named | ({f"{more} more lines": "are not assignments either; is this a .config?"} if more else {})
-
-
-def _unknown(name: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(name.upper(), names, n=1)
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.upper(), symbols(), n=1)
     return "there is no such option" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")
 
 
 def _split(override: str) -> tuple[str, str | None]:
     name, equals, value = override.partition("=")
     return name, value if equals else None
-
-
-def default_values() -> dict[str, str]:
-    """What each option is where nobody sets it, as a person types it; "" for one without a default."""
-    return {symbol.name: symbol.str_value for symbol in Kconfig().unique_defined_syms}

@@ -1,194 +1,164 @@
-"""`Settings`: every option of Kconfig as a typed field, and which options may change before a run is resumed."""
+"""`Settings`: every option of Kconfig as a typed field, and how the text of an option becomes its value."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator
 
-from orchestrator.settings.fields import (
-    EMPTY_IS_NONE,
-    FolderPath,
-    Rule,
-    Switch,
-    existing_file,
-    existing_path,
-    float_range,
-    int_range,
-    string,
-)
+from orchestrator.settings.kconfig import decoded, symbols
 from orchestrator.settings.references import BEST_VECTOR, FORK, SHIPPED, ZERO
 from orchestrator.settings.value_checks import (
+    EMBEDDED,
+    EXISTING,
+    EXTERNAL,
+    FILLED,
+    above,
+    between,
+    call_parameters,
     callback_names,
+    column_names,
+    farm_address,
     faults,
+    file_or,
     http_address,
     judge_name,
+    least,
     model_name,
     no_password,
     optional,
     placeholders,
-    redis_address,
+    price_list,
+    row_selection,
     server_address,
     server_arguments,
     tracker_names,
     variable_name,
 )
+from tasks.escape import quote
+from tasks.limits import OPTION_CHARACTERS
 from tasks.models import ClusteredBy, EngineName
 
-_SEED = 2**31 - 1
-_DAY = 86_400
-_DOLLARS = "US dollars a million tokens"
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Settings:
     """The checked settings of a run: one field for each CONFIG_ option, its name in lower case.
 
-    Made by `load_settings`.  Kconfig describes each option; the type, the bounds and the unit are here.  Prompts hold
-    real newlines.  `tournament_size` and `truncation_top_k` are -1 when they are not set, which is allowed when the
-    selection does not need them.
+    Made by `load_settings`.  Kconfig describes each option and has the range of whole numbers; other bounds are here.
+    Prompts hold real newlines.  `tournament_size` and `truncation_top_k` are -1 when they are not set, which is
+    allowed when the selection does not need them.
     """
 
     # Farm
-    farm: Literal["embedded", "external"]
-    redis_url: Annotated[str, optional(redis_address), no_password("WHETSTONE_REDIS_PASSWORD")]
-    farm_dir: FolderPath
-    gpu_slots: Annotated[int, int_range(1, 256, "tasks")]
-    openai_workers: Annotated[int, int_range(1, 64, "processes")]
-    openai_threads: Annotated[int, int_range(1, 256, "threads a process")]
-    cpu_workers: Annotated[int, int_range(1, 256, "processes")]
-    store_mb: Annotated[int, int_range(64, 1048576, "MB")]
-    embedded_endpoint: Literal["rules", "openai"]
+    farm: Annotated[str, FILLED, AfterValidator(farm_address), no_password("WHETSTONE_REDIS_PASSWORD")]
+    farm_dir: Path
     embedded_faults: Annotated[str, optional(faults)]
-    embedded_dtype: Literal["auto", "float32", "bfloat16"]
-    stage_timeout_s: Annotated[int, int_range(1, _DAY, "seconds")]
-    retry_wait_s: Annotated[int, int_range(0, 7 * _DAY, "seconds")]
+    retry_wait_s: int
 
     # Data
-    data_path: Annotated[Path, existing_path()]
-    data_format: Literal["auto", "financebench", "jsonl", "csv", "parquet", "datasets"]
-    question_column: Annotated[str, string()]
-    answer_column: Annotated[str, string()]
-    context_column: str
-    id_column: str
-    split_column: str
-    training_split: str
-    training_indices: Annotated[str, string()]
-    validation_split: str
-    validation_indices: str
-    test_split: str
-    test_indices: str
+    data_path: Annotated[Path, EXISTING]
+    data_columns: Annotated[str, AfterValidator(column_names)]
+    training: Annotated[str, FILLED, AfterValidator(row_selection)]
+    validation: Annotated[str, AfterValidator(row_selection)]
+    test: Annotated[str, AfterValidator(row_selection)]
     too_long: Literal["error", "drop", "truncate"]
 
     # Target
-    target_model: Annotated[str, string(), AfterValidator(model_name)]
+    target_model: Annotated[str, FILLED, AfterValidator(model_name)]
     target_engine: EngineName
     device: Literal["cpu", "cuda"]
     sglang_lifecycle: Literal["resident", "restart"]
-    sglang_url: Annotated[str, optional(server_address), no_password("the variable that SGLANG_API_KEY_ENV names")]
-    sglang_api_key_env: Annotated[str, string(), AfterValidator(variable_name)]
-    sglang_command: Annotated[str, string(), AfterValidator(server_arguments)]
+    sglang_url: Annotated[str, optional(server_address), no_password("the variable SGLANG_API_KEY")]
+    sglang_command: Annotated[str, FILLED, AfterValidator(server_arguments)]
     sglang_args: Annotated[str, AfterValidator(server_arguments)]
-    sglang_ready_timeout_s: Annotated[int, int_range(1, 7200, "seconds")]
-    target_timeout_s: Annotated[int, int_range(1, _DAY, "seconds")]
-    target_concurrency: Annotated[int, int_range(1, 8192, "requests")]
+    target_concurrency: int
     target_system_prompt: str
-    target_prompt_template: Annotated[str, string(), placeholders("context", "query")]
-    target_max_new_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
-    steered_min_new_tokens: Annotated[int, int_range(0, 131_072, "tokens")]
-    target_temperature: Annotated[float, float_range(0, 2, "none")]
-    target_top_p: Annotated[float, float_range(0, 1, "none", above=True)]
-    target_seed: Annotated[int, int_range(0, _SEED, "none")]
-    samples: Annotated[int, int_range(1, 1000, "answers a question")]
+    target_prompt_template: Annotated[str, FILLED, placeholders("context", "query")]
+    target_max_new_tokens: int
+    steered_min_new_tokens: int
+    target_temperature: Annotated[float, between(0, 2)]
 
     # Clusters
-    clusters_dir: FolderPath
     clusters_by: ClusteredBy
-    embedder_model: Annotated[str, string(), AfterValidator(model_name)]
-    kmeans_clusters: Annotated[int, int_range(1, 1000, "clusters")]
-    pca_components: Annotated[int, int_range(1, 4096, "components")]
-    cluster_seed: Annotated[int, int_range(0, _SEED, "none")]
-    embed_batch_size: Annotated[int, int_range(1, 65_536, "tokens a batch")]
-    clusters_from: Annotated[Path | None, existing_file()]
-    waste_buckets: Annotated[int, int_range(1, 1000, "clusters")]
-    clusters_waste_from: Annotated[Path | None, existing_file()]
-    cluster_descriptions_path: Annotated[Path | None, existing_file()]
+    embedder_model: Annotated[str, FILLED, AfterValidator(model_name)]
+    clusters: int
+    clusters_from: Annotated[Path | None, file_or()]
+    cluster_descriptions_path: Annotated[Path | None, file_or()]
 
     # Genetic evolution: no defaults
-    lambda_shortness: Annotated[float, float_range(0, 1, "none", unset=True)]
-    lambda_correctness: Annotated[float, float_range(0, 1, "none", unset=True)]
-    initial_deltas_path: Annotated[Path, existing_file(unset=True, or_words=(ZERO, BEST_VECTOR, FORK))]
-    population_size: Annotated[int, int_range(2, 10_000, "individuals", unset=True)]
-    ngen: Annotated[int, int_range(1, 1_000_000, "generations", unset=True)]
-    cxpb: Annotated[float, float_range(0, 1, "none", unset=True)]
-    mutpb: Annotated[float, float_range(0, 1, "none", unset=True)]
-    elitism_size: Annotated[int, int_range(0, 9999, "individuals", unset=True)]
-    selection: Annotated[Literal["tournament", "truncation"], string(unset=True)]
-    tournament_size: Annotated[
-        int, int_range(2, 10_000, "individuals", unset=True, needed_when=("selection", "tournament"))
-    ]
-    truncation_top_k: Annotated[
-        int, int_range(2, 10_000, "individuals", unset=True, needed_when=("selection", "truncation"))
-    ]
+    lambda_shortness: Annotated[float, between(0, 1)]
+    lambda_correctness: Annotated[float, between(0, 1)]
+    initial_deltas_path: Annotated[Path, file_or(ZERO, BEST_VECTOR, FORK)]
+    population_size: Annotated[int, least(2)]
+    ngen: Annotated[int, least(1)]
+    cxpb: Annotated[float, between(0, 1)]
+    mutpb: Annotated[float, between(0, 1)]
+    elitism_size: Annotated[int, least(0)]
+    selection: Literal["tournament", "truncation"]
+    tournament_size: int
+    truncation_top_k: int
 
     # Baselines
-    prompts_path: Annotated[Path | None, existing_file(or_words=(SHIPPED,))]
+    prompts_path: Annotated[Path | None, file_or(SHIPPED)]
 
     # Optimiser
     optimiser: Literal["reflective", "cma", "lineage", "random"]
-    delta_bound: Annotated[float, float_range(0, 100, "logits", above=True)]
-    step_size: Annotated[float, float_range(0, 100, "logits", above=True)]
+    delta_bound: Annotated[float, above(0, 100)]
+    step_size: Annotated[float, above(0, 100)]
 
     # Evolution, other
-    seed: Annotated[int, int_range(0, _SEED, "none")]
-    shortness_scale: Annotated[float, float_range(0, 1e9, "tokens", above=True)]
+    seed: int
+    shortness_scale: Annotated[float, above(0, 1e9)]
     objective: Literal["specification", "constrained"]
-    margin: Annotated[float, float_range(0, 1, "none")]
-    evaluation_cache: Switch
-    cache_days: Annotated[int, int_range(1, 3650, "days")]
+    margin: Annotated[float, between(0, 1)]
+    evaluation_cache: bool
 
     # Reflector
-    reflector_model: Annotated[str, string()]
-    reflector_temperature: Annotated[float | None, float_range(0, 2, "none"), EMPTY_IS_NONE]
-    reflector_top_p: Annotated[float | None, float_range(0, 1, "none", above=True), EMPTY_IS_NONE]
-    reflector_max_completion_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
-    reflector_context_tokens: Annotated[int, int_range(0, 100_000_000, "tokens")]
-    reflector_seed: Annotated[int | None, int_range(0, _SEED, "none"), EMPTY_IS_NONE]
+    reflector_model: Annotated[str, FILLED]
+    reflector_temperature: Annotated[float | None, between(0, 2)]
+    reflector_max_completion_tokens: int
 
     # Judge
-    judge: Annotated[str, string(), AfterValidator(judge_name)]
-    judge_model: Annotated[str, string()]
-    judge_tolerance: Annotated[float, float_range(0, 1, "none")]
-    judge_forgiving: Switch
-    judge_temperature: Annotated[float | None, float_range(0, 2, "none"), EMPTY_IS_NONE]
-    judge_top_p: Annotated[float | None, float_range(0, 1, "none", above=True), EMPTY_IS_NONE]
-    judge_max_completion_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
-    judge_context_tokens: Annotated[int, int_range(0, 100_000_000, "tokens")]
-    judge_seed: Annotated[int | None, int_range(0, _SEED, "none"), EMPTY_IS_NONE]
-    judge_concurrency: Annotated[int, int_range(1, 1024, "calls")]
+    judge: Annotated[str, FILLED, AfterValidator(judge_name)]
+    judge_model: Annotated[str, FILLED]
+    judge_tolerance: Annotated[float, between(0, 1)]
+    judge_forgiving: bool
+    judge_max_completion_tokens: int
 
     # OpenAI
     openai_base_url: Annotated[str, optional(http_address), no_password("the variable that OPENAI_API_KEY_ENV names")]
-    openai_api_key_env: Annotated[str, string(), AfterValidator(variable_name)]
-    openai_timeout_s: Annotated[int, int_range(1, _DAY, "seconds")]
-    openai_max_tries: Annotated[int, int_range(1, 100, "tries")]
-    openai_requests_per_minute: Annotated[int, int_range(1, 10_000_000, "requests a minute")]
-    openai_tokens_per_minute: Annotated[int, int_range(1, 2_000_000_000, "tokens a minute")]
-    openai_price_prompt: Annotated[float | None, float_range(0, 1e6, _DOLLARS), EMPTY_IS_NONE]
-    openai_price_cached: Annotated[float | None, float_range(0, 1e6, _DOLLARS), EMPTY_IS_NONE]
-    openai_price_completion: Annotated[float | None, float_range(0, 1e6, _DOLLARS), EMPTY_IS_NONE]
-    budget_usd: Annotated[float, float_range(0, 1e9, "US dollars")]
+    openai_api_key_env: Annotated[str, FILLED, AfterValidator(variable_name)]
+    openai_parameters: Annotated[str, AfterValidator(call_parameters)]
+    openai_context_tokens: int
+    openai_requests_per_minute: int
+    openai_tokens_per_minute: int
+    openai_prices: Annotated[str, optional(price_list)]
+    budget_usd: Annotated[float, between(0, 1e9)]
 
     # Output
-    output_dir: FolderPath
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+    output_dir: Path
     trackers: Annotated[str, optional(tracker_names)]
     callbacks: Annotated[str, optional(callback_names)]
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether a farm is started on this machine."""
+        return self.farm == EMBEDDED
+
+    @property
+    def redis_url(self) -> str:
+        """The address of an external farm; "" for that of the environment."""
+        return "" if self.farm in (EMBEDDED, EXTERNAL) else self.farm
 
 
 @dataclass(frozen=True)
@@ -197,12 +167,59 @@ class Option:
 
     name: str
     kind: Any
-    rule: Rule
-    annotation: Any
+    checks: tuple[AfterValidator, ...]
 
     @property
     def field(self) -> str:
         return self.name.lower()
+
+    def read(self, typed: str) -> Any:
+        """The value of the text that a person types into menuconfig.  Raises: ValueError with a message of one line."""
+        if len(typed) > OPTION_CHARACTERS:
+            raise ValueError(f"is longer than {OPTION_CHARACTERS:,} characters")
+        value = self._parse(typed)
+        for check in self.checks if value is not None else ():
+            value = check.func(value)  # type: ignore[call-arg]  # none of them takes pydantic's second argument
+        return value
+
+    def _parse(self, typed: str) -> Any:
+        optional = type(None) in get_args(self.kind)
+        kind = get_args(self.kind)[0] if optional else self.kind
+        if not typed.strip() and kind is not str:
+            if optional:
+                return None
+            raise ValueError("is empty")
+        if kind is bool:
+            if typed not in ("y", "n"):
+                raise ValueError(f"{quote(typed)} is neither y nor n")
+            return typed == "y"
+        if kind is int:
+            return self._whole(typed)
+        if kind is float:
+            if not _FLOAT.fullmatch(typed) or not isfinite(float(typed)):
+                raise ValueError(f"{quote(typed)} is not a finite number")
+            return float(typed)
+        if get_origin(kind) is Literal and typed not in get_args(kind):
+            raise ValueError(f"{quote(typed)} is not one of: {', '.join(get_args(kind))}")
+        return self._text(kind, decoded(typed))
+
+    def _whole(self, typed: str) -> int:
+        if not _WHOLE.fullmatch(typed):
+            raise ValueError(f"{quote(typed)} is not a whole number")
+        for low, high, _ in symbols()[self.name].ranges:
+            if not int(low.str_value) <= int(typed) <= int(high.str_value):
+                raise ValueError(f"{quote(typed)} is out of range ({low.str_value} to {high.str_value})")
+        return int(typed)
+
+    @staticmethod
+    def _text(kind: Any, text: str) -> Any:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{quote(text)} is not UTF-8") from None
+        if kind is Path and "\0" in text:
+            raise ValueError(f"{quote(text)} is not a path")
+        return Path(text) if kind is Path else text
 
 
 @functools.cache
@@ -213,9 +230,8 @@ def options() -> tuple[Option, ...]:
 
 
 def _option(name: str, annotated: Any) -> Option:
-    kind, *metadata = get_args(annotated) if get_origin(annotated) is Annotated else (annotated,)
-    rule = next((one for one in metadata if isinstance(one, Rule)), Rule())
-    return Option(name, kind, rule, annotated)
+    kind, *checks = get_args(annotated) if get_origin(annotated) is Annotated else (annotated,)
+    return Option(name, kind, tuple(checks))
 
 
 class SettingsError(Exception):

@@ -1,7 +1,7 @@
 """What settings refer to: words in place of files, discovered tokens, pairs of answers, and lines of the data set.
 
 Discovered tokens and pairs of a verbose and a compressed answer are in
-the output of `orchestrator collect`.  Lines are "all", or 0-based indices and inclusive ranges, as in "0-7,9,12".
+the output of `orchestrator collect`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from typing_extensions import TypedDict
@@ -95,37 +96,55 @@ def read_sides(path: Path) -> Sides:
 
 ALL = (range(sys.maxsize),)
 
+_FORM = re.compile(r"([^\[\]]*)(?:\[([^\[\]]+)\])?\s*")
+_SLICE = re.compile(r"\s*([0-9]{0,9})\s*:\s*([0-9]{0,9})\s*", re.ASCII)
 _ITEM = re.compile(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", re.ASCII)
 
 
-def parse_indices(text: str) -> tuple[range, ...]:
-    """The ranges that `text` names, in its order; none for an empty text and `ALL` for "all".
+@dataclass(frozen=True)
+class Selection:
+    """Some rows of the split, or of all rows where it is ""."""
 
-    Raises: ValueError for another syntax, a range that ends before its start, or an index that is named twice.
+    split: str
+    ranges: tuple[range, ...]
+
+    def of(self, count: int) -> tuple[int, ...]:
+        """The chosen ones of `count` rows, in their order.  Raises: ValueError when one is not among them."""
+        closed = [one if one.stop < sys.maxsize else range(one.start, max(one.start + 1, count)) for one in self.ranges]
+        last = max((one[-1] for one in closed), default=-1)
+        if last >= count:
+            raise ValueError(f"names row {last}, but there are {count}, counted from 0")
+        return tuple(index for one in closed for index in one)
+
+
+def parse_selection(text: str) -> Selection:
+    """What "train", "train[0:32]", "train[0-7,9]", "0-7,9" and "all" select; an empty text selects nothing.
+
+    Raises: ValueError.
     """
-    if text.strip() == "all":
-        return ALL
-    if not text.strip():
-        return ()
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{quote(text)} is not of the form SPLIT[ROWS]")
+    split, rows = match[1].strip(), match[2]
+    if rows is None and (not split or split == "all"):
+        return Selection("", ALL if split else ())
+    if rows is None:
+        return Selection("", _ranges(split)) if split[0] in "-0123456789" else Selection(split, ALL)
+    if (part := _SLICE.fullmatch(rows)) is None:
+        return Selection(split, _ranges(rows))
+    chosen = range(int(part[1] or 0), int(part[2] or sys.maxsize))
+    if not chosen:
+        raise ValueError(f"{quote(rows)} has no rows")
+    return Selection(split, (chosen,))
+
+
+def _ranges(text: str) -> tuple[range, ...]:
+    """As in "0-7,9,12".  Raises: ValueError, also for an index that is named twice."""
     ranges = tuple(_parse_item(item.strip()) for item in text.split(","))
     for number, one in enumerate(ranges):
         if common := overlap(ranges[:number], [one]):
-            raise ValueError(f"names {_span(common)} twice")
+            raise ValueError(f"names {common[0]} twice")
     return ranges
-
-
-def select_indices(text: str, count: int) -> tuple[int, ...]:
-    """The indices that `text` names in a data set of `count` lines, in its order.
-
-    Raises: ValueError as `parse_indices`, and when an index is not in the data set.
-    """
-    ranges = parse_indices(text)
-    if ranges == ALL:
-        return tuple(range(count))
-    last = max((one[-1] for one in ranges), default=-1)
-    if last >= count:
-        raise ValueError(f"names {last}, but the data set has {count} lines, counted from 0")
-    return tuple(index for one in ranges for index in one)
 
 
 def overlap(some: Sequence[range], others: Sequence[range]) -> range | None:
@@ -141,12 +160,8 @@ def overlap(some: Sequence[range], others: Sequence[range]) -> range | None:
 def _parse_item(item: str) -> range:
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise ValueError(f'{item!r} is neither an index nor a range; write "all" or something like "0-7,9,12"')
+        raise ValueError(f'{item!r} is neither an index nor a range; write something like "0-7,9,12"')
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
         raise ValueError(f"the end of the range {item!r} is before its start")
     return range(first, last + 1)
-
-
-def _span(indices: range) -> str:
-    return str(indices[0]) if len(indices) == 1 else f"{indices[0]}-{indices[-1]}"

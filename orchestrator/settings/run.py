@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from orchestrator.settings.clusters import pinned_of
-from orchestrator.settings.fields import read_value
-from orchestrator.settings.kconfig import Kconfig
+from orchestrator.settings.kconfig import default_values
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
 from orchestrator.settings.references import BEST_PROMPT, read_discovered_tokens
-from orchestrator.settings.value_checks import EMBEDDED
+from orchestrator.settings.value_checks import EMBEDDED, parse_parameters, parse_prices
 from tasks.cutting import smallest_limit
 from tasks.judging.grader import needs_model
 from tasks.models import (
@@ -33,9 +33,10 @@ from tasks.models import (
 from tasks.named import absolute
 from tasks.objective import LEAST_TOKENS
 
-# The YAML files have no keys for these two.  A 429 with Retry-After is always obeyed.
-ENDPOINT_TIMEOUT_S = 120.0
-ENDPOINT_TRIES = 6
+ENDPOINT_TRIES = 6  # the first included; a 429 with Retry-After is always obeyed
+JUDGE_CONCURRENCY = 8  # calls in flight for one evaluation
+PCA_COMPONENTS = 50
+FIXED_SEED = 42  # of the clustering, and of the target's samples
 EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with rules, whatever the settings name
 
 
@@ -53,28 +54,27 @@ def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> 
         reflector=Reflector(
             model=s.reflector_model,
             temperature=s.reflector_temperature,
-            top_p=s.reflector_top_p,
+            top_p=_parameter(s, "top_p"),
             max_completion_tokens=s.reflector_max_completion_tokens,
-            seed=s.reflector_seed,
+            seed=parse_parameters(s.openai_parameters).get("seed"),
         ),
         endpoint=endpoint_of(s),
         objective=objective_of(s, baseline),
         clusters=Clusters(
-            folder=str(s.clusters_dir.resolve()),
+            folder=str(clusters_folder().resolve()),
             embedder=s.embedder_model,
-            components=s.pca_components,
-            count=s.kmeans_clusters,
-            seed=s.cluster_seed,
-            batch_size=s.embed_batch_size,
+            components=PCA_COMPONENTS,
+            count=s.clusters,
+            seed=FIXED_SEED,
+            batch_size=1024 if s.device == "cuda" else 256,
             device=s.device,
             discovered=_discovered(s),
             by=s.clusters_by,
-            buckets=s.waste_buckets,
+            buckets=s.clusters,
         ),
         evaluation_cache=s.evaluation_cache,
-        reflector_context_tokens=s.reflector_context_tokens,
+        reflector_context_tokens=s.openai_context_tokens,
         pinned_clusters=pinned_of(s),
-        samples=s.samples,
     )
 
 
@@ -90,7 +90,7 @@ def objective_of(s: Settings, baseline: Score | None) -> Objective:
 
 
 def _discovered(s: Settings) -> tuple[int, ...]:
-    if s.clusters_from is None:
+    if s.clusters_from is None or s.clusters_by == "waste":
         return ()
     try:
         return read_discovered_tokens(s.clusters_from)
@@ -107,16 +107,13 @@ def _target(s: Settings) -> Target:
         command=s.sglang_command,
         args=s.sglang_args,
         device=s.device,
-        dtype=s.embedded_dtype,
-        ready_timeout_s=s.sglang_ready_timeout_s,
-        request_timeout_s=s.target_timeout_s,
+        dtype="auto",
+        ready_timeout_s=_limit_s("WHETSTONE_SGLANG_READY_S", 600),
+        request_timeout_s=_limit_s("WHETSTONE_TARGET_TIMEOUT_S", 600),
         concurrency=s.target_concurrency,
         system_prompt=_plain_prompt(s),
         prompt_template=s.target_prompt_template,
-        sampling=Sampling(
-            s.target_max_new_tokens, s.target_temperature, s.target_top_p, s.target_seed, s.steered_min_new_tokens
-        ),
-        api_key_env=s.sglang_api_key_env,
+        sampling=Sampling(s.target_max_new_tokens, s.target_temperature, 1.0, FIXED_SEED, s.steered_min_new_tokens),
     )
 
 
@@ -137,18 +134,23 @@ def judge_of(s: Settings) -> Judge:
         model=s.judge_model,
         tolerance=s.judge_tolerance,
         forgiving=s.judge_forgiving,
-        temperature=s.judge_temperature,
-        top_p=s.judge_top_p,
+        temperature=_parameter(s, "temperature"),
+        top_p=_parameter(s, "top_p"),
         max_completion_tokens=s.judge_max_completion_tokens,
-        seed=s.judge_seed,
-        concurrency=s.judge_concurrency,
-        context_tokens=smallest_limit(s.judge_context_tokens, s.openai_tokens_per_minute),
+        seed=parse_parameters(s.openai_parameters).get("seed"),
+        concurrency=JUDGE_CONCURRENCY,
+        context_tokens=smallest_limit(s.openai_context_tokens, s.openai_tokens_per_minute),
     )
+
+
+def _parameter(s: Settings, name: Literal["temperature", "top_p"]) -> float | None:
+    value = parse_parameters(s.openai_parameters).get(name)
+    return None if value is None else float(value)
 
 
 def by_rules(s: Settings) -> bool:
     """Whether the rules of the embedded endpoint reflect and judge, and no language model."""
-    return (s.farm, s.embedded_endpoint) == ("embedded", "rules")
+    return s.farm == EMBEDDED and not s.openai_base_url
 
 
 def needs_endpoint(s: Settings) -> bool:
@@ -162,18 +164,42 @@ def endpoint_of(s: Settings, rules: bool | None = None) -> Endpoint:
     The rules of an embedded farm have their own address and key, and cost nothing.
     """
     rules = by_rules(s) if rules is None else rules
+    prompt, cached, completion = (_price(price, rules) for price in parse_prices(s.openai_prices))
     return Endpoint(
         base_url=s.openai_base_url,
         api_key_env=EMBEDDED_KEY_ENV if rules else s.openai_api_key_env,
-        timeout_s=s.openai_timeout_s,
-        max_tries=s.openai_max_tries,
+        timeout_s=openai_limit_s(),
+        max_tries=ENDPOINT_TRIES,
         requests_per_minute=s.openai_requests_per_minute,
         tokens_per_minute=s.openai_tokens_per_minute,
-        price_prompt=_price(s.openai_price_prompt, rules),
-        price_cached=_price(s.openai_price_cached, rules),
-        price_completion=_price(s.openai_price_completion, rules),
+        price_prompt=prompt,
+        price_cached=cached,
+        price_completion=completion,
         budget_usd=s.budget_usd,
     )
+
+
+def stage_limit_s() -> int:
+    """The time limit of one stage, which covers the slowest evaluation of an individual."""
+    return _limit_s("WHETSTONE_STAGE_TIMEOUT_S", 1800)
+
+
+def openai_limit_s() -> int:
+    """The longest wait for a reply of an endpoint."""
+    return _limit_s("WHETSTONE_OPENAI_TIMEOUT_S", 120)
+
+
+def _limit_s(variable: str, default: int) -> int:
+    """Seconds that the environment of the command says, or `default`.  Raises: SettingsError."""
+    text = os.environ.get(variable) or str(default)
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 86_400:
+        raise SettingsError([f"{variable}: {text!r} is not a number of seconds from 1 to 86400"])
+    return int(text)
+
+
+def clusters_folder() -> Path:
+    """Where clusterings are kept; a worker that has the variable uses the folder that it names there."""
+    return Path(os.environ.get("WHETSTONE_CLUSTERS") or "outputs/clusters")
 
 
 class EndpointOptions(Protocol):
@@ -199,7 +225,7 @@ def endpoint_at(base: str, key_env: str, options: EndpointOptions) -> Endpoint:
     return Endpoint(
         base_url="" if rules else base,
         api_key_env=EMBEDDED_KEY_ENV if rules else key_env,
-        timeout_s=ENDPOINT_TIMEOUT_S,
+        timeout_s=openai_limit_s(),
         max_tries=ENDPOINT_TRIES,
         requests_per_minute=options.requests_per_minute,
         tokens_per_minute=options.tokens_per_minute,
@@ -214,7 +240,7 @@ def _price(price: float | None, rules: bool) -> float | None:
     return 0.0 if rules and price is None else price
 
 
-_PARTS = ("judge", "openai_", "budget_", "farm", "embedded_endpoint")
+_PARTS = ("judge", "openai_", "budget_", "farm")
 
 
 def judging_settings(config: Path | None, rules: bool | None = None) -> tuple[Judge, Endpoint, bool]:
@@ -233,10 +259,6 @@ def judging_settings(config: Path | None, rules: bool | None = None) -> tuple[Ju
 
 def _defaults() -> Settings:
     """Kconfig's defaults of the options of judge and endpoint.  The other options, some without default, are absent."""
-    kconfig = Kconfig()
-    values = {
-        option.field: read_value(option.annotation, option.rule, kconfig.syms[option.name].str_value)
-        for option in options()
-        if option.field.startswith(_PARTS)
-    }
+    typed = default_values()
+    values = {option.field: option.read(typed[option.name]) for option in options() if option.field.startswith(_PARTS)}
     return cast(Settings, SimpleNamespace(**values))

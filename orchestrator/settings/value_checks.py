@@ -8,20 +8,28 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from orchestrator.callbacks import names_of
+from orchestrator.settings.references import parse_selection
 from orchestrator.trackers import TRACKERS
 from tasks.escape import quote
 from tasks.http.address import unix_path
 from tasks.named import NAME
+from tasks.questions import parse_columns
 from tasks.store.address import password_in
 from tasks.template import missing_placeholders
+from tasks.validation import parse_json
 
 EMBEDDED = "embedded"
 """In place of a model's name or an endpoint's address: those of the embedded farm."""
+
+EXTERNAL = "external"
+"""In place of a farm's address: the one in the environment."""
 
 OWN_ARGUMENTS = {
     "--model-path": "is TARGET_MODEL",
@@ -33,6 +41,67 @@ OWN_ARGUMENTS = {
     "--config": "is set by Whetstone: write the contents of the file as arguments",
     "--speculative-algorithm": "samples without the deltas",
 }
+
+
+def between(low: float, high: float) -> AfterValidator:
+    """A number from `low` to `high`."""
+
+    def check(value: float) -> float:
+        if not low <= value <= high:
+            raise ValueError(f"{value:g} is out of range ({low:g} to {high:g})")
+        return value
+
+    return AfterValidator(check)
+
+
+def above(low: float, high: float) -> AfterValidator:
+    """A number above `low`, up to `high`."""
+
+    def check(value: float) -> float:
+        if not low < value <= high:
+            raise ValueError(f"{value:g} is out of range (above {low:g} to {high:g})")
+        return value
+
+    return AfterValidator(check)
+
+
+def least(low: int) -> AfterValidator:
+    """A whole number that has no default, which Kconfig writes as -1."""
+
+    def check(value: int) -> int:
+        if value < low:
+            raise ValueError("is not set, and has no default" if value == -1 else f"{value} is less than {low}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+FILLED = AfterValidator(_filled)
+"""A text that is not blank."""
+
+
+def file_or(*words: Path) -> AfterValidator:
+    """The path of a file that exists, or one of `words`."""
+    return AfterValidator(lambda path: path if path in words else _file(path))
+
+
+def _file(path: Path) -> Path:
+    try:
+        if not path.is_file():
+            raise ValueError(f"{quote(str(path))} {'is not a file' if path.exists() else 'does not exist'}")
+    except OSError as error:  # for example a name that is too long
+        raise ValueError(f"{quote(str(path))} is not a file: {error.strerror}") from None
+    return path
+
+
+EXISTING = AfterValidator(lambda path: path if path.is_dir() else _file(path))
+"""The path of a file or a folder that exists."""
 
 
 def placeholders(*names: str) -> AfterValidator:
@@ -70,6 +139,10 @@ def redis_address(url: str) -> str:
     if not _has_form(url, ("redis", "rediss", "unix")):
         raise ValueError(f"{quote(_hide_password(url))} is not an address of the form redis://HOST:PORT/DATABASE")
     return url
+
+
+def farm_address(text: str) -> str:
+    return text if text in (EMBEDDED, EXTERNAL) else redis_address(text)
 
 
 def optional(check: Callable[[str], str]) -> AfterValidator:
@@ -116,6 +189,54 @@ def callback_names(text: str) -> str:
     for name in text.split(","):
         if not NAME.fullmatch(name.strip()):
             raise ValueError(f"{quote(name.strip())} is neither a callback's name nor of the form module:name")
+    return text
+
+
+def column_names(text: str) -> str:
+    parse_columns(text)
+    return text
+
+
+def row_selection(text: str) -> str:
+    parse_selection(text)
+    return text
+
+
+class CallParameters(TypedDict, total=False):
+    """What is sent with each call of a language model, where it is there."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)]
+    top_p: Annotated[float, Field(gt=0, le=1)]
+    seed: Annotated[int, Field(ge=0, lt=2**31)]
+
+
+CallParameters.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+
+
+def parse_parameters(text: str) -> CallParameters:
+    return parse_json(CallParameters, text)
+
+
+def call_parameters(text: str) -> str:
+    parse_parameters(text)
+    return text
+
+
+def parse_prices(text: str) -> tuple[float | None, float | None, float | None]:
+    """US dollars a million tokens of prompt, cached prompt and completion; None for an empty text."""
+    if not text.strip():
+        return None, None, None
+    prompt, cached, completion = map(float, text.split())
+    if not all(0 <= price <= 1e6 for price in (prompt, cached, completion)):
+        raise ValueError
+    return prompt, cached, completion
+
+
+def price_list(text: str) -> str:
+    try:
+        parse_prices(text)
+    except ValueError:
+        raise ValueError(f"{quote(text)} is not three prices from 0 to 1000000") from None
     return text
 
 

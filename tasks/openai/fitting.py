@@ -63,7 +63,7 @@ def prompt_estimate(run: Run, answers: int, description_tokens: int) -> str:
     line = f"a prompt of the reflector has up to about {largest:,} tokens"
     if limit is None or largest <= limit:
         return line
-    options = "CONFIG_REFLECTOR_CONTEXT_TOKENS, CONFIG_OPENAI_TOKENS_PER_MINUTE"
+    options = "CONFIG_OPENAI_CONTEXT_TOKENS, CONFIG_OPENAI_TOKENS_PER_MINUTE"
     return f"{line}; {limit:,} are allowed ({options}): the longest and the wrong answers are cut in the middle"
 
 

@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[2]
 # Small enough for many runs, large enough for merges, mutations, clones and a validation set.
 SMALL = {
     "DATA_PATH": str(ROOT / "configs" / "data" / "sample.jsonl"),
-    "TRAINING_INDICES": "0-2",
-    "VALIDATION_INDICES": "16",
+    "TRAINING": "0-2",
+    "VALIDATION": "16",
+    "TEST": "",
     "PROMPTS_PATH": "",
     "TARGET_MAX_NEW_TOKENS": "16",
     "POPULATION_SIZE": "3",
@@ -63,7 +64,6 @@ class RunFolder:
         chosen = {
             **SMALL,
             "FARM_DIR": str(self.farm),
-            "CLUSTERS_DIR": str(cache_folder() / "clusters"),
             **self.options,
             **options,
         }
@@ -158,7 +158,8 @@ def is_of_kind(process: psutil.Process, kind: str) -> bool:
 
 def environment() -> dict[str, str]:
     """Our environment without the variables that would make a test use the real OpenAI."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
+    return {"WHETSTONE_CLUSTERS": str(cache_folder() / "clusters"), **ours}
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:

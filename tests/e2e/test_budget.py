@@ -11,7 +11,7 @@ from run_folder import RunFolder, orchestrator
 
 CALLS = "endpoint_calls.jsonl"
 # High prices: the whole run costs about 0.80 dollars, and its first generation half of that.
-PRICES = {"OPENAI_PRICE_PROMPT": "100", "OPENAI_PRICE_CACHED": "50", "OPENAI_PRICE_COMPLETION": "5"}
+PRICES = {"OPENAI_PRICES": "100 50 5"}
 BUDGET = 0.3
 
 pytestmark = pytest.mark.long

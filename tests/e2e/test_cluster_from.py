@@ -10,21 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from collection_folder import CollectionFolder
-from run_folder import ROOT, RunFolder, cache_folder, finish, start
+from run_folder import ROOT, RunFolder, finish, start
 
 CLUSTERS = 4
 
 pytestmark = pytest.mark.long
 
 
-def cluster(run: RunFolder, data: Path, clusters_dir: Path) -> subprocess.CompletedProcess[str]:
+def cluster(run: RunFolder, data: Path) -> subprocess.CompletedProcess[str]:
     """Run `orchestrator cluster --from`, with deltas for its clusters."""
     deltas = run.folder / "deltas.json"
     deltas.write_text(json.dumps({str(cluster): 0.0 for cluster in range(CLUSTERS + 2)}))
     chosen = {
         "FARM_DIR": run.farm,
-        "CLUSTERS_DIR": clusters_dir,
-        "KMEANS_CLUSTERS": CLUSTERS,
+        "CLUSTERS": CLUSTERS,
         "INITIAL_DELTAS_PATH": deltas,
     }
     sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
@@ -39,7 +38,7 @@ def test_evolution_steers_the_clusters_of_the_collected_tokens(
     data = reference_collection.data
     ids = reference_collection.document()["token_selection"]["v_steer_token_ids"]
     # when the vocabulary is clustered from it
-    done = cluster(run_folder, data, cache_folder() / "clusters")
+    done = cluster(run_folder, data)
     assert done.returncode == 0, done.stdout
     printed = done.stdout
     folder = Path(next(line for line in printed.splitlines() if line.startswith("in ")).removeprefix("in "))
@@ -53,12 +52,12 @@ def test_evolution_steers_the_clusters_of_the_collected_tokens(
     assert np.load(folder / "kmeans_centres.npy").shape[0] == CLUSTERS
     # and a run on the same tokens uses this clustering, with a delta for each cluster
     done = run_folder.run(
-        KMEANS_CLUSTERS=str(CLUSTERS),
+        CLUSTERS=str(CLUSTERS),
         INITIAL_DELTAS_PATH=str(run_folder.folder / "deltas.json"),
         CLUSTERS_FROM=str(data),
         NGEN="1",
-        VALIDATION_INDICES="",
-        TRAINING_INDICES="0-1",
+        VALIDATION="",
+        TRAINING="0-1",
     )
     assert done.returncode == 0, done.stdout
     assert set(json.loads((run_folder.output / "deltas_best.json").read_text())) == {

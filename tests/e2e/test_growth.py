@@ -22,7 +22,7 @@ from workers.embedded import control
 
 pytestmark = pytest.mark.long
 
-LONGER = {"POPULATION_SIZE": "6", "TARGET_MAX_NEW_TOKENS": "48", "TRAINING_INDICES": "0-5"}
+LONGER = {"POPULATION_SIZE": "6", "TARGET_MAX_NEW_TOKENS": "48", "TRAINING": "0-5"}
 JOIN_S = 10.0
 GRACE_S = 10.0
 

@@ -46,7 +46,7 @@ def test_a_second_run_with_three_gpu_workers_is_the_same(reference_guide: GuideF
 def gpu_workers(guided: GuideFolder, number: int) -> Iterator[None]:
     """A farm that is up, with so many gpu workers, each with a target of its own."""
     farm = ["--config", str(ROOT / "configs" / "embedded.config"), "--set", f"FARM_DIR={guided.farm}"]
-    up = orchestrator("farm", "up", *farm, "--set", "GPU_SLOTS=4")
+    up = orchestrator("farm", "up", *farm)
     assert up.returncode == 0, up.stdout
     url = redis_url(socket_path(guided.farm))
     own = environment() | {ENVIRONMENT_VARIABLE: url, FARM_VARIABLE: str(guided.farm)}

@@ -56,7 +56,7 @@ def test_collect_names_every_malformed_row_and_writes_nothing(collection: Collec
 
 
 def test_evolve_names_every_malformed_row_and_writes_nothing(run_folder: RunFolder, malformed: Path) -> None:
-    done = run_folder.run(DATA_PATH=str(malformed), VALIDATION_INDICES="")
+    done = run_folder.run(DATA_PATH=str(malformed), VALIDATION="")
     assert done.returncode == 1, done.stdout
     check(error_lines(done.stdout), "CONFIG_DATA_PATH", malformed)
     assert not run_folder.farm.exists()

@@ -30,8 +30,8 @@ SETTINGS = {
     "CLUSTERS_BY": "waste",
     "INITIAL_DELTAS_PATH": "zero",
     "OBJECTIVE": "constrained",
-    "TRAINING_INDICES": "0-31",
-    "VALIDATION_INDICES": "",
+    "TRAINING": "train[0:32]",
+    "VALIDATION": "validation",
     "POPULATION_SIZE": "4",
     "NGEN": str(GENERATIONS),
 }
@@ -202,7 +202,6 @@ def make_run(folder: Path, optimiser: str) -> KilledRun:
         "OPTIMISER": optimiser,
         "DATA_PATH": str(data),
         "PROMPTS_PATH": str(prompts),
-        "CLUSTERS_DIR": str(folder / "clusters"),
         "SGLANG_COMMAND": server,
     }
     return run

@@ -15,16 +15,10 @@ CSV = """nr,part,q,gold
 1,held out,What is 2 times 2?,4
 """
 OPTIONS = {
-    "ID_COLUMN": "nr",
-    "SPLIT_COLUMN": "part",
-    "QUESTION_COLUMN": "q",
-    "ANSWER_COLUMN": "gold",
-    "CONTEXT_COLUMN": "",
-    "TRAINING_SPLIT": "train",
-    "TRAINING_INDICES": "all",
-    "VALIDATION_SPLIT": "dev",
-    "VALIDATION_INDICES": "",
-    "TEST_SPLIT": "held out",
+    "DATA_COLUMNS": "id=nr split=part question=q answer=gold context=",
+    "TRAINING": "train",
+    "VALIDATION": "dev",
+    "TEST": "held out",
     "OPTIMISER": "random",
     "POPULATION_SIZE": "2",
     "NGEN": "1",

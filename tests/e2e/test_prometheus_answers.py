@@ -31,7 +31,7 @@ pytestmark = [
 DASHBOARD = json.loads((ROOT / "ops" / "grafana" / "dashboards" / "whetstone.json").read_text())
 # Calls of the reflector: one whose outcome stays unknown, and one that fails for good.
 FAULTS = "mutation:hang:20:1,mutation:quota:1"
-PRICES = {"OPENAI_PRICE_PROMPT": "100", "OPENAI_PRICE_CACHED": "50", "OPENAI_PRICE_COMPLETION": "5", "BUDGET_USD": "9"}
+PRICES = {"OPENAI_PRICES": "100 50 5", "BUDGET_USD": "9"}
 # What a farm on a CPU does not export: a report as that of a worker on a GPU.
 GPU = {"index": 0, "name": "H200", "used": 5e9, "total": 140e9, "utilization": 0.75}
 ON_A_GPU = {"in_flight": 1, "tokens_a_second": 800.0, "gpu": GPU}
@@ -118,10 +118,13 @@ def queries() -> Iterator[tuple[str, str, set[str]]]:
             yield panel["title"], query, set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
 
 
-def test_each_query_of_the_dashboard_is_answered_and_alerts_fire(run_folder: RunFolder, prometheus: Prometheus) -> None:
+def test_each_query_of_the_dashboard_is_answered_and_alerts_fire(
+    run_folder: RunFolder, prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     since = time.time()
+    monkeypatch.setenv("WHETSTONE_OPENAI_TIMEOUT_S", "3")
     # when a run parks, since a call of its reflector has failed
-    parked = run_folder.run(OPENAI_TIMEOUT_S="3", **PRICES)
+    parked = run_folder.run(**PRICES)
     assert parked.returncode == 3, parked.stdout
     # then what is wrong with it is an alert, and no rule has an error
     wait_until(lambda: prometheus.alerts().get("WhetstoneTasksFail") == "firing", "the alert of a failed task")

@@ -106,10 +106,8 @@ def test_no_answer_is_computed_twice(reference_run: RunFolder) -> None:
         assert [key for key, times in counted.items() if times > 1] == []
 
 
-def test_a_second_run_with_four_reflector_processes_ends_in_the_same_state(
-    reference_run: RunFolder, run_folder: RunFolder
-) -> None:
-    done = run_folder.run(OPENAI_WORKERS="4")
+def test_a_second_run_ends_in_the_same_state(reference_run: RunFolder, run_folder: RunFolder) -> None:
+    done = run_folder.run()
     assert done.returncode == 0, done.stdout
     assert run_folder.state() == reference_run.state()
     assert run_folder.processes() == []

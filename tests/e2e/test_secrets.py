@@ -51,7 +51,7 @@ def test_a_key_is_in_no_file_of_a_run_and_the_report_names_the_rules_of_an_exter
     # Given a key, and the address of an external endpoint that answers by rules
     variables = {**environment(), "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": endpoint}
     models = {"REFLECTOR_MODEL": "a-large-model", "JUDGE_MODEL": "a-small-model"}
-    command = run_folder.command(NGEN="1", EMBEDDED_ENDPOINT="openai", **models)
+    command = run_folder.command(NGEN="1", OPENAI_BASE_URL=endpoint, **models)
     run = subprocess.Popen(
         command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

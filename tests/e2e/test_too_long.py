@@ -24,7 +24,7 @@ def long_questions(tmp_path: Path) -> Path:
 def test_a_question_that_is_too_long_ends_the_run_before_anything_is_asked(
     run_folder: RunFolder, long_questions: Path
 ) -> None:
-    data = {"DATA_PATH": str(long_questions), "TRAINING_INDICES": "0-2", "VALIDATION_INDICES": "3"}
+    data = {"DATA_PATH": str(long_questions), "TRAINING": "0-2", "VALIDATION": "3"}
     done = run_folder.run(**data)
     assert done.returncode == 1, done.stdout
     assert "sample_id_00002 (18," in done.stdout and "more than the 8,175 tokens" in done.stdout

@@ -18,14 +18,17 @@ SHORT = ("$30 million", "Yes.", "The plant in Dayton.")
 
 
 @pytest.mark.long
-def test_evolution_steers_clusters_by_waste_that_a_collection_s_answers_make(run_folder: RunFolder) -> None:
+def test_evolution_steers_clusters_by_waste_that_a_collection_s_answers_make(
+    run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # given pairs of a verbose and a compressed answer, as a collection writes them
     data, clusters_dir = run_folder.folder / "phase0_data.json", run_folder.folder / "clusters"
+    monkeypatch.setenv("WHETSTONE_CLUSTERS", str(clusters_dir))
     pairs = [{"verbose_answer": v, "compressed_answer": s} for v, s in zip(VERBOSE, SHORT, strict=True)]
     data.write_text(json.dumps({"splits": {"train": [{"retained_pairs": pairs}]}}))
-    waste = {"CLUSTERS_BY": "waste", "WASTE_BUCKETS": "4", "INITIAL_DELTAS_PATH": "zero"}
+    waste = {"CLUSTERS_BY": "waste", "CLUSTERS": "4", "INITIAL_DELTAS_PATH": "zero"}
     # when the vocabulary is clustered from it
-    chosen = {**waste, "FARM_DIR": run_folder.farm, "CLUSTERS_DIR": clusters_dir}
+    chosen = {**waste, "FARM_DIR": run_folder.farm}
     sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     config = ["--config", str(ROOT / "configs" / "embedded.config")]
     done = finish(start([sys.executable, "-m", "orchestrator", "cluster", *config, *sets, "--from", str(data)]))
@@ -40,13 +43,12 @@ def test_evolution_steers_clusters_by_waste_that_a_collection_s_answers_make(run
     # and a search on the same answers uses this clustering, and leaves the last cluster at 0
     done = run_folder.run(
         **waste,
-        CLUSTERS_DIR=str(clusters_dir),
-        CLUSTERS_WASTE_FROM=str(data),
+        CLUSTERS_FROM=str(data),
         OPTIMISER="cma",
         POPULATION_SIZE="3",
         NGEN="1",
-        VALIDATION_INDICES="",
-        TRAINING_INDICES="0-1",
+        VALIDATION="",
+        TRAINING="0-1",
     )
     assert done.returncode == 0, done.stdout
     best = json.loads((run_folder.output / "deltas_best.json").read_text())

@@ -42,7 +42,7 @@ VALID = (ROOT / "configs" / "embedded.config").read_text()
 COLLECT = yaml.safe_load((ROOT / "configs" / "collect.yaml").read_text())
 ROW = json.loads((ROOT / "configs" / "data" / "sample.jsonl").read_text().splitlines()[0])
 IDS = tuple(str(i) for i in range(4))
-LAYOUT = cluster_layout("meaning", len(IDS) - 2, 10)
+LAYOUT = cluster_layout("meaning", len(IDS) - 2)
 COMMON: dict[str, Any] = {
     "seed": 7, "cluster_ids": IDS, "initial_deltas": (0.0,) * 4, "generations": 2, "population_size": 3,
 }  # fmt: skip

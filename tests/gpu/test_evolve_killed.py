@@ -7,6 +7,7 @@ asked and what it has answered.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -33,14 +34,14 @@ ARGUMENTS = (
 WRITING_DOWN = "--log-requests --log-requests-level 3 --log-requests-format json --log-requests-target"
 SETTINGS = {
     "DATA_PATH": str(SAMPLE),
-    "TRAINING_INDICES": "0-15",
-    "VALIDATION_INDICES": "16",
+    "TRAINING": "0-15",
+    "VALIDATION": "16",
+    "TEST": "",
     "TARGET_ENGINE": "sglang",
     "DEVICE": "cuda",
     "TARGET_MAX_NEW_TOKENS": "256",
     "POPULATION_SIZE": "6",
     "NGEN": "2",
-    "GPU_SLOTS": "3",
     "SEED": "5",
 }
 LIMIT_S = 280.0
@@ -67,13 +68,13 @@ class Evolution:
             "SGLANG_COMMAND": f"{COMMAND} {WRITING_DOWN} {self.folder / 'asked'}",
             "SGLANG_ARGS": ARGUMENTS,
             "FARM_DIR": str(self.folder / "farm"),
-            "CLUSTERS_DIR": str(self.folder.parent / "clusters"),
         }
         sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         config = ["--config", "configs/embedded.config", "--output", str(self.folder / "output"), "--plain"]
         command = [sys.executable, "-m", "orchestrator", "evolve", *config, *sets]
+        environment = {**os.environ, "WHETSTONE_CLUSTERS": str(self.folder.parent / "clusters")}
         with self.said.open("wb") as said:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
 
     def end(self) -> str:
         """Wait for its end; the last state that it wrote."""

@@ -21,4 +21,3 @@ def test_it_differs_from_the_embedded_one_in_the_farm_alone(monkeypatch: pytest.
         "farm": "external",
         "output_dir": Path("outputs/compose"),
     }
-    assert here["redis_url"] == "", "the environment's, whose password is a secret"

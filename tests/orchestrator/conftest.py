@@ -50,7 +50,7 @@ def own_farm(tmp_path: Path) -> Iterator[Bench]:
 
 FINISHED = {
     "OPTIMISER": "reflective", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0.6", "MUTPB": "1", "SEED": "7",
-    "TRAINING_INDICES": "0-3", "VALIDATION_INDICES": "16-25", "TEST_SPLIT": "", "TEST_INDICES": "30-37",
+    "TRAINING": "0-3", "VALIDATION": "16-25", "TEST": "30-37",
     "DATA_PATH": "configs/data/sample.jsonl",
 }  # fmt: skip
 

@@ -61,7 +61,7 @@ def write_rows(path: Path, rows: int, **columns: str) -> Path:
 
 
 def sets(found: Answer) -> dict[str, str]:
-    return {name: value for name, value in found.options.items() if name.endswith(("_INDICES", "_SPLIT"))}
+    return {name: value for name, value in found.options.items() if name in ("TRAINING", "VALIDATION", "TEST")}
 
 
 def piped(*words: str) -> tuple[int, str]:
@@ -97,17 +97,15 @@ def test_what_is_no_model_is_refused(place: Path) -> None:
 
 def test_the_sample_has_its_own_splits(place: Path) -> None:
     assert sets(read_data(QUESTIONS, SMALL)) == {
-        "TRAINING_SPLIT": "train", "VALIDATION_SPLIT": "validation", "TEST_SPLIT": "test",
-        "TRAINING_INDICES": "0-23", "VALIDATION_INDICES": "0-39", "TEST_INDICES": "0-39",
+        "TRAINING": "train[0:24]", "VALIDATION": "validation[0:40]", "TEST": "test[0:40]",
     }  # fmt: skip
 
 
 def test_rows_without_splits_are_divided_and_usual_columns_are_found(tmp_path: Path) -> None:
     found = read_data(str(write_rows(tmp_path / "q.csv", 30, Prompt="q{}", gold="{}", note="x")), SMALL)
-    assert (found.options["QUESTION_COLUMN"], found.options["ANSWER_COLUMN"]) == ("Prompt", "gold")
+    assert "question=Prompt answer=gold" in found.options["DATA_COLUMNS"]
     assert sets(found) == {
-        "TRAINING_SPLIT": "", "VALIDATION_SPLIT": "", "TEST_SPLIT": "", "TRAINING_INDICES": "0-11",
-        "VALIDATION_INDICES": "12-20", "TEST_INDICES": "21-29",
+        "TRAINING": "[0:12]", "VALIDATION": "[12:21]", "TEST": "[21:30]",
     }  # fmt: skip
 
 
@@ -116,15 +114,18 @@ def test_a_missing_split_is_a_part_of_the_training_split(tmp_path: Path) -> None
     path.write_text(path.read_text() + "".join(f"t{i},{i},test\r\n" for i in range(20)))
     found = read_data(str(path), {"training": 5, "validation": 6, "test": 1})
     assert sets(found) == {
-        "TRAINING_SPLIT": "train", "VALIDATION_SPLIT": "train", "TEST_SPLIT": "test", "TRAINING_INDICES": "0-4",
-        "VALIDATION_INDICES": "34-39", "TEST_INDICES": "0-0",
+        "TRAINING": "train[0:5]", "VALIDATION": "train[34:40]", "TEST": "test[0:1]",
     }  # fmt: skip
     assert [example.question for example in found.examples][-2:] == ["q39", "t0"]
 
 
 def test_unusual_columns_are_named_behind_the_file_and_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "q.csv", 30, Frage="q{}", Antwort="{}")
-    assert read_data(f"{path} question=Frage answer=Antwort", SMALL).options["QUESTION_COLUMN"] == "Frage"
+    assert (
+        read_data(f"{path} question=Frage answer=Antwort", SMALL)
+        .options["DATA_COLUMNS"]
+        .startswith("question=Frage answer=Antwort")
+    )
     (tmp_path / "empty.csv").write_text("")
     short = write_rows(tmp_path / "short.csv", 19, question="q{}", answer="{}")
     behind = (f"{path} question=Nichts answer=Antwort", f"{path} frage=x", f"{path} question=Frage answer=Frage")
@@ -138,7 +139,7 @@ def test_judges_without_a_model_are_free(tmp_path: Path) -> None:
     own.write_text("def same(question, gold, answer):\n    return gold == answer\n")
     for text, judge in (("rules", "three_stages"), ("exact_number", "exact_number"), (f"{own}:same", f"{own}:same")):
         options = read_judge(text, NUMBERS).options
-        assert (options["JUDGE"], options["EMBEDDED_ENDPOINT"]) == (judge, "rules")
+        assert (options["JUDGE"], options["OPENAI_BASE_URL"]) == (judge, "")
     for text, external in (("exact_number", False), (f"{own}:other", False), ("", False), ("rules", True)):
         with pytest.raises(WrongAnswer):
             read_judge(text, [Example("w1", "", "who?", "Ada"), *NUMBERS], external=external)
@@ -146,7 +147,7 @@ def test_judges_without_a_model_are_free(tmp_path: Path) -> None:
 
 def test_a_budget_is_evaluations_or_money_of_a_judge_with_prices() -> None:
     priced, unpriced = read_judge("gpt-4o", NUMBERS).options, read_judge("llama3:8b", NUMBERS).options
-    own = read_judge("llama3:8b", NUMBERS, {f"OPENAI_PRICE_{k}": "1" for k in ("PROMPT", "CACHED", "COMPLETION")})
+    own = read_judge("llama3:8b", NUMBERS, "1 1 1")
     assert read_budget("65 evaluations", FREE).options == {"NGEN": "6", "BUDGET_USD": "0"}
     assert read_budget("$5", priced).options == {"NGEN": "6", "BUDGET_USD": "5"}
     assert read_budget("100 evaluations, $2.5", own.options).options == {"NGEN": "10", "BUDGET_USD": "2.5"}

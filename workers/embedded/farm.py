@@ -22,9 +22,8 @@ class FarmSpec:
     """The settings of an embedded farm. `folder` holds its data and logs and is kept when the farm stops.
 
     With `embedded_endpoint` the farm has an endpoint that answers by rules; otherwise OPENAI_API_KEY and
-    OPENAI_BASE_URL of the environment are used.  `faults` are those of the embedded endpoint ("" for none); `dtype`
-    is what the embedded target computes in when a run does not say; `visibility_timeout`, in seconds, is how soon a
-    killed worker's tasks return to their queue; `store_mb` is the memory limit of the store, in MB.
+    OPENAI_BASE_URL of the environment are used.  `faults` are those of the embedded endpoint ("" for none).
+    `visibility_timeout`, in seconds, is how soon a killed worker's tasks return to their queue.
     """
 
     folder: str
@@ -32,9 +31,7 @@ class FarmSpec:
     openai_workers: int = 1
     openai_threads: int = 8
     cpu_workers: int = 2
-    store_mb: int = 2048
     faults: str = ""
-    dtype: str = "auto"
     log_level: str = "INFO"
     embedded_endpoint: bool = True
     visibility_timeout: float = 10.0

@@ -89,7 +89,7 @@ class Supervisor:
         """Start everything and wait until all of it is ready."""
         limit = self.spec.ready_timeout_s
         path = valkey.socket_path(self.files.folder)
-        self.valkey = valkey.valkey_process(self.files.folder, path, self.records, self.spec.store_mb)
+        self.valkey = valkey.valkey_process(self.files.folder, path, self.records)
         self.valkey.start()
         self.valkey.wait_ready(lambda: valkey.is_answering(path), limit, self.stopping)
         addresses = Addresses(valkey.redis_url(path), None)
@@ -179,7 +179,6 @@ def _worker_environment(
         f"{PASSWORD_VARIABLE}_FILE": "",
         FARM_VARIABLE: spec.folder,
         "WHETSTONE_VISIBILITY_TIMEOUT": str(spec.visibility_timeout),
-        "WHETSTONE_EMBEDDED_DTYPE": spec.dtype,
         "OMP_NUM_THREADS": environment.get("OMP_NUM_THREADS", threads),
         "TOKENIZERS_PARALLELISM": "false",
     }

@@ -51,6 +51,7 @@ EMBEDDED = "embedded"
 DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
+KEY_NAME = "SGLANG_API_KEY"  # the key of a running server at an address of the settings
 KILLED_TRIES = 3  # of a server that is killed while it starts
 EXTERNAL_SERVER_S = 10.0  # how long a server that this worker did not start may be away
 PAUSE_S = 0.2
@@ -131,7 +132,7 @@ class LocalTargetHost:
 
     def api_key(self, target: Target) -> str | None:
         if target.url:
-            return secret(target.api_key_env, self._environment) or None
+            return secret(KEY_NAME, self._environment) or None
         server = self._server
         return server.api_key if server is not None else None
 

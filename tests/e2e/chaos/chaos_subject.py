@@ -25,7 +25,11 @@ from workers.embedded.valkey import socket_path
 from workers.processes.process import free_port, is_healthy
 
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
-TIMEOUTS = {"TARGET_TIMEOUT_S": "30", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
+TIMEOUTS = {
+    "WHETSTONE_TARGET_TIMEOUT_S": "30",
+    "WHETSTONE_OPENAI_TIMEOUT_S": "20",
+    "WHETSTONE_STAGE_TIMEOUT_S": "300",
+}
 SECOND_OWNER_S = 90.0
 DISK_KB, FARM_DISK_KB = 4096, 65536
 KEY = "the-key-of-the-endpoint"
@@ -88,7 +92,7 @@ class Subject:
         own_clock: bool = False,
     ) -> None:
         folder.mkdir(parents=True)
-        self.folder = RunFolder(folder, {**TIMEOUTS, **options})
+        self.folder = RunFolder(folder, options)
         self.process: subprocess.Popen[str] | None = None
         self.session_logs: list[str] = []
         self.small_disk = small_disk and mount(self.folder.output, DISK_KB)
@@ -97,7 +101,6 @@ class Subject:
         self.silent: list[Proxy] = []  # proxies with silent connections
         self.endpoint = Endpoint(self.folder.farm / "logs" / LOGS[1]) if outside_endpoint else None
         if self.endpoint is not None:
-            self.folder.options["EMBEDDED_ENDPOINT"] = "openai"
             self.folder.options["OPENAI_BASE_URL"] = f"http://127.0.0.1:{self.endpoint.proxy.port}/v1"
 
     # -- the orchestrator --------------------------------------------------------------------------------------------
@@ -119,7 +122,7 @@ class Subject:
 
     def _environment(self) -> dict[str, str]:
         key = {"OPENAI_API_KEY": KEY} if self.endpoint else ENDPOINT
-        return {**environment(), **key, **(self.clock.environment() if self.clock else {})}
+        return {**environment(), **TIMEOUTS, **key, **(self.clock.environment() if self.clock else {})}
 
     def second_owner(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         """Start another command beside the run, and wait for its end.  Raises: TimeoutExpired."""

@@ -42,7 +42,7 @@ def test_rows_are_a_file_of_questions(data: Any, tmp_path: Path) -> None:
         ("Where is Köln?", "in Germany"),
     ]
     assert data_settings(ROWS, tmp_path) == chosen
-    assert (chosen["TRAINING_SPLIT"], chosen["TRAINING_INDICES"], chosen["TEST_INDICES"]) == ("", "all", "")
+    assert (chosen["TRAINING"], chosen["VALIDATION"], chosen["TEST"]) == ("all", "", "")
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -51,9 +51,7 @@ def test_parts_are_splits_that_a_run_uses(tmp_path: Path) -> None:
     named = [(one.split, one.example.gold) for one in read_questions(chosen["DATA_PATH"])]
     assert named == [("training", "7"), ("training", "in Germany"), ("validation", "7")]
     settings = load_settings(Path("configs/embedded.config"), chosen)
-    assert (settings.training_split, settings.training_indices) == ("training", "all")
-    assert (settings.validation_split, settings.validation_indices) == ("validation", "all")
-    assert (settings.test_split, settings.test_indices) == ("", "")
+    assert (settings.training, settings.validation, settings.test) == ("training", "validation", "")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +74,7 @@ def test_what_is_no_rows_is_refused(data: Any, fault: str, tmp_path: Path) -> No
 
 
 def test_rows_that_name_their_split_leave_the_splits_to_the_settings(tmp_path: Path) -> None:
-    assert data_settings([{**ROWS[0], "split": "dev"}, ROWS[1]], tmp_path).keys() == {"DATA_PATH", "DATA_FORMAT"}
+    assert data_settings([{**ROWS[0], "split": "dev"}, ROWS[1]], tmp_path).keys() == {"DATA_PATH"}
 
 
 def test_a_path_stays_a_path(tmp_path: Path) -> None:

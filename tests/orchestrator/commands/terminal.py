@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 SMALL = {
-    "FARM": "external", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0", "MUTPB": "1", "ELITISM_SIZE": "1",
-    "DATA_PATH": "configs/data/sample.jsonl", "TRAINING_INDICES": "0-1", "VALIDATION_INDICES": "",
+    "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0", "MUTPB": "1", "ELITISM_SIZE": "1",
+    "DATA_PATH": "configs/data/sample.jsonl", "TRAINING": "0-1", "VALIDATION": "", "TEST": "",
     "EVALUATION_CACHE": "y",
 }  # fmt: skip
 CHILDREN = ("g0_child0_mut", "g0_child1_mut")
@@ -59,7 +59,7 @@ class Terminal:
         return self.start(*self.evolve_command(**options)[3:])
 
     def evolve_command(self, **options: str) -> list[str]:
-        chosen = {**SMALL, "REDIS_URL": self.url, **options}
+        chosen = {**SMALL, "FARM": self.url, **options}
         sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
         config = str(ROOT / "configs" / "embedded.config")
         return [*COMMAND, "evolve", "--config", config, "--output", str(self.output), *sets]

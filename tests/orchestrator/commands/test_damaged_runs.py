@@ -118,7 +118,8 @@ def test_what_failed_is_listed_beside_a_damaged_run(
     config = Path(__file__).parents[3] / "configs" / "embedded.config"
     for name in ("first", "second"):
         text = (
-            config.read_text().replace("outputs/farm", str(outputs / "farm")).replace("configs/", f"{config.parent}/")
+            config.read_text().replace("configs/", f"{config.parent}/")
+            + f'CONFIG_FARM_DIR="{outputs}/farm"\nCONFIG_DATA_PATH="{config.parent}/data/sample_questions.jsonl"\n'
         )
         (outputs / "outputs" / name / "config").write_text(text)
     monkeypatch.chdir(outputs)

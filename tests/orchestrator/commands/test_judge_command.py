@@ -221,7 +221,8 @@ def test_settings_come_from_a_config(tmp_path: Path) -> None:
     config = tmp_path / ".config"
     text = (ROOT / "configs" / "embedded.config").read_text()
     config.write_text(
-        text.replace('JUDGE_TOLERANCE="0.01"', 'JUDGE_TOLERANCE="0.1"').replace('="configs/', f'="{ROOT}/configs/')
+        text.replace('="configs/', f'="{ROOT}/configs/')
+        + f'CONFIG_JUDGE_TOLERANCE="0.1"\nCONFIG_DATA_PATH="{ROOT}/configs/data/sample_questions.jsonl"\n'
     )
     assert verdicts(judge(tmp_path, [NEAR], "--stage", "1", "--config", str(config)).stdout) == [(True, 1)]
     # and one that does not load is refused before anything is judged

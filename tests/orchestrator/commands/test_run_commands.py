@@ -96,7 +96,7 @@ def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: D
 def test_the_first_line_of_a_run_names_who_reflects_and_judges_and_the_highest_cost(
     terminal: Terminal, driver: Driver
 ) -> None:
-    prices = {f"OPENAI_PRICE_{kind}": "1" for kind in ("PROMPT", "CACHED", "COMPLETION")}
+    prices = {"OPENAI_PRICES": "1 1 1"}
     address = {"NGEN": "1", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     status, said = ended(terminal.evolve(BUDGET_USD="5", **address, **prices))
     assert status == 0, said

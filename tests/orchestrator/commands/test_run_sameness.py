@@ -38,7 +38,7 @@ def test_a_parked_run_refuses_another_target_server_and_other_questions(
     judged = driver.began("judge", "g1_child1_pre")
     # When another server answers, then it is refused, both are named, and nothing is asked
     driver.store.redis.set(version, "2.0")
-    status, said = terminal.run("retry", str(terminal.output), "--set", "OPENAI_TIMEOUT_S=61")
+    status, said = terminal.run("retry", str(terminal.output), "--set", "TARGET_CONCURRENCY=61")
     assert status == 1, said
     assert kept == {name: (terminal.output / name).read_bytes() for name in kept}
     assert not (terminal.output / "settings_changes.json").exists()

@@ -47,7 +47,7 @@ def test_what_is_old_is_found_and_removed(store: Store, tmp_path: Path) -> None:
     put_result(store, "parked", "c", released_days_ago=None)
     old = touch(tmp_path / "logs" / "gpu.log.2", 8)
     kept = [touch(tmp_path / "logs" / "gpu.log", 8), touch(tmp_path / "labels" / "f.npy", 1)]
-    rule = CleanupRule(days=7, kept_days=30)
+    rule = CleanupRule(days=7)
 
     found = find_unneeded(store.retention, tmp_path, rule)
 
@@ -68,7 +68,7 @@ def test_a_limit_of_the_memory_removes_those_that_expire_first(store: Store, mon
     # One reading for both: the server's own buffers of these results may be freed in between.
     used, limit = store.retention.memory()
     monkeypatch.setattr(Retention, "memory", lambda _: (used, limit))
-    rule = CleanupRule(days=30, kept_days=30, most_bytes=used - 150_000)
+    rule = CleanupRule(days=30, most_bytes=used - 150_000)
     assert [r.key[-1] for r in find_unneeded(store.retention, None, rule).results] == ["b", "a"]
 
 
@@ -77,7 +77,7 @@ def test_what_is_used_after_it_was_found_stays(store: Store, tmp_path: Path, use
     put_run(store, "ended", "finished", 8)
     key = put_result(store, "ended", "a", released_days_ago=8)
     file = touch(tmp_path / "labels" / "f.npy", 8)
-    rule = CleanupRule(days=7, kept_days=30)
+    rule = CleanupRule(days=7)
     found = find_unneeded(store.retention, tmp_path, rule)
     put_run(store, "new", "running", 0)
 

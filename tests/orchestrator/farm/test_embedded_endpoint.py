@@ -11,6 +11,7 @@ from orchestrator.farm.embedded import control
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run
 
 ROOT = Path(__file__).parents[3]
+ADDRESS = "OPENAI_BASE_URL=https://api.example/v1"
 
 
 @pytest.fixture(autouse=True)
@@ -38,24 +39,24 @@ def test_an_exported_key_does_not_turn_rules_into_a_paid_endpoint(monkeypatch: p
 
 def test_a_real_endpoint_is_used_when_its_option_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-of-mine")
-    chosen = settings("EMBEDDED_ENDPOINT=openai", "OPENAI_API_KEY_ENV=MY_KEY", "OPENAI_PRICE_PROMPT=2")
+    chosen = settings(ADDRESS, "OPENAI_API_KEY_ENV=MY_KEY", "OPENAI_PRICES=2 1 8")
     assert not farm_spec(chosen).embedded_endpoint
     endpoint = make_run(chosen, "run").endpoint
-    assert (endpoint.api_key_env, endpoint.price_prompt, endpoint.price_completion) == ("MY_KEY", 2, None)
+    assert (endpoint.api_key_env, endpoint.price_prompt, endpoint.price_completion) == ("MY_KEY", 2, 8)
 
 
 def test_a_real_endpoint_needs_a_key_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY_FILE", raising=False)
-    with pytest.raises(SettingsError, match="CONFIG_EMBEDDED_ENDPOINT: 'openai' needs a key, and neither OPENAI_API"):
-        farm_spec(settings("EMBEDDED_ENDPOINT=openai"))
+    with pytest.raises(SettingsError, match="CONFIG_OPENAI_BASE_URL: "):
+        farm_spec(settings(ADDRESS))
 
 
 @pytest.mark.parametrize(
     ("endpoint_url", "overrides", "found"),
     [
         (None, [], "call a real endpoint"),
-        ("http://127.0.0.1:9/v1", ["EMBEDDED_ENDPOINT=openai"], "answer by rules"),
+        ("http://127.0.0.1:9/v1", [ADDRESS], "answer by rules"),
     ],
 )
 def test_a_farm_that_is_already_up_with_the_other_endpoint_is_refused(

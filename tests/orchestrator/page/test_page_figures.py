@@ -137,7 +137,7 @@ def test_clusters_deltas_settings_and_versions_are_those_of_the_folder(page: Rea
     settings = {name: value for name, value, _ in run["settings"]}
     assert settings["SEED"] == "7" and settings["POPULATION_SIZE"] == "3" and len(settings) > 80
     differing = {name for name, _, differs in run["settings"] if differs}
-    assert {"SEED", "POPULATION_SIZE"} <= differing and "CPU_WORKERS" not in differing
+    assert {"SEED", "POPULATION_SIZE"} <= differing and "MARGIN" not in differing
     assert run["versions"] == read(finished_run, "versions.json")["sessions"]
     [server] = read(finished_run, "servers.json")["servers"]
     assert run["servers"] == [server | {"arguments": " ".join(server.get("arguments", []))}]

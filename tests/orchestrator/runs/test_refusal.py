@@ -85,12 +85,12 @@ def test_an_evolution_whose_farm_cannot_be_reached_keeps_its_settings(
     monkeypatch.chdir(ROOT)
     output, values = (
         OutputFolder(tmp_path),
-        ("FARM=external", "EMBEDDED_ENDPOINT=openai", f"OPENAI_BASE_URL={ENDPOINT}"),
+        ("FARM=external", f"OPENAI_BASE_URL={ENDPOINT}"),
     )
     write_config(load_settings(ROOT / "configs" / "embedded.config", values), output.config)
     output.run_id("evolve")
     before = files(tmp_path, "config")
-    said = refused("retry", str(tmp_path), "--set", f"REDIS_URL={NO_FARM}", "--set", "JUDGE_MODEL=other")
+    said = refused("retry", str(tmp_path), "--set", f"FARM={NO_FARM}", "--set", "JUDGE_MODEL=other")
     assert "no Redis or Valkey" in said
     assert files(tmp_path, "config") == before and not (tmp_path / CHANGES_FILE).exists()
 

@@ -80,7 +80,10 @@ def test_descriptions_are_kept_for_the_request_that_they_answer(tmp_path: Path) 
     clusters = [{"id": i, "count": 9, "examples": ["a"], "description": "by rule"} for i in range(4)]
 
     def request(*overrides: str, given: Sequence[Mapping[str, Any]] = clusters) -> str:
-        settings = load_settings(ROOT / "configs" / "embedded.config", ["EMBEDDED_ENDPOINT=openai", *overrides])
+        settings = load_settings(
+            ROOT / "configs" / "embedded.config",
+            {"OPENAI_BASE_URL": "http://here:1/v1", **dict(one.split("=", 1) for one in overrides)},
+        )
         return description_request(settings, given)
 
     path = tmp_path / "c.described.json"
@@ -90,7 +93,11 @@ def test_descriptions_are_kept_for_the_request_that_they_answer(tmp_path: Path) 
     replaced = [cluster | {"description": "by a model"} for cluster in clusters]
     assert request(given=[{"id": 0, "count": 7, "examples": []}, *replaced[1:]]) == request()
     other = [request(given=[*clusters[:3], clusters[3] | {"examples": ["b"]}])]
-    for change in ("OPENAI_BASE_URL=http://elsewhere:1/v1", "REFLECTOR_TEMPERATURE=0.5", "REFLECTOR_SEED=7"):
+    for change in (
+        "OPENAI_BASE_URL=http://elsewhere:1/v1",
+        "REFLECTOR_TEMPERATURE=0.5",
+        'OPENAI_PARAMETERS={"seed": 7}',
+    ):
         other.append(request(change))
     assert [cached_descriptions(path, one) for one in (*other, request("REFLECTOR_MODEL=m"))] == [None] * 5
 
@@ -104,9 +111,9 @@ def test_clusters_by_waste_take_the_answers_of_a_collection_where_one_is_named(t
     path = tmp_path / "phase0_data.json"
     pairs = [{"verbose_answer": "It is so.", "compressed_answer": "Yes."}]
     path.write_text(json.dumps({"splits": {"train": [{"retained_pairs": pairs}]}}))
-    settings = load_settings(ROOT / "configs" / "embedded.config", [*WASTE, f"CLUSTERS_WASTE_FROM={path}"])
+    settings = load_settings(ROOT / "configs" / "embedded.config", [*WASTE, f"CLUSTERS_FROM={path}"])
     assert collected_sides(settings) == Sides(("It is so.",), ("Yes.",))
     # A file that goes between is reported as a setting
     path.unlink()
-    with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_WASTE_FROM"):
+    with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_FROM"):
         collected_sides(settings)

@@ -33,7 +33,7 @@ OPTIONS = {
     "OPTIMISER": "reflective", "POPULATION_SIZE": "4", "NGEN": "2",
     "OBJECTIVE": "constrained", "TARGET_SYSTEM_PROMPT": "best", "PROMPTS_PATH": "shipped", "TOO_LONG": "error",
     "CLUSTERS_BY": "meaning", "INITIAL_DELTAS_PATH": "zero",
-    "TRAINING_INDICES": "0-11", "VALIDATION_INDICES": "0-15", "TEST_INDICES": "0-5",
+    "TRAINING": "train[0:12]", "VALIDATION": "validation[0:16]", "TEST": "test[0:6]",
 }  # fmt: skip
 PROMPTS = """\
 base: "Answer."
@@ -116,7 +116,7 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert json.loads((output / "baselines.json").read_text()) == baselines
 
 
-FEW = {"TRAINING_INDICES": "0-1", "VALIDATION_INDICES": "0-1", "INITIAL_DELTAS_PATH": "best"}
+FEW = {"TRAINING": "train[0:2]", "VALIDATION": "validation[0:2]", "INITIAL_DELTAS_PATH": "best"}
 """So few questions that no sentence is shown to be better than none: the plain prompt stays."""
 
 
@@ -124,7 +124,7 @@ FEW = {"TRAINING_INDICES": "0-1", "VALIDATION_INDICES": "0-1", "INITIAL_DELTAS_P
     ("node", "changed", "prompt"),
     [
         ("g0_pop0", {}, "Answer. Be concise."),
-        ("lines1", {"TRAINING_INDICES": "0-31"}, "Answer. Be concise."),
+        ("lines1", {"TRAINING": "train[0:32]"}, "Answer. Be concise."),
         ("g0_pop0", FEW, "Answer."),
     ],
 )
@@ -163,8 +163,7 @@ def test_a_run_that_is_killed_between_baselines_and_search_keeps_its_start(
 
 def test_without_validation_and_test_set_the_training_set_is_compared(farm: Any, tmp_path: Path) -> None:
     output = tmp_path / "training"
-    none = {f"{which}_{what}": "" for which in ("VALIDATION", "TEST") for what in ("INDICES", "SPLIT")}
-    said = finish(evolve(farm, output, **none, PROMPTS_PATH="", TARGET_SYSTEM_PROMPT="Answer."))
+    said = finish(evolve(farm, output, VALIDATION="", TEST="", PROMPTS_PATH="", TARGET_SYSTEM_PROMPT="Answer."))
     assert "training set, on which the winner was chosen" in said and "test set" not in said
     assert not (output / "report.json").exists() and (output / "report.txt").exists()
 
@@ -188,7 +187,7 @@ def closing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     prompts.write_text(PROMPTS)
 
     def end(respond: Respond, vectors: Vectors, **more: str) -> Closing:
-        options = {**OPTIONS, "PROMPTS_PATH": str(prompts), "REDIS_URL": "redis://127.0.0.1", **more}
+        options = {**OPTIONS, "PROMPTS_PATH": str(prompts), "FARM": "redis://127.0.0.1", **more}
         settings = load_settings(Path("configs/embedded.config"), [f"{name}={text}" for name, text in options.items()])
         measurer = SimulatedMeasurer(
             lambda candidate, number: (20 if "concise" in str(candidate.system_prompt) else 40, True),

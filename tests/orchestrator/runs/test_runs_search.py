@@ -71,7 +71,7 @@ def test_the_settings_of_the_genetic_algorithm() -> None:
 
 def test_the_start_and_the_pinned_cluster_of_clusters_by_waste() -> None:
     for optimiser in ("reflective", "cma"):
-        search = search_of("CLUSTERS_BY=waste", "WASTE_BUCKETS=5", "INITIAL_DELTAS_PATH=zero", f"OPTIMISER={optimiser}")
+        search = search_of("CLUSTERS_BY=waste", "CLUSTERS=5", "INITIAL_DELTAS_PATH=zero", f"OPTIMISER={optimiser}")
         assert search.params.cluster_ids == tuple(map(str, range(9)))
         assert search.params.initial_deltas == (0.0,) * 9
         assert search.params.pinned == (8,)

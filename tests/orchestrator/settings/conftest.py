@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,25 +22,20 @@ class Sound:
         self.questions.write_text("".join(json.dumps({"question": str(n)}) + "\n" for n in range(40)))
         self.deltas = folder / "deltas.json"
         self.write_deltas({str(cluster): 0.0 for cluster in range(12)})
-        text = (ROOT / "configs" / "embedded.config").read_text()
+        self.path.write_text((ROOT / "configs" / "embedded.config").read_text())
         for name, written in {
             "DATA_PATH": f'"{self.questions}"',
-            "TRAINING_SPLIT": '""',
-            "VALIDATION_SPLIT": '""',
-            "TEST_SPLIT": '""',
+            "TRAINING": '"0-15"',
+            "VALIDATION": '"16-31"',
+            "TEST": '""',
             "INITIAL_DELTAS_PATH": f'"{self.deltas}"',
-            "PROMPTS_PATH": '"shipped"',
         }.items():
-            text = with_option(text, name, written)
-        self.path.write_text(text)
+            self.put(name, written)
 
     def put(self, name: str, written: str) -> None:
         """Let `written` stand behind CONFIG_`name`= in the file."""
-        self.path.write_text(with_option(self.path.read_text(), name, written))
-
-    def put_typed(self, option: Any, typed: str) -> None:
-        """Let an option hold `typed`, written as options of its kind are."""
-        self.put(option.name, typed if option.kind is int else f'"{typed}"')
+        self.leave_out(name)
+        self.append(f"CONFIG_{name}={written}")
 
     def leave_out(self, name: str) -> None:
         self.path.write_text(re.sub(rf"^CONFIG_{name}=.*\n", "", self.path.read_text(), flags=re.MULTILINE))
@@ -51,14 +45,6 @@ class Sound:
 
     def write_deltas(self, deltas: object) -> None:
         self.deltas.write_text(deltas if isinstance(deltas, str) else json.dumps(deltas))
-
-
-def with_option(config: str, name: str, written: str) -> str:
-    """The text of a `.config` with `written` behind CONFIG_`name`=."""
-    pattern = re.compile(rf"^(CONFIG_{name}=.*|# CONFIG_{name} is not set)$", re.MULTILINE)
-    text, times = pattern.subn(lambda _: f"CONFIG_{name}={written}", config)
-    assert times == 1
-    return text
 
 
 @pytest.fixture
@@ -83,3 +69,15 @@ def problems(sound: Sound) -> Callable[..., tuple[str, ...]]:
         return error.value.problems
 
     return told
+
+
+@pytest.fixture
+def refused(problems: Callable[..., tuple[str, ...]]) -> Callable[..., tuple[str, ...]]:
+    """The names, without CONFIG_, of the options that `load_settings` refuses; each has one short line."""
+
+    def names(*overrides: str) -> tuple[str, ...]:
+        lines = problems(*overrides)
+        assert all("\n" not in line and len(line) < 500 for line in lines)
+        return tuple(line.partition(":")[0].removeprefix("CONFIG_") for line in lines)
+
+    return names

@@ -1,148 +1,226 @@
-"""A run starts from a sound `.config` only; whatever is wrong is told at once, one line an option."""
+"""What a sound `.config` means, with overrides, and what is made of it for workers."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.settings import SettingsError, load_settings
+from orchestrator.settings import (
+    RESUMABLE,
+    SettingsError,
+    changed_options,
+    layout_of,
+    load_settings,
+    make_run,
+    parse_selection,
+    pinned_of,
+    write_config,
+)
+from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.options import options
+from tasks.models import Constrained, Fitness, Run, Score, Sides
+from tasks.objective import LEAST_TOKENS
 
-UNSET = [option for option in options() if option.rule.sentinel is not None and option.rule.needed_when is None]
+ROOT = Path(__file__).parents[3]
+WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]
+BASELINE = Score(fitness=0.5, shortness=0.4, correctness=0.6, mean_tokens=80.0)
 
 
-def test_a_sound_file_becomes_typed_frozen_settings(sound: Any) -> None:
-    settings = load_settings(sound.path)
+@pytest.mark.parametrize("name", ["configs/cma.config", "configs/embedded.config", "ops/compose.config"])
+def test_a_shipped_file_loads(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(ROOT)
+    assert load_settings(Path(name)).target_model == "embedded"
 
+
+def test_a_file_is_read_typed_with_defaults_and_overrides(sound: Any) -> None:
+    settings = load_settings(sound.path, ["CONFIG_NGEN=9", "SHORTNESS_SCALE=1e2", "SEED=007", "JUDGE_FORGIVING=n"])
     assert (settings.population_size, settings.cxpb, settings.evaluation_cache) == (4, 0.5, True)
-    assert (settings.farm, settings.data_path) == ("embedded", sound.questions)
-    assert settings.cluster_descriptions_path is None
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        settings.ngen = 5  # type: ignore[misc]  # that is the point
+    assert (settings.ngen, settings.shortness_scale, settings.seed, settings.judge_forgiving) == (9, 100.0, 7, False)
+    assert (settings.data_path, settings.cluster_descriptions_path) == (sound.questions, None)
+    assert settings.judge_tolerance == 0.01  # not in the file
+    assert load_settings(sound.path, {"NGEN": "9"}).ngen == 9
 
 
-def test_an_option_that_the_file_leaves_out_has_its_default(sound: Any) -> None:
-    for name in ("SEED", "JUDGE_TOLERANCE", "EVALUATION_CACHE", "LOG_LEVEL"):
-        sound.leave_out(name)
-
-    settings = load_settings(sound.path)
-
-    assert (settings.seed, settings.judge_tolerance, settings.evaluation_cache, settings.log_level) == (
-        42,
-        0.01,
-        True,
-        "INFO",
-    )
+def test_an_override_takes_the_place_of_what_is_wrong_in_the_file(sound: Any) -> None:
+    sound.put("CXPB", "0.5")
+    sound.append("CONFIG_NGEN=7")  # a second time
+    assert load_settings(sound.path, ["NGEN=2", "CXPB=1"]).cxpb == 1.0
 
 
-def test_each_option_without_default_must_be_in_the_file(sound: Any, problems: Any) -> None:
-    for option in UNSET:
-        sound.leave_out(option.name)
-
-    assert problems() == tuple(f"CONFIG_{option.name}: is not set, and has no default" for option in UNSET)
+def test_a_switch_can_be_not_set(sound: Any) -> None:
+    sound.append("# CONFIG_EVALUATION_CACHE is not set")
+    assert load_settings(sound.path).evaluation_cache is False
 
 
-def test_a_sentinel_is_not_a_value(sound: Any, problems: Any) -> None:
-    for option in UNSET:
-        sound.put_typed(option, option.rule.sentinel)
-
-    assert problems() == tuple(f"CONFIG_{option.name}: is not set, and has no default" for option in UNSET)
-
-
-@pytest.mark.parametrize("option", UNSET, ids=lambda option: option.name)
-def test_one_sentinel_that_is_left_stops_the_run(problems: Any, option: Any) -> None:
-    assert problems(f"{option.name}={option.rule.sentinel}") == (
-        f"CONFIG_{option.name}: is not set, and has no default",
-    )
+def test_what_a_reasoning_model_refuses_is_not_sent(sound: Any) -> None:
+    run = make_run(load_settings(sound.path, ["REFLECTOR_TEMPERATURE=", "OPENAI_PARAMETERS={}"]), "run")
+    for model in (run.reflector, run.judge):
+        assert (model.temperature, model.top_p, model.seed) == (None, None, None)
 
 
-def test_an_unknown_option_is_named_with_the_one_that_was_meant(sound: Any, problems: Any) -> None:
-    sound.append("CONFIG_POPULATION_SZE=4")
-    sound.append("# CONFIG_QUUX is not set")
-
-    assert problems() == (
-        "CONFIG_POPULATION_SZE: there is no such option; did you mean CONFIG_POPULATION_SIZE?",
-        "CONFIG_QUUX: there is no such option",
-    )
-
-
-@pytest.mark.parametrize("line", ["NGEN=3", "CONFIG_NGEN 3", " CONFIG_NGEN=3", "CONFIG_NGEN = 3", "<<<<<<< HEAD"])
-def test_a_line_that_assigns_nothing_is_told(sound: Any, problems: Any, line: str) -> None:
-    sound.append(line)
-
-    (told,) = problems()
-    assert told.startswith("line ") and repr(line) in told
-
-
-def test_an_option_that_is_given_twice_is_refused_with_both_lines(sound: Any, problems: Any) -> None:
-    """Kconfig takes the last one; a second name of an option counts as the option."""
-    lines = sound.path.read_text().splitlines()
-    first = next(number for number, line in enumerate(lines, start=1) if line.startswith("CONFIG_NGEN="))
-    sound.append("CONFIG_NGEN=7")
-    sound.append(f'CONFIG_FINANCEBENCH_PATH="{sound.questions}"')
-
-    data, ngen = problems()
-    assert ngen == f"CONFIG_NGEN: is given twice, in lines {first} and {len(lines) + 1}"
-    assert data.startswith("CONFIG_DATA_PATH: is given twice, in lines ")
-
-
-def test_an_option_that_is_overridden_twice_is_refused_with_both_values(sound: Any) -> None:
-    for second in ("NGEN=4", "CONFIG_NGEN=4"):
-        with pytest.raises(SettingsError, match=r"CONFIG_NGEN: is set twice, to '3' and to '4'"):
-            load_settings(sound.path, ["NGEN=3", second])
-
-
-def test_an_override_is_no_second_value(sound: Any) -> None:
-    sound.append("CONFIG_NGEN=7")
-
-    assert load_settings(sound.path, ["NGEN=3"]).ngen == 3
-
-
-def test_all_problems_are_told_at_once_in_the_order_of_kconfig(sound: Any, problems: Any) -> None:
-    sound.put("MUTPB", '"2"')
-    sound.put("GPU_SLOTS", "0")
-    sound.put("NGEN", "-1")
-    sound.append("CONFIG_UNHEARD_OF=1")
-    sound.append("nonsense")
-
-    assert [line.split(":")[0].split(" ")[0] for line in problems()] == [
-        "line", "CONFIG_GPU_SLOTS", "CONFIG_NGEN", "CONFIG_MUTPB", "CONFIG_UNHEARD_OF",
-    ]  # fmt: skip
-
-
-def test_a_problem_is_one_line_whatever_the_value(sound: Any, problems: Any) -> None:
-    sound.put("FARM", r'"a\nb' + "c" * 500 + '"')
-
-    (line,) = problems()
-    assert "\n" not in line and len(line) < 200
-
-
-def test_kconfig_s_opinion_of_a_value_counts_too(sound: Any, monkeypatch: pytest.MonkeyPatch, problems: Any) -> None:
-    # given a Kconfig whose bounds are narrower than the dataclass knows
-    from orchestrator.settings import kconfig
-
-    narrow = sound.folder / "Kconfig"
-    narrow.write_text(kconfig.kconfig_file().read_text().replace("range 1 256", "range 1 2", 1))
-    monkeypatch.setattr(kconfig, "kconfig_file", lambda: narrow)
-    sound.put("GPU_SLOTS", "5")
-
-    # then the value is refused, not replaced
-    assert problems() == ("CONFIG_GPU_SLOTS: '5' is not accepted by Kconfig, which would use '1'",)
-
-
-def test_a_config_that_is_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"missing\.config: cannot be read: No such file"):
-        load_settings(tmp_path / "missing.config")
-    (tmp_path / "binary.config").write_bytes(b"CONFIG_SEED=\xff\xfe")
-    with pytest.raises(SettingsError, match=r"binary\.config: is not UTF-8 text"):
-        load_settings(tmp_path / "binary.config")
+def test_the_specification_s_name_of_the_training_set_is_accepted(sound: Any) -> None:
+    settings = load_settings(sound.path, ["FINANCEBENCH_POOL_INDICES=3-5"])
+    assert settings.training == "3-5"
 
 
 def test_windows_line_ends_and_a_byte_order_mark_do_no_harm(sound: Any) -> None:
     before = load_settings(sound.path)
     sound.path.write_bytes(b"\xef\xbb\xbf" + sound.path.read_bytes().replace(b"\n", b"\r\n"))
-
     assert load_settings(sound.path) == before
+
+
+def test_written_settings_read_back_equal_and_name_every_option(sound: Any, tmp_path: Path) -> None:
+    settings = load_settings(sound.path, ["CXPB=0.30000000000000004", "MARGIN=1e-09", "EVALUATION_CACHE=n"])
+    write_config(settings, tmp_path / "config")
+    assert load_settings(tmp_path / "config") == settings
+    assert all(f"CONFIG_{option.name}" in (tmp_path / "config").read_text() for option in options())
+
+
+def test_what_changed_is_named_and_what_may_change_decides_no_answer_and_no_draw(sound: Any) -> None:
+    before, after = load_settings(sound.path), load_settings(sound.path, ["SEED=7", "NGEN=9"])
+    assert changed_options(before, after) == ["NGEN", "SEED"]
+    assert {"NGEN", "FARM", "BUDGET_USD", "OUTPUT_DIR", "EVALUATION_CACHE", "JUDGE_MODEL"} <= set(RESUMABLE)
+    assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "TRAINING"} & set(RESUMABLE)
+    assert set(RESUMABLE) <= {option.name for option in options()}
+
+
+def test_a_run_holds_what_workers_need(shared_sound: Any) -> None:
+    s = load_settings(shared_sound.path, ["SGLANG_ARGS=--x 1", "TARGET_SYSTEM_PROMPT=one\\ntwo"])
+    run = make_run(s, "run-2")
+    assert Run.from_json(run.to_json()) == run
+    target = run.target
+    assert (target.model, target.engine, target.lifecycle, target.url) == ("embedded", "embedded", "resident", "")
+    assert (target.command, target.args) == ("python -m sglang.launch_server", "--x 1")
+    assert (target.system_prompt, target.prompt_template) == ("one\ntwo", "Context:\n{context}\n\nQuestion:\n{query}")
+    assert dataclasses.asdict(target.sampling) == {
+        "max_new_tokens": 96, "temperature": 0.0, "top_p": 1.0, "seed": 42, "steered_min_new_tokens": 0,
+    }  # fmt: skip
+    reflector, judge = run.reflector, run.judge
+    assert (reflector.model, reflector.temperature, reflector.top_p, reflector.seed) == ("gpt-4o", 0.7, 1.0, 42)
+    assert (judge.model, judge.temperature, judge.top_p, judge.seed, judge.tolerance) == ("gpt-4o", 0.0, 1.0, 42, 0.01)
+    assert (run.clusters.components, run.clusters.count, run.clusters.seed) == (50, 10, 42)
+    # Workers may have another working directory.
+    assert run.clusters.folder == str(Path("outputs/clusters").resolve())
+
+
+def test_prompts_are_within_the_context_and_the_tokens_a_minute(sound: Any) -> None:
+    settings = load_settings(sound.path, ["OPENAI_CONTEXT_TOKENS=8000", "OPENAI_TOKENS_PER_MINUTE=9000"])
+    assert make_run(settings, "run").judge.prompt_limit == 8000 - 512
+    settings = load_settings(sound.path, ["OPENAI_CONTEXT_TOKENS=0", "OPENAI_TOKENS_PER_MINUTE=9000"])
+    assert make_run(settings, "run").judge.prompt_limit == 9000 - 512
+
+
+def test_the_weighted_fitness_does_not_depend_on_a_baseline(sound: Any) -> None:
+    settings = load_settings(sound.path)
+    weighted = Fitness(settings.lambda_shortness, settings.lambda_correctness, settings.shortness_scale)
+    assert make_run(settings, "here").objective == make_run(settings, "here", BASELINE).objective == weighted
+
+
+def test_a_constrained_run_is_compared_with_its_baseline_once_that_is_known(sound: Any) -> None:
+    settings = load_settings(sound.path, ["OBJECTIVE=constrained", "MARGIN=0.05"])
+    assert isinstance(make_run(settings, "here").objective, Fitness)
+    # The margin is that of the report: the search has none.
+    assert make_run(settings, "here", BASELINE).objective == Constrained(80.0, 0.6, margin=0.0)
+    empty = make_run(settings, "here", Score(0.0, 1.0, 0.0, 0)).objective
+    assert isinstance(empty, Constrained) and empty.baseline_tokens == LEAST_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("text", "split", "rows"),
+    [
+        ("", "", ()),
+        ("all", "", (0, 1, 2, 3, 4)),
+        ("4,0 - 1", "", (4, 0, 1)),
+        ("[:2]", "", (0, 1)),
+        ("train", "train", (0, 1, 2, 3, 4)),
+        ("held out[3:]", "held out", (3, 4)),
+        ("train[0-1,4]", "train", (0, 1, 4)),
+    ],
+)
+def test_rows_are_selected_as_python_counts(text: str, split: str, rows: tuple[int, ...]) -> None:
+    selection = parse_selection(text)
+    assert (selection.split, selection.of(5)) == (split, rows)
+
+
+@pytest.mark.parametrize("text", ["0-999999999", "[0:6]", "[5:]", "train[5]"])
+def test_a_row_that_is_not_there_is_refused_before_it_is_counted_out(text: str) -> None:
+    with pytest.raises(ValueError, match="row"):
+        parse_selection(text).of(5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "count", "pinned"),
+    [
+        ([], 12, ()),
+        (["OPTIMISER=cma"], 12, (2,)),
+        ([*WASTE, "CLUSTERS=4"], 8, (7,)),
+        ([*WASTE, "OPTIMISER=cma"], 14, (13,)),
+    ],
+)
+def test_one_cluster_is_pinned_but_for_reflective_by_meaning(
+    sound: Any, overrides: list[str], count: int, pinned: tuple[int, ...]
+) -> None:
+    settings = load_settings(sound.path, overrides)
+    assert (layout_of(settings).count, pinned_of(settings)) == (count, pinned)
+    assert make_run(settings, "here").pinned_clusters == pinned
+
+
+def collected(folder: Path, ids: object, pairs: object) -> Path:
+    path = folder / "phase0_data.json"
+    splits = {"train": [{"gold_answer": "7", "retained_pairs": pairs}]}
+    path.write_text(json.dumps({"token_selection": {"v_steer_token_ids": ids}, "splits": splits}))
+    return path
+
+
+PAIRS = [{"verbose_answer": "It is 7.", "compressed_answer": "7"}]
+
+
+def test_what_collect_found_reaches_the_run(sound: Any, tmp_path: Path) -> None:
+    from orchestrator.settings import read_sides
+
+    path = collected(tmp_path, [40, 7, 151_900], PAIRS)
+    settings = load_settings(sound.path, [f"CLUSTERS_FROM={path}", "CLUSTERS=3", "INITIAL_DELTAS_PATH=zero"])
+    assert make_run(settings, "here").clusters.discovered == (40, 7, 151_900)
+    assert make_run(load_settings(sound.path), "here").clusters.discovered == ()
+    assert load_settings(sound.path, [*WASTE, f"CLUSTERS_FROM={path}"]).clusters_from == path
+    assert read_sides(path) == Sides(("It is 7.",), ("7",))
+    path.unlink()
+    with pytest.raises(SettingsError, match="CLUSTERS_FROM"):
+        make_run(settings, "here")
+
+
+@pytest.mark.parametrize("ids", [[], None, [1, "2"], [1, True], [1, -2], [3, 4, 3]])
+def test_discovered_tokens_are_distinct_ids(refused: Any, tmp_path: Path, ids: object) -> None:
+    assert refused(f"CLUSTERS_FROM={collected(tmp_path, ids, PAIRS)}") == ("CLUSTERS_FROM",)
+
+
+@pytest.mark.parametrize("pairs", [[], None, [{"verbose_answer": "a", "compressed_answer": None}]])
+def test_waste_needs_pairs_of_answers(refused: Any, tmp_path: Path, pairs: object) -> None:
+    path = collected(tmp_path, [1, 2], pairs)
+    assert refused(*WASTE, f"CLUSTERS_FROM={path}") == ("CLUSTERS_FROM",)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"token_selection": []}', "\x00", "[" * 100_000])
+def test_another_file_is_refused(refused: Any, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    assert refused(f"CLUSTERS_FROM={path}") == ("CLUSTERS_FROM",)
+    assert refused(*WASTE, f"CLUSTERS_FROM={path}") == ("CLUSTERS_FROM",)
+
+
+def test_more_clusters_than_discovered_tokens_are_refused(refused: Any, tmp_path: Path) -> None:
+    assert refused(f"CLUSTERS_FROM={collected(tmp_path, list(range(9)), PAIRS)}") == ("CLUSTERS",)
+
+
+def test_the_zero_deltas_are_zero_for_the_default_clusters() -> None:
+    assert json.loads((ROOT / "configs" / "deltas_zero.json").read_text()) == {str(c): 0.0 for c in range(12)}
+
+
+def test_kconfig_has_the_options_of_the_dataclass_and_parses_without_a_warning() -> None:
+    kconfig = Kconfig(warn=True)
+    assert [s.name for s in kconfig.unique_defined_syms] == [option.name for option in options()]
+    assert kconfig.warnings == []

@@ -51,15 +51,7 @@ def test_a_string_in_the_file_reaches_the_settings_as_meant(sound: Any, written:
     assert load_settings(sound.path).target_system_prompt == means
 
 
-def test_a_prompt_template_written_by_hand_keeps_its_newlines(sound: Any) -> None:
-    sound.put("TARGET_PROMPT_TEMPLATE", r'"Context:\n{context}\n\nQuestion:\n{query}"')
-
-    assert load_settings(sound.path).target_prompt_template == "Context:\n{context}\n\nQuestion:\n{query}"
-
-
 def test_the_default_template_has_newlines(sound: Any) -> None:
-    sound.leave_out("TARGET_PROMPT_TEMPLATE")
-
     assert load_settings(sound.path).target_prompt_template == "Context:\n{context}\n\nQuestion:\n{query}"
 
 

@@ -41,7 +41,7 @@ DESCRIPTIONS = [{"id": i, "description": "a cluster", "examples": ["the"], "coun
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(ROOT)
-    limits = {"REFLECTOR_CONTEXT_TOKENS": "0", "OPENAI_TOKENS_PER_MINUTE": "30000", "TARGET_MAX_NEW_TOKENS": "512"}
+    limits = {"OPENAI_CONTEXT_TOKENS": "0", "OPENAI_TOKENS_PER_MINUTE": "30000", "TARGET_MAX_NEW_TOKENS": "512"}
     return make_run(load_settings(Path("configs/embedded.config"), limits), "a-run")
 
 

@@ -1,0 +1,196 @@
+"""Wrong settings are refused with the names of the options, all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.settings import SettingsError, load_settings
+
+WASTE = ("CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero")
+
+WRONG = [
+    # One value
+    (["CXPB=1.5"], "CXPB"),
+    (["CXPB=-0.1"], "CXPB"),
+    (["CXPB=half"], "CXPB"),
+    (["LAMBDA_SHORTNESS=nan"], "LAMBDA_SHORTNESS"),
+    (["SHORTNESS_SCALE=0"], "SHORTNESS_SCALE"),
+    (["SHORTNESS_SCALE=1e999"], "SHORTNESS_SCALE"),
+    (["NGEN=0"], "NGEN"),
+    (["NGEN=1.5"], "NGEN"),
+    (["NGEN=0x10"], "NGEN"),
+    (["NGEN=" + "9" * 5000], "NGEN"),
+    (["NGEN"], "NGEN"),
+    (["NGEN=3", "CONFIG_NGEN=3"], "NGEN"),
+    (["TARGET_CONCURRENCY=0"], "TARGET_CONCURRENCY"),
+    (["TARGET_CONCURRENCY=9000"], "TARGET_CONCURRENCY"),
+    (["EVALUATION_CACHE=maybe"], "EVALUATION_CACHE"),
+    (["SELECTION=Tournament"], "SELECTION"),
+    (["OPTIMISER=sga"], "OPTIMISER"),
+    (["TARGET_MODEL="], "TARGET_MODEL"),
+    (["TARGET_MODEL=./no/such/model"], "TARGET_MODEL"),
+    (["OUTPUT_DIR="], "OUTPUT_DIR"),
+    (["OUTPUT_DIR=a\0b"], "OUTPUT_DIR"),
+    (["REFLECTOR_TEMPERATURE=-1"], "REFLECTOR_TEMPERATURE"),
+    (["TARGET_SYSTEM_PROMPT=" + "x" * 2_000_000], "TARGET_SYSTEM_PROMPT"),
+    (["TARGET_PROMPT_TEMPLATE={context}"], "TARGET_PROMPT_TEMPLATE"),
+    (["TARGET_PROMPT_TEMPLATE={context!r} {query:>9}"], "TARGET_PROMPT_TEMPLATE"),
+    (["JUDGE=three stages"], "JUDGE"),
+    (["JUDGE=a:b:c"], "JUDGE"),
+    (["TRACKERS=mlflow,comet"], "TRACKERS"),
+    (["TRACKERS=wandb, wandb"], "TRACKERS"),
+    (["CALLBACKS=no name"], "CALLBACKS"),
+    (["FARM=localhost:6379"], "FARM"),
+    (["SGLANG_URL=127.0.0.1:30000"], "SGLANG_URL"),
+    (["SGLANG_URL=unix:sglang.sock"], "SGLANG_URL"),
+    (["SGLANG_ARGS=python 'unfinished"], "SGLANG_ARGS"),
+    (["SGLANG_ARGS=--mem-fraction-static 0.8 --port 30000"], "SGLANG_ARGS"),
+    (["SGLANG_ARGS=--api-key=sesame"], "SGLANG_ARGS"),
+    (["SGLANG_ARGS=--speculative-algorithm EAGLE"], "SGLANG_ARGS"),
+    (["DATA_PATH=missing.jsonl"], "DATA_PATH"),
+    (["CLUSTER_DESCRIPTIONS_PATH=missing.json"], "CLUSTER_DESCRIPTIONS_PATH"),
+    (["INITIAL_DELTAS_PATH=missing.json"], "INITIAL_DELTAS_PATH"),
+    (["PROMPTS_PATH=elsewhere.yaml"], "PROMPTS_PATH"),
+    # Questions
+    (["TRAINING="], "TRAINING"),
+    (["TRAINING=1;2"], "TRAINING"),
+    (["TRAINING=9-2"], "TRAINING"),
+    (["TRAINING=1-5,3"], "TRAINING"),
+    (["TRAINING=train[0:0]"], "TRAINING"),
+    (["TRAINING=train[0:2"], "TRAINING"),
+    (["TRAINING=train[a:b]"], "TRAINING"),
+    (["FINANCEBENCH_POOL_INDICES=-3"], "TRAINING"),
+    (["TRAINING=0-16"], "VALIDATION"),
+    (["TRAINING=all"], "VALIDATION"),
+    (["TEST=[31:]"], "TEST"),
+    (["VALIDATION=train", "TRAINING=train[0:2]"], "VALIDATION"),
+    (["DATA_COLUMNS=answer=question"], "DATA_COLUMNS"),
+    (["DATA_COLUMNS=question=q question=r"], "DATA_COLUMNS"),
+    (["DATA_COLUMNS=questions=q"], "DATA_COLUMNS"),
+    (["DATA_COLUMNS=question='q"], "DATA_COLUMNS"),
+    # Options against one another
+    (["ELITISM_SIZE=4"], "ELITISM_SIZE"),
+    (["TOURNAMENT_SIZE=5"], "TOURNAMENT_SIZE"),
+    (["TOURNAMENT_SIZE=1"], "TOURNAMENT_SIZE"),
+    (["TOURNAMENT_SIZE=-1"], "TOURNAMENT_SIZE"),
+    (["SELECTION=truncation", "TRUNCATION_TOP_K=-1"], "TRUNCATION_TOP_K"),
+    (["SELECTION=truncation", "TRUNCATION_TOP_K=5"], "TRUNCATION_TOP_K"),
+    (["LAMBDA_SHORTNESS=0", "LAMBDA_CORRECTNESS=0.0"], "LAMBDA_CORRECTNESS"),
+    (["MUTPB=0"], "MUTPB"),
+    (["SGLANG_URL=http://127.0.0.1:1", "SGLANG_LIFECYCLE=restart"], "SGLANG_LIFECYCLE"),
+    (["OPENAI_TOKENS_PER_MINUTE=1000"], "OPENAI_TOKENS_PER_MINUTE"),
+    (["OPENAI_CONTEXT_TOKENS=2048"], "OPENAI_CONTEXT_TOKENS"),
+    (["OPENAI_PARAMETERS="], "OPENAI_PARAMETERS"),
+    (["OPENAI_PARAMETERS=[]"], "OPENAI_PARAMETERS"),
+    (['OPENAI_PARAMETERS={"temperature": 3}'], "OPENAI_PARAMETERS"),
+    (['OPENAI_PARAMETERS={"top_p": 0}'], "OPENAI_PARAMETERS"),
+    (['OPENAI_PARAMETERS={"seed": "42"}'], "OPENAI_PARAMETERS"),
+    (['OPENAI_PARAMETERS={"tempo": 1}'], "OPENAI_PARAMETERS"),
+    (["OPENAI_PRICES=1 2"], "OPENAI_PRICES"),
+    (["OPENAI_PRICES=1 2 -3"], "OPENAI_PRICES"),
+    (["OPENAI_PRICES=1 2 nan"], "OPENAI_PRICES"),
+    (["OPENAI_BASE_URL=api.example/v1"], "OPENAI_BASE_URL"),
+    (["BUDGET_USD=5", "OPENAI_BASE_URL=https://api.example/v1"], "BUDGET_USD"),
+    (["STEERED_MIN_NEW_TOKENS=600"], "STEERED_MIN_NEW_TOKENS"),
+    (["TARGET_SYSTEM_PROMPT=best", "PROMPTS_PATH="], "PROMPTS_PATH"),
+    (["CLUSTERS=11"], "INITIAL_DELTAS_PATH"),
+    (["CLUSTERS_BY=waste"], "INITIAL_DELTAS_PATH"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "named"), WRONG)
+def test_a_wrong_setting_is_refused_by_its_name(refused: Any, overrides: list[str], named: str) -> None:
+    assert refused(*overrides) == (named,)
+
+
+RIGHT = [
+    ["SELECTION=truncation", "TRUNCATION_TOP_K=2", "ELITISM_SIZE=0"],
+    ["SELECTION=truncation", "TOURNAMENT_SIZE=-1"],
+    ["TOURNAMENT_SIZE=4"],
+    ["ELITISM_SIZE=3"],
+    ["LAMBDA_SHORTNESS=0"],
+    ["CXPB=0"],
+    ["OPTIMISER=cma", "CXPB=0", "MUTPB=0", "ELITISM_SIZE=4", "TOURNAMENT_SIZE=9"],
+    ["OPENAI_CONTEXT_TOKENS=0"],
+    ["BUDGET_USD=5"],  # rules cost nothing
+    ["OPENAI_CONTEXT_TOKENS=2049"],
+    ["JUDGE=my_judges:Class.method"],
+    ["SGLANG_URL=unix:/run/sglang.sock"],
+    ["FARM=external"],
+    ["FARM=rediss://u@host/1"],
+    ["FARM=unix:///run/valkey.sock?db=0"],
+    ['TARGET_PROMPT_TEMPLATE={"answer": ...} {{json}} {} { } {other} {context} {query}'],
+]
+
+
+@pytest.mark.parametrize("overrides", RIGHT, ids=" ".join)
+def test_what_is_at_the_limit_is_accepted(sound: Any, overrides: list[str]) -> None:
+    assert load_settings(sound.path, overrides)
+
+
+@pytest.mark.parametrize("override", ["FARM=amqp://user:secret@host", "OPENAI_API_KEY_ENV=sk-secret"])
+def test_a_secret_is_not_told(problems: Any, override: str) -> None:
+    (line,) = problems(override)
+    assert override.partition("=")[0] in line and "secret" not in line
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("CXPB", "0.5"),  # a fraction without quotes
+        ("NGEN", '"3"'),
+        ("NGEN", ""),
+        ("EVALUATION_CACHE", '"y"'),
+        ("REFLECTOR_MODEL", '"open'),
+        ("REFLECTOR_MODEL", "bare"),
+        ("REFLECTOR_MODEL", '"a"b"'),
+        ("FARM", r'"a\nb' + "c" * 500 + '"'),
+    ],
+)
+def test_a_value_is_written_as_its_type_is(sound: Any, refused: Any, name: str, written: str) -> None:
+    sound.put(name, written)
+    assert refused() == (name,)
+
+
+def test_all_that_is_wrong_is_named_at_once_in_the_order_of_kconfig(sound: Any, refused: Any) -> None:
+    sound.put("MUTPB", '"2"')
+    sound.put("TARGET_CONCURRENCY", "0")
+    sound.put("NGEN", "-1")
+    sound.append("CONFIG_UNHEARD_OF=1")
+    sound.append("# CONFIG_SEED is not set")
+    sound.append("CONFIG_CXPB=0")
+    sound.append("nonsense")
+    line, *names = refused()
+    assert line.startswith("line ")
+    assert names == ["TARGET_CONCURRENCY", "NGEN", "CXPB", "MUTPB", "SEED", "UNHEARD_OF"]
+
+
+def test_an_unknown_option_is_named_with_the_one_that_was_meant(sound: Any, problems: Any) -> None:
+    sound.append("CONFIG_POPULATION_SZE=4")
+    (in_file, override) = problems("ngen=3")
+    assert "CONFIG_POPULATION_SIZE" in in_file.partition(":")[2]
+    assert "CONFIG_NGEN" in override.partition(":")[2]
+
+
+def test_options_without_a_default_must_be_set(sound: Any, refused: Any) -> None:
+    genetic = (
+        "LAMBDA_SHORTNESS", "LAMBDA_CORRECTNESS", "INITIAL_DELTAS_PATH", "POPULATION_SIZE", "NGEN", "CXPB", "MUTPB",
+        "ELITISM_SIZE", "SELECTION",
+    )  # fmt: skip
+    for name in genetic:
+        sound.leave_out(name)
+    assert refused() == genetic
+    for name in genetic:
+        sound.put(name, "-1" if name.endswith(("SIZE", "NGEN")) else '""')
+    assert refused() == genetic
+
+
+@pytest.mark.parametrize("content", [None, b"CONFIG_SEED=\xff\xfe", b"#" * 2**21])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Any, content: bytes | None) -> None:
+    path = tmp_path / "my.config"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsError, match=r"my\.config"):
+        load_settings(path)
