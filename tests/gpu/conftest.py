@@ -7,7 +7,6 @@ nothing.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,13 +103,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             file.write(
                 f"{report.nodeid} ({report.when})\n{report.longreprtext}\n{report.capstdout}{report.capstderr}\n"
             )
-
-
-def misread_by_xgrammar(folder: str) -> bool:
-    """Whether xgrammar takes the tokens of a byte-level vocabulary for plain text."""
-    decoder = json.loads((Path(folder) / "tokenizer.json").read_text(encoding="utf-8"))["decoder"]
-    kinds = {step["type"] for step in decoder.get("decoders", [decoder])}
-    return {"ByteFallback", "ByteLevel"} <= kinds
 
 
 @pytest.fixture(scope="session")

@@ -69,27 +69,6 @@ def test_shards_give_what_one_count_of_everything_gives(store: Store) -> None:
     assert counts_key(pairs[40:43]) == counts_key(pairs[40:43][::-1]) == keys[1]
 
 
-def test_what_was_counted_is_not_counted_again(store: Store) -> None:
-    # given a shard that was counted, whose token ids are gone
-    pairs = pairs_of(put_answers(store, 4))
-    key = count(store, pairs)
-    before = read_counts(store, RUN, key)
-    store.redis.delete(*(f"whetstone:ids:{n}" for n in range(4)))
-    # when it is requested once more, then it is the same
-    assert count(store, pairs[::-1]) == key
-    assert read_counts(store, RUN, key) == before
-    # and another m is another shard, which cannot be counted now
-    with pytest.raises(LookupError, match="ids:"):
-        count(store, [(5, "ids:0", "ids:1")])
-
-
 def test_a_shard_that_was_not_counted_is_not_merged(store: Store) -> None:
     with pytest.raises(LookupError, match="counts:nothing"):
         merge(store, ["counts:nothing"])
-
-
-def test_a_shard_that_is_named_twice_counts_twice(store: Store) -> None:
-    answers = put_answers(store, 2)
-    key = count(store, [(1, "ids:0", "ids:1")])
-    merged = merge(store, [key, key])
-    assert read_counts(store, RUN, merged) == count_shard([(1, answers[0], answers[1])] * 2)

@@ -121,11 +121,6 @@ def test_other_prompts_have_the_ids_that_transformers_gives(tokenizer: Any) -> N
     assert prompt_encoder(tokenizer).encode_written(chat) == expected
 
 
-def test_words_and_white_space_that_a_tokenizer_has_added_are_no_control_tokens() -> None:
-    assert "<think>" in control_tokens(qwen_that_thinks()) and "\n\n" not in control_tokens(qwen_that_thinks())
-    assert "<tool_call>" not in control_tokens(qwen_that_thinks())  # its template writes none
-
-
 def test_a_tokenizer_that_cannot_read_it_as_text_refuses_that_question_alone() -> None:
     class Slow:
         """A tokenizer in Python, as transformers has for a few models."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import pytest
 from scripted_server import GOOD, request_of, server
@@ -55,15 +54,6 @@ def serve(*urls: str) -> Host:
 pytestmark = pytest.mark.usefixtures("no_host_afterwards")
 
 
-def test_each_answer_is_given_under_its_key() -> None:
-    answers: dict[str, Generated] = {}
-    with server(lambda *_: (200, GOOD)) as (url, seen):
-        serve(url)
-        ask_target(TARGET, REQUESTS, answers.__setitem__)
-    assert set(answers) == set("abc") and len(seen) == 3
-    assert {request["authorization"] for request in seen} == {"Bearer a-key"}
-
-
 def test_a_new_server_is_asked_only_for_the_rest() -> None:
     """Given a server that dies after its first answer, its successor is asked for the other two."""
     answers: dict[str, Generated] = {}
@@ -88,28 +78,9 @@ def test_a_server_that_dies_without_an_answer_is_given_up_in_the_end(monkeypatch
             ask_target(TARGET, REQUESTS, lambda *_: None)
 
 
-@pytest.mark.parametrize("retries", [0, 1])
-def test_a_number_of_retries_is_kept(retries: int) -> None:
-    with server(lambda *_: (503, {})) as (url, seen):
-        installed = serve(url)
-        with pytest.raises(TargetDown, match="503"):
-            ask_target(TARGET, {"a": REQUESTS["a"]}, lambda *_: None, max_retries=retries)
-    assert len(seen) == installed.calls == 1 + retries
-
-
 def test_a_refused_request_is_not_repeated() -> None:
     with server(lambda *_: (400, {"error": {"message": "too long"}})) as (url, seen):
         serve(url)
         with pytest.raises(TargetRefused, match="too long"):
             ask_target(TARGET, {"a": REQUESTS["a"]}, lambda *_: None)
     assert len(seen) == 1
-
-
-def test_an_error_of_the_caller_ends_it() -> None:
-    def fail(key: str, answer: Any) -> None:
-        raise OSError("disk full")
-
-    with server(lambda *_: (200, GOOD)) as (url, _):
-        serve(url)
-        with pytest.raises(OSError, match="disk full"):
-            ask_target(TARGET, REQUESTS, fail)

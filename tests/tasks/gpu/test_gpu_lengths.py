@@ -56,16 +56,3 @@ def test_a_context_is_cut_to_the_longest_beginning_that_fits() -> None:
 def test_the_servers_argument_comes_before_the_configuration(tmp_path: Path, argument: str) -> None:
     target = dataclasses.replace(TARGET, args=argument)
     assert context_length(target, model(tmp_path)) == 1024
-
-
-@pytest.mark.parametrize(
-    ("config", "length"),
-    [
-        ({}, 4096),
-        ({"rope_scaling": {"rope_type": "linear", "factor": 4.0}}, 16_384),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                           "original_max_position_embeddings": 2048}}, 4096),
-    ],
-)  # fmt: skip
-def test_the_context_is_read_from_the_models_configuration(tmp_path: Path, config: dict[str, Any], length: int) -> None:
-    assert context_length(TARGET, model(tmp_path, **config)) == length

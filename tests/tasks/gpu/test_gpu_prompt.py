@@ -65,33 +65,6 @@ def test_a_dedicated_end_of_turn_token_stops_an_answer_beside_the_eos() -> None:
     assert len(both) == 2 and set(stop_ids(tokenizer)) == both
 
 
-def test_one_token_for_both_is_one_stop() -> None:
-    tokenizer = _tokenizer("<end>", "<end>", template_end="<end>\n")
-    assert stop_ids(tokenizer) == (tokenizer.eos_token_id,)
-
-
-def test_a_turn_that_ends_in_plain_text_leaves_the_eos() -> None:
-    tokenizer = _tokenizer("<end>", "<end>", template_end=" ###<|user|>")
-    assert stop_ids(tokenizer) == (tokenizer.eos_token_id,)
-
-
-def test_white_space_before_the_end_of_turn_is_passed_over() -> None:
-    tokenizer = _tokenizer("<|eot|>", "<|endoftext|>", template_end=" \n<|eot|>")
-    assert tokenizer.convert_tokens_to_ids("<|eot|>") in stop_ids(tokenizer)
-
-
-def test_a_model_without_chat_template_is_refused() -> None:
-    tokenizer = _tokenizer("<end>", "<end>")
-    tokenizer.chat_template = None
-    with pytest.raises(ValueError, match="no chat template"):
-        render(tokenizer, "", "{context}{query}", "", "x")
-
-
-def test_a_tokenizer_is_loaded_once(tmp_path: Path) -> None:
-    _tokenizer("<end>", "<end>").save_pretrained(tmp_path)
-    assert load_tokenizer(str(tmp_path)) is load_tokenizer(str(tmp_path))
-
-
 def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     _tokenizer("<end>", "<end>").save_pretrained(folder)

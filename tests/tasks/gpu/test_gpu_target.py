@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,24 +41,12 @@ def test_a_server_that_stays_down_is_said_to_be_down() -> None:
         assert len(seen) > 1
 
 
-def test_nobody_at_the_address_is_down_too() -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        with pytest.raises(TargetDown, match="Cannot connect"):
-            _ask(f"http://127.0.0.1:{reserved.getsockname()[1]}", [request_of()], retry_s=0.3)
-
-
 @pytest.mark.parametrize("status", [400, 401, 404])
 def test_a_refusal_is_never_tried_again(status: int) -> None:
     with server(lambda *_: (status, {"error": {"message": "no such thing"}})) as (url, seen):
         with pytest.raises(TargetRefused, match="no such thing"):
             _ask(url, [request_of()])
         assert len(seen) == 1
-
-
-def test_a_server_of_another_kind_is_refused() -> None:
-    with server(lambda *_: (200, {"choices": []})) as (url, _), pytest.raises(TargetRefused, match="as /generate does"):
-        _ask(url, [request_of()])
 
 
 @pytest.mark.parametrize("reply", ["zip", "endless", "announced"])
@@ -85,29 +71,6 @@ def test_a_redirect_is_refused_and_the_prompt_is_not_sent_on() -> None:
         assert hostile.asked == ["/redirect/generate"]
 
 
-def test_a_server_at_a_unix_socket_answers_alike(tmp_path: Path) -> None:
-    with hostile_server(tmp_path / "target.sock") as hostile:
-        assert _ask(hostile.url, [request_of()])[0].output_ids == (5,)
-
-
-def test_answers_before_an_error_have_been_handed_over() -> None:
-    def script(count: int, asked: dict[str, Any]) -> tuple[int, Any]:
-        return (400, {}) if asked["input_ids"] == [9] else (200, GOOD)
-
-    found: dict[int, Generated] = {}
-    with server(script) as (url, _), pytest.raises(TargetRefused):
-        TargetClient(url, 10, 1).generate_many([request_of(), request_of(input_ids=(9,))], found.__setitem__)
-    assert list(found) == [0]
-
-
-def test_what_the_caller_raises_comes_back_to_the_caller() -> None:
-    def full(index: int, answer: Generated) -> None:
-        raise OSError("disk full")
-
-    with server(lambda *_: (200, GOOD)) as (url, _), pytest.raises(OSError, match="disk full"):
-        TargetClient(url, 10, 4).generate_many([request_of()], full)
-
-
 def test_no_more_than_the_allowed_number_are_in_flight() -> None:
     lock, now, most = threading.Lock(), [0], [0]
     pair = threading.Barrier(3)
@@ -125,42 +88,6 @@ def test_no_more_than_the_allowed_number_are_in_flight() -> None:
         found: dict[int, Generated] = {}
         TargetClient(url, 20, 3).generate_many([request_of()] * 12, found.__setitem__)
     assert len(found) == len(seen) == 12 and most[0] == 3
-
-
-def test_two_tasks_share_the_allowed_number_and_the_first_is_served_first() -> None:
-    lock, now, most = threading.Lock(), [0], [0]
-    pair = threading.Barrier(2)
-
-    def script(count: int, asked: dict[str, Any]) -> tuple[int, Any]:
-        with lock:
-            now[0] += 1
-            most[0] = max(most[0], now[0])
-        pair.wait(10)
-        with lock:
-            now[0] -= 1
-        return 200, GOOD
-
-    # Given a task whose first answer has arrived, when another one sends its requests
-    with server(script) as (url, seen):
-        second = threading.Thread(
-            target=lambda: TargetClient(url, 20, 2).generate_many([request_of(input_ids=(9,))] * 4, lambda *_: None)
-        )
-
-        def keep(index: int, answer: Generated) -> None:
-            if second.ident is None:
-                second.start()
-
-        TargetClient(url, 20, 2).generate_many([request_of(input_ids=(1,))] * 8, keep)
-        second.join()
-    # Then both together have no more than the allowed number in flight, and the first is served first
-    assert most[0] == 2
-    assert [asked["input_ids"][0] for asked in seen] == sorted(asked["input_ids"][0] for asked in seen)
-
-
-def test_the_key_travels_as_a_bearer_token() -> None:
-    with server(lambda *_: (200, GOOD)) as (url, seen):
-        _ask(url, [request_of()], api_key="k")
-    assert seen[0]["authorization"] == "Bearer k"
 
 
 def test_zero_deltas_travel_and_a_seed_only_with_a_temperature() -> None:
@@ -193,11 +120,6 @@ def test_an_answer_says_which_stop_text_ended_it() -> None:
     assert (ended.stop_text, ended.finish, ended.output_ids) == ("END", "stop", (5, 6))
     assert to_generated(reply_of([5, 2], {"type": "stop", "matched": 2}), (2,), ("END",)).stop_text == ""
     assert to_generated(reply_of([5, 6], {"type": "length", "length": 2}), (2,), ("END",)).stop_text == ""
-
-
-def test_deltas_without_their_clustering_are_a_mistake() -> None:
-    with pytest.raises(ValueError, match="go together"):
-        request_of(deltas=(1.0,))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 
 import pytest
 
@@ -51,35 +50,3 @@ def test_a_request_that_is_given_up_leaves_its_place_to_the_next() -> None:
         assert (queue.in_flight, queue.waiting) == (1, 0)
         queue.end(turns[3])
         assert queue.in_flight == 0
-
-
-def test_a_batch_that_is_given_up_leaves_nothing_behind() -> None:
-    queue = RequestQueue()
-    with ExitStack() as stack:
-        stack.enter_context(queue.batch(5, limit=2))
-        with queue.batch(2, limit=2) as others:
-            stack.close()
-            assert (sent(others), queue.in_flight, queue.waiting, queue.batches) == ([True, True], 2, 0, 1)
-
-
-def test_a_request_with_a_smaller_limit_waits_until_that_few_are_in_flight() -> None:
-    queue = RequestQueue()
-    with queue.batch(3, limit=3) as first, queue.batch(1, limit=1) as second, queue.batch(1, limit=9) as third:
-        for turn in first[:2]:
-            queue.end(turn)
-            assert sent([*second, *third]) == [False, False]
-        queue.end(first[2])
-        assert sent([*second, *third]) == [True, True]
-
-
-def test_room_is_reported_when_no_request_waits_any_more() -> None:
-    queue, reports = RequestQueue(), []
-    queue.on_room = lambda: reports.append(queue.waiting)
-    with queue.batch(3, limit=2) as turns:
-        assert reports == []
-        queue.end(turns[0])
-        assert reports == [0]
-        queue.end(turns[1])  # there was room before
-        assert reports == [0]
-        with queue.batch(1, limit=2):
-            assert reports == [0, 0]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,14 +66,6 @@ def test_rows_without_steering_keep_their_bits() -> None:
     assert torch.signbit(logits[0]).all()
 
 
-def test_labels_go_to_the_device_once_for_each_clustering() -> None:
-    table = LabelTable()
-    table.row(steering("first", 0, 0, 0))
-    first = table.labels(WIDTH, CPU)
-    assert table.row(steering("first", 1, 1, 1)) == 0 and table.labels(WIDTH, CPU) is first
-    assert table.row(steering("second", 0, 0, 0, 0, 0)) == 1 and table.labels(WIDTH, CPU).shape == (2, WIDTH)
-
-
 def test_more_than_255_clusters() -> None:
     table = LabelTable()
     many = Steering("many", np.arange(300, dtype=np.uint16), np.arange(300, dtype=np.float32))
@@ -85,18 +74,3 @@ def test_more_than_255_clusters() -> None:
     logits = torch.zeros(1, 300)
     add_deltas(logits, batch, table.labels(300, CPU))
     assert logits[0].tolist() == list(range(300))
-
-
-def test_logits_or_labels_of_the_wrong_size_raise() -> None:
-    table = LabelTable()
-    batch = batch_steering([steering("first", 1, 2, 3)], table, CPU)
-    assert batch is not None
-    with pytest.raises(ValueError, match="do not fit logits"):
-        add_deltas(torch.zeros(2, WIDTH), batch, table.labels(WIDTH, CPU))
-    with pytest.raises(ValueError, match="do not fit a vocabulary of 3"):
-        table.labels(3, CPU)
-
-
-def test_the_package_imports_no_other_package_of_the_project() -> None:
-    folder = Path(__file__).parents[3] / "workers/steering"
-    assert not [path.name for path in folder.glob("*.py") if "from workers" in path.read_text()]

@@ -9,9 +9,7 @@ import importlib
 import json
 import pickle
 import sys
-import tomllib
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +20,7 @@ import torch
 
 from workers import steering
 from workers.sglang import server
-from workers.steering.request import CLASS, LABELS_VARIABLE, MODULE, is_cluster_bias, parse_reference, reference_string
+from workers.steering.request import CLASS, LABELS_VARIABLE, MODULE, parse_reference, reference_string
 
 FIRST, SECOND = "ab" * 8, "cd" * 8
 
@@ -60,19 +58,6 @@ def test_an_error_is_not_swallowed(processor: Any) -> None:
         processor(torch.zeros(1, 8), [{"clustering": "ef" * 8, "deltas": [0.0]}])
 
 
-def test_labels_for_a_larger_vocabulary_are_refused(processor: Any) -> None:
-    with pytest.raises(ValueError, match="5 labels do not fit a vocabulary of 4"):
-        processor(torch.zeros(1, 4), [{"clustering": FIRST, "deltas": [0.0, 0.0, 0.0]}])
-
-
-def test_the_entry_point_is_found_as_that_of_an_installed_module(processor: Any) -> None:
-    found = {entry.name: entry.value for entry in entry_points(group="sglang.srt.plugins")}
-    assert found["whetstone"] == steering.PLUGIN
-    declared = tomllib.loads(Path(steering.__file__).with_name("pyproject.toml").read_text())["project"]
-    assert declared["entry-points"]["sglang.srt.plugins"] == {"whetstone": steering.PLUGIN}
-    assert (declared["name"].replace("-", "_"), declared["version"]) == (steering.NAME, steering.VERSION)
-
-
 def test_the_string_unpickles_to_the_class(processor: Any) -> None:
     """SGLang un-pickles the string; the embedded server never does."""
     assert pickle.loads(bytes.fromhex(json.loads(reference_string())["callable"])) is type(processor)
@@ -80,23 +65,6 @@ def test_the_string_unpickles_to_the_class(processor: Any) -> None:
 
 def test_the_class_is_read_from_the_string_without_unpickling() -> None:
     assert parse_reference(reference_string()) == (MODULE, CLASS)
-
-
-def test_the_class_is_recognized_in_any_spelling_of_json() -> None:
-    spaced = reference_string().replace(":", " :  ")
-    assert is_cluster_bias(reference_string()) and is_cluster_bias(spaced)
-    assert not any(
-        is_cluster_bias(other)
-        for other in (None, "", ["x"], "{}", json.dumps({"callable": b"\x80\x04cos\nenviron\n.".hex()}))
-    )
-
-
-@pytest.mark.parametrize(
-    "string", ["", "{}", "[]", "null", '{"callable": 3}', '{"callable": "zz"}', json.dumps({"callable": "8004"})]
-)
-def test_a_string_that_is_no_class_by_reference_is_refused(string: str) -> None:
-    with pytest.raises(ValueError, match="by reference"):
-        parse_reference(string)
 
 
 def test_a_call_hidden_behind_a_reference_is_refused() -> None:

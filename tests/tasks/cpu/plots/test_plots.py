@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import random
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -84,13 +81,6 @@ def test_the_same_data_gives_the_same_bytes_in_any_thread() -> None:
     assert not any(mark in png for png in alone for mark in (b"tEXt", b"iTXt", b"tIME"))
 
 
-def test_drawing_does_not_change_what_is_drawn() -> None:
-    history, tree = run_of(4, 2)
-    kept = copy.deepcopy((history, tree))
-    fitness_png(history), lengths_png(history, None), tree_png(tree)
-    assert (history, tree) == kept
-
-
 @pytest.mark.parametrize("missing", [None, NAN, float("inf")])
 def test_missing_measures_leave_gaps_and_no_error(missing: float | None) -> None:
     # given a run in which a whole generation and some individuals have no measures
@@ -103,53 +93,3 @@ def test_missing_measures_leave_gaps_and_no_error(missing: float | None) -> None
     # when and then
     for png in (fitness_png(history), lengths_png(history, missing), tree_png(tree)):
         assert colours(pixels(png)) > 20
-
-
-def test_a_run_in_which_nothing_changes_or_nothing_is_known_is_drawn() -> None:
-    flat = {"node": "a", "fitness": 0.5, "mean_tokens": 40.0, "correctness": 1.0}
-    row = {"best": 0.5, "mean": 0.5, "best_ever": 0.5, "population": [flat] * 4, "offspring": [flat] * 3}
-    unknown = {"node": "a", "fitness": None, "mean_tokens": None, "correctness": None}
-    nothing = {"best": None, "mean": None, "best_ever": None, "population": [unknown], "offspring": []}
-    for history in ([row | {"generation": g} for g in range(3)], [nothing | {"generation": 0}], []):
-        pixels(fitness_png(history)), pixels(lengths_png(history, 40.0))
-    pixels(tree_png({"nodes": [], "edges": []}))
-
-
-def test_each_measure_shows_in_its_picture() -> None:
-    history, tree = run_of(4, 3)
-    fitness, lengths, drawn = fitness_png(history), lengths_png(history, None), tree_png(tree)
-    for measure, draw, before in (
-        ("fitness", fitness_png, fitness),
-        ("mean_tokens", lambda h: lengths_png(h, None), lengths),
-        ("correctness", lambda h: lengths_png(h, None), lengths),
-    ):
-        moved = copy.deepcopy(history)
-        moved[1]["population"][2][measure] *= 0.2
-        assert draw(moved) != before, measure
-    references = [(60.0, "zero vector"), (60.0, "initial individual"), (90.0, "initial individual")]
-    assert len({lengths_png(history, *reference) for reference in references}) == 3
-    for change in ({"elite": True}, {"fitness": 0.01}):
-        moved = copy.deepcopy(tree)
-        moved["nodes"][3] |= change
-        assert tree_png(moved) != drawn
-
-
-def test_a_process_that_draws_a_large_run_stays_under_200_megabytes() -> None:
-    # given a fresh process that draws 16 individuals over 20 generations, as a cpu worker would
-    script = (
-        "import re, sys\n"
-        f"sys.path[:0] = {[*sys.path]!r}\n"
-        "from test_plots import run_of\n"
-        "from tasks.cpu.plots.curves import fitness_png, lengths_png\n"
-        "from tasks.cpu.plots.tree import tree_png\n"
-        "history, tree = run_of(16, 20)\n"
-        "fitness_png(history), lengths_png(history, 50.0), tree_png(tree)\n"
-        # The kernel's own mark of this program's peak: that of getrusage outlives the exec and would be pytest's.
-        "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())\n"
-        "print(int(peak[1]) // 1024, 'matplotlib.pyplot' in sys.modules)\n"
-    )
-    # when it has drawn everything
-    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    # then its peak leaves room for Celery, and nothing brought in the interface with global state
-    assert int(answer[0]) < 160
-    assert answer[1] == "False"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from matplotlib.figure import Figure
 
 from tasks.cpu.plots.bands import bands_figure, bands_png
-from tasks.cpu.plots.labels import Box
 
 BAND = {"lower": -0.2, "upper": 0.4}
 LIVE = {"x_p10": -0.1, "x_p50": 0.0, "x_p90": 0.3}
@@ -37,39 +35,6 @@ def test_trainings_without_a_live_x_are_left_out_and_counted() -> None:
     figure = bands_figure(run({"shared": ROWS, "plain": WITHOUT_SPLITS, "erase": WITHOUT_X}, 3))
     assert len(figure.axes) == 3
     assert figure.get_supxlabel() == "Not shown: 6 trainings without a live x (plain, erase)."
-
-
-def test_the_picture_says_how_many_more_there_are() -> None:
-    figure = bands_figure(run({"ablated": ROWS, "plain": WITHOUT_SPLITS, "shared": ROWS}, 4))
-    assert [title.partition("_")[0] for title in titles(figure)] == ["shared"] * 4 + ["ablated"] * 2
-    assert figure.get_supxlabel() == ("Not shown: 4 trainings without a live x (plain) and 2 more trainings (ablated).")
-
-
-def test_a_picture_that_shows_everything_says_nothing() -> None:
-    assert bands_figure(run({"shared": ROWS}, 2)).get_supxlabel() == ""
-
-
-def test_one_legend_outside_of_all_axes() -> None:
-    figure = bands_figure(run({"shared": ROWS, "plain": WITHOUT_SPLITS}, 3))
-    figure.draw_without_rendering()
-    [legend] = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["band", "live x, p10 to p90", "live x, p50"]
-    box = Box(*legend.get_window_extent().extents)
-    assert all(axes.get_legend() is None for axes in figure.axes)
-    assert [box.overlap(Box(*axes.get_tightbbox().extents)) for axes in figure.axes] == [0.0] * 3
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ({}, "nothing was trained"),
-        ({"shared_seed0": []}, "no live x was measured"),
-        ({"plain_seed0": WITHOUT_SPLITS}, "no live x was measured"),
-    ],
-)
-def test_a_run_without_figures_has_a_picture_that_says_so(rows: dict[str, Any], said: str) -> None:
-    assert [text.get_text() for text in bands_figure(rows).axes[0].texts] == [said]
-    assert bands_png(rows).startswith(b"\x89PNG")
 
 
 def test_equal_rows_give_equal_pictures_and_other_rows_others() -> None:

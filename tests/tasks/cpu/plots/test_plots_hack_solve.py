@@ -77,13 +77,6 @@ def test_no_name_covers_another_or_a_point(rates: list[dict[str, Any]]) -> None:
     assert [name for name, box in boxes.items() for marker in markers(axes) if box.overlap(marker) > 0] == []
 
 
-def test_names_stay_inside_the_axes() -> None:
-    axes = drawn(RATES)
-    inside = Box(*axes.get_window_extent().extents)
-    for box in label_boxes(axes).values():
-        assert box.overlap(inside) == pytest.approx(box.area)
-
-
 def test_the_random_directions_are_one_group_that_is_named_once() -> None:
     axes = drawn(RATES)
     group = line_named(axes, "random_N")
@@ -93,28 +86,9 @@ def test_the_random_directions_are_one_group_that_is_named_once() -> None:
     assert "band_random" in label_boxes(axes)
 
 
-def test_what_decides_is_bold_and_the_rest_is_not() -> None:
-    bold = {text.get_text() for text in drawn(RATES).texts if text.get_fontweight() == "bold"}
-    assert bold == {"none", "real", "ceiling", "untrained", "plain: none"}
-
-
 def test_the_line_of_the_unrouted_adapter_goes_by_its_scale() -> None:
     solve = line_named(drawn(RATES), "unrouted").get_xdata()
     assert list(solve) == [0.378, 0.406, 0.411, 0.419, 0.359]
-
-
-def test_the_axes_span_the_rates_and_not_more() -> None:
-    axes = drawn(RATES)
-    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    assert 0.25 < left < 0.315 and 0.542 < right < 0.6
-    assert -0.1 < bottom < 0.0 and 0.586 < top < 0.7
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_tick_is_a_rate_that_can_be(value: float) -> None:
-    axes = drawn([rate("none", value, value), rate("real", value, value)])
-    for (low, high), ticks in ((axes.get_xlim(), axes.get_xticks()), (axes.get_ylim(), axes.get_yticks())):
-        assert all(-1e-9 <= tick <= 1 + 1e-9 for tick in ticks if low <= tick <= high)
 
 
 def test_equal_rates_give_equal_pictures_and_other_rates_others() -> None:
@@ -122,8 +96,3 @@ def test_equal_rates_give_equal_pictures_and_other_rates_others() -> None:
     png = hack_solve_png(few, "B")
     assert png.startswith(b"\x89PNG") and png == hack_solve_png(few, "B")
     assert png != hack_solve_png([*few[1:], rate("real", 0.5, 0.3)], "B")
-
-
-def test_a_run_without_rates_has_a_picture_that_says_so() -> None:
-    assert [text.get_text() for text in drawn([]).texts] == ["nothing was evaluated"]
-    assert hack_solve_png([], "B").startswith(b"\x89PNG")
