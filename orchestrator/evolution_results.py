@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal
 
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
-from orchestrator.history import GenerationRecord
-from orchestrator.output import OutputError
 from orchestrator.runs.evolution_tree import stage_of
 from orchestrator.runs.individuals import IndividualRecord
 from tasks.plan import Evaluations
-from tasks.validation import InvalidData, check_value
 
 
 @dataclass(frozen=True)
@@ -97,36 +93,22 @@ class LineageFile(TypedDict):
     edges: list[DescentFile]
 
 
-class HistoryLine(GenerationRecord):
-    """A line of history.jsonl with what only readers need.  `seconds` are by stage, and "wall"."""
-
-    settings_changed: NotRequired[dict[str, str]]
-
-
-_SECONDS = dict[str, FiniteFloat]
-
-
-def generation_result(path: Path, line: dict[str, Any]) -> GenerationResult:
-    """What a line of history.jsonl says, which is at `path`.  Raises: OutputError."""
-    try:
-        checked: HistoryLine = check_value(HistoryLine, line)
-        seconds: dict[str, float] = check_value(_SECONDS, line["seconds"], "seconds")
-    except InvalidData as error:
-        raise OutputError(f"{path}: generation {line['generation']}: {error}") from None
+def generation_result(line: Mapping[str, Any]) -> GenerationResult:
+    """What a line of history.jsonl says."""
     return GenerationResult(
-        generation=checked["generation"],
-        best=checked["best"],
-        mean=checked["mean"],
-        best_ever=checked["best_ever"],
-        population=tuple(one["node"] for one in checked["population"]),
-        offspring=tuple(one["node"] for one in checked["offspring"]),
-        evaluations=Evaluations(**checked["evaluations"]),
-        seconds=seconds,
-        tokens={name: float(count) for name, count in checked["tokens"].items() if isinstance(count, int | float)},
-        calls=int(checked["calls"]),
-        cost_usd=checked["cost_usd"],
-        answered={role: tuple(names) for role, names in checked.get("answered", {}).items()},
-        settings_changed=checked.get("settings_changed", {}),
+        generation=line["generation"],
+        best=line["best"],
+        mean=line["mean"],
+        best_ever=line["best_ever"],
+        population=tuple(one["node"] for one in line["population"]),
+        offspring=tuple(one["node"] for one in line["offspring"]),
+        evaluations=Evaluations(**line["evaluations"]),
+        seconds=line["seconds"],
+        tokens=line["tokens"],
+        calls=int(line["calls"]),
+        cost_usd=line["cost_usd"],
+        answered={role: tuple(names) for role, names in line.get("answered", {}).items()},
+        settings_changed=line.get("settings_changed", {}),
     )
 
 

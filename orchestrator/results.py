@@ -149,7 +149,7 @@ class RunResults:
 
     @cached_property
     def generations(self) -> tuple[GenerationResult, ...]:
-        return tuple(generation_result(self.output.history, line) for line in read_history(self.output.history))
+        return tuple(generation_result(line) for line in read_history(self.output.history))
 
     @cached_property
     def _lineage(self) -> LineageFile:

@@ -1,10 +1,8 @@
-"""`report.json`: the figures of a finished run for programs.  `report.schema.json` describes it."""
+"""`report.json`: the figures of a finished run for programs.  `figures.ReportFigures` is how it is read."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from importlib import resources
 from typing import Any, Literal
 
 from orchestrator.report.assessment import Assessment
@@ -12,8 +10,6 @@ from orchestrator.report.inference import Estimate
 from orchestrator.report.intervals import mean_interval, share_interval
 from orchestrator.report.pairwise import Pairwise
 from orchestrator.report.systems import MeasuredSystem, Measurement, SetName
-
-SCHEMA_FILE = "report.schema.json"
 
 
 def report_document(assessment: Assessment) -> dict[str, Any]:
@@ -110,10 +106,3 @@ def _comparison(pair: Pairwise) -> dict[str, Any]:
 
 def _interval(estimate: Estimate) -> list[float]:
     return [estimate.low, estimate.high]
-
-
-def report_schema() -> dict[str, Any]:
-    """The JSON schema of `report.json`, as it ships with the project."""
-    text = resources.files(__package__).joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded

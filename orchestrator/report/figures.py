@@ -1,4 +1,4 @@
-"""`report.json` as it is read again: the typed form of `report.schema.json`."""
+"""`report.json` as it is read again."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ReportedConclusion:
 
 @dataclass(frozen=True)
 class ReportFigures:
-    """`report.json`: what a finished run has shown.  The fields are those of its schema."""
+    """`report.json`: what a finished run has shown."""
 
     run: str
     verdict: str

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import jsonschema
 import pytest
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, measurement, system
 
 from orchestrator.report.assessment import assess
-from orchestrator.report.document import report_document, report_schema
+from orchestrator.report.document import report_document
+from orchestrator.report.figures import ReportFigures
 from orchestrator.report.systems import MeasuredSystem
+from tasks.validation import parse_json
 
 SHORT = system("50 words", "prompt", 0.7, seed=9)
 ENDS = system("end of turn alone", "vector", 0.8, seed=4)
@@ -22,7 +23,7 @@ def document(*systems: MeasuredSystem) -> dict:
     choices = {"start": "validation"}
     assessment = assess("quiet-1", systems or SYSTEMS, "evolved 1", "one sentence", 0.03, 7, 2, choices)
     made = json.loads(json.dumps(report_document(assessment), allow_nan=False))
-    jsonschema.Draft202012Validator(report_schema()).validate(made)
+    assert parse_json(ReportFigures, json.dumps(made)).verdict == made["verdict"]
     return made
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from farm_bench import until
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
@@ -19,7 +18,7 @@ from simulated_run import RUN, Driver
 
 from orchestrator.optimisers.base import Best
 from orchestrator.output import OutputFolder, run_id_of
-from orchestrator.report.document import report_schema
+from orchestrator.report.figures import ReportFigures
 from orchestrator.runs.baselines import ensure_baselines
 from orchestrator.runs.final import Closing, with_distinct_names
 from orchestrator.runs.report import report_files, report_notes
@@ -28,6 +27,7 @@ from orchestrator.settings import load_settings
 from tasks.plan import Candidate
 from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
+from tasks.validation import parse_json
 
 OPTIONS = {
     "OPTIMISER": "reflective", "POPULATION_SIZE": "4", "NGEN": "2",
@@ -50,7 +50,7 @@ def evolve(farm: Any, output: Path, **options: str) -> subprocess.Popen[str]:
 
 def report_of(folder: Path) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((folder / "report.json").read_text())
-    jsonschema.validate(document, report_schema())
+    parse_json(ReportFigures, json.dumps(document))
     return document
 
 
