@@ -145,32 +145,19 @@ class OutputFolder:
             self._lock.close()
             self._lock = None
 
-    def run_id(self, kind: str, notify: Callable[[str], None] = lambda line: None) -> str:
-        """The id of this folder's run, made at its first start; a copy of a folder gets one of its own.
+    def run_id(self, kind: str) -> str:
+        """The id of this folder's run, made at its first start.  A folder that was moved keeps it.
 
-        A folder that was moved keeps its id.  Raises: OutputError for a run of another kind.
+        Raises: OutputError for a run of another kind, and for a copy of another folder.
         """
-        if not (self.path / RUN_FILE).exists():
-            return self._name_run(kind)
-        known = run_file(self.path)
-        if known["kind"] != kind:
-            raise OutputError(f"{self.path} holds a run of {known['kind']!a}; give another folder")
-        if original := original_of(self.path):
-            return self.renew_id(original, notify)
-        if known.get("folder") != str(self.path.resolve()):
-            self._name_run(kind, known["id"])
-        return known["id"]
-
-    def renew_id(self, original: Path, notify: Callable[[str], None]) -> str:
-        """A new id for the run here, because the folder is a copy of `original`."""
-        run_id = self._name_run(run_file(self.path)["kind"])
-        notify(f"{self.path} is a copy of {original}: it goes on as a run of its own, {run_id}")
-        return run_id
-
-    def _name_run(self, kind: str, run_id: str = "") -> str:
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.path.resolve().name)[:40] or "run"
-        run_id = run_id or f"{stem}-{secrets.token_hex(4)}"
-        self.write_state(RUN_FILE, RunFile(id=run_id, kind=kind, folder=str(self.path.resolve())))
+        run_id = own_run_id(self.path) if (self.path / RUN_FILE).exists() else ""
+        if run_id and (known := run_file(self.path)["kind"]) != kind:
+            raise OutputError(f"{self.path} holds a run of {known!a}; give another folder")
+        here = self.path.resolve()
+        if not run_id:
+            stem = re.sub(r"[^A-Za-z0-9_-]+", "-", here.name)[:40] or "run"
+            run_id = f"{stem}-{secrets.token_hex(4)}"
+        self.write_state(RUN_FILE, RunFile(id=run_id, kind=kind, folder=str(here)))
         return run_id
 
     def rotate(self) -> Path | None:
@@ -238,37 +225,15 @@ def run_id_of(folder: Path) -> str:
     return run_file(folder)["id"]
 
 
-def original_of(folder: Path) -> Path | None:
-    """The folder that this one was copied from, when both hold the same run; None for one that is no copy.
-
-    Raises: OutputError when the folder holds no run.
-    """
+def own_run_id(folder: Path) -> str:
+    """As `run_id_of`, for what is done to the run.  Raises: OutputError also for a copy of the run's folder."""
     known = run_file(folder)
-    if "folder" not in known:
-        return None
-    original = Path(known["folder"])
-    return original if is_same_run(original, known["id"]) and not original.samefile(folder) else None
-
-
-def is_same_run(folder: Path, run_id: str) -> bool:
-    """Whether a folder exists and holds the run with this id."""
-    try:
-        return run_id_of(folder) == run_id
-    except OutputError:
-        return False
-
-
-def own_run_id_of(folder: Path) -> str:
-    """As `run_id_of`, for what is done to the run: the run of a copy is that of the original until it is started.
-
-    Raises: OutputError also for a copy.
-    """
-    if original := original_of(folder):
+    original = Path(known.get("folder", folder))
+    if (original / RUN_FILE).exists() and run_file(original)["id"] == known["id"] and not original.samefile(folder):
         raise OutputError(
-            f"{folder} is a copy of {original} and has no run of its own yet; "
-            f"`{command_line('retry', folder)}` starts one"
+            f"{folder} is a copy of {original}, where the run goes on; `evolve --fork` begins another one"
         )
-    return run_id_of(folder)
+    return known["id"]
 
 
 def run_file(folder: Path) -> RunFile:

@@ -89,9 +89,9 @@ class Collector:
         counts = {name: len(getattr(self.parts, name)) for name in ("train", "val", "test")}
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
         checkpoints = load_checkpoints(self.output.path, resume=self.is_resumed)
-        run_id = self.output.run_id(KIND_NAME, log.warning)
+        run_id = self.output.run_id(KIND_NAME)
         opened = open_collect_farm(self.settings, self.options)
-        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as (farm, run_id):
+        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as farm:
             session = _Session(self, farm, run_id, checkpoints)
             session.begin()
             self.callbacks.start(session.info(run_id))

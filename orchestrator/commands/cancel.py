@@ -40,11 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
 def stop(folder: Path) -> int:
     from orchestrator.dispatch.dispatcher import CANCELLED_REASON
     from orchestrator.farm.connection import FarmUnavailable, StoreLost
-    from orchestrator.output import OutputFolder, own_run_id_of
+    from orchestrator.output import OutputFolder, own_run_id
     from orchestrator.runs.lifecycle import cancel, reach_farm_of
     from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, run_status, write_parked_state
 
-    run_id, output, was_locked = own_run_id_of(folder), OutputFolder(folder), is_locked(folder)
+    run_id, output, was_locked = own_run_id(folder), OutputFolder(folder), is_locked(folder)
     try:
         with reach_farm_of(folder) as farm:
             done = cancel(farm, folder, run_id, time.sleep)

@@ -14,9 +14,9 @@ Go on with a run that parked because a task failed for good, with the settings t
 
 Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator failed
 RUN` shows the error); --set changes a setting that may change before a run is resumed: NAME=VALUE for an
-evolution (limits, timeouts, prices, the budget, the farm, and the models and the address of the endpoint), a dotted key
-for the other kinds: of the YAML file, or farm.NAME for an option of the command line.  With another judge the current
-generation is judged again, or all of a collection.
+evolution (limits, timeouts, prices, the budget, the farm, and the reflector), a dotted key for the other kinds: of the
+YAML file, or farm.NAME for an option of the command line.  With another judge an evolution is refused, and all of a collection is
+judged again.
 
 With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
 the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
@@ -76,11 +76,11 @@ def retry(arguments: argparse.Namespace) -> int:
 def retry_running(folder: Path, names: Sequence[str]) -> int:
     """Send failed tasks again, for the process that drives the run to go on with.  Raises: NoSuchTask."""
     from orchestrator.dispatch.failures import retry_failed
-    from orchestrator.output import own_run_id_of
+    from orchestrator.output import own_run_id
     from orchestrator.runs.lifecycle import reach_farm_of
 
     with reach_farm_of(folder) as farm:
-        sent = retry_failed(farm.app, farm.store, own_run_id_of(folder), names)
+        sent = retry_failed(farm.app, farm.store, own_run_id(folder), names)
     named = ", ".join(f"{failure.stage} of {failure.node} (task {failure.task})" for failure in sent)
     print(f"sent again: {named}" if sent else f"nothing has failed in {folder}; the run is running")
     return exit_status.DONE

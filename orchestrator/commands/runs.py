@@ -54,13 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def delete(arguments: argparse.Namespace) -> int:
     """Take a run off its farm; an embedded farm that is down is started for it, since its Valkey keeps its data."""
-    from orchestrator.output import own_run_id_of
+    from orchestrator.output import own_run_id
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import cancel, delete_run
     from orchestrator.runs.status import is_locked
 
     folder: Path = arguments.delete
-    run_id, (_, kind) = own_run_id_of(folder), kind_of(folder)
+    run_id, (_, kind) = own_run_id(folder), kind_of(folder)
     if is_locked(folder):
         return exit_status.fail(
             exit_status.WRONG, f"{folder} is running; stop it first: {command_line('cancel', folder)}"

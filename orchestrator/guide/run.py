@@ -68,7 +68,7 @@ def start_guide(
     print(guide_announcement(settings, options), file=sys.stderr, flush=True)
 
     def work() -> None:
-        output.run_id(KIND_NAME, log.warning)  # first of all: files without it are no run
+        output.run_id(KIND_NAME)  # first of all: files without it are no run
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             keep_run(output, settings, options, tickets, templates)
             try:

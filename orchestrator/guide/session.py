@@ -69,9 +69,9 @@ class Guider:
     def run(self) -> list[str]:
         """The lines of the closing report.  What is raised is how the session ended."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
-        run_id = self.output.run_id(KIND_NAME, log.warning)
+        run_id = self.output.run_id(KIND_NAME)
         opened = open_guide_farm(self.settings, self.options)
-        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as (farm, run_id):
+        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as farm:
             session = _Session(self, farm, run_id)
             session.begin()
             self.callbacks.start(session.info())

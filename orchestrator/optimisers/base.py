@@ -13,8 +13,8 @@ was interrupted continues exactly where it was.  The order in which outcomes arr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
@@ -157,15 +157,6 @@ class Optimiser(Protocol[P, S]):
     def members(self, state: S) -> tuple[Genome, ...]:
         """What another search goes on with from this state: its population, or else the best so far."""
         return () if state.best is None else (Genome(state.best.deltas, state.best.scratchpad),)
-
-    def scored(self, state: S) -> tuple[tuple[float, ...], ...]:
-        """The vectors whose scores the state keeps, each once."""
-        return () if state.best is None else (state.best.deltas,)
-
-    def rescored(self, state: S, scores: Mapping[tuple[float, ...], Score]) -> S:
-        """The state with other scores of the vectors of `scored`: those of another judge."""
-        best = state.best
-        return state if best is None else replace(state, best=replace(best, fitness=scores[best.deltas].fitness))
 
     def ends_generation(self, plan: Plan) -> bool:
         """Whether `plan` is the last one of its generation."""

@@ -72,10 +72,6 @@ class DrawnSearch(Optimiser[P, D], Protocol[P, D]):
                     found.setdefault(deltas, Corner(deltas, one.score))
         return tuple(found.values())
 
-    def rescored(self, state: D, scores: Mapping[tuple[float, ...], Score]) -> D:
-        """Without corners: the other judge has not seen them, and sees those that are drawn again."""
-        return replace(super().rescored(state, scores), corners=())
-
 
 def _is_known(candidate: Candidate, known: Mapping[tuple[float, ...], Score]) -> bool:
     return candidate.target is None and candidate.deltas in known

@@ -26,16 +26,6 @@ def plan_names(generation: int) -> tuple[str, str]:
     return f"g{generation}_pop", f"g{generation}_child"
 
 
-def generation_plans(generation: int) -> tuple[str, ...]:
-    """The names of all plans of a generation, with the one in which another judge scores what the state keeps."""
-    return (*plan_names(generation), again_name(generation))
-
-
-def again_name(generation: int) -> str:
-    """The name of the plan in which another judge scores what the state at the start of a generation keeps."""
-    return f"g{generation}_again"
-
-
 def distinct_candidates(plan: Plan) -> Plan:
     """The plan without candidates whose outcome is that of an earlier one; `expand` puts them back.
 

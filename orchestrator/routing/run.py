@@ -59,7 +59,7 @@ def start_route(
     raise_on_signals()
 
     def work() -> None:
-        output.run_id("route", log.warning)  # first of all: files without it are no run
+        output.run_id("route")  # first of all: files without it are no run
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             keep_route(output, settings, options, texts)
             for line in keep_plan(output, plan):

@@ -80,9 +80,9 @@ class Router:
     def run(self) -> list[str]:
         """The lines of the closing report.  Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
-        run_id = self.output.run_id(KIND_NAME, log.warning)
+        run_id = self.output.run_id(KIND_NAME)
         opened = open_route_farm(self.options)
-        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as (farm, run_id):
+        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as farm:
             session = _Session(self, farm, run_id)
             session.begin()
             self.callbacks.start(session.info())

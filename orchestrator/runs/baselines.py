@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from orchestrator.output import OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem, Measurement
-from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import best_first, measure_prompts, prompt_systems, shortest_near_best
 from orchestrator.runs.vectors import StartPrompts
@@ -38,7 +37,6 @@ class Baselines:
     from which the search starts unless the plain prompt stays (`orchestrator.runs.vectors`).
 
     `plain` is the plain prompt on the training set.  `held_out` is "training" where there is no validation set.
-    `judge_changes` is how often the run's judge had been changed: verdicts of two judges are not compared.
     """
 
     held_out: ExampleSet
@@ -46,7 +44,6 @@ class Baselines:
     best_prompt: str
     plain: Measurement
     evaluations: Evaluations
-    judge_changes: int = 0
 
     def __post_init__(self) -> None:
         """Raises: ValueError when the plain or the best prompt is not among the systems, or was not measured."""
@@ -101,20 +98,13 @@ def prompts_to_measure(settings: Settings, output: OutputFolder) -> dict[str, st
 
 
 def ensure_baselines(measurer: Measurer, settings: Settings, output: OutputFolder) -> Baselines:
-    """Those of the output folder, measured unless they are there and of the current judge.
+    """Those of the output folder, measured unless they are there.
 
     Raises: Parked, OutputError, SettingsError.
     """
-    judge_changes = count_judge_changes(output)
-    known = read_baselines(output)
-    if known is not None and known.judge_changes == judge_changes:
+    if (known := read_baselines(output)) is not None:
         return known
-    if known is None:
-        found = measure_baselines(measurer, settings, prompts_of(settings), _forked_prompt(settings, output))
-    else:
-        found = measure_baselines(measurer, settings, known.prompts, known.best_prompt)
-        found = dataclasses.replace(found, evaluations=known.evaluations + found.evaluations)
-    found = dataclasses.replace(found, judge_changes=judge_changes)
+    found = measure_baselines(measurer, settings, prompts_of(settings), _forked_prompt(settings, output))
     output.write_state("baselines.json", dataclasses.asdict(found))
     return found
 

@@ -1,7 +1,6 @@
 """Settings that were changed while a run was stopped: `settings_changes.json` in its output folder.
 
-Each entry has the generation from which the new values hold.  Verdicts of two judges are never compared: where the
-judge is another one, what the current generation has judged is judged again, and so is the best individual so far.
+Each entry has the generation from which the new values hold.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -19,6 +17,7 @@ from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_op
 from orchestrator.settings.kconfig import read_assignments
 from orchestrator.settings.load import typed_value
 from orchestrator.settings.run import by_rules, judge_of
+from tasks.judging.grader import needs_model
 from tasks.limits import SETTINGS_BYTES
 
 CHANGES_FILE = "settings_changes.json"
@@ -26,12 +25,10 @@ CHANGES_FILE = "settings_changes.json"
 
 @dataclass(frozen=True)
 class SettingsChange:
-    """`options` has [old, new] by name without CONFIG_, as text.  `is_applied`: what the old judge decided is gone."""
+    """`options` has [old, new] by name without CONFIG_, as text."""
 
     generation: int
     options: Mapping[str, list[str]]
-    is_other_judge: bool
-    is_applied: bool
 
 
 class ChangesFile(TypedDict):
@@ -76,22 +73,18 @@ def record_change(output: OutputFolder, before: Settings, after: Settings, gener
         if name != "OUTPUT_DIR"
     }
     changes = read_changes(output)
-    other = judge_identity(before) != judge_identity(after)
     is_recorded = bool(changes) and (changes[-1].generation, dict(changes[-1].options)) == (generation, options)
     if options and not is_recorded:
-        _write(output, [*changes, SettingsChange(generation, options, other, not other)])
+        changes = [*changes, SettingsChange(generation, options)]
+        output.write_state(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in changes]})
 
 
-def mark_applied(output: OutputFolder) -> None:
-    """Note for all entries that the verdicts of earlier judges are gone."""
-    _write(output, [dataclasses.replace(change, is_applied=True) for change in read_changes(output)])
-
-
-def judge_identity(settings: Settings) -> tuple[Any, ...]:
-    """What makes two judges the same: their settings, and where they are called."""
-    judge = dataclasses.replace(judge_of(settings), concurrency=0, context_tokens=0)
-    rules = by_rules(settings)
-    return judge, rules, settings.openai_base_url or ("" if rules else "external")
+def judge_identity(settings: Settings) -> object:
+    """What makes two judges the same: the settings of one that asks a model, and where it is called."""
+    if not needs_model(settings.judge):
+        return settings.judge
+    address = settings.openai_base_url or ("rules" if by_rules(settings) else "external")
+    return dataclasses.replace(judge_of(settings), context_tokens=0), address
 
 
 def options_of(changes: list[SettingsChange], generation: int) -> dict[str, str]:
@@ -102,20 +95,6 @@ def options_of(changes: list[SettingsChange], generation: int) -> dict[str, str]
         if change.generation == generation
         for name, values in change.options.items()
     }
-
-
-def count_judge_changes(output: OutputFolder) -> int:
-    """How often the run's judge has been changed.  Raises: OutputError for a file that cannot be used."""
-    return sum(change.is_other_judge for change in read_changes(output))
-
-
-def judged_since(changes: list[SettingsChange]) -> int:
-    """The first generation that the current judge judged."""
-    return max((change.generation for change in changes if change.is_other_judge), default=0)
-
-
-def _write(output: OutputFolder, changes: list[SettingsChange]) -> None:
-    output.write_state(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in changes]})
 
 
 def check_resumable(output: OutputFolder, settings: Settings) -> None:
@@ -133,5 +112,12 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
                 f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in "
                 f"the run in {output.path}; `orchestrator evolve` starts another run with another --output, or --fresh"
                 for name in differing
+            ]
+        )
+    if judge_identity(before) != judge_identity(settings):
+        raise SettingsError(
+            [
+                f"CONFIG_OPENAI_BASE_URL, CONFIG_OPENAI_PARAMETERS: another judge than in the run in {output.path}, and "
+                "verdicts of two judges are not compared; start another run, which takes the stored answers"
             ]
         )

@@ -6,7 +6,6 @@ Node ids name generation, position and stage: g{g}_pop{i}, g{g}_child{j}_pre, g{
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,15 +71,6 @@ class EvolutionTree:
         following, _ = plan_names(generation.number + 1)
         for index, node in enumerate(generation.survivors):
             self._edge(node, f"{following}{index}", "next")
-
-    def best_node(self, since: int = 0) -> dict[str, Any] | None:
-        """The first node with the highest fitness of the generations from `since` on."""
-
-        def fitness(node: Mapping[str, object]) -> float:
-            value = node["fitness"]
-            return value if isinstance(value, float) else -math.inf
-
-        return max((node for node in self.nodes if node["generation"] >= since), key=fitness, default=None)
 
     def _node(self, generation: int, evaluated: Evaluated) -> None:
         score, target = evaluated.score, evaluated.target

@@ -67,14 +67,13 @@ class Closing:
         """The system prompt of the search, without deltas."""
         return self.baselines.system(self.vectors.start.prompt)
 
-    def conclude(self, best: Best, initial_deltas: tuple[float, ...], since: int) -> Final:
+    def conclude(self, best: Best, initial_deltas: tuple[float, ...]) -> Final:
         """Choose the winner, and compare it.
 
-        best: the search's own; initial_deltas: what the search started from; since: the first generation that the
-        current judge judged.  Raises: Parked, OutputError.
+        best: the search's own; initial_deltas: what the search started from.  Raises: Parked, OutputError.
         """
         objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
-        evolved = self._finalists(best, since, objective)
+        evolved = self._finalists(best, objective)
         prompts = self.baselines.prompts
         rivals = validate_vectors(self.measurer, self.vectors, prompts, held_out, objective, self.generation)
         systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved])
@@ -98,12 +97,9 @@ class Closing:
             choices["start"] = both
         return assess(run, systems, winner.name, start, settings.margin, settings.seed, uses, choices)
 
-    def _finalists(self, best: Best, since: int, objective: Objective) -> tuple[MeasuredSystem, ...]:
-        known = read_evaluations(self.output.individuals)
-        # Where the current judge has judged no generation, the scores of the one before choose the finalists.
-        current = [one for one in known if one.generation >= since]
-        eligible = with_best(current or known, best, self.generation)
-        chosen = finalists(eligible, best.deltas)
+    def _finalists(self, best: Best, objective: Objective) -> tuple[MeasuredSystem, ...]:
+        known = with_best(read_evaluations(self.output.individuals), best, self.generation)
+        chosen = finalists(known, best.deltas)
         held_out, generation = self.baselines.held_out, self.generation
         return measure_finalists(self.measurer, chosen, held_out, objective, generation, self._repeats)
 

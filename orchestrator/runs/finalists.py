@@ -70,7 +70,7 @@ def pareto_front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
 def with_best(evaluations: Sequence[Evaluation], best: Best, generation: int) -> list[Evaluation]:
     """The evaluations with the search's own best, which the state alone may know.
 
-    Its line is that of another judge, or of a folder of which only the state is left.
+    Its line is lost where only the state of a folder is left.
     """
     if any(one.deltas == best.deltas for one in evaluations):
         return list(evaluations)

@@ -79,8 +79,7 @@ def _mutated(candidate: Candidate, records: Records) -> Genome | None:
 @dataclass
 class InProgress:
     """The generation in progress: `state` at its start, its `plans` with their records so far, and the `leader`, the
-    best of the last population that was recorded.  Where the state's scores are of another judge, the best individual's
-    fitness is not comparable.
+    best of the last population that was recorded.
     """
 
     output: OutputFolder
@@ -88,14 +87,12 @@ class InProgress:
     run_id: str
     search: Search
     state: SearchState
-    is_comparable: bool = True
     leader: Genome | None = None
     plans: dict[str, tuple[Plan, Records]] = field(default_factory=dict)
 
     def next(self, finished: FinishedGeneration) -> None:
         """A generation is recorded: all files are those of its end."""
         self.state, self.leader = finished.state, finished.generation.leader.genome
-        self.is_comparable = True
         self.plans.clear()
         self.clear()
 
@@ -127,7 +124,7 @@ class InProgress:
         done = [found for plan, records in self.plans.values() for found in scored(plan, records)]
         before, node = self.state.best, None
         best = None if before is None else Genome(before.deltas, before.scratchpad)
-        fitness = before.fitness if before is not None and self.is_comparable else None
+        fitness = None if before is None else before.fitness
         for found in done:
             if fitness is None or found.fitness > fitness:
                 best, node, fitness = found.genome, found.node, found.fitness

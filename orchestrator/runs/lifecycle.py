@@ -16,7 +16,7 @@ from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.farm import workers
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, connected, ping
 from orchestrator.farm.producer import delete_results, drop_taken, drop_waiting
-from orchestrator.output import OutputFolder, original_of, run_id_of
+from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.ownership import owned
 from orchestrator.runs.status import is_locked, read_parked_state
@@ -51,8 +51,6 @@ def failed_of(folder: Path) -> list[Failure]:
     Raises: OutputError, SettingsError.
     """
     parked = read_parked_state(OutputFolder(folder))
-    if original_of(folder) is not None:  # nothing of a copy is on the farm before it is started
-        return list(parked.failures) if parked else []
     run_id = run_id_of(folder)
     try:
         with reach_farm_of(folder) as farm:

@@ -1,14 +1,13 @@
 """One process at a time works on a run: it holds the run's lease in the store, beside the lock of its output folder.
 
-The lock keeps two processes out of one folder.  The lease, under the run's id, also tells apart two folders with the
-same run, and two machines that do not see each other's locks.
+The lock keeps two processes out of one folder.  The lease, under the run's id, also keeps out a second folder with the
+same run, and a machine that does not see the lock.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +17,10 @@ from pathlib import Path
 import redis
 
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable
-from orchestrator.output import OutputFolder, RunInUse, is_same_run
+from orchestrator.output import OutputFolder, RunInUse
 from tasks import logs, tracing
 from tasks.store.fence import RunTaken
-from tasks.store.run_lease import Held, Owner, RunLease, last_folder
+from tasks.store.run_lease import Held, Owner, RunLease
 
 log = logging.getLogger(__name__)
 RENEW_S = 5.0
@@ -32,36 +31,10 @@ Notify = Callable[[str], None]
 
 
 @contextmanager
-def own_run(
-    farm: FarmConnection, output: OutputFolder, run_id: str, notify: Notify
-) -> Iterator[tuple[FarmConnection, str]]:
-    """As `owned`, for the run of an open output folder, with the run's id; a process whose folder is moved stops.
-
-    The id is a new one where the store knows the run by another folder that exists: this one is a copy, and does not
-    know it, because the original was moved since.
-    """
-    known = last_folder(farm.store.redis, run_id)
-    if known is not None and is_same_run(Path(known), run_id) and not Path(known).samefile(output.path):
-        run_id = output.renew_id(Path(known), notify)
-    held = output.path.stat()
-    with owned(farm, run_id, output.path, notify) as owner:
-
-        def check() -> None:
-            owner.check()
-            if not _is_at(output.path, held):
-                raise RunTaken(
-                    f"the folder of run {run_id} is no longer at {output.path}: it was moved or deleted, and nothing "
-                    "more is written there; start the run from where it is now"
-                )
-
-        yield dataclasses.replace(owner, check=check), run_id
-
-
-@contextmanager
 def run_session(
     output: OutputFolder, run_id: str, kind: str, opened: AbstractContextManager[FarmConnection], notify: Notify
-) -> Iterator[tuple[FarmConnection, str]]:
-    """One session of the run of an open output folder: its farm, and its id, which may be a new one (`own_run`).
+) -> Iterator[FarmConnection]:
+    """One session of the run of an open output folder: its farm.
 
     The farm is up for as long, the run is this process's own, each line of the log has its id, and a trace has begun.
     Raises: what `opened` raises, RunInUse, RunTaken.
@@ -69,21 +42,10 @@ def run_session(
     with (
         logs.fields(run=run_id),
         opened as reached,
-        own_run(reached, output, run_id, notify) as (farm, own_id),
-        logs.fields(run=own_id),
-        tracing.trace(own_id, kind),
+        owned(reached, run_id, output.path, notify) as farm,
+        tracing.trace(run_id, kind),
     ):
-        yield farm, own_id
-
-
-def _is_at(path: Path, held: os.stat_result) -> bool:
-    """Whether the folder of which `held` was read is still at its path."""
-    try:
-        return os.path.samestat(path.stat(), held)
-    except FileNotFoundError:
-        return False
-    except OSError:  # a file system that is away: what is written says so
-        return True
+        yield farm
 
 
 @contextmanager

@@ -34,17 +34,13 @@ class GenerationProgress:
     best_ever: float | None = None
     baseline: float | None = None
 
-    def update(self, history: Sequence[Mapping[str, Any]], judged_since: int = 0) -> None:
-        """Take over the last generation that was recorded.
-
-        `judged_since` is the first generation of the current judge: a fitness of another judge is not taken over.
-        """
+    def update(self, history: Sequence[Mapping[str, Any]]) -> None:
+        """Take over the last generation that was recorded."""
         if not history:
             return
         self.generation = history[-1]["generation"] + 1
-        if history[-1]["generation"] >= judged_since:
-            self.best, self.mean, self.best_ever = (history[-1][name] for name in ("best", "mean", "best_ever"))
-        self.baseline = None if judged_since else history[0]["population"][0]["fitness"]
+        self.best, self.mean, self.best_ever = (history[-1][name] for name in ("best", "mean", "best_ever"))
+        self.baseline = history[0]["population"][0]["fitness"]
 
     def evaluated(self, generation: Generation, best_ever: float | None) -> None:
         """Take over the fitness of a population that has been evaluated, and the highest fitness of the run."""

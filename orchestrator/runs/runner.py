@@ -21,21 +21,14 @@ from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import delete_results
 from orchestrator.optimisers.base import SearchState
 from orchestrator.optimisers.individual import list_to_deltas
-from orchestrator.optimisers.planning import generation_plans
+from orchestrator.optimisers.planning import plan_names
 from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.live import View
 from orchestrator.report.summary import FinalReport
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.baselines import Baselines, ensure_baselines, prompts_to_measure, read_baselines
-from orchestrator.runs.changes import (
-    CHANGES_FILE,
-    judged_since,
-    mark_applied,
-    read_changes,
-    record_change,
-    saved_settings,
-)
+from orchestrator.runs.changes import CHANGES_FILE, record_change, saved_settings
 from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
@@ -87,7 +80,7 @@ class Runner:
             self.view.notify(line)
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
         search, state = load_search(self.settings, self.output)
-        run_id = self.output.run_id(KIND_NAME, self.view.notify)
+        run_id = self.output.run_id(KIND_NAME)
         with restored_if_refused(self.output.config, self.output.path / CHANGES_FILE):
             if self.output.config.exists():
                 record_change(self.output, saved_settings(self.output.path), self.settings, state.generation)
@@ -98,13 +91,13 @@ class Runner:
     def _session(self, run_id: str, search: Search, state: SearchState) -> FinalReport:
         notify = self.view.notify
         opened = self.open_farm(self.settings, notify)
-        with run_session(self.output, run_id, KIND_NAME, opened, notify) as (farm, own_id):
-            session = _Session(self, farm, own_id, search, state)
+        with run_session(self.output, run_id, KIND_NAME, opened, notify) as farm:
+            session = _Session(self, farm, run_id, search, state)
             session.begin()
             self.callbacks.start(session.info())
             with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():
                 session.check()
-                with servers_kept(self.output, farm.store, own_id):
+                with servers_kept(self.output, farm.store, run_id):
                     session.measure()
                     return session.finish(session.generations())
 
@@ -129,8 +122,7 @@ class _Session:
         about = {"kind": KIND_NAME, "unit": "generations", "total": self.search.params.generations}
         self.is_priced = is_priced(endpoint_of(settings))
         self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
-        is_comparable = not self._is_judged_anew(self.state)
-        self.in_progress = InProgress(runner.output, store, self.run_id, self.search, self.state, is_comparable)
+        self.in_progress = InProgress(runner.output, store, self.run_id, self.search, self.state)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -182,10 +174,6 @@ class _Session:
         store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
         # Tasks of an earlier session may still run: they go on with the system prompt that the search has.
         store.put_run(run if known is None else known.run(run, settings, self._prompt(known)))
-        changes = read_changes(self.runner.output)
-        if not all(change.is_applied for change in changes):
-            self._forget_stages()
-            mark_applied(self.runner.output)
         store.set_requirements(self.run_id, code_version(), settings.target_model)
         store.put_metadata(self.run_id, LIMIT, str(stage_limit_s()))
         store.put_examples(self.run_id, self.runner.examples)
@@ -194,11 +182,11 @@ class _Session:
         clear_parked_state(self.runner.output)  # not earlier: a start that is refused leaves the run parked
         self.reporter.progress.generation = state.generation
         self.reporter.recorded = evaluations_of(self.recorder.history)
-        self.reporter.progress.update(self.recorder.history, judged_since(changes))
+        self.reporter.progress.update(self.recorder.history)
 
     def _forget_stages(self) -> None:
         """What is recorded of the generation in progress, and of all that is measured around the search."""
-        self.farm.store.forget_stages(self.run_id, [*generation_plans(self.state.generation), *PLANS])
+        self.farm.store.forget_stages(self.run_id, [*plan_names(self.state.generation), *PLANS])
 
     def check(self) -> None:
         """Check the prompts and the target server, before anything is answered."""
@@ -268,12 +256,12 @@ class _Session:
                 self.recorder.request_again(state.best)
         started = time.monotonic()
         watch = self.reporter.progress.evaluated
-        generations = self.search.generations(state, self.evaluate, watch, rejudge=self._is_judged_anew(state))
+        generations = self.search.generations(state, self.evaluate, watch)
         for finished in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
             self.recorder.record(finished, time.monotonic() - started)
-            self._forget(generation_plans(finished.generation.number))
+            self._forget(plan_names(finished.generation.number))
             self.reporter.end_generation(self._evaluations())
-            self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
+            self.reporter.progress.update(self.recorder.history)
             self.in_progress.next(finished)
             runner.callbacks.end_generation(self._told(finished))
             started, state = time.monotonic(), finished.state
@@ -292,11 +280,6 @@ class _Session:
         deltas = list_to_deltas(best.deltas, ids)
         return GenerationInfo(finished.generation.number, self.recorder.history[-1], deltas, best.scratchpad)
 
-    def _is_judged_anew(self, state: SearchState) -> bool:
-        """Whether the state's scores are of another judge than the current one."""
-        changes = read_changes(self.runner.output)
-        return any(change.is_other_judge and change.generation == state.generation for change in changes)
-
     def _forget(self, plans: Sequence[str]) -> None:
         """Drop plans whose outcomes are in the output folder; the answers and verdicts of their stages may expire."""
         self.farm.store.forget_plans(self.run_id, plans)
@@ -313,7 +296,7 @@ class _Session:
             raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
         params = self.search.params
         closing = Closing(self.measurer, settings, self.baselines, self.vectors, output, state.generation)
-        final = closing.conclude(state.best, params.initial_deltas, judged_since(read_changes(output)))
+        final = closing.conclude(state.best, params.initial_deltas)
         self.recorder.record_final(final)
         self.artifacts.wait(FINISHING_S)
         self._release()  # what is written later is held again

@@ -7,14 +7,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
 from typing import Any
 
 from orchestrator.optimisers import make_optimiser
 from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, SearchState, StateError, search
 from orchestrator.optimisers.generation import Generation, Genome
 from orchestrator.optimisers.individual import canonical_order
-from orchestrator.optimisers.planning import again_name
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.vectors import VECTORS_FILE, read_vectors
 from orchestrator.settings import Settings, layout_of, pinned_of
@@ -23,7 +21,7 @@ from orchestrator.settings.references import BEST_VECTOR
 from tasks.envelope import sealed_text, unsealed
 from tasks.files import FileTooLarge, read_limited
 from tasks.limits import STATE_BYTES
-from tasks.plan import Candidate, Evaluations, Outcome, Plan
+from tasks.plan import Evaluations, Outcome
 from tasks.validation import InvalidData
 
 Watch = Callable[[Generation, float | None], None]
@@ -63,23 +61,12 @@ class Search:
         state: SearchState = self.optimiser.init(self.params)
         return state
 
-    def generations(
-        self,
-        state: SearchState,
-        evaluate: Evaluate,
-        watch: Watch,
-        *,
-        rejudge: bool = False,
-    ) -> Iterator[FinishedGeneration]:
+    def generations(self, state: SearchState, evaluate: Evaluate, watch: Watch) -> Iterator[FinishedGeneration]:
         """The generations that remain, each as soon as its last plan has been evaluated.
 
         `watch` is called with a generation of which a first plan has been evaluated, and with the best fitness so far.
-        With `rejudge`, what the state has scores of is evaluated first, because they are those of another judge.
         """
         totals = _GenerationTotals()
-        if rejudge and not self.optimiser.is_finished(state, self.params):
-            state, outcomes = self._rejudged(state, evaluate)
-            totals.evaluations += _evaluations(outcomes)
         for turn in search(self.optimiser, state, self.params, evaluate):
             state = turn.state
             totals.add(turn.outcomes)
@@ -90,14 +77,6 @@ class Search:
                 totals.evaluations += Evaluations(carried=turn.generation.carried)
             yield FinishedGeneration(turn.generation, turn.state, dict(totals.seconds), totals.evaluations)
             totals = _GenerationTotals()
-
-    def _rejudged(self, state: SearchState, evaluate: Evaluate) -> tuple[SearchState, Sequence[Outcome]]:
-        """The state with scores of the current judge, and the outcomes that have them."""
-        vectors = self.optimiser.scored(state)
-        plan = Plan(again_name(state.generation), state.generation, tuple(starmap(Candidate, enumerate(vectors))))
-        outcomes = evaluate(plan) if plan.candidates else ()
-        rescored: SearchState = self.optimiser.rescored(state, {vectors[o.index]: o.pre for o in outcomes})
-        return rescored, outcomes
 
 
 @dataclass
@@ -112,11 +91,7 @@ class _GenerationTotals:
         self.plans += 1
         for outcome in outcomes:
             self.seconds.update(outcome.seconds)
-        self.evaluations += _evaluations(outcomes)
-
-
-def _evaluations(outcomes: Iterable[Outcome]) -> Evaluations:
-    return sum((outcome.evaluations for outcome in outcomes), Evaluations())
+        self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
 
 
 def make_search(settings: Settings, start: Sequence[float] = ()) -> Search:

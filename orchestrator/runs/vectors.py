@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 
 from orchestrator.output import OutputError, OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem
-from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.line_search import Deltas, Found, LineSearch
 from orchestrator.runs.measuring import Measurer, measurement_of
 from tasks.models import Objective
@@ -38,7 +37,6 @@ RAISES = (0.25, 0.5, 0.75, 1.0)
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
 EOT, LOG_ODDS, BOTH = "end of turn alone", "log-odds alone", "end of turn and log-odds"
-OLD_START = "start by the judge before"
 
 
 @dataclass(frozen=True)
@@ -87,13 +85,12 @@ class Steered:
 @dataclass(frozen=True)
 class Vectors:
     """`best`: the best vector of each line on the sets SEARCHED_ON, by the line's name; `start`: what the search starts
-    from, one of these or zeros.  `judge_changes` is how often the run's judge had been changed.
+    from, one of these or zeros.
     """
 
     best: Mapping[str, Steered]
     start: Steered
     evaluations: Evaluations = field(default_factory=Evaluations)
-    judge_changes: int = 0
 
 
 def read_vectors(output: OutputFolder) -> Vectors | None:
@@ -107,32 +104,19 @@ def read_vectors(output: OutputFolder) -> Vectors | None:
 def ensure_vectors(
     measurer: Measurer, families: Families, clusters: int, prompts: StartPrompts, output: OutputFolder
 ) -> Vectors:
-    """Those of the output folder, measured unless they are there and of the current judge.
-
-    What the search starts from stays, since a second judge must not make it another search.
-    Raises: Parked, OutputError.
-    """
-    judge_changes = count_judge_changes(output)
+    """Those of the output folder, measured unless they are there.  Raises: Parked, OutputError."""
     known = read_vectors(output)
     if known is not None and {len(one.deltas) for one in (known.start, *known.best.values())} != {clusters}:
         raise OutputError(f"{output.path / VECTORS_FILE} has not one delta for each of {clusters} clusters")
-    if known is not None and known.judge_changes == judge_changes:
-        return known
-    found = measure_lines(measurer, families, clusters, prompts, None if known is None else known.start.prompt)
     if known is not None:
-        found = _with_start(found, known)
-    found = dataclasses.replace(found, judge_changes=judge_changes)
+        return known
+    found = measure_lines(measurer, families, clusters, prompts)
     output.write_state(VECTORS_FILE, dataclasses.asdict(found))
     return found
 
 
-def measure_lines(
-    measurer: Measurer, families: Families, clusters: int, prompts: StartPrompts, kept: str | None = None
-) -> Vectors:
-    """The best vector of each line on the sets SEARCHED_ON together, by the search's objective.
-
-    `kept` is the name of the prompt that the search starts from, None where that is to be chosen.  Raises: Parked.
-    """
+def measure_lines(measurer: Measurer, families: Families, clusters: int, prompts: StartPrompts) -> Vectors:
+    """The best vector of each line on the sets SEARCHED_ON together, by the search's objective.  Raises: Parked."""
     zero, search = (0.0,) * clusters, LineSearch(measurer, prompts.plain)
     first, *others = prompts.starts
     if families == Families() and not others:
@@ -144,21 +128,13 @@ def measure_lines(
             raised[name] = search.best_of(families.eot, text)
             simplest[name] = _highest(simplest[name], raised[name])
     tried = _count_alternatives(families, len(prompts.starts))
-    prompt = kept or _prompt_to_keep(search, simplest, tried)
+    prompt = _prompt_to_keep(search, simplest, tried)
     lines = {LOG_ODDS: families.log_odds, BOTH: families.beside(raised[prompt].deltas) if raised else ()}
     scaled = {name: search.best_of(line, prompts.starts[prompt]) for name, line in lines.items() if line}
     shown = [one for one in scaled.values() if search.is_shown_better(one, simplest[prompt], tried)]
     best = {EOT if name == prompt else with_prompt(name): Steered(name, one.deltas) for name, one in raised.items()}
     best |= {line: Steered(prompt, one.deltas) for line, one in scaled.items()}
     return Vectors(best, Steered(prompt, _highest(simplest[prompt], *shown).deltas), measurer.evaluations)
-
-
-def _with_start(found: Vectors, known: Vectors) -> Vectors:
-    """What another judge finds, with the start that the search has had: a line of its own where it is none's best."""
-    best, start = dict(found.best), known.start
-    if any(start.deltas) and start not in best.values():
-        best[OLD_START] = start
-    return Vectors(best, start, known.evaluations + found.evaluations)
 
 
 def _highest(*found: Found) -> Found:

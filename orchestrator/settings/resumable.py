@@ -18,8 +18,6 @@ RESUMABLE = (
     "REFLECTOR_MODEL",
     "REFLECTOR_TEMPERATURE",
     "REFLECTOR_MAX_COMPLETION_TOKENS",
-    "JUDGE_MODEL",
-    "JUDGE_MAX_COMPLETION_TOKENS",
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY_ENV",
     "OPENAI_PARAMETERS",
@@ -33,10 +31,10 @@ RESUMABLE = (
     "CALLBACKS",
 )
 """The options that may change before a run is resumed: where, how fast, how long and at what cost it is computed, and
-which models reflect and judge.
+which model reflects.
 
-With any other option changed the run would be another one.  Each change is recorded with its generation, and what was
-judged by another judge is judged again (orchestrator/runs/changes.py).
+With any other option changed the run would be another one.  Each change is recorded with its generation
+(orchestrator/runs/changes.py).
 """
 
 

@@ -37,13 +37,12 @@ NOTIFICATIONS = "notifications"  # list: a result or failure was recorded
 SHARED = "shared"  # set: keys of shared results that the run has read or written
 HELD = "held"  # set: those of them that may not expire yet (tasks/store/results.py)
 LEASE = "lease"  # hash: OWNER and RENEWALS; there while a process works on the run (tasks/store/run_lease.py)
-FENCE = "fence"  # hash: NUMBER, SEQUENCE and FOLDER (tasks/store/fence.py)
+FENCE = "fence"  # hash: NUMBER and SEQUENCE (tasks/store/fence.py)
 HELD_CLUSTERINGS = "held_clusterings"  # set: likewise, of clusterings, which a run needs until its end
 
 # Fields of a run's lease, and of its fence.
 OWNER, RENEWALS = "owner", "renewals"  # the process that holds it, as JSON; how often it was renewed
 NUMBER, SEQUENCE = "number", "sequence"  # of the latest owner; the last that was given to an owner or an attempt
-FOLDER = "folder"  # the output folder of the latest owner
 
 # Fields of a run's metadata.
 STATUS = "status"  # kind, state and progress of the run, as its driver last published them

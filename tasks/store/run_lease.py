@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import os
 import socket
 import uuid
 from dataclasses import dataclass
@@ -24,14 +23,14 @@ from tasks.store import keys
 from tasks.store.keys import run_key
 from tasks.validation import InvalidData, parse_json
 
-# KEYS: the run's fence and lease.  ARGV: the new owner, the owner that may be replaced ("" for none), the folder.
+# KEYS: the run's fence and lease.  ARGV: the new owner, the owner that may be replaced ("" for none).
 # Returns the number, or 0 when another process holds the lease.
 _TAKE = f"""
 local held = redis.call("HGET", KEYS[2], "{keys.OWNER}")
 if held == ARGV[1] then return tonumber(redis.call("HGET", KEYS[1], "{keys.NUMBER}")) end
 if held and held ~= ARGV[2] then return 0 end
 local number = redis.call("HINCRBY", KEYS[1], "{keys.SEQUENCE}", 1)
-redis.call("HSET", KEYS[1], "{keys.NUMBER}", number, "{keys.FOLDER}", ARGV[3])
+redis.call("HSET", KEYS[1], "{keys.NUMBER}", number)
 redis.call("HSET", KEYS[2], "{keys.OWNER}", ARGV[1], "{keys.RENEWALS}", 0)
 return number
 """
@@ -136,7 +135,7 @@ class RunLease:
 
     def take(self, replaced: Held | None = None) -> bool:
         """Take the lease when it is free, or in the place of an owner that has ended; returns whether it was taken."""
-        arguments = [self.owner.to_json(), replaced.text if replaced else "", self.owner.folder]
+        arguments = [self.owner.to_json(), replaced.text if replaced else ""]
         self.number = cast(int, self._redis.eval(_TAKE, 2, *self._keys, *arguments))
         return self.number > 0
 
@@ -164,9 +163,3 @@ def read_lease(client: redis.Redis, run_id: str) -> Held | None:
     except InvalidData:
         owner = None
     return Held(text, int(renewals or 0), owner)
-
-
-def last_folder(client: redis.Redis, run_id: str) -> str | None:
-    """The output folder of the run's latest owner.  Raises: redis.RedisError."""
-    found = cast("bytes | None", client.hget(run_key(run_id, keys.FENCE), keys.FOLDER))
-    return None if found is None else os.fsdecode(found)

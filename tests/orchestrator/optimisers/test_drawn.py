@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -48,13 +47,3 @@ def test_a_search_that_goes_on_from_its_file_sends_none_again(name: str) -> None
         state, formula = optimiser.from_json(optimiser.to_json(turn.state, params), params), Formula()
         assert [one.state for one in search(optimiser, state, params, formula)] == [one.state for one in turns[number:]]
         assert sent_to(formula) == sent_to(calm)[len(sent_to(calm)) - len(sent_to(formula)) :]
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_another_judge_sees_what_is_drawn_again(name: str) -> None:
-    (optimiser, params), formula = made(name), Formula()
-    first = next(iter(search(optimiser, optimiser.init(params), params, formula)))
-    assert first.state.corners
-    scores = {deltas: dataclasses.replace(score(deltas), fitness=0.01) for deltas in optimiser.scored(first.state)}
-    state = optimiser.rescored(first.state, scores)
-    assert state.corners == () and state.best.fitness == 0.01

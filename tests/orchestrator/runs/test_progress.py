@@ -156,15 +156,6 @@ def test_the_history_says_where_a_resumed_run_is() -> None:
     assert progress == GenerationProgress(5, 0.5, 0.25, 0.75, 0.125)
 
 
-def test_a_fitness_by_an_earlier_judge_is_not_compared_with_one_of_the_present() -> None:
-    progress = GenerationProgress()
-    line = {"generation": 4, "best": 0.5, "mean": 0.25, "best_ever": 0.75, "population": [{"fitness": 0.125}]}
-    progress.update([line], judged_since=5)
-    assert progress == GenerationProgress(generation=5)
-    progress.update([line, {**line, "generation": 5}], judged_since=5)
-    assert progress == GenerationProgress(6, 0.5, 0.25, 0.75, None)
-
-
 def test_a_cost_without_prices_is_shown_as_unknown_and_published_nowhere(
     reporter: ProgressReporter, screen: Screen, driver: Driver, tmp_path: Path
 ) -> None:

@@ -90,7 +90,7 @@ def test_an_evolution_whose_farm_cannot_be_reached_keeps_its_settings(
     write_config(load_settings(ROOT / "configs" / "embedded.config", values), output.config)
     output.run_id("evolve")
     before = files(tmp_path, "config")
-    said = refused("retry", str(tmp_path), "--set", f"FARM={NO_FARM}", "--set", "JUDGE_MODEL=other")
+    said = refused("retry", str(tmp_path), "--set", f"FARM={NO_FARM}", "--set", "REFLECTOR_MODEL=other")
     assert "no Redis or Valkey" in said
     assert files(tmp_path, "config") == before and not (tmp_path / CHANGES_FILE).exists()
 

@@ -13,14 +13,14 @@ from simulated_run import RUN
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.report.assessment import noise_from_repeats
 from orchestrator.runs.baselines import ensure_baselines, prompts_to_measure, read_baselines
-from orchestrator.runs.changes import check_resumable, record_change
+from orchestrator.runs.changes import check_resumable
 from orchestrator.runs.final import Closing
 from orchestrator.runs.vectors import StartPrompts, Steered, Vectors
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
 from orchestrator.settings.references import FORK, FORK_FILE
 from tasks.envelope import unsealed
 from tasks.models import Constrained
-from tasks.plan import Candidate, Evaluations
+from tasks.plan import Candidate
 
 ROOT = Path(__file__).parents[3]
 FILE = """\
@@ -189,24 +189,6 @@ def test_a_stopped_run_goes_on_with_what_is_in_the_file(prompts: Path, output: O
     again = measurer(turned)
     assert ensure_baselines(again, settings, output) == first
     assert again.asked == []
-
-
-def test_another_judge_judges_the_same_prompts_and_the_best_stays(prompts: Path, output: OutputFolder) -> None:
-    # Given a run that has started from "short", and a file of prompts that has changed
-    settings = settings_of(prompts)
-    first = ensure_baselines(measurer(), settings, output)
-    prompts.write_text(FILE.replace("Be brief.", "Be quick."))
-    # When the judge changes, to one that finds this prompt the worst
-    record_change(output, settings, settings_of(prompts, "JUDGE_MODEL=strict"), 1)
-    again = measurer(turned)
-    found = ensure_baselines(again, settings_of(prompts, "JUDGE_MODEL=strict"), output)
-    # Then all are measured anew, the start stays and answers everything, and evaluations add up
-    assert found.best_prompt == "short"
-    assert found.system("short").validation is not None
-    assert found.system("short").validation.right == 0  # type: ignore[union-attr]
-    assert found.prompts == first.prompts == prompts_to_measure(settings, output)
-    assert found.evaluations == first.evaluations + again.evaluations == Evaluations(computed=13)
-    assert read_baselines(output) == found and found.judge_changes == 1
 
 
 def test_a_prompt_that_lost_nothing_by_chance_is_not_the_best(prompts: Path, output: OutputFolder) -> None:

@@ -211,7 +211,7 @@ def test_a_best_whose_lines_are_lost_is_a_finalist_and_loses_to_the_start_that_i
         lambda candidate, number: (40 if candidate.system_prompt == "Answer." else 20, True), Vectors({}, ZERO)
     )
     # when
-    final = ended.conclude(Best((1.0, -1.0), "", 1.2), ZERO.deltas, 0)
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), ZERO.deltas)
     # then
     assert [s.name for s in final.systems] == ["none", "short", "best so far"]
     assert (final.winner.name, final.winner.kind, final.winner.deltas) == ("short", "prompt", (0.0, 0.0))
@@ -231,7 +231,7 @@ def test_a_vector_without_search_wins_only_where_the_search_started_from_it(
     start = LINES["log-odds alone"] if initial == "best" else ZERO
     ended = closing(respond, Vectors(LINES, start), INITIAL_DELTAS_PATH=initial, CLUSTERS_BY="waste")
     # when
-    final = ended.conclude(Best((1.0, -1.0), "", 1.2), start.deltas, 0)
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), start.deltas)
     # then the rivals are in the report once, as what they are, also the one that won
     names = [s.name for s in final.systems]
     assert names == ["none", "short", "end of turn alone", "log-odds alone", "best so far"]
@@ -246,7 +246,7 @@ def test_the_report_says_what_each_request_needs(closing: Callable[..., Closing]
         return 8 if candidate.deltas == (1.0, -1.0) else 20, True
 
     ended = closing(respond, Vectors(LINES, ZERO))
-    final = ended.conclude(Best((1.0, -1.0), "", 1.2), ZERO.deltas, 0)
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), ZERO.deltas)
     # then the report says what each request needs, where anything steers
     settings = dataclasses.replace(ended.settings, steered_min_new_tokens=14)
     assert report_notes(settings, final) == (("with each steered request", "min_new_tokens 14"),)

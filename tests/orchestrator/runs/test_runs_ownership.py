@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ import pytest
 
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import make_sender
-from orchestrator.output import OutputFolder, RunInUse
+from orchestrator.output import RunInUse
 from orchestrator.runs import ownership
 from orchestrator.runs.lifecycle import delete_run
-from orchestrator.runs.ownership import own_run, owned
+from orchestrator.runs.ownership import owned
 from tasks.process_identity import identify
 from tasks.store.address import queues_url
 from tasks.store.client import connect
@@ -111,37 +110,3 @@ def test_a_process_that_was_suspended_finds_that_it_was_replaced(farm: FarmConne
     # And the lease of the other stays
     assert read_lease(farm.store.redis, RUN) is not None
     assert farm.store.metadata(RUN, "status") is None
-
-
-def test_a_process_whose_folder_was_moved_stops(farm: FarmConnection, tmp_path: Path) -> None:
-    # Given a process that works on a run
-    output = OutputFolder(tmp_path / "output")
-    run_id = output.run_id("evolve")
-    with pytest.raises(RunTaken, match="is no longer at"), own_run(farm, output, run_id, pytest.fail) as (on, _):
-        on.check()
-        # When its folder is moved, and another run begins where it was, then it writes nothing into that one's folder
-        output.path.rename(tmp_path / "moved")
-        with pytest.raises(RunTaken):
-            on.check()
-        OutputFolder(output.path).run_id("evolve")
-        on.check()
-    # And the run goes on from its new place
-    moved = OutputFolder(tmp_path / "moved")
-    with own_run(farm, moved, moved.run_id("evolve"), pytest.fail) as (_, own):
-        assert own == run_id
-
-
-def test_a_copy_whose_original_was_moved_is_known_by_the_store(farm: FarmConnection, tmp_path: Path) -> None:
-    # Given a copy and an original that was moved since, and the copy goes on first
-    original = OutputFolder(tmp_path / "original")
-    run_id = original.run_id("evolve")
-    shutil.copytree(original.path, tmp_path / "copy")
-    original.path.rename(tmp_path / "moved")
-    copy, moved, lines = OutputFolder(tmp_path / "copy"), OutputFolder(tmp_path / "moved"), list[str]()
-    with own_run(farm, copy, copy.run_id("evolve"), lines.append) as (_, first):
-        assert first == run_id
-        # When the other goes on, then it is a run of its own
-        with own_run(farm, moved, moved.run_id("evolve"), lines.append) as (_, second):
-            assert second != run_id and second.startswith("moved-")
-    assert lines == [f"{moved.path} is a copy of {copy.path}: it goes on as a run of its own, {second}"]
-    assert moved.run_id("evolve") == second

@@ -101,8 +101,8 @@ def test_every_optimiser_has_a_history_a_tree_and_a_best(name: str) -> None:
     assert all({edge["from"], edge["to"]} <= {*nodes, *following} for edge in tree.edges)
     best = generations[-1].state.best
     assert best is not None
-    node = tree.best_node()
-    assert node is not None and node["fitness"] == best.fitness
+    node = max(tree.nodes, key=lambda one: one["fitness"])
+    assert node["fitness"] == best.fitness
     evaluated = {e.node: e for f in generations for e in (*f.generation.population, *f.generation.offspring)}
     assert evaluated[node["id"]].genome.deltas == best.deltas
 
@@ -121,34 +121,6 @@ def test_stages_that_are_expected_are_those_that_an_undisturbed_generation_has()
     expected = {name: search_of(f"OPTIMISER={name}") for name in ("cma", "lineage", "reflective")}
     stages = {name: s.optimiser.stages_of_a_generation(s.params) for name, s in expected.items()}
     assert stages == pytest.approx({"cma": 12, "lineage": 4, "reflective": 3 * (3 + 4 * 0.8 + 0.5)})
-
-
-@pytest.mark.parametrize("name", sorted(OPTIMISERS))
-def test_what_the_state_has_scores_of_is_evaluated_again_for_another_judge(name: str) -> None:
-    # Given a search of two generations, and a judge that gives every vector half the fitness
-    search, plans = search_of(f"OPTIMISER={name}"), []
-    state = generations_of(search)[1].state
-    state = search.from_json(search.to_json(state))
-
-    def judged_anew(plan: Plan) -> list[Outcome]:
-        plans.append(plan)
-        halved = [
-            dataclasses.replace(o, pre=half(o.pre), mut=o.mut and half(o.mut)) for o in map(answer, plan.candidates)
-        ]
-        return halved
-
-    # When it continues with that judge
-    [last] = search.generations(state, judged_anew, lambda generation, best: None, rejudge=True)
-    # Then the best, and what else has a score, is evaluated first, and no score of the other judge is left
-    assert plans[0].name == "g2_again"
-    assert state.best.deltas in {candidate.deltas for candidate in plans[0].candidates}
-    assert last.state.best is not None and last.state.best.fitness <= 0.5
-    members = getattr(last.state, "population", ())
-    assert all(member.score.fitness == half(score(member.deltas)).fitness for member in members)
-
-
-def half(score: Score) -> Score:
-    return dataclasses.replace(score, fitness=score.fitness / 2)
 
 
 def test_a_search_that_lost_its_start_is_refused(tmp_path: Path) -> None:

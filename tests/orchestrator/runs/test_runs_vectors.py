@@ -11,12 +11,10 @@ from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
 from orchestrator.output import OutputError, OutputFolder
-from orchestrator.runs.changes import record_change
 from orchestrator.runs.vectors import (
     BOTH,
     EOT,
     LOG_ODDS,
-    OLD_START,
     VECTORS_FILE,
     Families,
     StartPrompts,
@@ -26,7 +24,6 @@ from orchestrator.runs.vectors import (
     validate_vectors,
     with_prompt,
 )
-from orchestrator.settings import load_settings
 from tasks.models import Constrained, Fitness
 from tasks.plan import Candidate
 from tasks.store.store import Store
@@ -211,27 +208,3 @@ def test_log_odds_are_added_only_where_this_is_shown_to_be_better(
     found = measure_lines(measurer, Families(eot=((1, 0),), log_odds=((0, 1),)), 2, PLAIN)
     # the best line is both together in both cases
     assert found.start.deltas == start and found.best[BOTH].deltas == (1, 1)
-
-
-def test_another_judge_leaves_the_start(store: Store, output: OutputFolder) -> None:
-    # Given a search that has started from the plain prompt, with the end of turn raised by 2
-    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
-    families = Families(eot=((1, 0), (2, 0)))
-    before = SimulatedMeasurer(sentence(4), store, training=20, validation=20)
-    first = ensure_vectors(before, families, 2, BOTH_PROMPTS, output)
-    assert first.start == Steered("none", (2, 0))
-    # When another judge finds all answers right with the sentence, and wrong where the end of turn is raised by 2
-    settings = load_settings(ROOT / "configs" / "cma.config", [])
-    record_change(output, settings, dataclasses.replace(settings, judge="exact_number"), 1)
-
-    def strict(candidate: Candidate, number: int) -> tuple[int, bool]:
-        return sentence(0)(candidate, number)[0], sum(candidate.deltas) < 2
-
-    again = SimulatedMeasurer(strict, store, training=20, validation=20)
-    second = ensure_vectors(again, families, 2, BOTH_PROMPTS, output)
-    # Then both prompts are judged again, the start stays, and is still one of the systems
-    assert second.start == first.start
-    assert second.best == {
-        EOT: Steered("none", (1, 0)), with_prompt("concise"): Steered("concise", (1, 0)), OLD_START: first.start,
-    }  # fmt: skip
-    assert second.evaluations == before.evaluations + again.evaluations

@@ -8,7 +8,7 @@ import subprocess
 
 from tasks.process_identity import identify
 from tasks.store.keys import FENCE, LEASE, OWNER, run_key
-from tasks.store.run_lease import Owner, RunLease, last_folder, read_lease
+from tasks.store.run_lease import Owner, RunLease, read_lease
 from tasks.store.store import Store
 
 
@@ -28,7 +28,6 @@ def test_a_lease_is_held_by_one_process_until_it_gives_it_up(store: Store) -> No
     assert read_lease(store.redis, "run") is None
     assert second.take() and second.number == 2
     assert not first.renew()
-    assert last_folder(store.redis, "run") == "/outputs/run"
 
 
 def test_of_several_that_replace_an_owner_one_succeeds(store: Store) -> None:
