@@ -15,8 +15,8 @@ Go on with a run that parked because a task failed for good, with the settings t
 Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator failed
 RUN` shows the error); --set changes a setting that may change before a run is resumed: NAME=VALUE for an
 evolution (limits, timeouts, prices, the budget, the farm, and the reflector), a dotted key for the other kinds: of the
-YAML file, or farm.NAME for an option of the command line.  With another judge an evolution is refused, and all of a collection is
-judged again.
+YAML file, or farm.NAME for an option of the command line.  With another judge an evolution is refused,
+and all of a collection is judged again.
 
 With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
 the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator

@@ -117,7 +117,7 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
     if judge_identity(before) != judge_identity(settings):
         raise SettingsError(
             [
-                f"CONFIG_OPENAI_BASE_URL, CONFIG_OPENAI_PARAMETERS: another judge than in the run in {output.path}, and "
+                f"CONFIG_OPENAI_BASE_URL, CONFIG_OPENAI_PARAMETERS: not the judge of the run in {output.path}, and "
                 "verdicts of two judges are not compared; start another run, which takes the stored answers"
             ]
         )
