@@ -81,7 +81,7 @@ def status(driver: Driver) -> dict[str, Any]:
 def test_a_candidate_is_shown_at_its_first_stage_without_a_record(reporter: ProgressReporter, screen: Screen) -> None:
     reporter(PLAN, {"0:pre:answer": {"generated": 2}, "0:pre:judge": {}}, [])
     first, second = screen.shown[-1].candidates
-    assert (first.node, first.stage, first.phase, first.target) == ("g1_child0_pre", "score", "pre", "1")
+    assert (first.node, first.stage, first.target) == ("g1_child0_pre", "score", "1")
     assert (second.node, second.stage) == ("g1_child1_pre", "waiting")
 
 

@@ -83,7 +83,7 @@ def test_written_settings_read_back_equal_and_name_every_option(sound: Any, tmp_
 def test_what_changed_is_named_and_what_may_change_decides_no_answer_and_no_draw(sound: Any) -> None:
     before, after = load_settings(sound.path), load_settings(sound.path, ["SEED=7", "NGEN=9"])
     assert changed_options(before, after) == ["NGEN", "SEED"]
-    assert {"NGEN", "FARM", "BUDGET_USD", "OUTPUT_DIR", "EVALUATION_CACHE", "JUDGE_MODEL"} <= set(RESUMABLE)
+    assert {"NGEN", "FARM", "BUDGET_USD", "OUTPUT_DIR", "EVALUATION_CACHE"} <= set(RESUMABLE)
     assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "TRAINING"} & set(RESUMABLE)
     assert set(RESUMABLE) <= {option.name for option in options()}
 
