@@ -40,7 +40,6 @@ ROW_BYTES = 16 * MIB
 """Of one line of a file of rows."""
 ROWS = 1_000_000
 """Of one file or folder."""
-PIPED_ROWS_BYTES = 1024 * MIB
 """All rows that come through a pipe: they are copied to a temporary file."""
 REPORTED_FAULTS = 50
 """That one error lists; it says how many more there are."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal, Protocol, cast
@@ -243,18 +242,14 @@ def _price(price: float | None, rules: bool) -> float | None:
 _PARTS = ("judge", "openai_", "budget_", "farm")
 
 
-def judging_settings(config: Path | None, rules: bool | None = None) -> tuple[Judge, Endpoint, bool]:
-    """The judge and the endpoint of the file `config`, or Kconfig's defaults without one, and whether rules judge.
+def judging_settings(config: Path | None) -> tuple[Judge, Endpoint | None]:
+    """The judge and the endpoint of the file `config`, or Kconfig's defaults without one; None where rules judge.
 
-    `rules` is in place of what the file says of it.  An exported key or address decides nothing: without a file and
-    without `rules`, rules judge.  Raises: SettingsError when the file is wrong.
+    An exported key or address decides nothing.  Raises: SettingsError when the file is wrong.
     """
     settings = load_settings(config) if config is not None else _defaults()
-    rules = by_rules(settings) if rules is None else rules
-    endpoint = endpoint_of(settings, rules)
-    if rules and (config is None or not by_rules(settings)):  # the prices are those of another endpoint
-        endpoint = replace(endpoint, price_prompt=0.0, price_cached=0.0, price_completion=0.0, budget_usd=0.0)
-    return judge_of(settings), endpoint, rules
+    is_by_rules = config is None or by_rules(settings)
+    return judge_of(settings), None if is_by_rules else endpoint_of(settings)
 
 
 def _defaults() -> Settings:

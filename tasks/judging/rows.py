@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,37 +19,24 @@ class AnswerRow:
     answer: str
 
 
-def count_answer_rows(path: Path) -> int:
-    """How many rows a JSONL file has; blank lines are passed over, other fields of a row ignored.
+def read_answer_rows(path: Path) -> list[AnswerRow]:
+    """The rows of a JSONL file, in order; blank lines are passed over, other fields of a row ignored.
 
     Raises: DatasetError, once, with all malformed rows by line: bad JSON, invalid UTF-8, a question or gold that is
     missing or empty, an answer that is missing or no text (it may be empty); or when the file cannot be read.
     """
-    count = 0
+    rows: list[AnswerRow] = []
     faults: list[str] = []
     for number, line in read_lines(path):
         try:
-            parse_answer_row(line)
-            count += 1
+            rows.append(parse_answer_row(line))
         except DatasetError as error:
             faults.append(f"line {number}: {error}")
     if faults:
         raise malformed(path, faults)
-    if not count:
+    if not rows:
         raise DatasetError(f"{path}: no rows")
-    return count
-
-
-def read_answer_rows(path: Path) -> Iterator[AnswerRow]:
-    """The rows of a file that `count_answer_rows` has found good, in order, one at a time.
-
-    Raises: DatasetError when it is another file by now.
-    """
-    for number, line in read_lines(path):
-        try:
-            yield parse_answer_row(line)
-        except DatasetError as error:
-            raise malformed(path, [f"line {number}: {error}"]) from None
+    return rows
 
 
 def parse_answer_row(line: bytes) -> AnswerRow:

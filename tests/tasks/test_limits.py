@@ -21,7 +21,7 @@ from orchestrator.settings.documents import read_mapping
 from tasks import limits
 from tasks.dataset import DatasetError, load_examples, read_lines
 from tasks.files import FileTooLarge, read_limited
-from tasks.judging.rows import count_answer_rows
+from tasks.judging.rows import read_answer_rows
 from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.questions import read_questions
 from tasks.validation import InvalidData, parse_json
@@ -105,7 +105,7 @@ def test_rows_to_judge_have_limits_too(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text(json.dumps({"question": "why?", "gold": "x" * 6_000_000, "answer": "4"}))
     with pytest.raises(DatasetError, match="line 1: gold is longer than 20,000 bytes"):
-        count_answer_rows(path)
+        read_answer_rows(path)
 
 
 def test_a_pipe_or_a_device_is_no_file_of_rows(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.dataset import DatasetError
-from tasks.judging.rows import AnswerRow, count_answer_rows, read_answer_rows
+from tasks.judging.rows import AnswerRow, read_answer_rows
 
 GOOD = {"question": "How much?", "gold": "$5", "answer": "5 dollars"}
 
@@ -17,8 +17,7 @@ def test_rows_come_in_order_blank_lines_and_other_fields_passed_over(tmp_path: P
     path = tmp_path / "rows.jsonl"
     empty = json.dumps(GOOD | {"answer": "", "model": "x"})
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n\n" + empty.encode())
-    assert count_answer_rows(path) == 2
-    assert list(read_answer_rows(path)) == [AnswerRow("How much?", "$5", "5 dollars"), AnswerRow("How much?", "$5", "")]
+    assert read_answer_rows(path) == [AnswerRow("How much?", "$5", "5 dollars"), AnswerRow("How much?", "$5", "")]
 
 
 def test_every_malformed_row_is_named_by_its_line(tmp_path: Path) -> None:
@@ -38,7 +37,7 @@ def test_every_malformed_row_is_named_by_its_line(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(lines))
     # when they are read, then one error names them all
     with pytest.raises(DatasetError) as error:
-        count_answer_rows(path)
+        read_answer_rows(path)
     told = str(error.value).splitlines()
     assert told[0] == f"{path}: 7 malformed rows"
     assert [line.split(":")[0].strip() for line in told[1:]] == [f"line {n}" for n in range(2, 9)]
@@ -53,13 +52,4 @@ def test_a_file_without_rows_is_refused(tmp_path: Path, content: bytes | None) -
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(DatasetError, match=r"rows\.jsonl"):
-        count_answer_rows(path)
-
-
-def test_a_file_that_changes_while_it_is_judged_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(GOOD) + "\n{\n")
-    rows = read_answer_rows(path)
-    next(rows)
-    with pytest.raises(DatasetError, match="line 2:"):
-        next(rows)
+        read_answer_rows(path)
