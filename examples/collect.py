@@ -3,19 +3,18 @@
 import json
 from pathlib import Path
 
-import orchestrator
-
-ROWS = [
-    {"question": f"How many eggs does a {size} box hold?", "answer": n, "context": f"A {size} box holds {n} eggs."}
-    for size, n in {"small": 4, "common": 6, "large": 10, "very large": 12}.items()
-]
+from orchestrator.api import collect
 
 if __name__ == "__main__":
-    run = orchestrator.collect(
+    run = collect(
         "configs/collect.yaml",
-        {"phase0.verbose_num_samples": 1, "target.max_new_tokens": 24, "phase0.k": 10},
+        {
+            "data.financebench_path": "examples/eggs.jsonl",
+            "phase0.verbose_num_samples": 1,
+            "target.max_new_tokens": 24,
+            "phase0.k": 10,
+        },
         output="outputs/examples/collect",
-        data=ROWS,
         quiet=True,
     )
 

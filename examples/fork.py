@@ -3,10 +3,10 @@
 What the first run has measured is not measured again, as long as its farm has it.
 """
 
-import orchestrator
+from orchestrator.api import evolve, open_run
 
 if __name__ == "__main__":
-    fork = orchestrator.evolve(
+    fork = evolve(
         fork="outputs/examples/quickstart@1",  # the population of generation 1; a name such as @g0_child0_mut is one
         output="outputs/examples/fork",
         lambda_shortness=0.8,
@@ -14,7 +14,7 @@ if __name__ == "__main__":
         quiet=True,
     )
 
-    origin = orchestrator.open_run("outputs/examples/quickstart")
+    origin = open_run("outputs/examples/quickstart")
     print(f"{fork.run} begins with {origin.run}")
     for name in origin.generations[1].population:
         before = origin.individual(name)

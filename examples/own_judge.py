@@ -1,6 +1,6 @@
 """A judge of your own, in ten lines of Python, steers an evolution: an answer of more than five words is wrong."""
 
-import orchestrator
+from orchestrator.api import evolve
 
 MOST_WORDS = 5
 
@@ -11,7 +11,7 @@ def brief(question: str, gold: str, answer: str) -> tuple[bool, str]:
 
 
 if __name__ == "__main__":
-    run = orchestrator.evolve(
+    run = evolve(
         "examples/small.config",
         output="outputs/examples/own_judge",
         judge=brief,

@@ -3,8 +3,7 @@
 python examples/quickstart.py          from the root of the repository
 """
 
-import orchestrator
-from orchestrator import Callback, GenerationInfo, RunInfo
+from orchestrator.api import Callback, GenerationInfo, RunInfo, evolve
 
 
 class Printer(Callback):
@@ -15,7 +14,7 @@ class Printer(Callback):
 
 
 if __name__ == "__main__":
-    run = orchestrator.evolve(
+    run = evolve(
         "examples/small.config",
         output="outputs/examples/quickstart",
         callbacks=[Printer()],

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
+from orchestrator.collection import NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS
 from orchestrator.settings.documents import (
     Count,
     Document,
@@ -158,11 +159,11 @@ class FarmOptions(Document):
     is no limit.  With `is_fresh` no result is taken from an earlier collection.
     """
 
-    farm: Literal["embedded", "external"]
-    redis_url: StrictStr
-    farm_dir: Text
-    requests_per_minute: Count
-    tokens_per_minute: Count
+    farm: Literal["embedded", "external"] = "embedded"
+    redis_url: StrictStr = ""
+    farm_dir: Text = "outputs/farm"
+    requests_per_minute: Count = NO_LIMIT_REQUESTS
+    tokens_per_minute: Count = NO_LIMIT_TOKENS
     retry_wait_s: Annotated[StrictFloat, Field(ge=0)] = 0.0
     price_prompt: Price = None
     price_cached: Price = None

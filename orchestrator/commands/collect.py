@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from orchestrator import exit_status
-from orchestrator.collection import NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -33,17 +32,16 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the YAML file")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--resume", action="store_true", help="skip what the checkpoint files hold")
-    start.add_argument("--fresh", action="store_true",
+    start.add_argument("--fresh", action="store_true", dest="is_fresh",
                        help="compute everything anew: set the collection in the output folder aside, and take nothing "
                             "from the store (without: results of equal settings are taken from it)")  # fmt: skip
     farm = common.add_own_farm(parser)
-    farm.add_argument("--requests-per-minute", type=_count, default=NO_LIMIT_REQUESTS, metavar="N",
+    farm.add_argument("--requests-per-minute", type=int, default=argparse.SUPPRESS, metavar="N",
                       help="most requests a minute to an OpenAI endpoint, of all workers together")  # fmt: skip
-    farm.add_argument("--tokens-per-minute", type=_count, default=NO_LIMIT_TOKENS, metavar="N",
+    farm.add_argument("--tokens-per-minute", type=int, default=argparse.SUPPRESS, metavar="N",
                       help="most tokens a minute, likewise")  # fmt: skip
-    farm.add_argument("--context-tokens", type=_count, default=0, metavar="N",
+    farm.add_argument("--context-tokens", type=int, default=argparse.SUPPRESS, metavar="N",
                       help="longest prompt and reply together, of both models (default: no check)")  # fmt: skip
-    common.add_callbacks(parser)
     common.add_cost(parser, "the calls to both endpoints")
     return parser
 
@@ -58,28 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.collection.run import end_collection, start_collection
 
-        options = FarmOptions(
-            farm=arguments.farm,
-            redis_url=arguments.redis_url,
-            farm_dir=str(arguments.farm_dir),
-            requests_per_minute=arguments.requests_per_minute,
-            tokens_per_minute=arguments.tokens_per_minute,
-            retry_wait_s=arguments.retry_wait,
-            price_prompt=arguments.price_prompt,
-            price_cached=arguments.price_cached,
-            price_completion=arguments.price_completion,
-            budget_usd=arguments.budget or 0.0,
-            is_fresh=arguments.fresh,
-            context_tokens=arguments.context_tokens,
-            callbacks=arguments.callbacks,
-        )
+        options = common.parse_options(arguments, FarmOptions)
         return end_collection(start_collection(settings, options, resume=arguments.resume), settings)
 
     return common.handle_errors(work, full_disk=exit_status.PARKED)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return value

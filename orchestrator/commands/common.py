@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -90,16 +90,17 @@ def add_forms(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
     )
 
 
-def parse_options(values: Mapping[str, Any], kind: type[D]) -> D:
-    """The options of a command whose file has no keys of them, by the names of the fields of `kind`.
+def parse_options(arguments: argparse.Namespace, kind: type[D]) -> D:
+    """The options of a command whose file has no keys of them: `arguments` have the names of the fields of `kind`.
 
     Raises: SettingsError that names each as it is written on the command line.
     """
     from orchestrator.settings import SettingsError
-    from orchestrator.settings.documents import parse_document
+    from orchestrator.settings.documents import key_names, parse_document
 
+    names = [name for name in key_names(kind) if hasattr(arguments, name)]
     try:
-        return parse_document(values, kind)
+        return parse_document({name: getattr(arguments, name) for name in names}, kind)
     except SettingsError as error:
         named = (problem.partition(":") for problem in error.problems)
         raise SettingsError([f"{_option_of(name)}:{reason}" for name, _, reason in named]) from None
@@ -120,27 +121,19 @@ def add_farm(parser: argparse.ArgumentParser) -> None:
 
 
 def add_own_farm(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """--farm, --redis-url, --farm-dir and --retry-wait, for a command whose file says nothing of the farm.
-
-    Returns their group.
-    """
+    """The options of the farm and --callbacks, for a command whose file says nothing of them.  Returns their group."""
     farm = parser.add_argument_group("the farm")
     farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
                       help="start one for this command, or use the workers at --redis-url")  # fmt: skip
-    farm.add_argument(
-        "--redis-url", default="", metavar="URL", help="of an external farm (default: WHETSTONE_REDIS_URL)"
-    )
-    farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
+    farm.add_argument("--redis-url", default="", metavar="URL",
+                      help="of an external farm (default: WHETSTONE_REDIS_URL)")  # fmt: skip
+    farm.add_argument("--farm-dir", default="outputs/farm", metavar="DIR",
                       help="folder of the embedded farm (outputs/farm)")  # fmt: skip
-    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
+    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS", dest="retry_wait_s",
                       help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
-    return farm
-
-
-def add_callbacks(parser: argparse.ArgumentParser) -> None:
-    """--callbacks, for a command whose file has no key of them."""
     parser.add_argument("--callbacks", default="", metavar="NAMES",
                         help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
+    return farm
 
 
 def add_log_level(parser: argparse.ArgumentParser) -> None:
@@ -149,23 +142,19 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
                         help="what is logged; `logging` is INFO (logging)")  # fmt: skip
 
 
-def add_cost(parser: argparse.ArgumentParser, calls: str, default: str = "unknown") -> None:
+def add_cost(parser: argparse.ArgumentParser, calls: str) -> None:
     """--price-prompt, --price-cached, --price-completion and --budget."""
     cost = parser.add_argument_group(f"cost, of {calls}")
-    add_prices(cost, default)
-    cost.add_argument("--budget", type=_dollars, metavar="USD",
+    add_prices(cost, "unknown")
+    cost.add_argument("--budget", type=_dollars, metavar="USD", dest="budget_usd", default=0.0,
                       help="stop before the calls cost more; needs the prices (0: no limit)")  # fmt: skip
 
 
 def add_prices(parser: argparse._ActionsContainer, default: str) -> None:
     """--price-prompt, --price-cached and --price-completion."""
     for kind in PRICES:
-        parser.add_argument(
-            f"--price-{kind}",
-            type=_dollars,
-            metavar="USD",
-            help=f"price of a million {kind} tokens (default: {default})",
-        )
+        text = f"price of a million {kind} tokens (default: {default})"
+        parser.add_argument(f"--price-{kind}", type=_dollars, metavar="USD", help=text)
 
 
 def _dollars(text: str) -> float:
@@ -193,10 +182,7 @@ def add_json(parser: argparse._ActionsContainer) -> None:
 
 
 def print_found(arguments: argparse.Namespace, value: object, lines: Iterable[str]) -> None:
-    """Print what a command has found: `value` as JSON with --json, else the lines.
-
-    The keys of `value` are documented in docs/start.md, which a test compares with what is printed.
-    """
+    """Print what a command has found: `value` as JSON with --json, else the lines."""
     if arguments.json:
         print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
         return
@@ -205,7 +191,7 @@ def print_found(arguments: argparse.Namespace, value: object, lines: Iterable[st
 
 
 def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
-    """The settings that the options of `add_settings` name.  Raises: SettingsError."""
+    """The settings that the options of `add_settings` name."""
     from orchestrator.settings import load_settings
 
     return load_settings(config_file(arguments.config), overrides_of(arguments))
@@ -259,14 +245,9 @@ def handle_errors(work: Callable[[], int], *, full_disk: int = exit_status.BROKE
     except FarmUnavailable as error:
         return exit_status.fail(exit_status.BROKEN, str(error))
     except OSError as error:
-        return _fail_of(error, full_disk)
-
-
-def _fail_of(error: OSError, full_disk: int) -> int:
-    """Raises: the error itself, when it names no file: then it is one of the program."""
-    where = f"{error.filename}: " if error.filename else ""
-    is_full = error.errno in NO_ROOM
-    hint = f"; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}" if is_full else ""
-    if not where and not hint:
-        raise error
-    return exit_status.fail(full_disk if is_full else exit_status.BROKEN, f"{where}{error.strerror}{hint}")
+        is_full = error.errno in NO_ROOM
+        if not error.filename and not is_full:
+            raise  # one of the program
+        hint = f"; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}" if is_full else ""
+        where = f"{error.filename}: " if error.filename else ""
+        return exit_status.fail(full_disk if is_full else exit_status.BROKEN, f"{where}{error.strerror}{hint}")

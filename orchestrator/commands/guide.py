@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from pathlib import Path
 
 from orchestrator import exit_status
@@ -52,7 +51,6 @@ def make_parser() -> argparse.ArgumentParser:
                       help="most requests a minute to the endpoint, of all workers together")  # fmt: skip
     farm.add_argument("--tokens-per-minute", type=int, default=1_000_000_000, metavar="N",
                       help="most tokens a minute, likewise")  # fmt: skip
-    common.add_callbacks(parser)
     common.add_cost(parser, "the calls to the endpoint")
     _add_forms(parser)
     return parser
@@ -93,14 +91,7 @@ def _learn(arguments: argparse.Namespace) -> int:
     # Imported here: this needs Celery, and wrong settings are reported at once.
     from orchestrator.guide.run import end_guide, start_guide
 
-    given = vars(arguments)
-    values = {field.name: given[field.name] for field in dataclasses.fields(GuideOptions) if field.name in given}
-    own = {
-        "farm_dir": str(given["farm_dir"]),
-        "retry_wait_s": given["retry_wait"],
-        "budget_usd": given["budget"] or 0.0,
-    }
-    options = common.parse_options({**values, **own}, GuideOptions)
+    options = common.parse_options(arguments, GuideOptions)
     return end_guide(start_guide(settings, options, step=arguments.step), settings)
 
 

@@ -43,7 +43,6 @@ def make_parser() -> argparse.ArgumentParser:
     farm.add_argument("--gpu-jobs", type=int, default=3, metavar="N",
                       help="jobs on the cards in flight, over all workers (3)")  # fmt: skip
     farm.add_argument("--job-hours", type=float, default=24.0, metavar="H", help="hard limit of one job (24)")
-    common.add_callbacks(parser)
     forms = common.add_forms(parser)
     what = "Print the tables and verdicts of a run, of what it has evaluated so far, and whether it is as registered."
     epilog = "exit status: 0 printed; 1 the folder holds no run of route, or a file of it is damaged."
@@ -64,19 +63,7 @@ def _route(arguments: argparse.Namespace) -> int:
     from orchestrator.routing.settings import RouteOptions, read_route_settings
 
     settings = read_route_settings(arguments.config)
-    options = common.parse_options(
-        {
-            "farm": arguments.farm,
-            "redis_url": arguments.redis_url,
-            "farm_dir": str(arguments.farm_dir),
-            "gpu_jobs": arguments.gpu_jobs,
-            "job_hours": arguments.job_hours,
-            "retry_wait_s": arguments.retry_wait,
-            "callbacks": arguments.callbacks,
-            "log_level": arguments.log_level,
-        },
-        RouteOptions,
-    )
+    options = common.parse_options(arguments, RouteOptions)
     # Imported here: these need Celery, and wrong settings are reported at once.
     if arguments.plan:
         from orchestrator.routing.checks import checked_inputs

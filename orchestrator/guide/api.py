@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import exit_status
-from orchestrator.api.start import RunStopped
+from orchestrator.api import RunStopped
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.run import Step, start_guide
 from orchestrator.guide.settings import GuideSettings, guide_settings_from, read_guide_settings

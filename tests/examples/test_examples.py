@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import runpy
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
-from orchestrator import OpenRun, open_run
+from orchestrator.api import OpenRun, open_run
 from tasks.judging.user_function import load_function
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")
-SCRIPTS = ("quickstart", "own_judge", "own_data", "fork", "collect")  # in this order: fork.py needs the first
+SCRIPTS = ("quickstart", "own_judge", "fork", "collect")  # in this order: fork.py needs the first
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -74,11 +70,6 @@ def run_of(folder: Path, name: str) -> OpenRun:
     return run
 
 
-def test_every_example_is_run_here(folder: Path) -> None:
-    assert {path.stem for path in (folder / "examples").glob("*.py")} == set(SCRIPTS)
-    assert [path.name for path in (folder / "examples").glob("*.ipynb")] == ["explore.ipynb"]
-
-
 def test_the_quickstart_follows_a_run_and_prints_what_it_has_found(folder: Path, printed: dict[str, str]) -> None:
     run = run_of(folder, "quickstart")
     best = [f"generation {g.generation} of 2: best fitness {g.best_ever:.4f}" for g in run.generations]
@@ -105,15 +96,6 @@ def test_a_judge_in_ten_lines_steers_the_evolution(folder: Path, printed: dict[s
     assert f"best: {max(shares.values()):.0%}" in printed["own_judge"]
 
 
-def test_questions_are_python_objects(folder: Path, printed: dict[str, str]) -> None:
-    run = run_of(folder, "own_data")
-    assert [len(comparison.before) for comparison in run.comparisons] == [3, 3]
-    assert run.comparisons[1].before[0].question == "One costs 3 dollars. What do 3 apples cost?"
-    assert run.comparisons[1].before[0].gold == "9"
-    right = [sum(answer.is_correct for answer in one.after) for one in run.comparisons]
-    assert re.findall(r": (\d) of 3 right", printed["own_data"]) == [str(count) for count in right]
-
-
 def test_a_fork_computes_nothing_that_its_origin_has_measured(folder: Path, printed: dict[str, str]) -> None:
     origin, fork = run_of(folder, "quickstart"), run_of(folder, "fork")
     known = {tuple(one.deltas.values()) for one in origin.individuals}
@@ -131,17 +113,3 @@ def test_a_collection_finds_wasted_tokens(folder: Path, printed: dict[str, str])
     run = run_of(folder, "collect")
     assert (run.kind, run.status.done) == ("collect", 2)
     assert "2 of 2 questions" in printed["collect"]
-
-
-def test_the_notebook_runs_from_its_folder(folder: Path) -> None:
-    notebook: Any = nbformat.read(folder / "examples" / "explore.ipynb", as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder / "examples")}}).execute()
-    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    shown = [output["data"] for output in outputs if "data" in output]
-    assert shown[0]["text/plain"] == "'finished'"
-    assert sum("text/html" in data for data in shown) == 3 and "image/png" in shown[-1]
-    run = run_of(folder, "notebook")
-    assert all(answer.reasoning.startswith("numbers: [") for answer in run.comparisons[0].after)
-    # what is in the repository has no outputs
-    kept: Any = nbformat.read(ROOT / "examples" / "explore.ipynb", as_version=4)
-    assert not [cell for cell in kept.cells if cell.cell_type == "code" and cell.outputs]

@@ -20,7 +20,7 @@ PROSE = {"question": "Is it capital intensive?", "gold": "No, it is not.", "answ
 WRONG = PROSE | {"answer": "Yes, it is."}
 EMPTY = PROSE | {"answer": " "}
 ROOT = Path(__file__).parents[3]
-CONFIG = (ROOT / "configs" / "embedded.config").read_text().replace('="configs/', f'="{ROOT}/configs/')
+CONFIG = (ROOT / "configs" / "embedded.config").read_text()
 
 
 @pytest.fixture
@@ -52,7 +52,8 @@ def verdicts(text: str) -> list[tuple[bool | None, int]]:
 
 def with_model(folder: Path, url: str, **options: str) -> list[str]:
     """A config whose judge is a model at this address."""
-    chosen = {"EMBEDDED_ENDPOINT": "openai", "OPENAI_BASE_URL": url, **options}
+    data = ROOT / "configs" / "data" / "sample_questions.jsonl"
+    chosen = {"DATA_PATH": str(data), "INITIAL_DELTAS_PATH": "zero", "OPENAI_BASE_URL": url, **options}
     kept = [line for line in CONFIG.splitlines() if not any(line.startswith(f"CONFIG_{name}=") for name in chosen)]
     (folder / "model.config").write_text("\n".join(kept + [f'CONFIG_{n}="{v}"' for n, v in chosen.items()]) + "\n")
     return ["--config", str(folder / "model.config")]
@@ -86,8 +87,8 @@ def test_a_budget_that_is_spent_ends_it_and_what_was_judged_is_written(
 ) -> None:
     url, log = endpoint
     rows = [PROSE | {"answer": f"No, not at all: {number}."} for number in range(9)]
-    prices = {f"OPENAI_PRICE_{kind}": "100" for kind in ("PROMPT", "CACHED", "COMPLETION")}
-    done = judge(tmp_path, rows, *with_model(tmp_path, url, BUDGET_USD="0.3", **prices), OPENAI_API_KEY="k")
+    chosen = {"BUDGET_USD": "0.3", "OPENAI_PRICES": "100 100 100"}
+    done = judge(tmp_path, rows, *with_model(tmp_path, url, **chosen), OPENAI_API_KEY="k")
     assert done.returncode == 2 and "BudgetSpent" in done.stderr, done.stderr
     calls = len(log.read_text().splitlines())
     assert len(verdicts(done.stdout)) <= calls < len(rows)

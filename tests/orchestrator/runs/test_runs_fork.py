@@ -12,22 +12,23 @@ from farm_bench import Bench
 from simulated_run import Driver
 from simulated_signals import signal_key
 
-import orchestrator
-from orchestrator import OutputError, SettingsError
+from orchestrator import api
 from orchestrator.cli import main
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.results import RunResults
 from orchestrator.runs.changes import saved_settings
 from orchestrator.runs.fork import find_fork, resolve_fork
+from orchestrator.settings import SettingsError
 
 CONFIG = Path(__file__).parents[3] / "configs" / "embedded.config"
-QUESTIONS = {
-    "training": [{"question": f"What is {n} plus {n}?", "answer": 2 * n} for n in range(1, 5)],
-    "validation": [{"question": f"What is {n} plus 1?", "answer": n + 1} for n in range(10, 14)],
-}
+QUESTIONS = [
+    *({"question": f"What is {n} plus {n}?", "answer": 2 * n, "split": "train"} for n in range(1, 5)),
+    *({"question": f"What is {n} plus 1?", "answer": n + 1, "split": "validation"} for n in range(10, 14)),
+]
 PARENT = {
     "population_size": 3, "ngen": 3, "cxpb": 0.6, "mutpb": 1.0, "elitism_size": 1, "seed": 7,
     "lambda_shortness": 0.4, "lambda_correctness": 0.6, "prompts_path": None, "evaluation_cache": True,
+    "training": "train", "validation": "validation", "test": "",
 }  # fmt: skip
 
 
@@ -45,12 +46,13 @@ def test_a_fork_from_generation_2_repeats_no_evaluation_that_is_known(
     # given a finished run whose answers the farm still has
     for signal in ("vary", "reuse"):
         driver.store.redis.set(signal_key(signal, "answer", "each"), 1)
-    origin, output = tmp_path / "origin", tmp_path / "forked"
-    parent = orchestrator.evolve(CONFIG, output=origin, data=QUESTIONS, farm=simulated_farm.url, quiet=True, **PARENT)
+    origin, output, questions = tmp_path / "origin", tmp_path / "forked", tmp_path / "questions.jsonl"
+    questions.write_text("\n".join(map(json.dumps, QUESTIONS)))
+    parent = api.evolve(CONFIG, output=origin, data_path=questions, farm=simulated_farm.url, quiet=True, **PARENT)
     known = set(deltas_of(lines(origin / "individuals.jsonl")))
     # when it is forked from generation 2 with another weight of shortness
     fork = f"{origin}@2"
-    run = orchestrator.evolve(output=output, fork=fork, lambda_shortness=0.7, lambda_correctness=0.3, quiet=True)
+    run = api.evolve(output=output, fork=fork, lambda_shortness=0.7, lambda_correctness=0.3, quiet=True)
     # then the first population is that of generation 2, with its scratchpads, the best first
     recorded = [one for one in lines(origin / "individuals.jsonl") if one["node"].startswith("g2_pop")]
     recorded.sort(key=lambda one: -one["fitness"])

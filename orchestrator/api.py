@@ -1,0 +1,260 @@
+"""`evolve`, `collect` and `guide` do what the commands of these names do; `open_run` reads what a run has found.
+
+Settings are resolved by the functions of the commands, and the same drivers run; only how a run ends differs.  A
+command has an exit status, a function returns what the run has found, or raises.  What is heavy is imported when it is
+used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+
+from orchestrator import exit_status
+from orchestrator.callbacks import Callback, GenerationInfo, RunEnd, RunInfo
+from orchestrator.output import OutputError, run_file
+from orchestrator.results import RunResults
+from orchestrator.settings import SettingsError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from orchestrator.runs.drive import Ending
+
+__all__ = [
+    "Callback", "GenerationInfo", "OpenRun", "OutputError", "RunEnd", "RunInfo", "RunStopped", "SettingsError",
+    "collect", "evolve", "guide", "open_run",
+]  # fmt: skip
+
+PathName: TypeAlias = str | PathLike[str]
+Value: TypeAlias = str | int | float | bool | PathLike[str] | None
+"""Of a setting; None is an empty one."""
+JudgeFunction: TypeAlias = Callable[[str, str, str], bool | tuple[bool, str]]
+"""From question, gold and answer to whether the answer is right, or that and a sentence why."""
+RECORDED = ("generation", "best", "mean", "best_ever", "calls", "cost_usd")
+ANSWERED = ("text", "tokens", "is_correct", "reasoning")
+
+
+class RunStopped(Exception):
+    """The run has ended early and can go on: the same call resumes it, and so does `orchestrator retry`.
+
+    `status` is the exit status that the command would have had: 3 parked, 4 another process has taken the run over.
+    """
+
+    def __init__(self, status: int, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.status = status
+
+
+@dataclass(frozen=True)
+class OpenRun(RunResults):
+    """`RunResults`, and data frames of them, which need pandas."""
+
+    def history(self) -> pd.DataFrame:
+        """One row a generation.
+
+        best, mean, best_ever; evaluations as computed, cached and carried; calls,
+        cost_usd; seconds_* by stage; tokens_* by kind.
+        """
+        rows = [
+            {
+                **{name: getattr(one, name) for name in RECORDED},
+                **dataclasses.asdict(one.evaluations),
+                **{f"seconds_{name}": value for name, value in one.seconds.items()},
+                **{f"tokens_{name}": value for name, value in one.tokens.items()},
+            }
+            for one in self.generations
+        ]
+        return _frame(rows, "generation")
+
+    def answers(self) -> pd.DataFrame:
+        """One row a question of each set: the plain model's answer (*_before), and the winner's (*_after).
+
+        Empty before the run has ended.
+        """
+        rows = [
+            {
+                **{"id": before.example, "set": one.name, "question": before.question, "gold": before.gold},
+                **{f"{name}_before": getattr(before, name) for name in ANSWERED},
+                **{f"{name}_after": getattr(after, name) for name in ANSWERED},
+            }
+            for one in self.comparisons
+            for before, after in one.pairs()
+        ]
+        return _frame(rows, "id")
+
+
+def open_run(path: PathName) -> OpenRun:
+    """The run in an output folder, finished or not.  Raises: OutputError when the folder holds none."""
+    run_file(Path(path))
+    return OpenRun(Path(path))
+
+
+def evolve(
+    config: PathName | None = None,
+    *,
+    output: PathName | None = None,
+    judge: str | JudgeFunction | None = None,
+    fork: PathName | None = None,
+    callbacks: Sequence[Callback] = (),
+    fresh: bool = False,
+    quiet: bool = False,
+    **settings: Value,
+) -> OpenRun:
+    """Run the evolution of a settings file, or go on with the one in its output folder; returns what it has found.
+
+    config: the file; without one .config, or the settings of the run that is forked.
+    settings: in place of the file's, by their names in lower case: `evolve(..., ngen=4, target_model="embedded")`.
+    judge: a function of (question, gold, answer), or a value of CONFIG_JUDGE.  fork: another run's folder, perhaps with
+    @ and a generation or the name of an individual, with whose population this run begins.  callbacks: called beside
+    those of CONFIG_CALLBACKS.  fresh: set aside the run that the folder holds.  quiet: print nothing; the folder's
+    run.log has everything all the same.
+
+    Raises: SettingsError for wrong settings, OutputError for a folder that cannot be used, FarmUnavailable, with
+    nothing started or all taken down; RunStopped; KeyboardInterrupt.
+    """
+    from orchestrator.commands.common import DEFAULT_CONFIG, config_file
+    from orchestrator.runs.evolve import start_evolution
+    from orchestrator.runs.fork import resolve_fork
+    from orchestrator.settings import load_settings
+    from orchestrator.settings.load import typed_value
+
+    if judge is not None:
+        settings["judge"] = judge if isinstance(judge, str) else _name_of(judge)
+    if output is not None:
+        settings["output_dir"] = Path(output)
+    named = {name.upper(): Path(v) if isinstance(v, PathLike) else v for name, v in settings.items()}
+    given = {name: typed_value(value) for name, value in named.items()}
+    with _as_guest(quiet, sys.stdout) as stream:
+        file, begin = None if config is None else Path(config), None
+        if fork is None:
+            checked = load_settings(config_file(file or DEFAULT_CONFIG), given)
+        else:
+            checked, begin = resolve_fork(str(Path(fork)), file, given)
+        ending = start_evolution(checked, fresh=fresh, plain=False, callbacks=callbacks, stream=stream, fork=begin)
+    return _result(ending, checked.output_dir)
+
+
+def collect(
+    config: PathName,
+    settings: Mapping[str, Value] | None = None,
+    *,
+    output: PathName | None = None,
+    callbacks: Sequence[Callback] = (),
+    resume: bool = False,
+    fresh: bool = False,
+    quiet: bool = False,
+    **options: Any,
+) -> OpenRun:
+    """Find the tokens that a model wastes, as a YAML file describes it; returns what was found.
+
+    settings: in place of the file's, by dotted name: `{"phase0.k": 20}`.  output: in place of `output_dir`, and of the
+    folder of `phase0.output_path`.  options: those of the command (`orchestrator collect --help`), by the names of
+    `FarmOptions`.  Raises: as `evolve`.
+    """
+    from orchestrator.collection.run import start_collection
+    from orchestrator.collection.settings import FarmOptions, collect_settings_from
+    from orchestrator.settings.documents import parse_document, read_mapping
+
+    chosen = {name: str(value) if isinstance(value, PathLike) else value for name, value in (settings or {}).items()}
+    if output is not None:
+        chosen |= {"output_dir": str(output), "phase0.output_path": str(Path(output) / "phase0_data.json")}
+    with _as_guest(quiet, sys.stderr) as stream:
+        values = read_mapping(Path(config))
+        for name, value in chosen.items():
+            _put(values, name, value)
+        checked = collect_settings_from(values)
+        farm = parse_document({**options, "is_fresh": fresh}, FarmOptions)
+        ending = start_collection(checked, farm, resume=resume, callbacks=callbacks, stream=stream)
+    return _result(ending, Path(checked.output_dir))
+
+
+def guide(
+    config: PathName | Mapping[str, Any], *, callbacks: Sequence[Callback] = (), quiet: bool = False, **options: Any
+) -> OpenRun:
+    """Let a frozen model learn the rules in its prompt; returns what was found.
+
+    config: a YAML file, or its values.  options: those of the command, by the names of `GuideOptions`.
+    Raises: as `evolve`.
+    """
+    from orchestrator.guide.options import GuideOptions
+    from orchestrator.guide.run import start_guide
+    from orchestrator.guide.settings import guide_settings_from, read_guide_settings
+    from orchestrator.settings.documents import parse_document
+
+    with _as_guest(quiet, sys.stderr) as stream:
+        settings = guide_settings_from(config) if isinstance(config, Mapping) else read_guide_settings(Path(config))
+        ending = start_guide(settings, parse_document(options, GuideOptions), callbacks=callbacks, stream=stream)
+    return _result(ending, settings.folder)
+
+
+def _name_of(judge: JudgeFunction) -> str:
+    """A function as settings name it: by its module, or by the file of a script.
+
+    Raises: SettingsError for a function that another process cannot import.
+    """
+    module, name = getattr(judge, "__module__", None), getattr(judge, "__qualname__", "<")
+    file = inspect.getsourcefile(judge) if inspect.isfunction(judge) else None
+    if "." in name or "<" in name or not module or (module == "__main__" and not (file and Path(file).is_file())):
+        raise SettingsError([f"judge: workers cannot import {judge!r}; define it with def at the top of a file"])
+    return f"{module}:{name}" if "." in module or file is None else f"{file}:{name}"
+
+
+def _put(values: dict[str, Any], name: str, value: object) -> None:
+    """Set a value by its dotted name."""
+    *sections, key = name.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+    values[key] = value
+
+
+def _result(ending: Ending, folder: Path) -> OpenRun:
+    """What a run has found.  Raises: RunStopped and what ended it, where it has not ended by itself."""
+    match ending.status:
+        case exit_status.DONE:
+            return open_run(folder)
+        case exit_status.INTERRUPTED:
+            raise KeyboardInterrupt(*ending.lines)
+        case status if status > exit_status.BY_SIGNAL:  # the process is to end
+            raise SystemExit(ending.exit())
+        case _:
+            raise RunStopped(ending.status, ending.lines)
+
+
+def _frame(rows: Sequence[Mapping[str, Any]], index: str) -> pd.DataFrame:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("data frames need pandas: pip install pandas") from None
+    return pandas.DataFrame(rows, columns=None if rows else [index]).set_index(index)
+
+
+@contextmanager
+def _as_guest(quiet: bool, usual: TextIO) -> Iterator[TextIO]:
+    """Leave the process as it was: its umask, its signals, its logging.  Yields where to print."""
+    from orchestrator.signals import signals_restored
+    from tasks.private import OTHERS
+
+    root = logging.getLogger()
+    handlers, level, umask = root.handlers[:], root.level, os.umask(OTHERS)
+    root.handlers.clear()  # a run's log takes their place, and would close them
+    with ExitStack() as stack:
+        stack.enter_context(signals_restored())
+        stream = stack.enter_context(open(os.devnull, "w")) if quiet else usual
+        try:
+            yield stream
+        finally:
+            os.umask(umask)
+            for handler in root.handlers:
+                handler.close()
+            root.handlers[:] = handlers
+            root.setLevel(level)

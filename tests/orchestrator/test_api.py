@@ -1,0 +1,145 @@
+"""Runs from Python: the same drivers as the commands', what they return, and a process that is left as it was."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from farm_bench import Bench
+from simulated_run import Driver
+
+from orchestrator import api
+from orchestrator.api import Callback, GenerationInfo, OutputError, RunEnd, RunInfo, RunStopped, SettingsError
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "configs" / "embedded.config"
+ROWS = [
+    {"question": f"What is {n} plus {n}?", "answer": 2 * n, "split": split}
+    for n, split in enumerate(("train", "train", "validation"), start=1)
+]
+
+
+class Recording(Callback):
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def on_start(self, run: RunInfo) -> None:
+        self.calls.append((run.settings["training"], run.done, run.total))
+
+    def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
+        self.calls.append(generation.number)
+
+    def on_end(self, run: RunInfo, end: RunEnd) -> None:
+        self.calls.append(end.state)
+
+
+def process_state() -> tuple[object, ...]:
+    umask = os.umask(0)
+    os.umask(umask)
+    root = logging.getLogger()
+    return umask, root.level, tuple(root.handlers), signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+
+
+def contains(question: str, gold: str, answer: str) -> bool:
+    return gold in answer
+
+
+def test_an_evolution_is_run_followed_and_gone_on_with(
+    simulated_farm: Bench, driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given a run that parks
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    driver.set_signal("fail", "reflect", "g0_child0_mut")
+    recording, before = Recording(), process_state()
+    call: dict[str, Any] = {
+        "output": tmp_path / "run", "callbacks": [recording], "quiet": True, "judge": contains,
+        "farm": simulated_farm.url, "population_size": 3, "ngen": 2, "cxpb": 0.0, "mutpb": 1.0, "elitism_size": 1,
+        "prompts_path": None, "data_path": tmp_path / "rows.jsonl", "training": "train",
+        "validation": "validation", "test": "",
+    }  # fmt: skip
+    with pytest.raises(RunStopped, match="reflect of g0_child0_mut failed") as stopped:
+        api.evolve(CONFIG, **call)
+    assert stopped.value.status == 3
+    # when the same call is made again
+    driver.clear_signal("fail", "reflect", "g0_child0_mut")
+    run = api.evolve(CONFIG, **call)
+    # then the run goes on and ends, its results are returned, and nothing was printed but by its log
+    assert recording.calls == [("train", 0, 2), "parked", ("train", 0, 2), 0, 1, "finished"]
+    assert (run.status.state, len(run.generations)) == ("finished", 2)
+    assert run.settings["JUDGE"] == f"{__file__}:contains"
+    assert capsys.readouterr() == ("", "")
+    assert process_state() == before
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"ngem": 2}, "CONFIG_NGEM"),
+        ({"cxpb": 2.0}, "CONFIG_CXPB"),
+        ({"judge": "no judge"}, "CONFIG_JUDGE"),
+        ({"judge": lambda question, gold, answer: True}, "judge"),
+        ({"data_path": "nowhere.csv"}, "CONFIG_DATA_PATH"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_starts(given: dict[str, Any], named: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as refused:
+        api.evolve(CONFIG, output=tmp_path / "run", **given)
+    assert named in str(refused.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_settings_of_a_collection_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as refused:
+        api.collect(ROOT / "configs" / "collect.yaml", {"phase0.k": 0, "phase0.j": 1}, output=tmp_path / "run")
+    assert [problem.partition(":")[0] for problem in refused.value.problems] == ["phase0.k", "phase0.j"]
+
+
+def test_a_judge_of_a_script_is_named_by_its_file(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from orchestrator.api import _name_of\ndef brief(question, gold, answer): return True\nprint(_name_of(brief))"
+    )
+    done = subprocess.run([sys.executable, script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.strip() == f"{script}:brief"
+
+
+def test_history_has_a_row_for_each_generation(finished_run: Path) -> None:
+    frame = api.open_run(finished_run).history()
+    recorded = [json.loads(line) for line in (finished_run / "history.jsonl").read_text().splitlines()]
+    assert frame.index.name == "generation" and list(frame.index) == [0, 1]
+    assert list(frame["best_ever"]) == [line["best_ever"] for line in recorded]
+    assert list(frame["computed"]) == [line["evaluations"]["computed"] for line in recorded]
+    assert list(frame["tokens_target"]) == [line["tokens"]["target"] for line in recorded]
+
+
+def test_answers_are_side_by_side(finished_run: Path) -> None:
+    frame = api.open_run(finished_run).answers()
+    comparisons = json.loads((finished_run / "answers.json").read_text())
+    assert len(frame) == sum(len(one["before"]) for one in comparisons) == 22
+    first = comparisons[0]["after"][0]
+    [row] = frame[(frame["set"] == comparisons[0]["name"]) & (frame.index == first["example"])].to_dict("records")
+    assert (row["text_after"], row["tokens_after"]) == (first["text"], first["tokens"])
+
+
+def test_a_run_without_results_has_empty_frames(finished_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes((finished_run / "run.json").read_bytes())
+    run = api.open_run(tmp_path)
+    assert [len(frame) for frame in (run.history(), run.answers())] == [0, 0]
+    with pytest.raises(OutputError):
+        api.open_run(tmp_path / "nowhere")
+
+
+def test_without_pandas_the_typed_results_are_there(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    run = api.open_run(finished_run)
+    assert len(run.generations) == 2
+    with pytest.raises(ImportError):
+        run.history()
