@@ -16,6 +16,7 @@ from typing import Any
 from tasks.queues import TASKS
 
 _PLAN = re.compile(r"g(\d+)_(pop|child)")
+_NODE = re.compile(r"g(\d+)_(pop|child)(\d+)(_mut)?")
 _KIND = {"pop": "individual", "child": "child"}
 LABEL = "whetstone_label"  # the header of a job's message that holds its label
 SHOWN_OF_A_KEY = 24  # characters
@@ -57,6 +58,14 @@ def parse_label(line: str) -> TaskLabel:
     mutated = ", mutated" if values.get("phase") == "mut" else ""
     individual = f"{kind} {values[kind]}{mutated}" if kind else values.get("job", "")
     return TaskLabel(values["run"], values.get("generation", ""), individual)
+
+
+def label_of_node(run: str, node: str) -> TaskLabel:
+    """The parts for what a failure's record calls its node: "g2_child3_mut", or the label of a job."""
+    if (found := _NODE.fullmatch(node)) is None:
+        return TaskLabel(run, "", node)
+    generation, kind, index, mutated = found.groups()
+    return TaskLabel(run, generation, f"{_KIND[kind]} {index}{', mutated' if mutated else ''}")
 
 
 def _of_plan(plan: str, index: Any) -> list[tuple[str, Any]]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 from pathlib import Path
 
 from orchestrator import exit_status
 from orchestrator.commands import common
-from orchestrator.settings import SettingsError
-from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of, store_url
+from tasks.secret import secret
+from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
 
 DESCRIPTION = """\
-Serve Flower for the farm at WHETSTONE_REDIS_URL, or the one that is up in this folder: its workers and tasks; the run,
-generation and child of each task; the cost of each run so far; and Retry for a parked run.
+Serve Flower for the farm at WHETSTONE_REDIS_URL: its workers and tasks; the run, generation and child of each task;
+the cost of each run so far; and Retry.
 
 The user name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
-names.  Without either they are made anew and printed."""
+names.  They have no default, and Flower does not start without them."""
 
 EPILOG = """\
 examples:
-  orchestrator flower                                         the farm that `orchestrator farm up` started
+  make flower                                                 the embedded farm that `orchestrator farm up` started
   FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0
   FLOWER_BASIC_AUTH=me:secret orchestrator flower --port 5556 --outputs runs
 
@@ -45,36 +44,29 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from orchestrator.flower_ext.access import VARIABLE, NoAccess, credentials
+    return common.handle_errors(lambda: _serve(arguments))
 
-    environment = dict(os.environ)
-    if not environment.get(VARIABLE) and not environment.get(f"{VARIABLE}_FILE"):
-        environment[VARIABLE] = f"whetstone:{secrets.token_urlsafe(12)}"
-        print(f"user name and password, until it ends: {environment[VARIABLE]}", flush=True)
-    try:
-        allowed = credentials(environment)
-        if environment.get(ENVIRONMENT_VARIABLE):
-            store_url(redis_url_of(environment))
-    except NoAccess as error:
-        return exit_status.fail(exit_status.WRONG, str(error))
-    except ValueError as error:
-        return exit_status.fail(exit_status.WRONG, f"{ENVIRONMENT_VARIABLE}: {error}")
-    from orchestrator.farm.connection import FarmUnavailable, named_address  # reads the address when it is imported
 
-    try:
-        url = environment[ENVIRONMENT_VARIABLE] = named_address(None)
-    except (FarmUnavailable, SettingsError) as error:
-        return exit_status.fail(exit_status.WRONG, str(error))
-    others = {name: value for name, value in environment.items() if not name.startswith(VARIABLE)}
+def _serve(arguments: argparse.Namespace) -> int:
+    if not (accounts := secret("FLOWER_BASIC_AUTH")) or ":" not in accounts:
+        return exit_status.fail(
+            exit_status.WRONG,
+            "FLOWER_BASIC_AUTH and FLOWER_BASIC_AUTH_FILE name no USER:PASSWORD, and there is no default",
+        )
+    if not os.environ.get(ENVIRONMENT_VARIABLE):
+        return exit_status.fail(
+            exit_status.WRONG, f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey to watch"
+        )
     try:
         from orchestrator.flower_ext.server import ServerConfig, serve
     except ModuleNotFoundError as error:
         return exit_status.fail(exit_status.WRONG, f"{error.name} is not installed: pip install '.[flower]'")
+    config = ServerConfig(
+        redis_url_of(os.environ), arguments.outputs, arguments.data, arguments.address, arguments.port,
+        [account.strip() for account in accounts.split(",")], arguments.note,
+    )  # fmt: skip
     try:
-        config = ServerConfig(
-            url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed, arguments.note
-        )
-        serve(config, others)
+        serve(config)
     except OSError as error:
         place = error.filename or f"{arguments.address}:{arguments.port}"
         return exit_status.fail(exit_status.BROKEN, f"{place}: {error.strerror or error}")

@@ -13,14 +13,10 @@ from flower.app import Flower
 from flower.options import options
 from flower.urls import settings as flower_settings
 from flower.views.tasks import TASK_COLUMNS
-from tornado.ioloop import IOLoop, PeriodicCallback
+from tornado.ioloop import IOLoop
 
 from orchestrator.farm.producer import make_sender
-from orchestrator.flower_ext.event_check import EventCheck
-from orchestrator.flower_ext.guard import protect
-from orchestrator.flower_ext.handlers import Pages, routes
-from orchestrator.flower_ext.state import Monitor, RetryProcesses
-from orchestrator.flower_ext.views import COLUMNS, SHOWN, add_run_fields
+from orchestrator.flower_ext.pages import COLUMNS, SHOWN, Farm, Pages, add_run_fields, routes
 from tasks import logs
 from tasks.private import check_own_file, private_folder
 from tasks.store.address import store_url
@@ -28,9 +24,7 @@ from tasks.store.client import connect
 from tasks.store.store import Store
 from tasks.store.waiting import NO_WAITING
 
-log = logging.getLogger(__name__)
 SAVE_EVERY_MS = 5000  # what a kill may cost of the history
-REFRESH_EVERY_MS = 2000
 TASKS_KEPT = 20_000  # in memory and in the history: saving them takes well under a second
 STORE_TIMEOUT_S = 5.0
 HISTORY = "history"
@@ -50,34 +44,25 @@ class ServerConfig:
     note: str = ""
 
 
-def serve(config: ServerConfig, environment: dict[str, str]) -> None:
+def serve(config: ServerConfig) -> None:
     """Serve until SIGTERM or SIGINT.  Raises: OSError, ValueError for a bad address."""
     for history in private_folder(config.data).glob(f"{HISTORY}*"):
         check_own_file(history)  # Flower loads it as a pickle, which runs what its writer wants
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
     configure(config)
-    farm = make_sender(config.redis_url)
-    app = Flower(capp=farm, options=options, template_loader=Pages(), **flower_settings)
     store = Store(connect(store_url(config.redis_url), NO_WAITING, timeout_s=STORE_TIMEOUT_S))
-    retries = RetryProcesses(config.data / "retries", environment)
-    monitor = Monitor(farm, config.outputs, store, retries, app.executor, app.events.state.tasks.get)
-    options.format_task = lambda task: add_run_fields(task, monitor)
-    app.add_handlers(".*", routes(monitor))
-    protect(app, config.credentials)
-    app.events.on_event = EventCheck(app.events.on_event)
+    farm = Farm(make_sender(config.redis_url), config.outputs, store, config.data / "retries")
+    options.format_task = lambda task: add_run_fields(task, farm)
+    app = Flower(capp=farm.app, options=options, template_loader=Pages(), **flower_settings)
+    app.add_handlers(".*", routes(farm))
     port = app.start_http_server()
-    fresh = PeriodicCallback(monitor.refresh_periodically, REFRESH_EVERY_MS)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: IOLoop.current().add_callback_from_signal(app.io_loop.stop))
-    app.io_loop.add_callback(monitor.refresh_periodically)
-    fresh.start()
     print(config.note or f"http://{config.address}:{port}", flush=True)
     try:
         app.start()
     finally:
-        fresh.stop()
-        retries.stop()
         app.stop()
 
 

@@ -55,13 +55,14 @@ def test_what_fails_is_retried_from_flower_and_from_the_command_line(
     flower = Flower(farm, collection.folder, outputs=collection.output)
     try:
         shown = flower.run(run_id(collection))
-        assert (shown["kind"], shown["state"], shown["may_retry"]) == ("collect", "parked", True)
+        assert (shown["status"]["kind"], shown["state"]) == ("collect", "parked")
         assert [each["task"] for each in shown["failed"]] == [failure["task"]]
         # When Retry is pressed, then the collection continues until the judge fails
-        pressed = flower.client.post(f"/api/run/retry/{run_id(collection)}")
-        assert pressed.status_code == 202, pressed.text
-        eventually(lambda: flower.run(run_id(collection))["retry"]["ended"], "the retry has ended", 240)
-        assert flower.run(run_id(collection))["state"] == "parked"
+        pressed = flower.client.post(f"/run/retry/{run_id(collection)}")
+        assert pressed.status_code == 303, pressed.text
+        stages = lambda: [each["stage"] for each in failed(collection)]  # noqa: E731
+        eventually(lambda: stages() == ["verdict"], "the retry has ended", 240)
+        eventually(lambda: flower.run(run_id(collection))["state"] == "parked", "it is parked", 240)
         assert [each["stage"] for each in flower.run(run_id(collection))["failed"]] == ["verdict"]
     finally:
         assert flower.stop() == 0

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_folder import ROOT, RunFolder, environment, finish, orchestrator, start
+from run_folder import ROOT, RunFolder, finish, orchestrator, start
 
 from orchestrator import exit_status
 from orchestrator.commands import evolve
-
-WRONG = [
-    ({"POPULATION_SIZE": "-1"}, "CONFIG_POPULATION_SIZE"),
-    ({"SELECTION": ""}, "CONFIG_SELECTION"),
-    ({"CXPB": "1.5"}, "CONFIG_CXPB"),
-    ({"MUTPB": "nan"}, "CONFIG_MUTPB"),
-    ({"NGEN": "many"}, "CONFIG_NGEN"),
-    ({"LAMBDA_SHORTNESS": "2"}, "CONFIG_LAMBDA_SHORTNESS"),
-    ({"TOURNAMENT_SIZE": "9"}, "CONFIG_TOURNAMENT_SIZE"),
-    ({"SELECTION": "truncation", "TRUNCATION_TOP_K": "1"}, "CONFIG_TRUNCATION_TOP_K"),
-    ({"ELITISM_SIZE": "3"}, "CONFIG_ELITISM_SIZE"),
-    ({"DATA_PATH": "nowhere.jsonl"}, "CONFIG_DATA_PATH"),
-    ({"TRAINING": "0-999", "VALIDATION": ""}, "CONFIG_TRAINING"),
-    ({"NO_SUCH_OPTION": "1"}, "NO_SUCH_OPTION"),
-    ({"SHORTNESS_SCALE": "0"}, "CONFIG_SHORTNESS_SCALE"),
-]
 
 
 @pytest.fixture
@@ -47,14 +29,6 @@ def refusal(
         return capsys.readouterr().err.splitlines()
 
     return lines
-
-
-@pytest.mark.parametrize(("options", "named"), WRONG, ids=[next(iter(options)) for options, _ in WRONG])
-def test_a_wrong_setting_is_named_and_nothing_starts(
-    refusal: Callable[..., list[str]], options: dict[str, str], named: str
-) -> None:
-    [line] = refusal(**options)
-    assert named in line
 
 
 def test_deltas_of_other_clusters_are_refused(refusal: Callable[..., list[str]], tmp_path: Path) -> None:
@@ -77,35 +51,12 @@ def test_every_wrong_option_has_a_line(refusal: Callable[..., list[str]]) -> Non
     assert [line.split("CONFIG_")[1].split(":")[0] for line in lines] == ["NGEN", "CXPB", "MUTPB"]
 
 
-@pytest.mark.parametrize("command", ["status", "answers", "retry"])
-def test_a_folder_without_a_run_is_an_error_of_one_line(tmp_path: Path, command: str) -> None:
-    done = orchestrator(command, str(tmp_path))
-    assert done.returncode == 1
-    assert "holds no run" in done.stdout
-    assert len(done.stdout.splitlines()) == 1
-
-
-@pytest.mark.parametrize("arguments", [(), ("dance",), ("evolve", "--config"), ("farm", "sideways")])
-def test_wrong_arguments_end_with_1_and_the_usage(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [(), ("dance",), ("evolve", "--config"), ("farm", "sideways"), ("evolve", "--config", "/nowhere/x")]
+)
+def test_wrong_arguments_end_with_1(arguments: tuple[str, ...]) -> None:
     done = orchestrator(*arguments)
-    assert done.returncode == 1
-    assert "usage" in done.stdout
-
-
-def test_without_settings_the_error_names_make_menuconfig(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "evolve"], cwd=tmp_path, env=environment() | {"PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert ".config: cannot be read" in done.stderr and "make menuconfig" in done.stderr
-
-
-def test_a_missing_config_is_named(tmp_path: Path) -> None:
-    done = orchestrator("evolve", "--config", str(tmp_path / "nothing"))
-    assert done.returncode == 1
-    assert "nothing" in done.stdout
-    assert "Traceback" not in done.stdout
+    assert done.returncode == 1 and "Traceback" not in done.stdout
 
 
 def test_a_damaged_state_is_not_overwritten(run_folder: RunFolder) -> None:
@@ -128,21 +79,16 @@ cli.main()
 
 def test_a_missing_broker_is_an_error_of_one_line(run_folder: RunFolder) -> None:
     # It is connected to again and again, here for a second in place of a quarter of a minute
-    python, _, _, *arguments = run_folder.command(FARM="redis://127.0.0.1:1/0")
+    python, _, _, *arguments = run_folder.command(FARM="external", REDIS_URL="redis://127.0.0.1:1/0")
     done = finish(start([python, "-c", WITH_SHORT_WAIT, *arguments]))
     assert done.returncode == 2
     assert "no Redis or Valkey" in done.stdout
     assert "Traceback" not in done.stdout
 
 
-def test_help_names_every_command_and_the_exit_status() -> None:
+def test_help_names_every_command() -> None:
     from orchestrator.cli import COMMANDS
 
     top = orchestrator("--help")
     assert top.returncode == 0
-    assert "exit status" in top.stdout
-    for command in COMMANDS:
-        assert command in top.stdout
-        shown = orchestrator(command, "--help")
-        assert shown.returncode == 0, command
-        assert shown.stdout.startswith(f"usage: orchestrator {command}")
+    assert [command for command in COMMANDS if command not in top.stdout] == []

@@ -48,12 +48,10 @@ def test_retry_in_containers(clone: ComposeClone, tmp_path: Path) -> None:
     with browsing(clone.flower(), user, password) as page:
         page.goto("/tasks?state=FAILURE")
         row = page.locator("#tasks-table tbody tr", has_text="openai.reflect")
-        row.locator("button.task-retry").wait_for()
         picture(page, "compose_tasks", tmp_path)
         row.locator("a").first.click()
         page.locator("#task-retry").click()
         page.locator(f"tr[data-run='{run}'][data-state='finished']").wait_for()
-        page.locator(".run-retried", has_text="ended with status 0").wait_for()
         picture(page, "compose_runs", tmp_path)
     assert clone.state("outputs/failing") == clone.state("outputs/reference")
     with httpx.Client(base_url=clone.flower(), auth=(user, password), timeout=60) as client:
