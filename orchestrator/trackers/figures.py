@@ -36,7 +36,7 @@ def figures_of_report(report: ReportFigures) -> dict[str, float]:
 
 
 def read_report(folder: Path) -> ReportFigures | None:
-    """report.json of a run; None where there is none.  Raises: OutputError."""
+    """report.json of a run; None where there is none."""
     try:
         return read_json(folder / "report.json", ReportFigures)
     except FileNotFoundError:

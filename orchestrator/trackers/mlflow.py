@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
-from mlflow.exceptions import MlflowException
 
 from orchestrator.callbacks import EndState, RunEnd, RunInfo
 from orchestrator.trackers.base import Tracker
@@ -26,18 +25,20 @@ class MlflowTracker(Tracker):
 
     name: ClassVar[str] = "mlflow"
 
-    def begin(self, run: RunInfo, known: str) -> str:
+    def begin(self, run: RunInfo) -> None:
         self._client = MlflowClient()
-        self._id = known or self._create(run)
+        experiment = self._experiment()
+        found = self._client.search_runs([experiment], f"tags.`whetstone.run` = '{run.id}'", max_results=1)
+        tags = {"whetstone.run": run.id, "whetstone.kind": run.kind, "whetstone.folder": str(run.folder.resolve())}
+        there = found[0] if found else self._client.create_run(experiment, run_name=run.id, tags=tags)
+        self._id = str(there.info.run_id)
         self._client.update_run(self._id, status="RUNNING")
-        there = self._client.get_run(self._id).data.params
-        wanted = {name: str(value)[:LONGEST_PARAM] for name, value in run.settings.items()}
-        new = [Param(name, value) for name, value in wanted.items() if name not in there]
+        known, wanted = there.data.params, {name: str(value)[:LONGEST_PARAM] for name, value in run.settings.items()}
+        new = [Param(name, value) for name, value in wanted.items() if name not in known]
         for start in range(0, len(new), MOST_PARAMS):
             self._client.log_batch(self._id, params=new[start : start + MOST_PARAMS])
-        changed = {name: value for name, value in wanted.items() if there.get(name, value) != value}
+        changed = {name: value for name, value in wanted.items() if known.get(name, value) != value}
         self._client.log_batch(self._id, tags=[RunTag(f"changed.{name}", value) for name, value in changed.items()])
-        return self._id
 
     def metrics(self, step: int, figures: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
@@ -52,21 +53,10 @@ class MlflowTracker(Tracker):
         self._client.set_tag(self._id, "whetstone.state", end.state)
         self._client.set_terminated(self._id, STATUS[end.state])
 
-    def _create(self, run: RunInfo) -> str:
-        tags = {"whetstone.run": run.id, "whetstone.kind": run.kind, "whetstone.folder": str(run.folder.resolve())}
-        created = self._client.create_run(self._experiment(), run_name=run.id, tags=tags)
-        return str(created.info.run_id)
-
     def _experiment(self) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
         if experiment := os.environ.get("MLFLOW_EXPERIMENT_ID"):
             return experiment
         if (found := self._client.get_experiment_by_name(name)) is not None:
             return str(found.experiment_id)
-        try:
-            return str(self._client.create_experiment(name, tags=TRAINING))
-        except MlflowException:  # another run has created it meanwhile
-            found = self._client.get_experiment_by_name(name)
-            if found is None:
-                raise
-            return str(found.experiment_id)
+        return str(self._client.create_experiment(name, tags=TRAINING))

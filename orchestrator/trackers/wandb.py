@@ -24,7 +24,7 @@ class WandbTracker(Tracker):
 
     name: ClassVar[str] = "wandb"
 
-    def begin(self, run: RunInfo, known: str) -> str:
+    def begin(self, run: RunInfo) -> None:
         settings = wandb.Settings(
             silent=True, console="off", x_disable_stats=True, save_code=False, init_timeout=END_S, finish_timeout=END_S
         )
@@ -32,7 +32,7 @@ class WandbTracker(Tracker):
             raise NotLoggedIn("W&B has no API key: set WANDB_API_KEY, or WANDB_MODE=offline")
         self._there = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
-            id=known or run.id,
+            id=run.id,
             name=run.id,
             job_type=run.kind,
             dir=os.environ.get("WANDB_DIR") or str(run.folder),
@@ -41,7 +41,6 @@ class WandbTracker(Tracker):
             settings=settings,
         )
         self._there.config.update({name: _plain(value) for name, value in run.settings.items()}, allow_val_change=True)
-        return str(self._there.id)
 
     def metrics(self, step: int, figures: Mapping[str, float]) -> None:
         self._there.log(dict(figures), step=step)
