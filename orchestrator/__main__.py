@@ -1,19 +1,12 @@
 """The console script, and `python -m orchestrator`."""
 
-from orchestrator.signals import end_on_interrupt
+import signal
 
-end_on_interrupt()  # until a command has something to stop (`raise_on_signals`)
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Until a command has something to stop (`raise_on_signals`), Ctrl+C ends the process without a word.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from orchestrator import cli  # noqa: E402
-
-
-def main() -> None:
-    """Run the command of the arguments, and exit with its status."""
-    try:
-        cli.main()
-    finally:
-        end_on_interrupt()
-
+from orchestrator.cli import main
 
 if __name__ == "__main__":
     main()

@@ -13,7 +13,7 @@ from types import ModuleType
 from orchestrator import completing, exit_status
 from orchestrator.commands.common import EscapingParser
 from orchestrator.signals import Terminated
-from orchestrator.streams import READER_GONE, output_failure, protect_streams
+from orchestrator.streams import output_failure, protect_streams
 from tasks.private import keep_private
 
 DESCRIPTION = """\
@@ -50,9 +50,7 @@ COMMANDS = {
     "compare": "print the most important figures of runs side by side",
     "answers": "show a run's answers before and after, side by side",
     "show": "show one individual of a run: its deltas, its scratchpad, its descent",
-    "workers": "list the workers of the farm and their tasks",
-    "pause": "have a queue or a worker take no more tasks",
-    "resume": "have a paused queue or worker take tasks again",
+    "workers": "list the workers of the farm and their tasks, or pause some",
     "doctor": "check everything that a run needs, with a hint for each problem",
     "gc": "show what a farm no longer needs, and remove it",
     "farm": "start, stop or show the embedded farm",
@@ -61,8 +59,9 @@ COMMANDS = {
     "completion": "print the script for completion in bash, zsh or fish",
 }
 
-# What these print is what they are for.  All others do their work also where nothing can be printed.
-LISTINGS = ("failed", "runs", "status", "judge", "compare", "answers", "show", "workers", "doctor", "completion")
+
+RUNS = ("collect", "evolve", "flower", "guide", "retry", "route")
+"""Of all others, what they print is what they are for."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -99,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         status = exit_status.fail(exit_status.INTERRUPTED, "interrupted")
     except Terminated as ended:
         status = exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}")
-    sys.exit(_after_output(status, is_result=name in LISTINGS or not name))
+    sys.exit(_after_output(status, name))
 
 
 def _import(name: str) -> ModuleType:
@@ -113,14 +112,11 @@ def _import(name: str) -> ModuleType:
         raise SystemExit(exit_status.fail(exit_status.WRONG, str(error))) from None
 
 
-def _after_output(status: int, *, is_result: bool) -> int:
-    """The status of a command that may have lost its standard output; `is_result`: the output is what it was for."""
+def _after_output(status: int, name: str) -> int:
+    """The status of a command that may have lost its standard output."""
     failure = output_failure()
-    if failure is None:
+    if failure is None or status != exit_status.DONE or name in RUNS:
         return status
-    if failure.errno in READER_GONE:  # for example `head`, which has read enough
-        return exit_status.OUTPUT_CLOSED if is_result and status == exit_status.DONE else status
-    if not is_result and failure.errno == errno.EBADF:  # closed on purpose
-        return status
-    exit_status.fail(status, f"standard output cannot be written: {failure.strerror}")
-    return exit_status.BROKEN if is_result and status == exit_status.DONE else status
+    if failure.errno == errno.EPIPE:  # for example `head`, which has read enough
+        return exit_status.OUTPUT_CLOSED
+    return exit_status.fail(exit_status.BROKEN, f"standard output cannot be written: {failure.strerror}")

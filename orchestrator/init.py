@@ -100,7 +100,7 @@ class Answer:
 
 
 def settings_of(options: Mapping[str, str], folder: Path) -> Settings:
-    """The complete settings of a run in `folder`; `options` are those of the four answers.  Raises: SettingsError."""
+    """The complete settings of a run in `folder`; `options` are those of the four answers."""
     is_sample = options["TARGET_MODEL"] == EMBEDDED and Path(options["DATA_PATH"]).resolve() == SAMPLE.resolve()
     chosen = {**SEARCH, **(ON_SAMPLE if is_sample else {}), **options, "OUTPUT_DIR": str(folder)}
     with tempfile.NamedTemporaryFile(suffix=".config") as nothing:
@@ -108,10 +108,7 @@ def settings_of(options: Mapping[str, str], folder: Path) -> Settings:
 
 
 def read_model(text: str) -> Answer:
-    """ "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server.
-
-    Raises: WrongAnswer.
-    """
+    """ "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server."""
     if text == EMBEDDED:
         return Answer({**ON_CPU, "TARGET_MODEL": EMBEDDED}, "SmolLM2-135M-Instruct, on this CPU")
     name, at, url = text.rpartition("@")
@@ -134,7 +131,7 @@ def read_model(text: str) -> Answer:
 
 
 def _weights(folder: Path) -> int:
-    """The bytes of the weights in a model's folder.  Raises: WrongAnswer for a folder without a chat model."""
+    """The bytes of the weights in a model's folder."""
     if not (folder / "config.json").is_file():
         raise WrongAnswer(f"{folder} has no config.json: it holds no model")
     try:
@@ -190,7 +187,7 @@ def _path_and_names(text: str) -> tuple[Path, dict[str, str]]:
 
 
 def _columns(path: Path, named: Mapping[str, str]) -> dict[str, str]:
-    """The columns by the names that a person gave, or else by those that are usual.  Raises: DatasetError."""
+    """The columns by the names that a person gave, or else by those that are usual."""
     rows = itertools.islice(read_table(path, format_of(path), ()), LOOKED_AT)
     present = {name.lower(): name for row in rows for name in row.values if name}
     usual = {which: next((present[name] for name in names if name in present), "") for which, names in COLUMNS.items()}

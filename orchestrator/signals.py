@@ -58,12 +58,3 @@ def signals_restored() -> Iterator[None]:
 
 def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
-
-
-def end_on_interrupt() -> None:
-    """From now on Ctrl+C ends this process without a word: nothing has been started that would have to be stopped.
-
-    While modules are imported an exception could be replaced by another one.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)

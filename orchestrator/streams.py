@@ -1,41 +1,32 @@
 """Standard output and standard error that may be lost: their reader ends, their disk is full, their terminal hangs up.
 
-A write that fails raises nothing, so that no work is aborted for what is only printed.  What is written to that stream
-from then on is discarded, and the failure is kept for the end of the command.
+A write that fails raises nothing, so that no work is aborted for what is only printed.
 """
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import select
 import sys
 from typing import Any
 
-READER_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)
-"""The other end of a pipe, a terminal or a socket is closed."""
-
 
 class LossyFile(io.FileIO):
-    """A file descriptor that takes every write; after the first that fails, all are discarded."""
+    """A file descriptor that takes every write; `lost` is why something was discarded."""
 
-    def __init__(self, descriptor: int, failure: OSError | None = None) -> None:
+    def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)
-        self._failure = failure
-        self.lost: OSError | None = None  # why something was discarded
+        self.lost: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Returns how many bytes were taken, as if all had been written."""
-        while self._failure is None:
-            try:
-                if (written := super().write(data)) is not None:
-                    return written
-                select.select([], [self.fileno()], [])  # another process has made the pipe non-blocking
-            except OSError as error:
-                self._failure = error
-        self.lost = self._failure
-        return memoryview(data).nbytes
+        try:
+            while (written := super().write(data)) is None:  # another process has made the pipe non-blocking
+                select.select([], [self.fileno()], [])
+        except OSError as error:
+            self.lost = error
+            return memoryview(data).nbytes
+        return written
 
 
 def protect_streams() -> None:
@@ -43,18 +34,21 @@ def protect_streams() -> None:
 
     A descriptor that was closed (`>&-`) is opened on the null device, so that no file of the program gets its number.
     """
-    closed = _open_closed()
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number is taken
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _lossy(sys.__stdout__, 1, is_closed=1 in closed)
+        sys.stdout = _lossy(sys.__stdout__, 1)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _lossy(sys.__stderr__, 2, is_closed=2 in closed)
+        sys.stderr = _lossy(sys.__stderr__, 2)
 
 
-def _lossy(stream: Any, descriptor: int, *, is_closed: bool) -> io.TextIOWrapper:
+def _lossy(stream: Any, descriptor: int) -> io.TextIOWrapper:
     """As `stream`, which is None where the descriptor was closed when Python started."""
-    failure = OSError(errno.EBADF, os.strerror(errno.EBADF)) if is_closed else None
     return io.TextIOWrapper(
-        io.BufferedWriter(LossyFile(descriptor, failure)),
+        io.BufferedWriter(LossyFile(descriptor)),
         encoding=stream.encoding if stream else "utf-8",
         errors="backslashreplace",  # names of files may have bytes that are not UTF-8
         line_buffering=bool(stream and stream.line_buffering),
@@ -69,16 +63,3 @@ def output_failure() -> OSError | None:
         return None
     sys.stdout.flush()
     return file.lost
-
-
-def _open_closed() -> set[int]:
-    """The standard descriptors that were closed; each is the null device now."""
-    closed = set()
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            # The lowest free number is taken, and those below are open.
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-            closed.add(descriptor)
-    return closed

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    """The settings with the file of `--from`.  Raises: SettingsError."""
+    """The settings with the file of `--from`."""
     if arguments.collected is not None:
         arguments.overrides.append(f"CLUSTERS_FROM={arguments.collected}")
     return common.settings_from_arguments(arguments)

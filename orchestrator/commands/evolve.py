@@ -78,7 +78,7 @@ def _ways(missing: Path) -> list[str]:
 
 
 def _settings(arguments: argparse.Namespace) -> tuple[Settings, Fork | None]:
-    """What to run with, and what a fork begins with.  Raises: SettingsError, OutputError."""
+    """What to run with, and what a fork begins with."""
     if not arguments.fork:
         return common.settings_from_arguments(arguments), None
     from orchestrator.runs.fork import resolve_fork

@@ -86,8 +86,21 @@ def collect_garbage(arguments: argparse.Namespace) -> int:
                 delete_run(farm, run_id)
             removed = dataclasses.asdict(remove_unneeded(retention, found, rule))
             removed["runs"] += len(arguments.runs)
-    lines = [*_lines(found, rule, arguments.runs), _conclusion(removed)]
-    common.print_found(arguments, {**_as_json(found, rule), "removed": removed}, lines)
+    done = "nothing was removed; add --remove to remove it"
+    if removed:
+        done = f"removed {removed['runs']} runs, {removed['results']} results and {removed['files']} files"
+    value = {
+        "days": rule.days,
+        "runs": [dataclasses.asdict(run) for run in found.runs],
+        "results": len(found.results),
+        "results_bytes": sum(result.size for result in found.results),
+        "files": [{"path": str(file.path), "size": file.size} for file in found.files],
+        "other_runs": [dataclasses.asdict(run) for run in found.other_runs],
+        "used_bytes": found.used,
+        "limit_bytes": found.limit,
+        "removed": removed,
+    }
+    common.print_found(arguments, value, [*_lines(found, rule, arguments.runs), done])
     return exit_status.DONE
 
 
@@ -96,7 +109,6 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None]
     """The farm, and the folder of an embedded one.
 
     An embedded farm that is down is started for the time of the command: its data are in its Valkey.
-    Raises: FarmUnavailable, SettingsError, SecretError.
     """
     from orchestrator.farm.connection import (
         DEFAULT_CONFIG,
@@ -175,28 +187,6 @@ def _state(run: StoredRun) -> str:
     if not run.state:
         return "without a state that can be read"
     return f"{run.state} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.updated))}"
-
-
-def _conclusion(removed: dict[str, int] | None) -> str:
-    if removed is None:
-        return "nothing was removed; add --remove to remove it"
-    from orchestrator.report.formatting import format_count
-
-    runs, results, files = (format_count(removed[name], name) for name in ("runs", "results", "files"))
-    return f"removed {runs}, {results} and {files}"
-
-
-def _as_json(found: Unneeded, rule: CleanupRule) -> dict[str, object]:
-    return {
-        "days": rule.days,
-        "runs": [dataclasses.asdict(run) for run in found.runs],
-        "results": len(found.results),
-        "results_bytes": sum(result.size for result in found.results),
-        "files": [{"path": str(file.path), "size": file.size} for file in found.files],
-        "other_runs": [dataclasses.asdict(run) for run in found.other_runs],
-        "used_bytes": found.used,
-        "limit_bytes": found.limit,
-    }
 
 
 def _size(count: int) -> str:

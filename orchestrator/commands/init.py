@@ -63,7 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def initialise(arguments: argparse.Namespace) -> int:
-    """Raises: WrongAnswer, SettingsError, OutputNotWritable."""
     from orchestrator import init
     from orchestrator.output import writing
     from orchestrator.settings import write_config

@@ -74,7 +74,7 @@ def retry(arguments: argparse.Namespace) -> int:
 
 
 def retry_running(folder: Path, names: Sequence[str]) -> int:
-    """Send failed tasks again, for the process that drives the run to go on with.  Raises: NoSuchTask."""
+    """Send failed tasks again, for the process that drives the run to go on with."""
     from orchestrator.dispatch.failures import retry_failed
     from orchestrator.output import own_run_id
     from orchestrator.runs.lifecycle import reach_farm_of

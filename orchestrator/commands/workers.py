@@ -1,4 +1,4 @@
-"""`orchestrator workers`: list the workers of the farm and their tasks."""
+"""`orchestrator workers`: list the workers of the farm and their tasks, or pause some of them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,37 @@ from typing import Any
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+from orchestrator.completing import complete_queue, with_completer
 from tasks.escape import escape_control
 
 DESCRIPTION = """\
 List the workers of the farm: queue, state, tasks in flight and their limit, pid, host and code version.  For a gpu
 worker also its GPU, model and server, requests in flight, and generated tokens per second.
 
-The state is ready, paused (see `orchestrator pause`), refusing (it returns tasks that it cannot do to the queue; the
-reason is printed), or silent (there is a recent heartbeat, but no reply)."""
+The state is ready, paused (see --pause), refusing (it returns tasks that it cannot do to the queue; the
+reason is printed), or silent (there is a recent heartbeat, but no reply).
+
+A paused queue or worker takes no more tasks, also when it starts anew, and finishes those that it has."""
 
 EPILOG = f"""\
 examples:
   orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one
   orchestrator workers --config configs/gpu.config     the farm that a .config names
   orchestrator workers --json                          for a program
+  orchestrator workers --pause openai                  no more calls, for example to change the endpoint's limits
+  orchestrator workers --resume openai
 
 To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2
-{common.LISTED}
+
+results: standard output, a table or with --json JSON; of --pause and --resume the state of each worker concerned.
 {common.OF_A_FARM}"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("workers", DESCRIPTION, EPILOG)
+    change = parser.add_mutually_exclusive_group()
+    for option, text in (("--pause", "have a queue or a worker take no more tasks"), ("--resume", "the opposite")):
+        with_completer(change.add_argument(option, metavar="NAME", help=text), complete_queue)
     common.add_farm(parser)
     common.add_json(parser)
     return parser
@@ -45,6 +54,13 @@ def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.farm.connection import named_address, reach
 
     with reach(named_address(arguments.config)) as farm:
+        if name := arguments.pause or arguments.resume:
+            try:
+                states = (workers.pause if arguments.pause else workers.resume)(farm, name)
+            except workers.NoSuchWorker as error:
+                return exit_status.fail(exit_status.WRONG, str(error))
+            common.print_found(arguments, {"workers": states}, [f"{one}: {state}" for one, state in states.items()])
+            return exit_status.DONE
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
     listed = lines(found) if found else [f"no worker is available; {workers.start_hint('QUEUE')}"]
     for name, since in sorted(paused.items()):

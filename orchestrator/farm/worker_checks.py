@@ -25,7 +25,7 @@ def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Map
         return passed_check(check, said)
     if queue in paused or "paused" in states:
         named = queue if queue in paused else "WORKER"
-        return failed_check(check, said, f"orchestrator resume {named}")
+        return failed_check(check, said, f"orchestrator workers --resume {named}")
     if "refusing" in states:
         why = next(str(report.get("why")) for report in here if report.get("state") == "refusing")
         return failed_check(check, f"{said}: {why}", "see its reason")
@@ -91,7 +91,7 @@ def check_all(
     for queue in QUEUES:
         yield check_queue(queue, reports, waiting.get(queue, 0), paused)
     for name in sorted(set(paused) - set(QUEUES)):
-        yield failed_check(f"worker {name}", "paused", f"orchestrator resume {name}")
+        yield failed_check(f"worker {name}", "paused", f"orchestrator workers --resume {name}")
     if reports:
         yield check_versions(reports)
         yield from check_targets(reports, settings)

@@ -51,27 +51,21 @@ def pause(farm: FarmConnection, name: str) -> dict[str, str]:
 
 def resume(farm: FarmConnection, name: str) -> dict[str, str]:
     """The opposite of `pause`.  Raises: NoSuchWorker, also for what is not paused."""
-    roster = WorkerRegistry(farm.store.redis)
-    if name not in (there := roster.paused()):
+    if name not in (there := paused(farm)):
         name = resolve_name(farm, name)
-        if name not in there:
-            listed = ", ".join(sorted(there)) or "nothing"
-            raise NoSuchWorker(f"{name} is not paused; paused: {listed}")
-    roster.resume(name)
+    if name not in there:
+        raise NoSuchWorker(f"{name} is not paused; paused: {', '.join(sorted(there)) or 'nothing'}")
+    WorkerRegistry(farm.store.redis).resume(name)
     return _look(farm, name)
 
 
 def resolve_name(farm: FarmConnection, name: str) -> str:
     """The queue, or the full name of the one worker, that `name` means.  Raises: NoSuchWorker."""
-    if name in QUEUES:
-        return name
     names = [report["worker"] for report in WorkerRegistry(farm.store.redis).workers()]
-    meant = [full for full in names if name in (full, full.partition("@")[0])]
-    if len(meant) == 1:
-        return str(meant[0])
-    listed = ", ".join([*QUEUES, *names])
-    what = "more than one worker" if meant else "no queue and no worker"
-    raise NoSuchWorker(f"{what} is called {name!r}; there are: {listed}")
+    meant = [full for full in (*QUEUES, *names) if name == full or (name not in QUEUES and name == full.split("@")[0])]
+    if len(meant) != 1:
+        raise NoSuchWorker(f"no one queue or worker is called {name!r}; there are: {', '.join([*QUEUES, *names])}")
+    return str(meant[0])
 
 
 def broadcast(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:

@@ -61,5 +61,5 @@ def test_a_shell_is_offered_runs_options_settings_and_their_values(bash: Bash) -
     assert bash.offered("orchestrator evolve --fr") == ["--fresh"]
     assert "NGEN=" in bash.offered("orchestrator evolve --set NG")
     assert bash.offered("orchestrator evolve --set OPTIMISER=c") == ["cma"]
-    assert bash.offered("orchestrator pause o") == ["openai"]
+    assert bash.offered("orchestrator workers --pause o") == ["openai"]
     assert bash.offered("orchestrator completion z") == ["zsh"]
