@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -36,9 +37,24 @@ HOSTILE: st.SearchStrategy[Any] = PATHS | JSON
 
 
 @st.composite
-def replaced(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
-    """The object with one of its members removed or replaced by any value."""
-    name = draw(st.sampled_from(sorted(values)))
+def damaged(draw: st.DrawFn, value: Any) -> Any:
+    """The value with one part replaced or removed, or any other value."""
+    if isinstance(value, list) and value and draw(st.booleans()):
+        return [draw(damaged(value[0])), *value[1:]]
+    if not isinstance(value, dict) or not value:
+        return draw(HOSTILE)
+    name = draw(st.sampled_from(sorted(value)))
     if draw(st.booleans()):
-        return {key: value for key, value in values.items() if key != name}
-    return {**values, name: draw(HOSTILE)}
+        return {**value, name: draw(damaged(value[name]))}
+    return {key: one for key, one in value.items() if key != name}
+
+
+def written(value: Any) -> bytes:
+    return json.dumps(value).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def files(valid: Any) -> st.SearchStrategy[bytes]:
+    """A valid JSON file damaged or cut short, or random bytes."""
+    whole = written(valid)
+    cut = st.integers(0, len(whole)).map(lambda at: whole[:at])
+    return damaged(valid).map(written) | cut | st.binary(max_size=60) | JSON.map(written) | st.just(b"[" * 100_000)

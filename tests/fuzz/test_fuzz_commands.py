@@ -97,8 +97,8 @@ def test_no_arguments_end_in_a_traceback(place: Path, orchestrate: Any, tried: C
         assert contents(place) == before
 
 
-@pytest.mark.parametrize("run", ["run", "../here/run", "nothing", "binary", "", "a\x1b[31mb", "\udcff"])
-@pytest.mark.parametrize("command", ["status", "answers", "retry", "failed", "cancel"])
+@pytest.mark.parametrize("run", ["run", "nothing", "binary", "a\x1b[31mb"])
+@pytest.mark.parametrize("command", ["status", "retry"])
 def test_a_folder_without_a_run_is_an_error_of_one_line(orchestrate: Any, command: str, run: str) -> None:
     status, _, err = orchestrate([command, run])
 

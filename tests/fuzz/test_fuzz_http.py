@@ -6,11 +6,13 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from fuzz_cases import HOSTILE, JSON, cases, replaced
-from fuzz_server import Reply, ReplyServer, serve
+from fuzz_cases import JSON, cases, damaged
+from http_thread import http_server
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -49,14 +51,22 @@ HEADERS = st.fixed_dictionaries(
 )
 
 
-@st.composite
-def damaged(draw: st.DrawFn, value: Any) -> Any:
-    if isinstance(value, list) and value:
-        return [draw(damaged(value[0])), *value[1:]] if draw(st.booleans()) else draw(HOSTILE)
-    if not isinstance(value, dict):
-        return draw(HOSTILE)
-    name = draw(st.sampled_from(sorted(value)))
-    return {**value, name: draw(damaged(value[name]))} if draw(st.booleans()) else draw(replaced(value))
+@dataclass
+class Reply:
+    """One reply; `length` is the value of its Content-Length header, None for the true one."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    length: int | None = None
+
+
+@dataclass
+class ReplyServer:
+    """The address of the server, and its next reply."""
+
+    reply: Reply = field(default_factory=Reply)
+    url: str = ""
 
 
 def replies(valid: dict[str, Any]) -> st.SearchStrategy[Reply]:
@@ -67,8 +77,23 @@ def replies(valid: dict[str, Any]) -> st.SearchStrategy[Reply]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ReplyServer]:
-    with serve() as reply_server:
-        yield reply_server
+    state = ReplyServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            reply = state.reply
+            self.send_response(reply.status)
+            length = len(reply.body) if reply.length is None else reply.length
+            headers = {"Content-Type": "application/json", **reply.headers, "Content-Length": str(length)}
+            for name, value in {**headers, "Connection": "close"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(reply.body)
+            self.close_connection = True
+
+    with http_server(Handler) as state.url:
+        yield state
 
 
 @cases
