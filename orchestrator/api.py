@@ -178,23 +178,19 @@ def collect(
     return _result(ending, Path(checked.output_dir))
 
 
-def guide(
-    config: PathName | Mapping[str, Any], *, callbacks: Sequence[Callback] = (), quiet: bool = False, **options: Any
-) -> OpenRun:
+def guide(config: PathName | Mapping[str, Any], **options: Any) -> OpenRun:
     """Let a frozen model learn the rules in its prompt; returns what was found.
 
     config: a YAML file, or its values.  options: those of the command, by the names of `GuideOptions`.
     Raises: as `evolve`.
     """
+    from orchestrator.guide.api import StageBPipeline
     from orchestrator.guide.options import GuideOptions
-    from orchestrator.guide.run import start_guide
-    from orchestrator.guide.settings import guide_settings_from, read_guide_settings
     from orchestrator.settings.documents import parse_document
 
-    with _as_guest(quiet, sys.stderr) as stream:
-        settings = guide_settings_from(config) if isinstance(config, Mapping) else read_guide_settings(Path(config))
-        ending = start_guide(settings, parse_document(options, GuideOptions), callbacks=callbacks, stream=stream)
-    return _result(ending, settings.folder)
+    with _as_guest(False, sys.stderr):
+        folder = StageBPipeline(config, parse_document(options, GuideOptions)).run_all()
+    return open_run(folder)
 
 
 def _name_of(judge: JudgeFunction) -> str:
