@@ -79,7 +79,7 @@ cli.main()
 
 def test_a_missing_broker_is_an_error_of_one_line(run_folder: RunFolder) -> None:
     # It is connected to again and again, here for a second in place of a quarter of a minute
-    python, _, _, *arguments = run_folder.command(FARM="external", REDIS_URL="redis://127.0.0.1:1/0")
+    python, _, _, *arguments = run_folder.command(FARM="redis://127.0.0.1:1/0")
     done = finish(start([python, "-c", WITH_SHORT_WAIT, *arguments]))
     assert done.returncode == 2
     assert "no Redis or Valkey" in done.stdout
