@@ -66,13 +66,8 @@ COLLECTED_BYTES = 1024 * MIB
 CHECKPOINT_BYTES = 64 * MIB
 """How far a job that trains is, in the store and in the output folder."""
 
-# A clustering, and its labels wherever they are packed.
 VOCABULARY_TOKENS = 4_000_000
 """Ten times the largest vocabulary that there is."""
-CLUSTERING_JSON_BYTES = 64 * MIB
-"""Its manifest, descriptions or figures."""
-CLUSTERING_FILE_BYTES = 16 * 1024 * MIB
-"""The largest holds the embeddings: a million tokens in 4,096 dimensions."""
 
 # Requests to the embedded endpoint and the embedded target.
 REQUEST_BYTES = 16 * MIB

@@ -53,8 +53,6 @@ TASKS: Mapping[str, TaskEntry] = {
     "cpu.plot": TaskEntry("tasks.cpu.plot", _JOB),
     "cpu.gather": TaskEntry("tasks.cpu.score", ("run", "plan", "attempt")),
     "cpu.tokenize": TaskEntry("tasks.cpu.tokenize", _JOB),
-    "cpu.frequencies": TaskEntry("tasks.cpu.frequencies", _JOB),
-    "cpu.merge_frequencies": TaskEntry("tasks.cpu.frequencies", _JOB),
     "cpu.pool": TaskEntry("tasks.cpu.pool", _JOB),
     "cpu.compare": TaskEntry("tasks.cpu.compare", _JOB),
     "cpu.verify": TaskEntry("tasks.cpu.guide", _JOB),

@@ -24,8 +24,8 @@ class CheckpointPair(TypedDict):
     verbose_answer: str
     compressed_answer: str
     correctness: CheckpointVerdict
-    compressed_by: NotRequired[str]
-    judged_by: NotRequired[str]
+    compressed_by: str
+    judged_by: str
     skipped: NotRequired[str]
 
 

@@ -1,11 +1,9 @@
-"""The output file, and its check against the JSON schema."""
+"""The output file of a collection."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
-from importlib import resources
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.collection.build import Split
@@ -14,23 +12,21 @@ from orchestrator.collection.settings import CollectSettings
 from tasks.models import Example
 from tasks.openai.provider import listed
 
-SCHEMA_FILE = "phase0_data.schema.json"
-Ids = Mapping[str, Sequence[int]]  # token ids by their key
-
-
-class DocumentError(Exception):
-    """A document that does not fit the schema; names the place."""
+PairIds = tuple[Sequence[int], Sequence[int]]
+"""The token ids of a verbose and of a compressed answer."""
 
 
 def make_document(
     settings: CollectSettings,
     split: Split,
     gathered: Sequence[Gathered],
-    ids: Ids,
+    ids: Sequence[PairIds],
     selection: Mapping[str, Any],
     created_at: str,
 ) -> dict[str, Any]:
-    """The whole output.  `gathered` goes with `split.train`; `selection` is the token_selection block."""
+    """The whole output.  `gathered` goes with `split.train`, `ids` with the retained pairs of all examples in turn;
+    `selection` is the token_selection block.
+    """
     threshold = settings.phase0.correctness.threshold
     retained = [len(found.retained(threshold)) for found in gathered]
     metadata = {
@@ -49,15 +45,16 @@ def make_document(
         "total_retained_pairs": sum(retained),
         "config_snapshot": dataclasses.asdict(settings),
     }
-    train = [train_entry(example, found, threshold, ids) for example, found in zip(split.train, gathered, strict=True)]
+    left = iter(ids)
+    train = [_train_entry(each, found, threshold, left) for each, found in zip(split.train, gathered, strict=True)]
     val, test = (list(map(example_fields, part)) for part in (split.val, split.test))
     splits = {"train": train, "val": val, "test": test}
     return {"metadata": metadata, "token_selection": dict(selection), "splits": splits}
 
 
-def train_entry(example: Example, gathered: Gathered, threshold: float, ids: Ids) -> dict[str, Any]:
+def _train_entry(example: Example, gathered: Gathered, threshold: float, ids: Iterator[PairIds]) -> dict[str, Any]:
     """One example of the train split, with its pairs."""
-    retained, keys = gathered.retained(threshold), gathered.token_keys
+    retained = gathered.retained(threshold)
     return {
         **example_fields(example),
         "num_verbose_generated": len(gathered.verbose),
@@ -67,11 +64,12 @@ def train_entry(example: Example, gathered: Gathered, threshold: float, ids: Ids
             {
                 "verbose_answer": pair.verbose,
                 "compressed_answer": pair.compressed,
-                "verbose_token_ids": list(ids[keys[2 * position]]),
-                "compressed_token_ids": list(ids[keys[2 * position + 1]]),
+                "verbose_token_ids": list(verbose_ids),
+                "compressed_token_ids": list(compressed_ids),
                 "correctness": dict(pair.correctness),
             }
-            for position, pair in enumerate(retained)
+            # `retained` first: where it ends, nothing of the next example's ids has been taken.
+            for pair, (verbose_ids, compressed_ids) in zip(retained, ids, strict=False)
         ],
         "discarded_pairs": [_discarded(pair) for pair in gathered.discarded(threshold)],
     }
@@ -92,19 +90,3 @@ def _discarded(pair: JudgedPair) -> dict[str, Any]:
         "compressed_answer": pair.compressed,
         "correctness": dict(pair.correctness),
     }
-
-
-def schema() -> dict[str, Any]:
-    """The JSON schema of the output, as it ships with the project."""
-    text = resources.files(__package__).joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def validate(document: Mapping[str, Any]) -> None:
-    """Raises: DocumentError for the first place that does not fit."""
-    import jsonschema
-
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema()).iter_errors(document))
-    if error is not None:
-        raise DocumentError(f"{error.json_path}: {error.message[:300]}")

@@ -1,4 +1,4 @@
-"""From the train split to judged and tokenized pairs: which jobs are submitted, in which order, and what is kept.
+"""From the train split to judged pairs and their tokens: which jobs are submitted, in which order, and what is kept.
 
 Each sample moves on by itself: a verbose answer is compressed as soon as it arrives, a compressed one is judged.  An
 example is a line of the first checkpoint when all its samples have arrived, and of the second when all are judged.
@@ -9,24 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.collection.checkpoints import Checkpoint
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from tasks.collect.collection import Collection
-from tasks.cpu.frequencies import KeyPair, counts_key, merged_key, read_counts
 from tasks.job import JobSpec
 from tasks.models import Example
 from tasks.store.store import Store
-
-if TYPE_CHECKING:
-    from tasks.collect.frequencies import ShardCounts
 
 log = logging.getLogger(__name__)
 SAMPLE, TOKENIZER, COMPRESS, VERDICT, TOKENIZE = (
     "gpu.sample", "gpu.tokenizer", "openai.compress", "openai.verdict", "cpu.tokenize"
 )  # fmt: skip
-UNKNOWN = "unknown: it was not kept who answered"
 CORRECTNESS = ("is_correct", "confidence", "category", "reasoning")
 
 
@@ -34,6 +29,7 @@ CORRECTNESS = ("is_correct", "confidence", "category", "reasoning")
 class JudgedPair:
     """One generated pair, and the verdict on its compressed answer."""
 
+    sample: int
     verbose: str
     compressed: str
     correctness: Mapping[str, Any]
@@ -45,18 +41,17 @@ class JudgedPair:
 
 @dataclass
 class Gathered:
-    """The results of one example so far. `token_keys` has two keys a retained pair, of verbose and compressed ids."""
+    """The results of one example so far, by sample."""
 
     verbose: dict[int, str] = field(default_factory=dict)
     compressed: dict[int, str] = field(default_factory=dict)
     correctness: dict[int, dict[str, Any]] = field(default_factory=dict)
-    compressed_by: dict[int, str] = field(default_factory=dict)  # who wrote it; UNKNOWN where that was not kept
+    compressed_by: dict[int, str] = field(default_factory=dict)  # who wrote it
     skipped: dict[int, str] = field(default_factory=dict)  # why a verbose answer was not compressed
     judged_by: dict[int, str] = field(default_factory=dict)  # likewise; "" for the judge's own rules
-    token_keys: list[str] = field(default_factory=list)
 
     def pairs(self) -> list[JudgedPair]:
-        return [JudgedPair(self.verbose[j], self.compressed[j], self._verdict(j)) for j in sorted(self.correctness)]
+        return [JudgedPair(j, self.verbose[j], self.compressed[j], self._verdict(j)) for j in sorted(self.correctness)]
 
     def _verdict(self, sample: int) -> dict[str, Any]:
         """What was not compressed was judged as an empty answer; the reason says more."""
@@ -88,7 +83,6 @@ class Pipeline:
     pairs: Checkpoint
     limit_s: float
     watch: Watch
-    _until_tokenizer: list[Request] | None = field(default_factory=list)  # None: the tokenizer is in the store
 
     def run(self) -> list[Gathered]:
         """Everything of every example, in their order.  Raises: Parked."""
@@ -98,30 +92,33 @@ class Pipeline:
             for sample in range(self.collection.samples):
                 self._submit(SAMPLE, self.collection.sample_key(example, sample), index, sample)
         for request, value in self.scheduler.results(lambda: self.watch(gathered)):
-            if request.spec.task == TOKENIZER:
-                self._tokenize_from_here()
-            else:
+            if request.spec.task != TOKENIZER:
                 index, sample = request.spec.arguments["example"], request.spec.arguments["sample"]
                 self._keep(request.spec.task, index, sample, value, gathered[index])
         return gathered
 
+    def tokenize(self, gathered: Sequence[Gathered]) -> dict[str, Any]:
+        """The result of `cpu.tokenize` for all retained pairs, in their order.  Raises: Parked."""
+        keys, texts = [], []
+        for example, found in zip(self.examples, gathered, strict=True):
+            retained = found.retained(self.threshold)
+            for pair in retained:
+                sample_key = self.collection.sample_key(example, pair.sample)
+                keys.append((len(retained), sample_key, self.collection.compression_key(example, pair.verbose)))
+                texts.append((len(retained), pair.verbose, pair.compressed))
+        arguments = {"tokenizer": self.collection.tokenizer_key(), "pairs": keys}
+        spec = JobSpec(TOKENIZE, "tokens", arguments, self.limit_s)
+        self.scheduler.submit(Request(self.collection.tokens_key(texts), spec))
+        [(_, value)] = self.scheduler.results()
+        return value
+
     def _submit(
         self, task: str, key: str, index: int, sample: int = 0, inputs: Sequence[str] = (), label: str = ""
     ) -> None:
-        self.scheduler.submit(self._request(task, key, index, sample, inputs, label))
-
-    def _request(
-        self, task: str, key: str, index: int, sample: int = 0, inputs: Sequence[str] = (), label: str = ""
-    ) -> Request:
         """`inputs` are the keys of the results that the job starts from."""
         name = label or f"{'_'.join(self.examples[index].id.split())}/{sample}"
         arguments = {"example": index, "sample": sample, "inputs": list(inputs)}
-        return Request(key, JobSpec(task, name, arguments, self.limit_s))
-
-    def _tokenize_from_here(self) -> None:
-        for request in self._until_tokenizer or ():
-            self.scheduler.submit(request)
-        self._until_tokenizer = None
+        self.scheduler.submit(Request(key, JobSpec(task, name, arguments, self.limit_s)))
 
     def _keep(self, task: str, index: int, sample: int, value: dict[str, Any], gathered: Gathered) -> None:
         example, collection = self.examples[index], self.collection
@@ -133,22 +130,17 @@ class Pipeline:
                 self._checkpoint_verbose(example, gathered)
         elif task == COMPRESS:
             gathered.compressed[sample] = value["text"]
-            gathered.compressed_by[sample] = value.get("by", UNKNOWN)
+            gathered.compressed_by[sample] = value["by"]
             if reason := value.get("skipped"):
                 gathered.skipped[sample] = reason
                 log.warning("%s, sample %d is not compressed: %s", example.id, sample, reason)
             key = collection.verdict_key(example, value["text"])
-            self._submit(VERDICT, key, index, sample, [self._compression_key(example, gathered, sample)])
+            self._submit(VERDICT, key, index, sample, [collection.compression_key(example, gathered.verbose[sample])])
         elif task == VERDICT:
             gathered.correctness[sample] = {name: value[name] for name in CORRECTNESS}
-            gathered.judged_by[sample] = value.get("by", UNKNOWN)
+            gathered.judged_by[sample] = value["by"]
             if len(gathered.correctness) == collection.samples:
-                self._judged(index, example, gathered)
-        else:
-            gathered.token_keys = value["keys"]
-
-    def _compression_key(self, example: Example, gathered: Gathered, sample: int) -> str:
-        return self.collection.compression_key(example, gathered.verbose[sample])
+                self._judged(example, gathered)
 
     def _checkpoint_verbose(self, example: Example, gathered: Gathered) -> None:
         fingerprint = self.collection.verbose_fingerprint(example)
@@ -156,29 +148,12 @@ class Pipeline:
             answers = [gathered.verbose[j] for j in range(self.collection.samples)]
             self.verbose.append({"example_id": example.id, "key": fingerprint, "verbose_answers": answers})
 
-    def _judged(self, index: int, example: Example, gathered: Gathered) -> None:
+    def _judged(self, example: Example, gathered: Gathered) -> None:
         log_example(example, gathered, self.threshold)
-        self._tokenize(index, example, gathered)
         fingerprint = self.collection.pairs_fingerprint(example)
         if not self.pairs.holds(example.id, fingerprint):
             lines = [_line(gathered, sample) for sample in sorted(gathered.correctness)]
             self.pairs.append({"example_id": example.id, "key": fingerprint, "pairs": lines})
-
-    def _tokenize(self, index: int, example: Example, gathered: Gathered) -> None:
-        texts, inputs = [], []
-        for sample, pair in zip(sorted(gathered.correctness), gathered.pairs(), strict=True):
-            if pair.score >= self.threshold:
-                texts += [pair.verbose, pair.compressed]
-                inputs += [
-                    self.collection.sample_key(example, sample), self._compression_key(example, gathered, sample)
-                ]  # fmt: skip
-        if not texts:
-            return
-        request = self._request(TOKENIZE, self.collection.tokenized_key(texts), index, inputs=inputs)
-        if self._until_tokenizer is None:
-            self.scheduler.submit(request)
-        else:
-            self._until_tokenizer.append(request)
 
 
 def providers(by_sample: Iterable[Mapping[int, str]]) -> set[str]:
@@ -232,28 +207,9 @@ def seed_store(
             for sample, line in enumerate(pairs.lines[example.id]["pairs"]):
                 verbose_text, short = line["verbose_answer"], line["compressed_answer"]
                 store.put_shared(run_id, collection.sample_key(example, sample), {"text": verbose_text})
-                by, judged_by = line.get("compressed_by", UNKNOWN), line.get("judged_by", UNKNOWN)
-                compression = {"text": short, "by": by, **({"skipped": line["skipped"]} if "skipped" in line else {})}
+                compression = {"text": short, "by": line["compressed_by"]}
+                compression |= {"skipped": line["skipped"]} if "skipped" in line else {}
                 store.put_shared(run_id, collection.compression_key(example, verbose_text), compression)
-                verdict = {**line["correctness"], "by": judged_by}
+                verdict = {**line["correctness"], "by": line["judged_by"]}
                 store.put_shared(run_id, collection.verdict_key(example, short), verdict)
     return judged
-
-
-SHARD = 512  # pairs
-COUNT, MERGE = "cpu.frequencies", "cpu.merge_frequencies"
-
-
-def count_tokens(scheduler: Scheduler, pairs: Sequence[KeyPair], limit_s: float, shard: int = SHARD) -> ShardCounts:
-    """How often each token occurs in the tokenized pairs: counted in shards, then merged.  Raises: Parked."""
-    shards = [list(pairs[start : start + shard]) for start in range(0, len(pairs), shard)]
-    keys = [counts_key(part) for part in shards]
-    for number, (key, part) in enumerate(zip(keys, shards, strict=True)):
-        scheduler.submit(Request(key, JobSpec(COUNT, f"shard{number}", {"pairs": part}, limit_s)))
-    for _ in scheduler.results():
-        pass
-    merged = merged_key(keys)
-    scheduler.submit(Request(merged, JobSpec(MERGE, "counts", {"keys": keys}, limit_s)))
-    for _ in scheduler.results():
-        pass
-    return read_counts(scheduler.dispatcher.store, scheduler.dispatcher.run_id, merged)

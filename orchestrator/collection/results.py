@@ -2,73 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import FiniteFloat
-from typing_extensions import TypedDict
-
-from orchestrator.collection.checkpoints import CheckpointVerdict
 from orchestrator.output import OutputError
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import COLLECTED_BYTES
-from tasks.validation import InvalidData, parse_json
 
 OUTPUT_PATH = "phase0.output_path"
-
-
-class _Pair(TypedDict):
-    verbose_answer: str
-    compressed_answer: str
-    correctness: CheckpointVerdict
-
-
-class _RetainedPair(_Pair):
-    verbose_token_ids: list[int]
-    compressed_token_ids: list[int]
-
-
-class _Example(TypedDict):
-    example_id: str
-    query: str
-    gold_answer: str
-    retained_pairs: list[_RetainedPair]
-    discarded_pairs: list[_Pair]
-
-
-class _Token(TypedDict):
-    token_id: int
-    token_str: str
-    delta: FiniteFloat
-
-
-class _Selection(TypedDict):
-    v_steer: list[_Token]
-    freq_raw: dict[str, FiniteFloat]
-    freq_comp: dict[str, FiniteFloat]
-
-
-class _Metadata(TypedDict):
-    created_at: str
-    target_model_id: str
-    reflector_model: str
-    evaluator_model: str
-
-
-class _Splits(TypedDict):
-    train: list[_Example]
-    val: list[dict[str, Any]]
-    test: list[dict[str, Any]]
-
-
-class _Document(TypedDict):
-    """The output of a collection: what is shown of it."""
-
-    metadata: _Metadata
-    token_selection: _Selection
-    splits: _Splits
 
 
 @dataclass(frozen=True)
@@ -126,15 +68,14 @@ def read_collection(folder: Path, settings: Mapping[str, str]) -> CollectionResu
     if path is None:
         return None
     try:
-        document = parse_json(_Document, read_limited(path, COLLECTED_BYTES))
-        return _result(path, document)
-    except (OSError, FileTooLarge, InvalidData) as error:
+        return _result(path, json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
     except KeyError as error:
-        raise OutputError(f"{path} cannot be read: token {error} has no frequency") from None
+        raise OutputError(f"{path} cannot be read: {error} is missing") from None
 
 
-def _result(path: Path, document: _Document) -> CollectionResult:
+def _result(path: Path, document: Mapping[str, Any]) -> CollectionResult:
     metadata, selection = document["metadata"], document["token_selection"]
     return CollectionResult(
         path=path,
@@ -157,25 +98,20 @@ def _result(path: Path, document: _Document) -> CollectionResult:
     )
 
 
-def _pairs(example: _Example) -> list[CollectedPair]:
-    retained = [
-        _pair(example, pair, len(pair["verbose_token_ids"]), len(pair["compressed_token_ids"]), is_retained=True)
-        for pair in example["retained_pairs"]
-    ]
-    return retained + [_pair(example, pair, None, None, is_retained=False) for pair in example["discarded_pairs"]]
+def _pairs(example: Mapping[str, Any]) -> list[CollectedPair]:
+    retained, discarded = example["retained_pairs"], example["discarded_pairs"]
+    return [_pair(example, pair, True) for pair in retained] + [_pair(example, pair, False) for pair in discarded]
 
 
-def _pair(
-    example: _Example, pair: _Pair | _RetainedPair, verbose: int | None, compressed: int | None, *, is_retained: bool
-) -> CollectedPair:
+def _pair(example: Mapping[str, Any], pair: Mapping[str, Any], is_retained: bool) -> CollectedPair:
     return CollectedPair(
         example=example["example_id"],
         question=example["query"],
         gold=example["gold_answer"],
         verbose=pair["verbose_answer"],
         compressed=pair["compressed_answer"],
-        verbose_tokens=verbose,
-        compressed_tokens=compressed,
+        verbose_tokens=len(pair["verbose_token_ids"]) if is_retained else None,
+        compressed_tokens=len(pair["compressed_token_ids"]) if is_retained else None,
         is_retained=is_retained,
         reasoning=pair["correctness"]["reasoning"],
     )

@@ -83,9 +83,8 @@ def start_collection(
     # Imported here: a command that only shows a collection does not need them.
     from orchestrator.collection.build import choose_split, collect_announcement
     from orchestrator.collection.checks import check_surroundings
-    from orchestrator.collection.document import DocumentError
     from orchestrator.collection.runner import Collector
-    from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks
+    from orchestrator.runs.drive import drive, log_to, settings_callbacks
     from orchestrator.runs.refusal import restored_if_refused
 
     stream = stream or sys.stderr
@@ -113,11 +112,8 @@ def start_collection(
             output.remove(PROGRESS_FILE)
             Collector(settings, options, parts, output, resume, told, tuple(only)).run()
 
-    try:
-        budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
-        return drive(output, work, told, again="the same command with --resume", raise_budget=budget)
-    except DocumentError as error:
-        return Ending(exit_status.BROKEN, (f"the output does not fit its schema: {error}",))
+    budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
+    return drive(output, work, told, again="the same command with --resume", raise_budget=budget)
 
 
 def end_collection(ending: Ending, settings: CollectSettings) -> int:

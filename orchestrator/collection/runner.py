@@ -22,7 +22,7 @@ from orchestrator.callbacks import Callbacks, RunInfo
 from orchestrator.collection import pipeline
 from orchestrator.collection.build import Split, collect_farm_spec, make_collection
 from orchestrator.collection.checkpoints import PAIRS, VERBOSE, Checkpoint
-from orchestrator.collection.document import make_document, validate
+from orchestrator.collection.document import make_document
 from orchestrator.collection.pipeline import Gathered, Pipeline, providers, seed_store
 from orchestrator.collection.settings import CollectSettings, FarmOptions
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
@@ -40,7 +40,7 @@ from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
-from tasks.collect.tokenizer import StoredTokenizer
+from tasks.collect.selection import Filters, TokenShare, Vocabulary, select_tokens
 from tasks.openai.provider import is_priced, listed
 from tasks.store.keys import LIMIT
 from tasks.store.results import KEPT_S
@@ -84,7 +84,7 @@ class Collector:
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
     def run(self) -> Path:
-        """Raises: OutputError, FarmUnavailable, Parked, RunTaken, DocumentError."""
+        """Raises: OutputError, FarmUnavailable, Parked, RunTaken."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         counts = {name: len(getattr(self.parts, name)) for name in ("train", "val", "test")}
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
@@ -97,7 +97,6 @@ class Collector:
             self.callbacks.start(session.info(run_id))
             with session.publisher.publish_final_state():
                 document = session.document()
-                validate(document)
                 path = self._write(document)
                 farm.store.release_shared(run_id)
                 session.report(is_finished=True)
@@ -141,7 +140,7 @@ class _Session:
             pipeline.SAMPLE: phase0.target_concurrency,
             pipeline.COMPRESS: phase0.reflector_concurrency,
             pipeline.VERDICT: phase0.judge_concurrency,
-            pipeline.TOKENIZE: 8,
+            pipeline.TOKENIZE: 1,
         }
         return Scheduler(dispatcher, in_flight)
 
@@ -175,17 +174,11 @@ class _Session:
         )
         gathered = jobs.run()
         self._log_totals(gathered)
-        pairs = [
-            (len(found.token_keys) // 2, found.token_keys[at], found.token_keys[at + 1])
-            for found in gathered
-            for at in range(0, len(found.token_keys), 2)
-        ]
-        keys = sorted({key for _, *both in pairs for key in both})
-        ids = {key: value["ids"] for key, value in self.farm.store.shared(self.run_id, keys).items()}
-        selection = self._select(pairs)
+        tokenized = jobs.tokenize(gathered)
+        selection = self._select(tokenized["tokens"])
         self._draw(selection)
         created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return make_document(self.settings, self.collector.parts, gathered, ids, selection, created)
+        return make_document(self.settings, self.collector.parts, gathered, tokenized["ids"], selection, created)
 
     def _set_checkpoints_aside(self) -> None:
         """Those of an earlier start, once this one cannot be refused any more."""
@@ -224,18 +217,14 @@ class _Session:
         self.publisher.publish(progress)
         self._reported = time.monotonic()
 
-    def _select(self, pairs: Sequence[tuple[int, str, str]]) -> dict[str, Any]:
-        # Imported here: they need numpy.
-        from tasks.collect.frequencies import frequencies
-        from tasks.collect.selection import Filters, select_tokens
-
-        counts = pipeline.count_tokens(self.scheduler, pairs, JOB_LIMIT_S)
+    def _select(self, shares: Sequence[TokenShare]) -> dict[str, Any]:
         key = self.collection.tokenizer_key()
-        tokenizer = StoredTokenizer.from_json(self.farm.store.shared(self.run_id, [key])[key])
-        found = frequencies(counts)
-        _log_top(found.order[:TOP], found.delta, tokenizer)
+        found = self.farm.store.shared(self.run_id, [key])[key]
+        vocabulary = Vocabulary(found["texts"], frozenset(found["special"]), found["eos"])
+        top = ", ".join(f"{vocabulary.texts[token]!r} {delta:+.5f}" for token, delta, _, _ in shares[:TOP])
+        log.info("the %d largest differences, before the filters: %s", len(shares[:TOP]), top or "none")
         filters = Filters(**dataclasses.asdict(self.settings.phase0.filters))
-        return select_tokens(found, tokenizer, self.settings.phase0.k, filters).to_json()
+        return select_tokens(shares, vocabulary, self.settings.phase0.k, filters)
 
     def _draw(self, selection: dict[str, Any]) -> None:
         """The picture of the most wasted tokens, beside the checkpoints; one that cannot be drawn is a warning."""
@@ -259,8 +248,3 @@ class _Session:
         if samples or compressions or verdicts:
             what = f"{samples} verbose answers, {compressions} compressions, {verdicts} verdicts"
             log.warning("not computed by this command, but taken from the store or the checkpoints: %s%s", what, hint)
-
-
-def _log_top(order: Sequence[int], delta: Any, tokenizer: StoredTokenizer) -> None:
-    listed_tokens = ", ".join(f"{tokenizer.decode([i])!r} {delta[i]:+.5f}" for i in order)
-    log.info("the %d largest differences, before the filters: %s", len(order), listed_tokens or "none")

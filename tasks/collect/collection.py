@@ -94,13 +94,9 @@ class Collection:
     def tokenizer_key(self) -> str:
         return "tokenizer:" + content_hash(self.target.model, self.server)
 
-    def tokens_key(self, text: str) -> str:
-        """Of the token ids of one text."""
-        return "tokens:" + content_hash(self.target.model, self.server, text)
-
-    def tokenized_key(self, texts: Sequence[str]) -> str:
-        """Of the list of such keys, one for each of an example's texts."""
-        return "tokenized:" + content_hash(self.target.model, self.server, list(texts))
+    def tokens_key(self, pairs: Sequence[tuple[int, str, str]]) -> str:
+        """Of the token ids and frequencies of pairs: m, the verbose and the compressed text."""
+        return "tokens:" + content_hash(self.target.model, self.server, list(pairs))
 
     # -- what a line of a checkpoint was made with -------------------------------------------------------------------
 

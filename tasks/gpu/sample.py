@@ -49,7 +49,7 @@ def draw_sample(job: SampleJob) -> dict[str, Any]:
 
 
 def describe_tokenizer(job: SampleJob) -> dict[str, Any]:
-    """The target's tokenizer as `tasks.collect.tokenizer` reads it, for workers without transformers.
+    """The target's tokenizer for workers without transformers (tasks/cpu/tokenize.py, tasks/collect/selection.py).
 
     Raises: ValueError for one that is not built on the tokenizers library.
     """
@@ -63,12 +63,11 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
     if backend is None:
         raise ValueError(f"the tokenizer of {model} is not built on the tokenizers library")
     highest = max(tokenizer.get_vocab().values())
-    marked = sorted(int(i) for i, token in tokenizer.added_tokens_decoder.items() if token.special)
+    marked = {int(i) for i, token in tokenizer.added_tokens_decoder.items() if token.special}
     return {
         "backend": backend.to_str(),
         "texts": [str(tokenizer.decode([i])) for i in range(highest + 1)],
-        "special": [int(i) for i in tokenizer.all_special_ids],
-        "marked": marked,
+        "special": sorted(marked.union(map(int, tokenizer.all_special_ids))),
         "eos": tokenizer.eos_token_id,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from http.server import BaseHTTPRequestHandler
@@ -9,22 +10,23 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from collection_folder import CollectionFolder, recompute
 from http_thread import http_server
-from PIL import Image
-from run_folder import ROOT, finish, start
+from run_folder import ROOT, finish, orchestrator, start, wait_until
 
-from orchestrator.collection.document import validate
 from tasks.dataset import load_examples
 from tasks.openai.provider import RULES
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
 from workers.embedded.models import embedded_model
 
 pytestmark = pytest.mark.long
 
 
-def test_the_output_fits_its_schema_and_leaves_nothing_running(reference_collection: CollectionFolder) -> None:
-    validate(reference_collection.document())
+def test_it_names_who_answered_draws_its_picture_and_leaves_nothing_running(
+    reference_collection: CollectionFolder,
+) -> None:
     metadata = reference_collection.document()["metadata"]
-    assert metadata["reflector_model"] == RULES, "the settings name a language model, and rules answered"
-    assert metadata["evaluator_model"] == RULES
+    assert metadata["reflector_model"] == metadata["evaluator_model"] == RULES, "settings name a model, rules answered"
+    assert (reference_collection.output / "wasted_tokens.png").read_bytes().startswith(b"\x89PNG")
     assert reference_collection.processes() == []
     assert reference_collection.repeated() == []
 
@@ -69,27 +71,6 @@ def test_the_splits_follow_from_the_seed_and_every_sample_is_retained_or_discard
     assert document["metadata"]["train_retained_examples"] == sum(m > 0 for m in kept)
 
 
-def test_the_most_wasted_tokens_are_plotted(reference_collection: CollectionFolder) -> None:
-    with Image.open(reference_collection.output / "wasted_tokens.png") as picture:
-        picture.load()
-        assert picture.format == "PNG"
-
-
-def test_the_settings_the_split_the_counts_and_the_largest_differences_are_logged(
-    reference_collection: CollectionFolder,
-) -> None:
-    printed = (reference_collection.folder / "printed.txt").read_text()
-    assert '"prompt_template"' in printed
-    assert "split: train 4, val 4, test 40" in printed
-    for example in reference_collection.document()["splits"]["train"]:
-        counts = f"{example['example_id']}: 3 verbose answers, {example['num_retained']} retained"
-        assert counts in printed
-    assert "of 4 examples retained" in printed
-    assert "largest differences" in printed
-    assert f"wrote {reference_collection.data}, {reference_collection.data.stat().st_size:,} bytes" in printed
-    assert (reference_collection.output / "collect.log").read_text() in printed
-
-
 def test_with_the_checkpoints_alone_no_call_is_made_again(
     reference_collection: CollectionFolder, collection: CollectionFolder
 ) -> None:
@@ -104,7 +85,7 @@ def test_with_the_checkpoints_alone_no_call_is_made_again(
     assert collection.answers() == 0
 
 
-def test_a_reflector_that_refuses_parks_the_collection_and_a_working_one_continues(
+def test_a_reflector_that_refuses_parks_the_collection_and_retry_with_a_working_one_ends_it(
     reference_collection: CollectionFolder, collection: CollectionFolder
 ) -> None:
     with http_server(Refusing) as address:
@@ -113,13 +94,63 @@ def test_a_reflector_that_refuses_parks_the_collection_and_a_working_one_continu
         process = start(["env", "OPENAI_API_KEY=some-key", *collection.command()])
         failed = finish(process)
     assert failed.returncode == 3, failed.stdout
-    assert "parked: compress of sample_id_" in failed.stdout
-    assert "HTTP 404" in failed.stdout
-    assert f"go on with: orchestrator retry {collection.output}" in failed.stdout
-    assert "Traceback" not in failed.stdout
+    assert "parked: compress of sample_id_" in failed.stdout and "HTTP 404" in failed.stdout
     assert not collection.data.exists()
-    collection.configure()
-    done = collection.run("--resume")
+    failures = json.loads(orchestrator("failed", str(collection.output), "--json").stdout)
+    assert {failure["stage"] for failure in failures} == {"compress"}
+    refused = orchestrator("retry", str(collection.output), "--set", "seed=7")
+    assert refused.returncode == 1 and "--set seed: " in refused.stdout
+    working = [f"{name}=embedded" for name in ("reflector.api_base", "phase0.correctness.evaluator_api_base")]
+    sets = [part for change in working for part in ("--set", change)]
+    done = orchestrator("retry", str(collection.output), str(failures[0]["node"]), *sets)
+    assert done.returncode == 0, done.stdout
+    assert collection.comparable() == reference_collection.comparable()
+    assert collection.repeated() == []
+
+
+def test_a_collection_is_cancelled_deleted_and_started_again(
+    reference_collection: CollectionFolder, collection: CollectionFolder
+) -> None:
+    # Given a collection on a farm that stays up
+    where = ("--config", "configs/embedded.config", "--set", f"FARM_DIR={collection.farm}")
+    assert orchestrator("farm", "up", *where).returncode == 0
+    try:
+        farm = str(json.loads(orchestrator("farm", "status", "--json", *where).stdout)["redis_url"])
+        process = collection.start()
+        wait_until(lambda: collection.answers() >= 2 or process.poll() is not None, "answers")
+        # When it is cancelled, then it parks and its command ends
+        cancelled = orchestrator("cancel", str(collection.output))
+        assert cancelled.returncode == 0, cancelled.stdout
+        assert finish(process).returncode == 3
+        # When it is deleted, then no key of it is left in the farm
+        run_id = json.loads((collection.output / "run.json").read_text())["id"]
+        deleted = orchestrator("runs", "--delete", str(collection.output))
+        assert deleted.returncode == 0, deleted.stdout
+        for client in (connect(store_url(farm)), connect(queues_url(farm))):
+            assert list(client.scan_iter(match=f"*{run_id}*", count=1000)) == []
+        # When it is retried, then it ends; a setting that alters no result may change
+        done = orchestrator("retry", str(collection.output), "--set", "phase0.judge_concurrency=2")
+        assert done.returncode == 0, done.stdout
+    finally:
+        assert orchestrator("farm", "down", *where).returncode == 0
+    assert collection.comparable() == reference_collection.comparable()
+    assert collection.processes() == []
+
+
+def test_a_budget_parks_a_collection_and_a_larger_one_lets_it_go_on(
+    reference_collection: CollectionFolder, collection: CollectionFolder
+) -> None:
+    # Given a collection whose calls cost money, and a budget for some of them
+    prices = ["--price-prompt", "1000", "--price-cached", "1000", "--price-completion", "0"]
+    refused = collection.run("--budget", "1")
+    assert (refused.returncode, "--price-prompt" in refused.stdout) == (1, True)
+    parked = collection.run(*prices, "--budget", "1")
+    # Then it parks before they cost more
+    assert parked.returncode == 3, parked.stdout
+    status = json.loads(orchestrator("status", str(collection.output), "--json").stdout)
+    assert 0 < status["cost_usd"] + status["unconfirmed_usd"] <= status["budget_usd"] == 1
+    # When the budget is larger, then it ends, and no call was paid twice
+    done = orchestrator("retry", str(collection.output), "--set", "farm.budget_usd=1000")
     assert done.returncode == 0, done.stdout
     assert collection.comparable() == reference_collection.comparable()
     assert collection.repeated() == []

@@ -7,7 +7,7 @@ By meaning, <folder>/<hash>/ holds
     pca_mean.npy               array [dimension] float32: what it subtracts first
     kmeans_centres.npy         array [count, components] float32: row k is the centre of cluster k + 2
     cluster_descriptions.json  a list of {id, description, examples, count}, in the order of ids
-    manifest.json              its inputs, and the SHA-256 of each file
+    manifest.json              its inputs
     labels_kmeans.joblib       the labels, and
     pca.joblib                 the fitted PCA (scikit-learn), for other programs
 By waste, it holds
@@ -24,19 +24,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from typing_extensions import TypedDict
-
-from tasks.arrays import require_file
 from tasks.files import folder_atomic, model_sha256, remove_unfinished
 from tasks.gpu.clustering.describe import Description
-from tasks.limits import CLUSTERING_FILE_BYTES
-from tasks.message import Hash
 from tasks.models import ClusterFigures
 
 if TYPE_CHECKING:
@@ -53,22 +47,7 @@ CENTRES = "kmeans_centres.npy"
 DESCRIPTIONS = "cluster_descriptions.json"
 FIGURES = "cluster_figures.json"
 LABELS_KMEANS_JOBLIB, LABELS_WASTE_JOBLIB, PCA_JOBLIB = "labels_kmeans.joblib", "labels_waste.joblib", "pca.joblib"
-FILES = frozenset({
-    *(LABELS_KMEANS, EMBEDDINGS, PCA_COMPONENTS, PCA_MEAN, CENTRES, LABELS_KMEANS_JOBLIB, PCA_JOBLIB),
-    *(LABELS_WASTE, FIGURES, LABELS_WASTE_JOBLIB, DESCRIPTIONS),
-})  # fmt: skip
-"""The names that a manifest may list."""
 MANIFEST = "manifest.json"
-
-
-class Manifest(TypedDict):
-    """manifest.json: what is read of it again."""
-
-    hash: Hash
-    embedded: NotRequired[str]
-    files: dict[str, str]  # name -> SHA-256
-
-
 _ABANDONED_S = 3600.0  # a clustering is written in seconds
 
 
@@ -190,17 +169,9 @@ def save_clustering(root: Path, inputs: Inputs, files: Mapping[str, Any]) -> Pat
     root.mkdir(parents=True, exist_ok=True)
     remove_unfinished(root, older_than_s=_ABANDONED_S)
     final = root / inputs.hash()
-    if not is_made(final):
-        shutil.rmtree(final, ignore_errors=True)  # of an earlier version, whose labels are a pickle
     with folder_atomic(final) as work:
         _write(work, inputs, files)
     return final
-
-
-def is_made(folder: Path) -> bool:
-    """Whether there is a clustering to load.  One of an earlier version, which has only pickles, is none."""
-    pairs = ((LABELS_KMEANS_JOBLIB, LABELS_KMEANS), (LABELS_WASTE_JOBLIB, LABELS_WASTE))
-    return folder.is_dir() and all((folder / npy).exists() for pickle, npy in pairs if (folder / pickle).exists())
 
 
 def _write(folder: Path, inputs: Inputs, files: Mapping[str, Any]) -> None:
@@ -215,15 +186,8 @@ def _write(folder: Path, inputs: Inputs, files: Mapping[str, Any]) -> None:
                 np.save(folder / name, content, allow_pickle=False)
             case _:
                 _write_json(folder / name, content)
-    _write_json(folder / MANIFEST, {**inputs.manifest(), "files": {name: file_sha256(folder / name) for name in files}})
+    _write_json(folder / MANIFEST, inputs.manifest())
 
 
 def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-
-
-def file_sha256(path: Path) -> str:
-    """Raises: ValueError when the file is too large; OSError when there is none."""
-    require_file(path, CLUSTERING_FILE_BYTES)  # a device or a pipe has no end
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -20,7 +20,6 @@ from tasks.gpu.clustering.artifacts import (
     ClusteringInputs,
     ClusteringOutput,
     embedder_identity,
-    is_made,
     save_clustering,
 )
 from tasks.gpu.clustering.describe import Description, describe_cluster, describe_fixed
@@ -51,7 +50,7 @@ def cluster_vocabulary(
     total = len(inputs.vocabulary)
     on_progress("decode", total, total)
     folder = Path(clusters.folder) / inputs.hash()
-    if not is_made(folder):
+    if not folder.is_dir():
         output = _compute(inputs, clusters, embedder, on_progress)
         on_progress("write", 0, total)
         folder = save_clustering(Path(clusters.folder), inputs, output.files())

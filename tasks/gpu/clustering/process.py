@@ -37,12 +37,10 @@ def run_clustering(
     The process dies with its parent and is stopped when this call is interrupted, also by `on_progress` raising.  Call
     it from a thread that lives until it returns.  Raises: ClusteringError with the process's own sentence.
     """
+    given = {"tokenizer": str(tokenizer), "embedder": str(embedder), "clusters": dataclasses.asdict(clusters)}
+    given |= {"sides": None if sides is None else dataclasses.asdict(sides)}
     child = ComputeChild(
-        "clustering",
-        "tasks.gpu.clustering",
-        _arguments(tokenizer, clusters, embedder),
-        b"" if sides is None else json.dumps(dataclasses.asdict(sides)).encode(),
-        environment or {},
+        "clustering", "tasks.gpu.clustering", stdin=json.dumps(given).encode(), environment=environment or {}
     )
 
     def forward(report: Report) -> None:
@@ -52,21 +50,3 @@ def run_clustering(
         return Path(run_child(child, forward)["folder"])
     except ChildFailed as error:
         raise ClusteringError(str(error)) from None
-
-
-def _arguments(tokenizer: str | Path, clusters: Clusters, embedder: str | Path) -> tuple[str, ...]:
-    options = {
-        "by": clusters.by,
-        "buckets": clusters.buckets,
-        "tokenizer": tokenizer,
-        "embedder": embedder,
-        "folder": clusters.folder,
-        "components": clusters.components,
-        "count": clusters.count,
-        "seed": clusters.seed,
-        "batch-size": clusters.batch_size,
-        "device": clusters.device,
-    }
-    # An argument for each id: Linux limits a single argument to 128 kB.
-    discovered = ["--discovered", *map(str, clusters.discovered)] if clusters.discovered else []
-    return (*(f"--{name}={value}" for name, value in options.items()), *discovered)

@@ -22,7 +22,6 @@ from tasks.gpu.clustering.artifacts import (
     LABELS_WASTE,
     LABELS_WASTE_JOBLIB,
     Clustering,
-    is_made,
     save_clustering,
 )
 from tasks.gpu.clustering.loading import load_clustering
@@ -87,7 +86,7 @@ def cluster_answers(
     inputs = collect_waste_inputs(tokenizer, clusters, sides)
     on_progress("decode", total, total)
     folder = Path(clusters.folder) / inputs.hash()
-    if not is_made(folder):
+    if not folder.is_dir():
         made = cluster_by_waste(
             inputs.vocabulary, inputs.eos, inputs.numbers, inputs.verbose, inputs.short, inputs.buckets
         )

@@ -45,11 +45,6 @@ def test_the_order_of_the_file_does_not_matter_and_no_row_is_lost(count, seed, r
     assert sorted(e.id for e in (*parts.train, *parts.val, *parts.test)) == [e.id for e in rows(count)]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_another_seed_is_another_split(seed):
-    assert split(rows(50), USUAL, seed) != split(rows(50), USUAL, seed + 1)
-
-
 @pytest.fixture
 def by_rules() -> CollectSettings:
     """The shipped settings: rules compress and judge."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import resource
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.collection.checkpoints import Checkpoint
-from orchestrator.output import OutputError, OutputNotWritable
+from orchestrator.output import OutputError
 
 
 def line(example: str, **more: object) -> dict[str, object]:
@@ -42,23 +41,6 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines_and_can_be_appended_to(tmp_pa
     again = Checkpoint(path)
     again.load()
     assert list(again.lines) == [*(f"e{i}" for i in range(whole[:cut].count(b"\n"))), "new"]
-
-
-def test_a_line_for_which_there_is_no_room_is_told_and_those_before_are_kept(tmp_path):
-    path = tmp_path / "c.jsonl"
-    checkpoint = Checkpoint(path)
-    checkpoint.append(line("a"))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, before[1]))  # room for five bytes more
-    try:
-        with pytest.raises(OutputNotWritable, match=r"c\.jsonl cannot be written"):
-            checkpoint.append(line("b"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert path.read_bytes().count(b"\n") == 1
-    again = Checkpoint(path)
-    again.load()
-    assert list(again.lines) == ["a"]
 
 
 def test_zeros_at_the_end_are_dropped_and_a_broken_line_before_is_named(tmp_path):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
-
-import pytest
 
 from tasks.collect.collection import Collection
 from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
@@ -31,8 +28,7 @@ def keys(collection: Collection) -> dict[str, str]:
     return {
         "sample": collection.sample_key(EXAMPLE, 0),
         "tokenizer": collection.tokenizer_key(),
-        "tokens": collection.tokens_key("text"),
-        "tokenized": collection.tokenized_key(["text"]),
+        "tokens": collection.tokens_key([(1, "text", "text")]),
         "verbose line": collection.verbose_fingerprint(EXAMPLE),
         "pairs line": collection.pairs_fingerprint(EXAMPLE),
         "compression": collection.compression_key(EXAMPLE, "verbose"),
@@ -40,26 +36,14 @@ def keys(collection: Collection) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"quantization": "fp8"},
-        {"version": "0.5.23"},
-        {"dtype": "float16"},
-        {"lora_paths": ["a"]},
-        {"weights": "sha256:1"},
-    ],
-)
-def test_another_server_has_other_keys_for_all_that_it_says(change: dict[str, Any]) -> None:
+def test_another_server_has_other_keys_for_all_that_it_says() -> None:
     """Given a server of other arguments, version or weights, no answer and no checkpoint of the first is taken."""
-    before, after = keys(COLLECTION), keys(dataclasses.replace(COLLECTION, server=SERVER | change))
-    assert {name for name in before if before[name] == after[name]} == {"compression", "verdict"}
+    before = keys(COLLECTION)
+    for change in ({"version": "0.5.23"}, {"lora_paths": ["a"]}, {"weights": "sha256:1"}):
+        after = keys(dataclasses.replace(COLLECTION, server=SERVER | change))
+        assert {name for name in before if before[name] == after[name]} == {"compression", "verdict"}
 
 
 def test_an_equal_server_at_another_address_has_the_same_keys() -> None:
     moved = dataclasses.replace(COLLECTION, target=dataclasses.replace(COLLECTION.target, url="http://b:30000"))
     assert keys(moved) == keys(COLLECTION)
-
-
-def test_a_collection_comes_back_from_the_store_as_it_was() -> None:
-    assert Collection.from_json(COLLECTION.to_json()) == COLLECTION

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tasks.gpu.clustering import ClusteringError
 from tasks.gpu.clustering.waste import FIRST_BUCKET, LINE_BREAKS, WasteClusters, cluster_by_waste
 
 FILLER = ["The", " answer", " is", " provided", " context", " based", " on", " the", " therefore", " which"]
@@ -98,48 +96,8 @@ def test_the_same_answers_give_the_same_clusters_in_whatever_order_they_come() -
     assert forth.log_odds == back.log_odds
 
 
-def test_descriptions_say_which_tokens_they_hold_and_who_uses_them() -> None:
-    described = clusters().descriptions
-    assert [d["id"] for d in described] == list(range(8))
-    assert described[0]["description"] == 'Tokens that end a turn or a text: "<end>"'
-    assert described[1]["description"].startswith("Digits and arithmetic symbols (2.4 % of verbose answers, 20.0 %")
-    assert '"\\n"' in described[2]["description"]
-    assert described[3]["description"].startswith("Tokens that verbose answers use more (")
-    assert described[6]["description"].startswith("Tokens that short right answers use more (")
-    assert "stays at 0" in described[7]["description"]
-    assert sum(d["count"] for d in described) == len(TEXTS)
-    for description, after in pairwise(described[3:7]):
-        assert description["examples"] != after["examples"]
-        assert {f" {example}" for example in description["examples"]} & set(TEXTS) or description["examples"]
-
-
-def test_a_description_names_its_most_used_tokens_first() -> None:
-    verbose, short = answers()
-    verbose.append([ID[" therefore"]] * 400)
-    described = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=1).descriptions
-    assert described[FIRST_BUCKET]["examples"][0] == "therefore"
-
-
 def test_more_than_256_clusters_need_wider_labels() -> None:
     texts = [f" w{i}" for i in range(400)]
     made = cluster_by_waste(texts, frozenset(), frozenset(), [list(range(300))], [list(range(300))], buckets=300)
     assert made.labels.dtype == np.uint16
     assert made.pinned == 303
-    assert made.descriptions[0]["description"].endswith("none in this vocabulary")
-
-
-@pytest.mark.parametrize(
-    ("verbose", "short", "says"),
-    [
-        ([], [[1]], "no tokens of verbose answers"),
-        ([[1]], [[]], "no tokens of short answers"),
-        ([[1, 99]], [[1]], "the token 99 is not in this vocabulary of 28 tokens"),
-        ([[-1]], [[1]], "the token -1"),
-        ([[1, 2]], [[1]], "4 buckets need at least as many different tokens; the answers use 2"),
-    ],
-)
-def test_answers_that_cannot_be_clustered_are_refused(
-    verbose: list[list[int]], short: list[list[int]], says: str
-) -> None:
-    with pytest.raises(ClusteringError, match=says):
-        cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=4)

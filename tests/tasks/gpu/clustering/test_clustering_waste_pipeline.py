@@ -56,10 +56,10 @@ def test_the_embedded_model_s_vocabulary_by_waste(tmp_path: Path) -> None:
     # and nothing was embedded
     assert "embed" not in told
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert set(manifest["files"]) == {
+    assert {path.name for path in folder.iterdir()} == {
         *("labels_waste.npy", "labels_waste.joblib", "cluster_descriptions.json", "cluster_figures.json"),
+        "manifest.json",
     }
-    assert {path.name for path in folder.iterdir()} == {*manifest["files"], "manifest.json"}
     assert (manifest["by"], manifest["buckets"], manifest["hash"]) == ("waste", 4, folder.name)
 
 
@@ -98,29 +98,8 @@ def test_a_marker_in_an_answer_is_text() -> None:
     assert encode_texts(tokenizer, []) == []
 
 
-@pytest.mark.parametrize(
-    ("sides", "says"),
-    [
-        (Sides((), SHORT), "no tokens of verbose answers"),
-        (Sides(PLAIN, ()), "no tokens of short answers"),
-        (Sides(("42",), ("42",)), "4 buckets need at least as many different tokens"),
-    ],
-)
-def test_answers_that_say_too_little_leave_nothing(tmp_path: Path, sides: Sides, says: str) -> None:
-    with pytest.raises(ClusteringError, match=says):
-        cluster_answers(families.qwen(), settings(tmp_path), sides)
+def test_answers_that_say_too_little_leave_nothing(tmp_path: Path) -> None:
+    for sides in (Sides((), SHORT), Sides(PLAIN, ()), Sides(("42",), ("42",))):
+        with pytest.raises(ClusteringError):
+            cluster_answers(families.qwen(), settings(tmp_path), sides)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_without_answers_the_process_fails_in_one_sentence(tmp_path: Path) -> None:
-    families.qwen().save_pretrained(tmp_path / "tokenizer")
-    with pytest.raises(ClusteringError, match=r"^clusters by waste need answers on stdin"):
-        run_clustering(tmp_path / "tokenizer", settings(tmp_path / "out"), "")
-
-
-def test_a_damaged_clustering_by_waste_is_refused(tmp_path: Path) -> None:
-    made = cluster_answers(families.qwen(), settings(tmp_path), SIDES)
-    path = made.folder / "cluster_figures.json"
-    path.write_text(path.read_text().replace("0.0", "0.1", 1))
-    with pytest.raises(ClusteringError, match=r"cluster_figures\.json.*delete the folder"):
-        load_clustering(made.folder)
