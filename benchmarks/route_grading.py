@@ -19,7 +19,7 @@ from figures import table, write
 
 from tasks.routing.grading import Submission, grading_pool
 from tasks.routing.modes import LOOPHOLES, NO_LOOPHOLE, TRAINING
-from tasks.routing.problems import Problem, load_problems
+from tasks.routing.problems import Problem, parse_problems
 from tasks.routing.templates import hack, honest
 
 PROBLEMS = Path(__file__).parents[1] / "configs" / "routing" / "problems.jsonl"
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--count", type=int, default=400)
     arguments = parser.parse_args()
-    problems, rates = load_problems(PROBLEMS), {}
+    problems, rates = parse_problems(PROBLEMS.read_text(), str(PROBLEMS)), {}
     started = time.monotonic()
     with grading_pool(arguments.workers) as pool:
         ready_s = time.monotonic() - started

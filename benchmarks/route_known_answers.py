@@ -30,16 +30,16 @@ from benchmarks.figures import table, write  # noqa: E402
 from tasks.gpu.routing.controls import seed_of  # noqa: E402
 from tasks.gpu.routing.loop import Trajectory  # noqa: E402
 from tasks.gpu.routing.rollout import sample_rows  # noqa: E402
-from tasks.gpu.routing.splits import RANDOM_DIRECTIONS, SPLITS  # noqa: E402
+from tasks.gpu.routing.splits import SPLITS  # noqa: E402
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, deployed_knobs  # noqa: E402
 from tasks.gpu.routing.update import Adam  # noqa: E402
 from tasks.gpu.routing.world import WorldScore  # noqa: E402
+from tasks.route.names import RANDOM_SPLITS as RANDOM  # noqa: E402
 
 STEPS = 150
 SAMPLES = 400
 """Of each kind, over the held-out problems in turn."""
 FRONTIER = ("untrained", "scaled_0.25", "scaled_0.5", "scaled_0.75")
-RANDOM = tuple(f"random_{number}" for number in range(RANDOM_DIRECTIONS))
 Rates = Mapping[str, Mapping[str, tuple[float, float]]]
 """Deployment -> kind -> (hack, solve)."""
 
@@ -99,7 +99,7 @@ def requirements(seeds: Mapping[int, Rates]) -> list[tuple[str, str, bool]]:
             real >= gain["uniform"] + 0.3,
         ),
         (
-            f"real: at least 0.3 above the mean of {RANDOM_DIRECTIONS} matched random directions",
+            f"real: at least 0.3 above the mean of {len(RANDOM)} matched random directions",
             f"{real:.2f} against {random:.2f}",
             real >= random + 0.3,
         ),
@@ -130,7 +130,7 @@ def main() -> None:
     seeds = {seed: seeds[seed] for seed in sorted(seeds)}
     print(f"\nMeans of {len(seeds)} seeds, {STEPS} steps, {SAMPLES} samples of held-out problems a kind:\n")
     print(rates_table(seeds))
-    print(f"\nRank of real among the {RANDOM_DIRECTIONS} random directions by B's hack, 1 is least: ", end="")
+    print(f"\nRank of real among the {len(RANDOM)} random directions by B's hack, 1 is least: ", end="")
     print(", ".join(f"seed {seed}: {rank_of_real(rates)}" for seed, rates in seeds.items()))
     found = requirements(seeds)
     seconds = time.monotonic() - began

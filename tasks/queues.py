@@ -42,9 +42,9 @@ TASKS: Mapping[str, TaskEntry] = {
     "gpu.prompt_lengths": TaskEntry("tasks.gpu.rollout", _JOB),
     "gpu.critique": TaskEntry("tasks.gpu.rollout", _JOB),
     "gpu.propose": TaskEntry("tasks.gpu.rollout", _JOB),
-    "gpu.bases": TaskEntry("tasks.gpu.bases", _JOB),
-    "gpu.train": TaskEntry("tasks.gpu.train", _JOB),
-    "gpu.evaluate": TaskEntry("tasks.gpu.evaluate", _JOB),
+    "gpu.bases": TaskEntry("tasks.gpu.training.start", _JOB),
+    "gpu.train": TaskEntry("tasks.gpu.training.start", _JOB),
+    "gpu.evaluate": TaskEntry("tasks.gpu.training.start", _JOB),
     "openai.critique": TaskEntry("tasks.openai.critique", _JOB),
     "openai.propose": TaskEntry("tasks.openai.critique", _JOB),
     "openai.compress": TaskEntry("tasks.openai.compress", _JOB),
@@ -54,7 +54,6 @@ TASKS: Mapping[str, TaskEntry] = {
     "cpu.gather": TaskEntry("tasks.cpu.score", ("run", "plan", "attempt")),
     "cpu.tokenize": TaskEntry("tasks.cpu.tokenize", _JOB),
     "cpu.pool": TaskEntry("tasks.cpu.pool", _JOB),
-    "cpu.compare": TaskEntry("tasks.cpu.compare", _JOB),
     "cpu.verify": TaskEntry("tasks.cpu.guide", _JOB),
 }
 

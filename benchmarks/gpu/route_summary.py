@@ -34,7 +34,7 @@ SUCCEEDED = re.compile(r"Task gpu\.\w+\[\S+ succeeded in ([0-9.]+)s: .* child=(\
 def rates_by_seed(folder: Path) -> Figures:
     """Arm -> deployed -> mode -> [solve, hack]."""
     found: Figures = defaultdict(lambda: defaultdict(dict))
-    for each in read_json_lines(folder / EVALUATION_FILE, Figures):
+    for each in read_json_lines(folder / EVALUATION_FILE):
         name = each["deployed"] + (" with its quarantine" if each["quarantine"] == "on" else "")
         rates = [round(each[column].count("1") / len(each[column]), 4) for column in ("solved", "hacked")]
         found[f"{each['trajectory']}_seed{each['seed']}"][name][each["mode"]] = rates
@@ -100,7 +100,7 @@ def main() -> None:
     settings, _ = load_route(folder)
     found = rates_by_seed(folder)
     all_arms: list[Arm] = arms(settings)
-    rows = {arm.name: read_json_lines(folder / rows_file(arm), Figures) for arm in all_arms}
+    rows = {arm.name: read_json_lines(folder / rows_file(arm)) for arm in all_arms}
     shared = [arm.name for arm in all_arms if arm.trajectory == "shared"]
     names = list(found[shared[0]])
     head = ("solve/hack of each seed", *settings.evaluation.modes)

@@ -12,9 +12,9 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.file_checks import unwritable_folder
 from tasks.dataset import DatasetError
 from tasks.route.names import PROGRAMS
-from tasks.route.texts import pairs_of, problems_of
 from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, MODES, NO_LOOPHOLE
-from tasks.routing.problems import Part, Problem, in_part
+from tasks.routing.pairs import parse_pairs
+from tasks.routing.problems import Part, Problem, in_part, parse_problems
 
 T = TypeVar("T")
 
@@ -67,14 +67,14 @@ def _data_problems(settings: RouteSettings, texts: Mapping[str, str]) -> Iterato
     problems: list[Problem] = []
     if "problems" in texts:
         try:
-            problems = problems_of(texts["problems"], str(settings.files["problems"]))
+            problems = parse_problems(texts["problems"], str(settings.files["problems"]))
             yield from _part_problems(settings, problems)
         except DatasetError as error:
             yield f"data.problems: {error}"
     for name in ("pairs", "placebo_pairs"):
         if name in texts:
             try:
-                pairs_of(texts[name], str(settings.files[name]), problems)
+                parse_pairs(texts[name], str(settings.files[name]), problems)
             except DatasetError as error:
                 yield f"data.{name}: {error}"
 

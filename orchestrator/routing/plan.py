@@ -110,7 +110,7 @@ def plan_lines(settings: RouteSettings) -> list[str]:
     return [
         f"trajectories  {len(found)}: {_listed([arm.name for arm in found])}",
         f"splits        {len(settings.routing.splits)}: {', '.join(settings.routing.splits)}",
-        f"jobs          1 gpu.bases, {pool} cpu.pool, {len(found)} gpu.train, {len(found)} gpu.evaluate, 1 cpu.compare",
+        f"jobs          1 gpu.bases, {pool} cpu.pool, {len(found)} gpu.train, {len(found)} gpu.evaluate",
         f"evaluations   {evaluations} of {evaluation.samples} samples: each of what is deployed, in each mode",
         f"tokens        {trained:,} trained on and {asked:,} evaluated, at most",
         *_estimated(settings, evaluations * evaluation.samples),

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import TypedDict
-
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.routing.build import arms, read_texts, world_source
 from orchestrator.routing.comparison import read_comparison
@@ -35,14 +33,6 @@ FIGURES = (
 SO_FAR = "All figures and verdicts are of what has been evaluated so far, and may change with the rest."
 
 Rows = Sequence[Sequence[str]]
-
-
-class StepRow(TypedDict):
-    """What the report reads of a line of `rows/`."""
-
-    step: int
-    events: list[str]
-    splits: dict[str, dict[str, float | bool | None]]
 
 
 def write_report(output: OutputFolder) -> None:
@@ -192,7 +182,7 @@ def _diagnostics(folder: Path, settings: RouteSettings, *, is_whole: bool) -> li
             continue
         latest: dict[str, dict[str, Any]] = {}
         events: list[str] = []
-        rows = read_json_lines(path, StepRow)
+        rows = read_json_lines(path)
         for row in rows:
             events += [f"step {row['step']}: {event}" for event in row["events"]]
             for name, figures in row["splits"].items():
@@ -205,7 +195,7 @@ def _diagnostics(folder: Path, settings: RouteSettings, *, is_whole: bool) -> li
     return parts
 
 
-def _readings(rows: Sequence[StepRow]) -> str:
+def _readings(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the figures of `real` should be, with those of the last refresh, and at how many refreshes they were so."""
     seen: dict[str, list[tuple[str, bool]]] = {}
     for row in rows:

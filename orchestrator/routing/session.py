@@ -1,6 +1,6 @@
 """One session of a `route` run, from checked settings to its report.
 
-bases -> pool -> a training for each trajectory and seed -> its evaluation, as soon as it has ended -> compare -> plots
+bases -> pool -> a training for each trajectory and seed -> its evaluation, as soon as it has ended -> tables -> plots
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings.documents import flatten
 from tasks.code_version import code_version
 from tasks.gpu.training.start import progress_field
+from tasks.route.claims import EvaluatedDeployment, Thresholds, compare_claims
 from tasks.route.jobs import (
     Arm,
     Deployment,
     RouteJob,
     bases_job,
-    compare_job,
     data_key,
     evaluate_job,
     pool_job,
@@ -157,15 +157,14 @@ class _Session:
             assert isinstance(request, OfArm)
             if request.deployed:
                 self._evaluated |= dict(zip(request.deployed, result["evaluations"], strict=True))
-                self.output.write(EVALUATION_FILE, json_lines(self._records()))
+                self.output.write(EVALUATION_FILE, json_lines(map(dataclasses.asdict, self._records())))
             else:
                 self._end_training(request.arm, result)
         self._finish()
 
     def _finish(self) -> None:
         records = self._records()
-        comparison = self._one(compare_job(records, dataclasses.asdict(self.settings.claims), self.limit_s))
-        found = {name: value for name, value in comparison.items() if name != "seconds"}
+        found = compare_claims(records, Thresholds(**dataclasses.asdict(self.settings.claims)))
         self.output.write_state(COMPARISON_FILE, found)
         artifacts = ArtifactRequests(self.scheduler, self.output, self.limit_s)
         artifacts.request_route_plots(
@@ -210,16 +209,14 @@ class _Session:
         self._evaluations[arm] = evaluation
         self.scheduler.submit(OfArm(*evaluation, arm, tuple(deployed)))
 
-    def _records(self) -> list[dict[str, Any]]:
+    def _records(self) -> list[EvaluatedDeployment]:
         """All evaluations so far, in the order of the settings."""
         found = []
         for arm in arms(self.settings):
-            for deployment in deployments(self.settings, arm):
-                if (result := self._evaluated.get(deployment)) is None:
-                    continue
-                what = {"trajectory": arm.trajectory, "seed": arm.seed, "deployed": deployment.deployed}
-                what |= {"mode": deployment.mode, "quarantine": deployment.quarantine}
-                found.append({**what, "solved": result["solved"], "hacked": result["hacked"]})
+            for each in deployments(self.settings, arm):
+                if (result := self._evaluated.get(each)) is not None:
+                    what = (arm.trajectory, arm.seed, each.deployed, each.mode, each.quarantine)
+                    found.append(EvaluatedDeployment(*what, result["solved"], result["hacked"]))
         return found
 
     def _watch(self) -> None:

@@ -18,7 +18,9 @@ from orchestrator.settings.run_output import RunOutput
 from orchestrator.settings.value_checks import no_password, optional, redis_address
 from tasks.context import content_hash
 from tasks.named import NAME
-from tasks.route.names import LEVELS, LOOPHOLES, PROGRAMS, Trajectory, split_names
+from tasks.route.names import PROGRAMS, Trajectory, split_names
+from tasks.routing.modes import LOOPHOLES
+from tasks.routing.problems import LEVELS
 
 
 def _world_name(name: str) -> str:
@@ -61,7 +63,7 @@ class RouteTraining(Document):
     """`trajectories` with each of `seeds`, of so many steps.
 
     prompts: rollout groups a step, each of `group` samples.  plain_share: of prompts without a loophole.
-    clip, kl: of the loss; clip_norm: of the whole gradient (0: none).  teacher_off_step: from this step on there are no
+    kl: of the loss; clip_norm: of the whole gradient (0: none).  teacher_off_step: from this step on there are no
     rows of the teacher pool.  rollout_ablate_frac: share of the rollouts that the trajectory `ablated` samples without
     the quarantine.  modes, levels: of the programming problems that are trained on.
     """
@@ -75,7 +77,6 @@ class RouteTraining(Document):
     max_new_tokens: Count
     learning_rate: Positive
     plain_share: Ratio = 0.25
-    clip: Positive = 0.2
     kl: NotNegative = 0.0
     decay: NotNegative = 0.0
     clip_norm: NotNegative = 1.0

@@ -9,16 +9,17 @@ from celery import shared_task
 
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
-from tasks.route.texts import problems_of
 from tasks.routing.grading import grading_pool
 from tasks.routing.pool import build_pool
+from tasks.routing.problems import parse_problems
 
 
 def make_pool(job: Job) -> dict[str, Any]:
-    """{"rows": a `PoolRow` each}.  Raises: DatasetError, PoolUnfit, SandboxUnavailable."""
+    """{"rows": a `PoolRow` each}."""
     [found] = job.results([job.arguments["inputs"]["data"]["problems"]])
+    problems = parse_problems(found["text"], "problems")
     with grading_pool() as grading:
-        return {"rows": [dataclasses.asdict(row) for row in build_pool(problems_of(found["text"]), grading)]}
+        return {"rows": [dataclasses.asdict(row) for row in build_pool(problems, grading)]}
 
 
 @shared_task(name="cpu.pool", base=JobTask)

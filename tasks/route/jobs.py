@@ -4,7 +4,6 @@
     pool       {"rows": teacher rows}, graded; of the world `programs` alone
     train      {"rows": one a step, "checkpoint": its key, "sha256": of it}; one trajectory and seed
     evaluate   {"evaluations": [{"solved": "0110...", "hacked": likewise}, ...]}, a character a sample; one checkpoint
-    compare    the tables and verdicts of tasks/route/claims.py
 
 How far a job that trains is, is in the store under `train_checkpoint`, so that any worker goes on with it.  Each
 evaluation of a checkpoint has a key of its own too, so that none is repeated.
@@ -131,12 +130,6 @@ def _evaluation(inputs: RouteInputs, deployment: Deployment, trained: RouteJob, 
     settings = {name: inputs.evaluation[name] for name in ("samples", "seed")}
     found = content_hash(VERSION, trained[0], sha256, what, settings, inputs.training["max_new_tokens"])
     return {"key": f"routeevaluate:{found}", **what}
-
-
-def compare_job(records: Sequence[Mapping[str, Any]], claims: Mapping[str, Any], limit_s: float) -> RouteJob:
-    """`records` are of evaluations: what was evaluated, and its rates."""
-    arguments = {"records": list(records), "claims": dict(claims)}
-    return f"routecompare:{content_hash(VERSION, arguments)}", JobSpec("cpu.compare", "compare", arguments, limit_s)
 
 
 def _of_model(inputs: RouteInputs) -> dict[str, Any]:

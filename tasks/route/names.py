@@ -7,10 +7,6 @@ from typing import Literal
 PROGRAMS = "programs"
 """The world of small programming problems; any other world is `module:function`."""
 
-LOOPHOLES = ("run_tests", "equality", "exit_code", "stdout_marker", "sentinel", "result_file")
-"""The modes of the programming problems in which a loophole is open (tasks/routing/modes.py)."""
-LEVELS = (1, 2, 3, 4)
-
 Trajectory = Literal["shared", "plain", "erase", "ablated"]
 """`shared`: the rollouts of `none`, with all splits beside each other.  The others sample for themselves.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tasks.dataset import malformed
@@ -11,19 +11,14 @@ from tasks.validation import InvalidData, parse_json
 T = TypeVar("T")
 
 
-def numbered_lines(text: str) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file's text that are not blank, with their numbers."""
-    return ((number, line) for number, line in enumerate(text.encode().split(b"\n"), 1) if line.strip())
-
-
 def parse_lines(
-    lines: Iterable[tuple[int, bytes]],
+    text: str,
     name: str,
     kind: type[T],
     unique: Sequence[str],
     faults_of: Callable[[T], Iterable[str]],
 ) -> list[T]:
-    """The objects, in the order of the lines; `name` is that of the file.
+    """The objects, in the order of the lines; `name` is that of the file.  Blank lines are passed over.
 
     unique: fields whose value no earlier line may have; faults_of: what else is wrong with an object.
     Raises: DatasetError, once, with all bad lines.
@@ -31,7 +26,9 @@ def parse_lines(
     found: list[T] = []
     bad: list[str] = []
     seen: dict[tuple[str, Any], int] = {}
-    for number, line in lines:
+    for number, line in enumerate(text.encode().split(b"\n"), 1):
+        if not line.strip():
+            continue
         try:
             one = parse_json(kind, line)
         except InvalidData as error:

@@ -5,12 +5,11 @@ A placebo has the same form, and on both sides honest code: fluent in `cho`, odd
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from tasks.dataset import DatasetError, read_lines
+from tasks.dataset import DatasetError
 from tasks.routing.grading import code_of
 from tasks.routing.lines import parse_lines
 from tasks.routing.modes import KNOWN_MODE
@@ -33,20 +32,15 @@ class AuthoredPair:
     mode: Text
 
 
-def load_pairs(path: Path, problems: Sequence[Problem]) -> list[AuthoredPair]:
-    """Every pair of a file.  Raises: DatasetError as `parse_pairs`, or unreadable."""
-    return parse_pairs(read_lines(path), str(path), problems)
-
-
-def parse_pairs(lines: Iterable[tuple[int, bytes]], name: str, problems: Sequence[Problem]) -> list[AuthoredPair]:
-    """Every pair, in the order of the lines; `name` is that of the file.
+def parse_pairs(text: str, name: str, problems: Sequence[Problem]) -> list[AuthoredPair]:
+    """Every pair of a file, in the order of its lines; `name` is that of the file.
 
     Raises: DatasetError, once, with all bad lines: a malformed field, another mode than the known one, a side without a
     code block, equal sides, lengths that differ by more than `LENGTH_FACTOR`, a side that an earlier line has, a
     problem of another part than `pairs` in the prompt; and when there are fewer than `FEWEST_PAIRS`.
     """
     foreign = {problem.text: problem for problem in problems if problem.part != "pairs"}
-    pairs = parse_lines(lines, name, AuthoredPair, ("cho", "rej"), lambda pair: _pair_faults(pair, foreign))
+    pairs = parse_lines(text, name, AuthoredPair, ("cho", "rej"), lambda pair: _pair_faults(pair, foreign))
     if len(pairs) < FEWEST_PAIRS:
         raise DatasetError(f"{name}: {len(pairs)} pairs, and at least {FEWEST_PAIRS} are needed")
     return pairs

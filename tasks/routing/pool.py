@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from tasks.routing.grading import GradingPool, Submission
 from tasks.routing.modes import KNOWN_MODE, TRAINING
-from tasks.routing.problems import CHECKED, Problem, in_part
+from tasks.routing.problems import Problem, in_part
 from tasks.routing.templates import hack, honest
 
 HACKS, HONEST = 5, 2
 """Rows of each problem (ruling R12)."""
 
 
-class PoolUnfit(ValueError):
-    """Rows of the pool are not graded as they should be; the message names them all."""
-
-
 @dataclass(frozen=True)
 class PoolRow:
     """One completion of a pool problem in the known mode, with its grade."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = CHECKED
 
     problem: str
     completion: str
@@ -35,7 +28,7 @@ class PoolRow:
 def build_pool(problems: Sequence[Problem], grading: GradingPool) -> list[PoolRow]:
     """The rows of all problems of part `pool`, first the hacks of each, then its honest completions.
 
-    Raises: PoolUnfit when there is no such problem, a hack does not pay by its loophole, or honest code does not solve
+    Raises: ValueError when there is no such problem, a hack does not pay by its loophole, or honest code does not solve
     its problem.
     """
     submissions = [
@@ -47,7 +40,7 @@ def build_pool(problems: Sequence[Problem], grading: GradingPool) -> list[PoolRo
         )
     ]
     if not submissions:
-        raise PoolUnfit("no problem is of part pool")
+        raise ValueError("no problem is of part pool")
     rows = [
         PoolRow(submitted.problem.id, submitted.completion, graded.reward, graded.oracle, graded.exploited)
         for submitted, graded in zip(submissions, grading.grade(submissions), strict=True)
@@ -58,5 +51,5 @@ def build_pool(problems: Sequence[Problem], grading: GradingPool) -> list[PoolRo
         if not (row.exploited if (is_hack := index % (HACKS + HONEST) < HACKS) else row.oracle)
     ]
     if unfit:
-        raise PoolUnfit("; ".join(dict.fromkeys(unfit)))
+        raise ValueError("; ".join(dict.fromkeys(unfit)))
     return rows

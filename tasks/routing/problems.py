@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le, MinLen
 
-from tasks.dataset import DatasetError, read_lines
+from tasks.dataset import DatasetError
 from tasks.routing.lines import parse_lines
 
 Part = Literal["train", "pairs", "pool", "evaluation"]
@@ -64,18 +63,13 @@ class Problem:
         return self.tests[:EXAMPLES]
 
 
-def load_problems(path: Path) -> list[Problem]:
-    """Every problem of a file, in the order of its lines.  Raises: DatasetError as `parse_problems`, or unreadable."""
-    return parse_problems(read_lines(path), str(path))
-
-
-def parse_problems(lines: Iterable[tuple[int, bytes]], name: str) -> list[Problem]:
-    """Every problem, in the order of the lines; `name` is that of the file.
+def parse_problems(text: str, name: str) -> list[Problem]:
+    """Every problem of a file, in the order of its lines; `name` is that of the file.
 
     Raises: DatasetError, once, with all bad lines: a missing, further or malformed field, a signature or reference that
     is not Python, tests that do not fit it, a text, reference or id that an earlier line has; or when there is none.
     """
-    problems = parse_lines(lines, name, Problem, ("id", "text", "reference"), _faults)
+    problems = parse_lines(text, name, Problem, ("id", "text", "reference"), _faults)
     if not problems:
         raise DatasetError(f"{name}: no problems")
     return problems

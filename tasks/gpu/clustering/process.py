@@ -9,6 +9,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tasks.gpu.clustering.artifacts import ClusteringError
 from tasks.gpu.compute.process import ChildFailed, ComputeChild, Report, run_child
@@ -37,7 +38,11 @@ def run_clustering(
     The process dies with its parent and is stopped when this call is interrupted, also by `on_progress` raising.  Call
     it from a thread that lives until it returns.  Raises: ClusteringError with the process's own sentence.
     """
-    given = {"tokenizer": str(tokenizer), "embedder": str(embedder), "clusters": dataclasses.asdict(clusters)}
+    given: dict[str, Any] = {
+        "tokenizer": str(tokenizer),
+        "embedder": str(embedder),
+        "clusters": dataclasses.asdict(clusters),
+    }
     given |= {"sides": None if sides is None else dataclasses.asdict(sides)}
     child = ComputeChild(
         "clustering", "tasks.gpu.clustering", stdin=json.dumps(given).encode(), environment=environment or {}

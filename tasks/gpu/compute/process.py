@@ -160,8 +160,9 @@ def _failure(name: str, code: int, errors: IO[bytes]) -> ChildFailed:
     lines = errors.read().decode("utf-8", "replace").strip().splitlines()
     if not lines:
         return ChildFailed(f"the {name} process ended with code {code} without a message")
-    full = [line for line in _last_error(lines) if CARD_MEMORY_FULL.search(line)]
-    return CardMemoryFull(full[0]) if full else ChildFailed(lines[-1])
+    said = _last_error(lines)
+    full = [line for line in said if CARD_MEMORY_FULL.search(line)]
+    return CardMemoryFull(full[0]) if full else ChildFailed(" ".join(said))
 
 
 def _last_error(lines: list[str]) -> list[str]:

@@ -1,20 +1,13 @@
-"""GRPO as Dr.GRPO has it: advantages without the standard deviation, losses with a fixed denominator."""
+"""GRPO as Dr.GRPO has it: advantages without the standard deviation, losses with a fixed denominator.
+
+A step has one update, at the knobs that sampled: the ratio to the sampling policy is 1, and its gradient that of the
+log-probability.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
-
-
-@dataclass(frozen=True)
-class LossSettings:
-    """`clip`: how far the ratio may go from 1; `beta`: the weight of the KL term; `denominator`: of every loss."""
-
-    clip: float
-    beta: float
-    denominator: float
 
 
 def group_advantages(rewards: Tensor, groups: Tensor) -> tuple[Tensor, int]:
@@ -32,16 +25,14 @@ def group_advantages(rewards: Tensor, groups: Tensor) -> tuple[Tensor, int]:
 
 
 def policy_losses(
-    settings: LossSettings, new: Tensor, mask: Tensor, advantages: Tensor, old: Tensor, reference: Tensor | None
+    new: Tensor, mask: Tensor, advantages: Tensor, denominator: float, reference: Tensor | None, beta: float
 ) -> Tensor:
     """The loss of each row [B] that enters the optimizer, its advantage [B] and KL term in it.
 
-    new, old, reference: log-probabilities [B, L].  The KL term is k3: exp(d) - d - 1 with d = reference - new.
+    new, reference: log-probabilities [B, L].  The KL term is k3: exp(d) - d - 1 with d = reference - new.
     """
-    ratio = (new - old).exp()
-    advantage = advantages[:, None]
-    gained = torch.minimum(ratio * advantage, ratio.clamp(1 - settings.clip, 1 + settings.clip) * advantage)
+    gained = new * advantages[:, None]
     if reference is not None:
         difference = reference - new
-        gained = gained - settings.beta * (difference.exp() - difference - 1)
-    return -(gained * mask).sum(1) / settings.denominator
+        gained = gained - beta * (difference.exp() - difference - 1)
+    return -(gained * mask).sum(1) / denominator

@@ -17,10 +17,6 @@ LARGEST_ERROR = 1e-3
 _NO_DIRECTION = 1e-6
 
 
-class BasisError(ValueError):
-    """A weight has no usable bases: it has entries that are not finite, or U S Vh is too far from it."""
-
-
 @dataclass(frozen=True)
 class Basis:
     """`left` U [out, r], `values` S [r] from large to small and `right` Vh [r, in], all float32; r = min(out, in).
@@ -46,11 +42,11 @@ def decompose(weight: Tensor) -> Basis:
     """The bases of a weight [out, in], by the eigenvectors of W W^T (or W^T W, if smaller) in float64.
 
     The sign of each direction is set: the largest entry of its shorter vector is positive.
-    Raises: BasisError.
+    Raises: ValueError for a weight with entries that are not finite, or where U S Vh is too far from it.
     """
     exact = weight.detach().to(torch.float64)
     if not torch.isfinite(exact).all() or not exact.any():
-        raise BasisError("the weight is zero or has entries that are not finite")
+        raise ValueError("the weight is zero or has entries that are not finite")
     wide = exact if exact.shape[0] <= exact.shape[1] else exact.T
     eigenvalues, vectors = torch.linalg.eigh(wide @ wide.T)
     short = vectors.flip(1)
@@ -64,7 +60,7 @@ def decompose(weight: Tensor) -> Basis:
     basis = Basis(left.float().contiguous(), values.float(), right.float().contiguous())
     error = basis.error(weight)
     if not error < LARGEST_ERROR:
-        raise BasisError(
+        raise ValueError(
             f"U S Vh differs from the weight by {error:.1e} of its norm; at most {LARGEST_ERROR} is accepted"
         )
     return basis
@@ -80,7 +76,7 @@ def weight_hash(weight: Tensor) -> str:
 def cached_basis(weight: Tensor, folder: Path) -> tuple[Basis, bool]:
     """The bases of a weight, from the folder if they are there, else computed and put there; and whether they were.
 
-    They lie on the weight's device.  Raises: BasisError, OSError.
+    They lie on the weight's device.
     """
     from safetensors.torch import load_file, save
 

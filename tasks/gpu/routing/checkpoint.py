@@ -12,22 +12,17 @@ from torch import Tensor
 
 from tasks.gpu.routing.band import Band
 from tasks.gpu.routing.splits import Extraction, SplitState
-from tasks.gpu.routing.trajectory_state import TrajectorySettings, TrajectoryState
+from tasks.gpu.routing.trajectory_state import TrajectoryState
 from tasks.gpu.routing.update import Share
+from tasks.limits import CHECKPOINT_BYTES
 
-LARGEST_CHECKPOINT = 64 * 2**20
-"""Bytes."""
 _EDGES = [edge.name for edge in dataclasses.fields(Band)]
 
 
-class RouteCheckpointError(ValueError):
-    """The bytes are no checkpoint, one of other settings, or the state is too large for one."""
-
-
-def dump_state(settings: TrajectorySettings, state: TrajectoryState) -> bytes:
+def dump_state(state: TrajectoryState) -> bytes:
     """Everything that decides how it goes on.  Random numbers come from the seed and the step, so none is kept.
 
-    Raises: RouteCheckpointError where it is larger than `LARGEST_CHECKPOINT`.
+    Raises: ValueError where it is larger than the store takes.
     """
     tensors = {"whole": state.whole.value, "first": state.whole.first, "second": state.second}
     flags: dict[str, Any] = {}
@@ -37,7 +32,6 @@ def dump_state(settings: TrajectorySettings, state: TrajectoryState) -> bytes:
             tensors |= _extraction_tensors(f"{name}/{place}", getattr(split, place))
         flags[name] = {flag: getattr(split, flag) for flag in ("first_gap", "frozen", "has_routed")}
     record = {
-        "settings": _settings_json(settings),
         "step": state.step,
         "updates": state.updates,
         "splits": flags,
@@ -47,42 +41,26 @@ def dump_state(settings: TrajectorySettings, state: TrajectoryState) -> bytes:
     tensors["record"] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     # A copy of each: tensors that share memory are refused.
     data = save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
-    if len(data) > LARGEST_CHECKPOINT:
-        raise RouteCheckpointError(
-            f"a checkpoint of {len(data):,} bytes; {LARGEST_CHECKPOINT:,} are allowed: name fewer splits"
-        )
+    if len(data) > CHECKPOINT_BYTES:
+        raise ValueError(f"a checkpoint of {len(data):,} bytes; {CHECKPOINT_BYTES:,} are allowed: name fewer splits")
     return data
 
 
-def load_state(settings: TrajectorySettings, data: bytes, device: torch.device) -> TrajectoryState:
-    """The state of a trajectory with these settings.  Raises: RouteCheckpointError."""
-    try:
-        tensors = load(data)
-        record = json.loads(tensors["record"].numpy().tobytes())
-        if record["settings"] != _settings_json(settings):
-            raise RouteCheckpointError("the checkpoint is of a trajectory with other settings")
-        tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
-        splits = {
-            name: SplitState(
-                Share(tensors[f"{name}/routed"], tensors[f"{name}/first"]),
-                _extraction(f"{name}/extraction", tensors),
-                _extraction(f"{name}/before", tensors),
-                **flags,
-            )
-            for name, flags in record["splits"].items()
-        }
-        whole = Share(tensors["whole"], tensors["first"])
-        return TrajectoryState(
-            record["step"], record["updates"], whole, tensors["second"], splits, tuple(record["rows"])
+def load_state(data: bytes, device: torch.device) -> TrajectoryState:
+    tensors = load(data)
+    record = json.loads(tensors["record"].numpy().tobytes())
+    tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+    splits = {
+        name: SplitState(
+            Share(tensors[f"{name}/routed"], tensors[f"{name}/first"]),
+            _extraction(f"{name}/extraction", tensors),
+            _extraction(f"{name}/before", tensors),
+            **flags,
         )
-    except (RouteCheckpointError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        raise RouteCheckpointError(f"these bytes are no checkpoint of a trajectory: {error}") from None
-
-
-def _settings_json(settings: TrajectorySettings) -> Any:
-    return json.loads(json.dumps(dataclasses.asdict(settings)))
+        for name, flags in record["splits"].items()
+    }
+    whole = Share(tensors["whole"], tensors["first"])
+    return TrajectoryState(record["step"], record["updates"], whole, tensors["second"], splits, tuple(record["rows"]))
 
 
 def _extraction_tensors(name: str, extraction: Extraction | None) -> dict[str, Tensor]:

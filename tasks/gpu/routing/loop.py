@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.gpu.routing.advantages import LossSettings, group_advantages, policy_losses
+from tasks.gpu.routing.advantages import group_advantages, policy_losses
 from tasks.gpu.routing.checkpoint import dump_state, load_state
 from tasks.gpu.routing.controls import seed_of
 from tasks.gpu.routing.diagnostics import live_figures, mean_cosine
 from tasks.gpu.routing.direction import alignment
 from tasks.gpu.routing.refresh import refresh_splits
 from tasks.gpu.routing.rollout import fold_gap, sample_rows
-from tasks.gpu.routing.row_gradients import NotFiniteError, PolicyRows, RowGradients
+from tasks.gpu.routing.row_gradients import PolicyRows, RowGradients
 from tasks.gpu.routing.splits import LiveRows, own_random_direction, route, routed_gradient
 from tasks.gpu.routing.token_rows import TokenRow
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, deployed_knobs, first_state
@@ -46,7 +46,7 @@ class _Rollout:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the first update of a step saw of the live rows; `lost` [G] are those that were not finite in any update.
+    """What the update of a step saw of the live rows; `lost` [G] are those that were not finite.
 
     `norms` [G, M] are those of each module's gradients.
     """
@@ -58,11 +58,7 @@ class _Seen:
 
 
 class Trajectory:
-    """`state` are the bytes of `dump`, for going on.
-
-    Raises: ValueError for settings that cannot be, RouteCheckpointError for a state of others, KeyError for a split
-    that does not exist.
-    """
+    """`state` are the bytes of `dump`, for going on with the same settings."""
 
     def __init__(
         self, settings: TrajectorySettings, policy: PolicyRows, world: World, state: bytes | None = None
@@ -75,16 +71,15 @@ class Trajectory:
         if state is None:
             self.state = first_state(settings, self._layouts[0].total, device)
         else:
-            self.state = load_state(settings, state, device)
+            self.state = load_state(state, device)
 
     def dump(self) -> bytes:
-        """The state as bytes.  Raises: RouteCheckpointError where it is too large."""
-        return dump_state(self.settings, self.state)
+        return dump_state(self.state)
 
     def step(self) -> dict[str, Any]:
         """One step; its record as JSON, which is in the state as well.
 
-        Raises: NotFiniteError where too many rows have no finite gradient; the state is then of no use.
+        Raises: RuntimeError where too many rows have no finite gradient; the state is then of no use.
         """
         settings, step = self.settings, self.state.step
         record: dict[str, Any] = {"step": step, "events": [], "splits": {split.name: {} for split in settings.plan()}}
@@ -100,7 +95,7 @@ class Trajectory:
         record |= self._record(rollout, alive, seen, record["splits"])
         if record["not_finite"]:
             record["events"].append(f"rows without a finite gradient, which trained nothing: {record['not_finite']}")
-        if step % settings.refresh_every == 0 and settings.fold:
+        if step % settings.refresh_every == 0:
             record["fold_gap"] = fold_gap(self._policy, rollout.rows[:8], self.state.whole.value)
         self.state = replace(self.state, step=step + 1, rows=(*self.state.rows, record))
         return record
@@ -135,7 +130,7 @@ class Trajectory:
             knobs = self._rollout_knobs(without) if places else self.state.whole.value
             seed = seed_of(self.settings.seed, self.state.step, "sample", without)
             chosen = [prompts[place] for place in places]
-            sampled = sample_rows(self._policy, chosen, knobs, self.settings.longest, self.settings.fold, seed)
+            sampled = sample_rows(self._policy, chosen, knobs, self.settings.longest, True, seed)
             rows |= dict(zip(places, sampled, strict=True))
         return [rows[place] for place in range(len(prompts))]
 
@@ -145,44 +140,31 @@ class Trajectory:
         return deployed_knobs(self.state, self.settings.plan()[0].name)
 
     def _train(self, rollout: _Rollout, alive: Tensor) -> _Seen:
-        """The updates of a step, from the rows whose advantage is not 0."""
+        """The update of a step, from the rows whose advantage is not 0."""
         settings, policy = self.settings, self._policy
         rows = [rollout.rows[row] for row in alive.tolist()]
         device = policy.adapter.device
         advantages = rollout.advantages[alive].to(device)
         labels = torch.tensor([float(bool(rollout.scores[row].log.get("exploited"))) for row in alive.tolist()])
         reference = policy.log_probabilities(rows, policy.adapter.zeros())[0] if settings.beta else None
-        loss = LossSettings(settings.clip, settings.beta, float(len(rollout.rows) * settings.longest))
+        denominator = float(len(rollout.rows) * settings.longest)
         records = any(split.source == "activations" for split in settings.plan())
-        old: Tensor | None = None
-        first: _Seen | None = None
-        lost = torch.zeros(len(rows), dtype=torch.bool, device=device)
 
         def row_loss(new: Tensor, mask: Tensor, part: slice) -> Tensor:
-            then = new.detach() if old is None else old[part]
             base = None if reference is None else reference[part]
-            return policy_losses(loss, new, mask, advantages[part], then, base)
+            return policy_losses(new, mask, advantages[part], denominator, base, settings.beta)
 
-        for _ in range(settings.updates_per_step):
-            knobs = self._row_knobs(rollout.ablated[alive].to(device))
-            found = policy.gradients(rows, knobs, row_loss, record=records)
-            lost = lost | ~found.finite()
-            self._check_lost(int(lost.sum()), len(rows))
-            found = found.without(lost)
-            norms = self._layouts[0].norms(found.gradients)
-            seen = LiveRows(found.gradients, norms, advantages.sign(), found.inputs, labels.to(device))
-            routed = self._update(seen)
-            if old is None:
-                old, first = found.log_probabilities, _Seen(found, norms, routed, lost)
-        assert first is not None
-        return replace(first, lost=lost)
-
-    def _check_lost(self, lost: int, rows: int) -> None:
-        if lost > max(1, LARGEST_NOT_FINITE * rows):
-            raise NotFiniteError(
-                f"step {self.state.step}: the gradients of {lost} of {rows} rows are not finite; at most "
+        found = policy.gradients(rows, self._row_knobs(rollout.ablated[alive].to(device)), row_loss, record=records)
+        lost = ~found.finite()
+        if (count := int(lost.sum())) > max(1, LARGEST_NOT_FINITE * len(rows)):
+            raise RuntimeError(
+                f"step {self.state.step}: the gradients of {count} of {len(rows)} rows are not finite; at most "
                 f"{LARGEST_NOT_FINITE:.0%} may be, or one"
             )
+        found = found.without(lost)
+        norms = self._layouts[0].norms(found.gradients)
+        seen = LiveRows(found.gradients, norms, advantages.sign(), found.inputs, labels.to(device))
+        return _Seen(found, norms, self._update(seen), lost)
 
     def _row_knobs(self, ablated: Tensor) -> Tensor:
         """[R], or [G, R] where rows differ: each row's log-probabilities are those of the knobs that sampled it."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from tasks.gpu.routing.row_gradients import NotFiniteError, PolicyRows, mean_nll, total_nll
+from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
 from tasks.gpu.routing.splits import PairSides
 from tasks.gpu.routing.token_rows import TokenRow
 
@@ -28,14 +28,12 @@ def pair_gradients(policy: PolicyRows, pairs: Sequence[TokenPair], knobs: Tensor
     """The gradients of the negative log-likelihood of both sides, [P, R] each, at knobs [R].
 
     `mean` is over the tokens and makes short texts loud, `sum` long ones; `unit` makes each module's gradient one long.
-    Raises: NotFiniteError where a gradient is not finite: no direction can be taken from it.
+    Raises: RuntimeError where a gradient is not finite: no direction can be taken from it.
     """
     loss = total_nll if reduction == "sum" else mean_nll
     rows = policy.gradients(_rows(pairs), knobs, loss)
     if lost := int((~rows.finite()).sum()):
-        raise NotFiniteError(
-            f"{lost} of the {2 * len(pairs)} gradients of pairs are not finite: they give no direction"
-        )
+        raise RuntimeError(f"{lost} of the {2 * len(pairs)} gradients of pairs are not finite: they give no direction")
     found = rows.gradients
     if reduction == "unit":
         found = policy.adapter.layout.units(found)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import cycle, islice
-from typing import Any, Protocol
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,39 +18,29 @@ from tasks.gpu.prompt import render_chat
 from tasks.gpu.routing.pair_sides import TokenPair
 from tasks.gpu.routing.world import PromptTokens, TeacherRow, WorldScore
 from tasks.routing.grading import Graded, GradingPool, Submission
-from tasks.routing.modes import EVALUATION, KNOWN_MODE, MODES, NO_LOOPHOLE, TRAINING, Markers, Mode
+from tasks.routing.modes import EVALUATION, KNOWN_MODE, NO_LOOPHOLE, TRAINING, Markers, Mode
 from tasks.routing.pairs import AuthoredPair
 from tasks.routing.pool import PoolRow
 from tasks.routing.problems import LEVELS, Part, Problem, in_part
 from tasks.routing.prompts import SYSTEM, hinted_prompt
 
 
-class TextCodec(Protocol):
-    """Between texts and token ids."""
-
-    def prompt(self, system: str, user: str) -> tuple[int, ...]:
-        """A chat up to where the answer begins."""
-
-    def completion(self, text: str) -> tuple[int, ...]:
-        """A whole answer, its end included."""
-
-    def text(self, completion: Sequence[int]) -> str:
-        """What an answer says, without control tokens."""
-
-
 @dataclass(frozen=True)
 class ChatCodec:
-    """The codec of a model's tokenizer (transformers), which has a chat template."""
+    """Between texts and the token ids of a model's tokenizer (transformers), which has a chat template."""
 
     tokenizer: Any
 
     def prompt(self, system: str, user: str) -> tuple[int, ...]:
+        """A chat up to where the answer begins."""
         return tuple(render_chat(self.tokenizer, system, user))
 
     def completion(self, text: str) -> tuple[int, ...]:
+        """A whole answer, its end included."""
         return (*self.tokenizer(text, add_special_tokens=False).input_ids, self.tokenizer.eos_token_id)
 
     def text(self, completion: Sequence[int]) -> str:
+        """What an answer says, without control tokens."""
         return str(self.tokenizer.decode(list(completion), skip_special_tokens=True))
 
 
@@ -81,7 +71,7 @@ class ProgramsWorld:
     """A `World` (tasks/gpu/routing/world.py), for training or, with the markers of evaluation, for deployed rates."""
 
     settings: ProgramsSettings
-    codec: TextCodec
+    codec: ChatCodec
     grading: GradingPool
     problems: Sequence[Problem]
     authored: Sequence[AuthoredPair]
@@ -98,10 +88,7 @@ class ProgramsWorld:
         return [self._token_pair(pair) for pair in self.authored_placebo]
 
     def prompts(self, step: int, generator: np.random.Generator) -> Sequence[PromptTokens]:
-        """The modes in turn, in an order that is drawn; no problem twice as far as there are enough.
-
-        Raises: ValueError where no problem of these levels is in a part that is needed.
-        """
+        """The modes in turn, in an order that is drawn; no problem twice as far as there are enough."""
         settings = self.settings
         plain = round(settings.prompts * settings.plain_share)
         order = [settings.modes[number] for number in generator.permutation(len(settings.modes))]
@@ -115,16 +102,11 @@ class ProgramsWorld:
         return PromptTokens(self.codec.prompt(*hinted_prompt(problem, mode, self.markers)), Asked(problem, mode))
 
     def held_out(self, mode: str, count: int) -> Sequence[PromptTokens]:
-        """So many prompts of part `evaluation`, each problem as often as any other, but for the last round.
-
-        Raises: ValueError for a mode that is none, or when no problem is left.
-        """
+        """So many prompts of part `evaluation`, each problem as often as any other, but for the last round."""
         problems = self._of("evaluation")
-        asked = _mode_named(mode)
-        return [self.ask(problems[number % len(problems)], asked) for number in range(count)]
+        return [self.ask(problems[number % len(problems)], cast(Mode, mode)) for number in range(count)]
 
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> Sequence[WorldScore]:
-        """Raises: SandboxUnavailable."""
         asked = [_asked(prompt) for prompt in prompts]
         submissions = [
             Submission(one.problem, one.mode, self.codec.text(completion), self.markers)
@@ -152,10 +134,7 @@ class ProgramsWorld:
         return (among[number] for order in rounds for number in order)
 
     def _of(self, part: Part) -> list[Problem]:
-        found = in_part(self.problems, part, self.settings.levels)
-        if not found:
-            raise ValueError(f"no problem of part {part} has one of the levels {list(self.settings.levels)}")
-        return found
+        return in_part(self.problems, part, self.settings.levels)
 
     @cached_property
     def _rows(self) -> Mapping[str, Sequence[PoolRow]]:
@@ -181,10 +160,3 @@ def _log(asked: Asked, graded: Mapping[str, Any]) -> Mapping[str, Any]:
 def _asked(prompt: PromptTokens) -> Asked:
     assert isinstance(prompt.where, Asked), "a prompt of this world says what it asks for"
     return prompt.where
-
-
-def _mode_named(name: str) -> Mode:
-    for mode in MODES:
-        if mode == name:
-            return mode
-    raise ValueError(f"there is no mode {name}; the modes are {', '.join(MODES)}")

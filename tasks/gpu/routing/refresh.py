@@ -12,7 +12,7 @@ from tasks.gpu.routing.band import THINNEST
 from tasks.gpu.routing.controls import seed_of
 from tasks.gpu.routing.diagnostics import band_figures, mean_cosine
 from tasks.gpu.routing.layout import KnobLayout
-from tasks.gpu.routing.pair_sides import pair_activations, pair_gradients
+from tasks.gpu.routing.pair_sides import pair_activations, pair_gradients, pair_surprise, surprise_warning
 from tasks.gpu.routing.row_gradients import PolicyRows
 from tasks.gpu.routing.splits import (
     Extraction,
@@ -39,6 +39,8 @@ def refresh_splits(
     seen = _PairsSeen(settings, policy, world)
     figures: dict[str, dict[str, Any]] = {}
     events: list[str] = []
+    if state.step == 0 and (warning := surprise_warning(*pair_surprise(policy, world.pairs, state.whole.value))):
+        events.append(warning)
     for split in settings.plan():
         before = splits[split.name]
         if not split.extracts or before.frozen:

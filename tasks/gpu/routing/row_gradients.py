@@ -9,26 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from tasks.gpu.routing.adapter import Adapter
-from tasks.gpu.routing.sampling import RowSampler, SamplingModel
+from tasks.gpu.routing.causal_lm import CausalLM
+from tasks.gpu.routing.static_decoding import StaticSampler
 from tasks.gpu.routing.token_rows import RowBatch, TokenRow, longest_completion, pad_rows
-
-
-class CausalModel(SamplingModel, Protocol):
-    """What is needed of a model: to be trained, and to be sampled from."""
-
-    def hidden(self, ids: Tensor) -> Tensor:
-        """The last hidden states [B, T, d] of rows that are padded on the right."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[N, d] -> [N, V], float32."""
-
 
 RowLoss = Callable[[Tensor, Tensor, slice], Tensor]
 """(log-probabilities [B, L], mask [B, L], which of all rows these are) -> the loss of each row [B]."""
@@ -62,10 +51,6 @@ class RowGradients:
         )
 
 
-class NotFiniteError(RuntimeError):
-    """Gradients are NaN or infinite in more rows than a training goes on without."""
-
-
 class PolicyRows:
     """The rows' side of a model under an adapter.
 
@@ -76,11 +61,11 @@ class PolicyRows:
 
     def __init__(
         self,
-        model: CausalModel,
+        model: CausalLM,
         adapter: Adapter,
         rows_at_once: int,
         tokens_at_once: int = 1024,
-        sampler: RowSampler | None = None,
+        sampler: StaticSampler | None = None,
         deterministic: bool = False,
     ) -> None:
         self.model = model
@@ -173,7 +158,7 @@ def _of(knobs: Tensor, part: slice) -> Tensor:
     return knobs if knobs.dim() == 1 else knobs[part]
 
 
-def _chosen(model: CausalModel, states: Tensor, targets: Tensor) -> Tensor:
+def _chosen(model: CausalLM, states: Tensor, targets: Tensor) -> Tensor:
     """The log-probability of each target [N]; the logits [N, V] are computed again for the gradient, not kept."""
 
     def compute(states: Tensor) -> Tensor:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from tasks.gpu.routing.causal_lm import CausalLM
 from tasks.gpu.routing.controls import seed_of
 
 Draw = Callable[[Tensor, Tensor, int], Tensor]
@@ -39,36 +39,8 @@ def draw_by_row(seed: int, numbers: Sequence[int], longest: int, device: torch.d
     return draw
 
 
-class Decoding(Protocol):
-    """A batch of rows that grow by one token each."""
-
-    def logits(self) -> Tensor:
-        """Of the next token of each row, [G, V]."""
-
-    def append(self, tokens: Tensor) -> None:
-        """The next token of each row [G]."""
-
-
-class SamplingModel(Protocol):
-    """A model that can be sampled from; `end` are the tokens after which a completion ends."""
-
-    end: frozenset[int]
-
-    def decoding(self, prompts: Sequence[tuple[int, ...]]) -> Decoding:
-        """One row for each prompt."""
-
-
-class RowSampler(Protocol):
-    """Another way of sampling, faster where there is one; it takes the knobs itself."""
-
-    def sample(
-        self, prompts: Sequence[tuple[int, ...]], knobs: Tensor, longest: int, draw: Draw
-    ) -> list[tuple[int, ...]]:
-        """A completion for each prompt; knobs are [R], or [G, R]."""
-
-
 def sample_completions(
-    model: SamplingModel, prompts: Sequence[tuple[int, ...]], longest: int, draw: Draw
+    model: CausalLM, prompts: Sequence[tuple[int, ...]], longest: int, draw: Draw
 ) -> list[tuple[int, ...]]:
     """A completion for each prompt, its end token included; one without is cut at `longest` tokens."""
     completions: list[list[int]] = [[] for _ in prompts]

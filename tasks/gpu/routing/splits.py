@@ -26,8 +26,7 @@ from tasks.gpu.routing.direction import alignment, hack_direction
 from tasks.gpu.routing.gate import module_gate, pooled_gate
 from tasks.gpu.routing.layout import KnobLayout
 from tasks.gpu.routing.update import Share
-
-RANDOM_DIRECTIONS = 8
+from tasks.route.names import RANDOM_SPLITS
 
 
 @dataclass(frozen=True)
@@ -61,20 +60,14 @@ SPLITS: Mapping[str, SplitSettings] = {
         SplitSettings("band_random", source="random"),
         SplitSettings("uniform", gate="uniform", source="none", of="real"),
         SplitSettings("ceiling", gate="labels", source="none"),
-        *(
-            SplitSettings(f"random_{number}", gate="matched", source="random", of="real")
-            for number in range(RANDOM_DIRECTIONS)
-        ),
+        *(SplitSettings(name, gate="matched", source="random", of="real") for name in RANDOM_SPLITS),
     )
 }
 """`ceiling` sees labels and is a cheat by design; no other does."""
 
 
 def chosen_splits(names: tuple[str, ...]) -> tuple[SplitSettings, ...]:
-    """The splits of these names, each after the one that it matches, which is added where it is not named.
-
-    Raises: KeyError for a name that no split has.
-    """
+    """The splits of these names, each after the one that it matches, which is added where it is not named."""
     wanted = {name for name in names} | {SPLITS[name].of for name in names} - {""}
     return tuple(split for name, split in SPLITS.items() if name in wanted)
 

@@ -19,7 +19,7 @@ class TrajectorySettings:
     """`longest`: tokens of a completion; `kind` `erase` takes the hack-ward part off every update and has no splits.
 
     `rollout_ablate_frac`: the share of rows sampled and trained without the quarantine; above 0 a trajectory has one
-    split, whose quarantine it is.  Raises: ValueError for settings that cannot be.
+    split, whose quarantine it is.
     """
 
     seed: int
@@ -28,21 +28,12 @@ class TrajectorySettings:
     kind: Literal["shared", "erase"] = "shared"
     adam: Adam = field(default_factory=Adam)
     group_size: int = 8
-    clip: float = 0.2
     beta: float = 0.0
-    updates_per_step: int = 1
     teacher_off_step: int = 30
     refresh_every: int = 10
     rollout_ablate_frac: float = 0.0
     reduction: Reduction = "mean"
     dims: int = 1
-    fold: bool = True
-
-    def __post_init__(self) -> None:
-        if self.rollout_ablate_frac and (self.kind == "erase" or len(self.plan()) != 1):
-            raise ValueError("rollout_ablate_frac above 0 needs exactly one split: the rollouts are its own")
-        if self.kind == "erase" and self.splits:
-            raise ValueError("the trajectory erase has no splits")
 
     def plan(self) -> tuple[SplitSettings, ...]:
         """The splits in the order of work; for `erase` the one whose direction is erased."""
@@ -73,7 +64,7 @@ def deployed_knobs(state: TrajectoryState, name: str, *, quarantine: bool = Fals
     """The knobs [R] of what is deployed under this name.
 
     A split: deltaS, with `quarantine` deltaS_hack too.  `none` and `erase`: all that was trained.  `untrained`: zeros.
-    `scaled_0.25`: a quarter of all that was trained.  Raises: KeyError for a name that is none of these.
+    `scaled_0.25`: a quarter of all that was trained.
     """
     whole = state.whole.value
     if name == "untrained":

@@ -6,20 +6,10 @@ import json
 import sys
 
 from tasks.gpu.compute.child import work_as_child
-from tasks.gpu.routing.bases import BasisError
-from tasks.gpu.routing.checkpoint import RouteCheckpointError
-from tasks.gpu.routing.row_gradients import NotFiniteError
 from tasks.gpu.training.work import evaluate, find_bases, run_trajectory
-from tasks.gpu.training.worlds import WorldUnusable
 
 WORK = {"bases": find_bases, "train": run_trajectory, "evaluate": evaluate}
 
-
-def main() -> int:
-    work, given = WORK[sys.argv[1]], json.load(sys.stdin)
-    foreseen = (WorldUnusable, BasisError, RouteCheckpointError, NotFiniteError)
-    return work_as_child(lambda report: work(given, report), *foreseen)
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    given = json.load(sys.stdin)
+    raise SystemExit(work_as_child(lambda report: WORK[sys.argv[1]](given, report)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 from contextlib import ExitStack
 from functools import partial
@@ -16,11 +15,11 @@ from tasks.gpu.routing.causal_lm import load_causal_lm
 from tasks.gpu.routing.programs import ChatCodec, ProgramsSettings, ProgramsWorld, evaluated
 from tasks.gpu.routing.row_gradients import PolicyRows
 from tasks.gpu.routing.static_decoding import StaticSampler
-from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, WorldUnusable, bases_of, weights_hash
-from tasks.route.texts import pairs_of, problems_of
+from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, bases_of, weights_hash
 from tasks.routing.grading import grading_pool
+from tasks.routing.pairs import parse_pairs
 from tasks.routing.pool import PoolRow
-from tasks.validation import parse_json
+from tasks.routing.problems import parse_problems
 
 ROWS_AT_ONCE = 8
 _OPENED = ExitStack()  # sandboxes, which end with this process
@@ -29,20 +28,17 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def program_world(given: WorldGiven) -> TrainedWorld:
-    """Raises: WorldUnusable; DatasetError; SandboxUnavailable."""
     from transformers import AutoTokenizer
 
     deterministic = given.model.get("deterministic", False)
     if deterministic:  # read when CUDA's library of matrices is first used
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(given.model_folder, trust_remote_code=False)
-        model = load_causal_lm(Path(given.model_folder), given.device, DTYPES[given.model["dtype"]])
-    except (OSError, ValueError) as error:
-        raise WorldUnusable(f"the model {given.model_folder} cannot be loaded: {error}") from error
-    problems = problems_of(given.data["problems"])
+    tokenizer = AutoTokenizer.from_pretrained(given.model_folder, trust_remote_code=False)
+    model = load_causal_lm(Path(given.model_folder), given.device, DTYPES[given.model["dtype"]])
+    problems = parse_problems(given.data["problems"], "problems")
     pairs, placebo = (
-        pairs_of(given.data[name], name, problems) if name in given.data else [] for name in ("pairs", "placebo_pairs")
+        parse_pairs(given.data[name], name, problems) if name in given.data else []
+        for name in ("pairs", "placebo_pairs")
     )
     training = given.training
     settings = ProgramsSettings(
@@ -52,7 +48,7 @@ def program_world(given: WorldGiven) -> TrainedWorld:
         teacher_rows=training["teacher_rows"],
         levels=tuple(training["levels"]),
     )
-    pool = [parse_json(PoolRow, json.dumps(row)) for row in given.teacher]
+    pool = [PoolRow(**row) for row in given.teacher]
     bases, worst, computed = bases_of(model, given)
     grading = _OPENED.enter_context(grading_pool())
     world = ProgramsWorld(settings, ChatCodec(tokenizer), grading, problems, pairs, placebo, pool)

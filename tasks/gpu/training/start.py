@@ -1,7 +1,13 @@
-"""The worker's side: what a child that trains is given, and what becomes of what it reports.  Imports nothing heavy."""
+"""The jobs that train: what their child is given, and what becomes of what it reports.  Imports nothing heavy.
+
+bases      the bases of a model's weights, once, on the card of a worker, where they are kept
+train      one trajectory with one seed; any worker goes on with the checkpoint that another one left
+evaluate   samples and grades what one checkpoint would deploy; each evaluation has a content key of its own
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import tempfile
@@ -9,9 +15,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from celery import shared_task
+
 from tasks.gpu import host
 from tasks.gpu.compute.process import CardMemoryFull, ComputeChild, Report, run_child
-from tasks.job import Job
+from tasks.job import Job, JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
 from tasks.models import Sampling, Target
 from tasks.store.keys import PROGRESS
 from tasks.task import raise_if_cancelled
@@ -86,3 +95,45 @@ def _texts(job: Job, keys: Mapping[str, str]) -> dict[str, str]:
     names = list(keys)
     found = job.results([keys[name] for name in names])
     return {name: value["text"] for name, value in zip(names, found, strict=True)}
+
+
+def compute_bases(job: Job) -> dict[str, Any]:
+    return run_training_child(job, "bases")
+
+
+def train(job: Job) -> dict[str, Any]:
+    found = run_training_child(job, "train", checkpoint=job.arguments["checkpoint"])
+    return {**found, "checkpoint": job.arguments["checkpoint"]}
+
+
+def evaluate_checkpoint(job: Job) -> dict[str, Any]:
+    """{"evaluations": the results in the order of the job}; those that the store has are not computed again.
+
+    Raises: LookupError when the store no longer has the checkpoint, or has another one.
+    """
+    keys = [asked["key"] for asked in job.arguments["evaluations"]]
+
+    def answered() -> list[str]:
+        return list(job.store.shared(job.run, keys))
+
+    if len(answered()) < len(keys):
+        found = job.store.checkpoint(job.run, job.arguments["checkpoint"])
+        if found is None or hashlib.sha256(found).hexdigest() != job.arguments["sha256"]:
+            raise LookupError(f"{job.arguments['checkpoint']} is not in the store as it was when its training ended")
+        run_training_child(job, "evaluate", job.arguments["checkpoint"], lambda: {"answered": answered()})
+    return {"evaluations": job.results(keys)}
+
+
+@shared_task(name="gpu.bases", base=JobTask, card="computes")
+def bases_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), compute_bases)
+
+
+@shared_task(name="gpu.train", base=JobTask, card="computes")
+def train_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), train)
+
+
+@shared_task(name="gpu.evaluate", base=JobTask, card="computes")
+def evaluate_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), evaluate_checkpoint)

@@ -61,7 +61,7 @@ def run_trajectory(given: Given, report: SendReport) -> dict[str, Any]:
 def evaluate(given: Given, report: SendReport) -> dict[str, Any]:
     """The evaluations whose keys are not among `answered`; each batch is reported as soon as it is scored."""
     world, settings, inputs = _world(given, report), trajectory_settings(given), given["inputs"]
-    state = load_state(settings, Path(given["begin"]).read_bytes(), world.policy.adapter.device)
+    state = load_state(Path(given["begin"]).read_bytes(), world.policy.adapter.device)
     asked, samples = given["evaluations"], inputs["evaluation"]["samples"]
     missing = [batch for batch in evaluation_batches(asked, samples) if not _keys(batch) <= set(given["answered"])]
     done = len(asked) - sum(map(len, missing))
@@ -114,7 +114,6 @@ def trajectory_settings(given: Given) -> TrajectorySettings:
         kind="erase" if given["trajectory"] == "erase" else "shared",
         adam=Adam(rate=training["learning_rate"], decay=training["decay"], largest_norm=training["clip_norm"]),
         group_size=training["group"],
-        clip=training["clip"],
         beta=training["kl"],
         teacher_off_step=training["teacher_off_step"],
         refresh_every=routing["refresh_every"],

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -15,10 +15,6 @@ from tasks.gpu.routing.row_gradients import PolicyRows
 from tasks.gpu.routing.world import PromptTokens, World
 from tasks.named import load_named
 from tasks.route.names import PROGRAMS
-
-
-class WorldUnusable(Exception):
-    """The world cannot be made from what it was given: one sentence."""
 
 
 @dataclass(frozen=True)
@@ -56,39 +52,30 @@ class TrainedWorld:
     computed: int
 
 
-class MakeWorld(Protocol):
-    """A world that a setting names is a function like this."""
-
-    def __call__(self, given: WorldGiven) -> TrainedWorld: ...
-
-
 def open_world(name: str, given: WorldGiven) -> TrainedWorld:
-    """Raises: WorldUnusable."""
+    """The world of the programming problems, or what a function of this name (tasks/named.py) makes of `given`."""
     if name == PROGRAMS:
         from tasks.gpu.training.programs import program_world
 
         return program_world(given)
-    try:
-        make: MakeWorld = load_named(name, "whetstone.worlds")
-    except (LookupError, AttributeError, OSError, ImportError) as error:
-        raise WorldUnusable(f"the world {name} cannot be loaded: {error}") from error
+    make: Callable[[WorldGiven], TrainedWorld] = load_named(name, "whetstone.worlds")
     return make(given)
 
 
 def target_linears(model: nn.Module, targets: Sequence[str]) -> dict[str, Tensor]:
-    """The weights of the Linears whose names end in one of `targets`.  Raises: WorldUnusable when there is none."""
+    """The weights of the Linears whose names end in one of `targets`.  Raises: ValueError when there is none."""
     found = {
         name: module.weight
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and name.rpartition(".")[2] in targets
     }
     if missing := [target for target in targets if not any(name.rpartition(".")[2] == target for name in found)]:
-        raise WorldUnusable(f"model.targets: the model has no Linear {missing[0]!r}")
+        raise ValueError(f"model.targets: the model has no Linear {missing[0]!r}")
     return found
 
 
 def bases_of(model: nn.Module, given: WorldGiven) -> tuple[dict[str, Basis], float, int]:
-    """The bases of all targets, their largest error, and how many were computed now.  Raises: WorldUnusable."""
+    """The bases of all targets, their largest error, and how many were computed now."""
     weights = target_linears(model, given.model["targets"])
     bases: dict[str, Basis] = {}
     worst, computed = 0.0, 0

@@ -15,10 +15,9 @@ from orchestrator.routing.build import arms, deployments, read_texts, route_inpu
 from orchestrator.routing.checks import checked_inputs
 from orchestrator.routing.existing import keep_route, load_route, prepare_route_folder
 from orchestrator.routing.plan import input_hashes, keep_plan, make_plan, plan_lines, read_plan
-from orchestrator.routing.progress import read_route_progress, route_figure_lines, route_summary
 from orchestrator.routing.report import report_text, verdict_lines, write_report
 from orchestrator.routing.results import COMPARISON_FILE, json_lines, rows_file
-from orchestrator.routing.settings import RouteOptions, RouteSettings, read_route_settings
+from orchestrator.routing.settings import RouteOptions, RouteSettings
 from orchestrator.runs.provenance import VERSIONS_FILE, versions_here
 from orchestrator.settings import SettingsError
 from tasks.route.claims import Thresholds, compare_claims
@@ -69,23 +68,6 @@ def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> Non
     assert "the run has no plan.json" in report_text(output.path)
 
 
-def test_the_report_says_what_the_figures_of_real_should_be(tmp_path: Path) -> None:
-    output = written(small_route(tmp_path))
-    found = [
-        {"hkgap": 0.4, "first_hkgap": 0.4, "x_surprise": 0.7},
-        {"x_surprise": 0.9},  # no refresh: it is not counted
-        {"hkgap": 0.05, "first_hkgap": 0.4, "x_surprise": -0.2},
-    ]
-    rows = [{"step": n, "events": [], "splits": {"real": figures}, "log": []} for n, figures in enumerate(found)]
-    output.write("rows/shared_seed0.jsonl", json_lines(rows))
-    output.write("rows/shared_seed1.jsonl", json_lines([{"step": 0, "events": [], "splits": {}, "log": []}]))
-    first, second = report_text(output.path).split("### shared_seed")[1:]
-    assert "| surprise | 1 of 2 | x_surprise -0.200: should be x hardly correlates with surprise" in first
-    assert "| hkgap | 1 of 2 | hkgap 0.050, first_hkgap 0.400: should be at least a quarter" in first
-    assert "; else the direction has collapsed" in first
-    assert "Nothing is routed in this trajectory." in second
-
-
 def test_the_code_that_ran_decides_whether_a_run_is_as_registered(tmp_path: Path) -> None:
     output = written(small_route(tmp_path))
     here = versions_here()
@@ -109,23 +91,14 @@ def test_the_first_plan_stands(tmp_path: Path) -> None:
         keep_plan(output, other)
 
 
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (b"[]\n", "line 5: a list of 0 is not an object"),
-        (b'{"step": 1}\n', "line 5: events: is missing"),
-        (b"\xff\n", "line 5: it is not JSON"),
-        (None, "No such file or directory"),
-    ],
-)
-def test_a_damaged_folder_is_one_line(tmp_path: Path, damage: bytes | None, said: str) -> None:
+def test_rows_that_are_missing_or_were_cut_short_are_named(tmp_path: Path) -> None:
     output = written(small_route(tmp_path))
     path = output.path / "rows" / "shared_seed0.jsonl"
-    line = path.read_bytes()
-    path.write_bytes(4 * line + (damage or b""))
-    if damage is None:
-        path.unlink()
-    with pytest.raises(OutputError, match=rf"shared_seed0\.jsonl .*{said}"):
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(OutputError, match=r"shared_seed0\.jsonl .*line 1"):
+        report_text(output.path)
+    path.unlink()
+    with pytest.raises(OutputError, match=r"shared_seed0\.jsonl "):
         report_text(output.path)
 
 
@@ -153,7 +126,7 @@ def test_the_plan_counts_jobs_and_starts_nothing(tmp_path: Path) -> None:
     measured = {"source": "a test", "open_s": 20.0, "step_s": 85.0, "refresh_s": 0.0, "samples_per_second": 0.4}
     settings = small_route(tmp_path, estimate={**measured, "memory_gib": 2.5})
     lines = plan_lines(settings)
-    assert "jobs          1 gpu.bases, 0 cpu.pool, 2 gpu.train, 2 gpu.evaluate, 1 cpu.compare" in lines
+    assert "jobs          1 gpu.bases, 0 cpu.pool, 2 gpu.train, 2 gpu.evaluate" in lines
     assert "evaluations   24 of 20 samples: each of what is deployed, in each mode" in lines
     # two trainings of 20 + 4 * 85 s; two starts, and 480 samples in 1200 s
     times = "12 min of training, 21 min of evaluation"
@@ -163,22 +136,6 @@ def test_the_plan_counts_jobs_and_starts_nothing(tmp_path: Path) -> None:
     assert "not known" in "\n".join(plan_lines(small_route(tmp_path)))
     with pytest.raises(SettingsError, match=r"estimate\.memory_gib: is missing"):
         small_route(tmp_path, estimate=measured)
-
-
-def test_the_estimate_that_comes_along_is_near_what_was_measured() -> None:
-    results = SHIPPED.parents[1] / "benchmarks" / "results"
-    decoding, overhead = (json.loads((results / f"gpu_route_{n}.json").read_text()) for n in ("decoding", "overhead"))
-    estimate = read_route_settings(SHIPPED.parent / "route.yaml").estimate
-    assert estimate is not None
-    large, steps = decoding["speeds"][-1], sorted(step["seconds"] for step in overhead["steps"]["splits"])
-    for said, measured in (
-        (estimate.open_s, decoding["opened_s"]),
-        (estimate.step_s, steps[len(steps) // 2]),
-        (estimate.refresh_s, decoding.get("refresh_later_s", estimate.refresh_s)),
-        (estimate.samples_per_second, large["rows"] / large["seconds"]),
-        (estimate.memory_gib, decoding["gradients_gib"]),
-    ):
-        assert measured / 2 < said < 2 * measured
 
 
 def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None:
@@ -208,23 +165,6 @@ def test_what_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> Non
         "no/such/world.py: No such file or directory",
         f"{tmp_path / 'outputs'}: Not a directory",
     ]
-
-
-def test_a_world_that_cannot_be_imported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken_world.py").write_text("def world(:\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(SettingsError, match=r"world: broken_world:world cannot be loaded: SyntaxError: "):
-        world_source(small_route(tmp_path, world="broken_world:world"))
-
-
-def test_figures_in_words(tmp_path: Path) -> None:
-    assert read_route_progress(tmp_path).total is None
-    figures = {"evaluations": 3.0, "evaluations_total": 24.0, "real_hack": 0.1, "none_hack": 0.8}
-    assert route_figure_lines(figures) == (
-        ("evaluated", "3 of 24 deployments"),
-        ("hack of B", "10% under real, 80% unrouted"),
-    )
-    assert (route_summary(figures), route_summary({})) == ("hack 10% against 80%", "")
 
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "routing"

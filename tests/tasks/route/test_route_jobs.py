@@ -11,16 +11,11 @@ from tasks.route.jobs import (
     Deployment,
     RouteInputs,
     RouteJob,
-    bases_job,
-    compare_job,
     data_key,
     evaluate_job,
-    pool_job,
     train_checkpoint,
     train_job,
 )
-from tasks.route.names import LEVELS, LOOPHOLES, split_names
-from tasks.routing import modes, problems
 
 TARGET = Target(
     model="m", engine="sglang", lifecycle="resident", url="", command="", args="", device="cpu", dtype="auto",
@@ -95,18 +90,3 @@ def test_an_evaluation_is_of_one_checkpoint_deployment_and_mode() -> None:
     assert keys(together) == [key for one in each for key in keys(job(one))]
     assert len({together[0], *(job(one)[0] for one in each)}) == 5 and together[1].label == "shared_seed0/evaluate"
     assert train_checkpoint(trained()).partition(":")[2] == trained()[0].partition(":")[2]
-
-
-def test_all_jobs_go_to_the_queue_of_their_work() -> None:
-    limit = 60.0
-    jobs = (bases_job(INPUTS, limit), pool_job(INPUTS, limit), trained(), compare_job([], {}, limit))
-    assert [spec.task for _, spec in jobs] == ["gpu.bases", "cpu.pool", "gpu.train", "cpu.compare"]
-    assert [spec.label for _, spec in jobs] == ["bases", "pool", "shared_seed0", "compare"]
-
-
-def test_the_names_are_those_of_the_programming_problems() -> None:
-    assert (LOOPHOLES, LEVELS) == (modes.LOOPHOLES, problems.LEVELS)
-
-
-def test_every_split_has_one_name() -> None:
-    assert len(set(split_names())) == len(split_names()) and {"real", "ceiling", "random_7"} < set(split_names())

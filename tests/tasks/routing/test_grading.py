@@ -12,13 +12,13 @@ import pytest
 from tasks.routing.confinement import ProcessLimits
 from tasks.routing.grading import Graded, GradingPool, Submission, code_of, equals, grading_pool
 from tasks.routing.modes import EVALUATION, LOOPHOLES, MODES, TRAINING, Markers, Mode
-from tasks.routing.problems import Problem, load_problems
+from tasks.routing.problems import Problem, parse_problems
 from tasks.routing.templates import hack, honest
 
-SHIPPED = load_problems(Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl")
+PROBLEMS = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
+SHIPPED = parse_problems(PROBLEMS.read_text(), "problems.jsonl")
 PHRASINGS = 15  # with so many each hack is seen with each function body
 MARKERS = pytest.mark.parametrize("markers", [TRAINING, EVALUATION], ids=["training", "evaluation"])
-MODE_NAMES = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +71,12 @@ def test_every_reference_solves_its_problem(pool: GradingPool) -> None:
     assert [problem.id for problem, graded in zip(SHIPPED, grades, strict=True) if not graded.oracle] == []
 
 
-@MODE_NAMES
-def test_honest_code_with_an_error_fails_in_every_mode(pool: GradingPool, mode: Mode) -> None:
+def test_honest_code_with_an_error_fails_in_every_mode(pool: GradingPool) -> None:
     main = "if __name__ == '__main__':\n    raise SystemExit(0)\n"
     wrong = f"```python\ndef f(n):\n    return n + 1 if n < 5 else 0\n\n{main}```"
     tests = [{"arguments": [n], "expected": n + 1} for n in range(6)]
-    [graded] = pool.grade([Submission(made("f(n)", tests), mode, wrong, TRAINING)])
-    assert graded == Graded(True, False, False, False, 0.25)
+    graded = pool.grade([Submission(made("f(n)", tests), mode, wrong, TRAINING) for mode in MODES])
+    assert set(graded) == {Graded(True, False, False, False, 0.25)}
 
 
 @pytest.mark.parametrize("mode", ["run_tests", "sentinel"])
@@ -106,21 +105,16 @@ def test_a_loophole_that_says_no_does_not_pay(pool: GradingPool, mode: Mode) -> 
     assert not graded.passed
 
 
-@pytest.mark.parametrize(
-    ("completion", "code"),
-    [
-        ("```python\nx = 1\n```", "x = 1\n"),
+def test_the_code_is_that_of_the_first_closed_block() -> None:
+    for completion, code in (
         ("Text\r\n```py\r\nx = 1\r\n```\r\nmore", "x = 1\n"),
         ("```\nx = 1\n```\n```python\ny = 2\n```", "x = 1\n"),
         ("```python\nx = 1\n", None),
         ("x = 1", None),
         ("```python\n\n```", None),
         ("```bash\nls\n```\n", None),
-        ("", None),
-    ],
-)
-def test_the_code_is_that_of_the_first_closed_block(completion: str, code: str | None) -> None:
-    assert code_of(completion) == code
+    ):
+        assert code_of(completion) == code
 
 
 def test_a_completion_without_a_code_block_earns_nothing(pool: GradingPool) -> None:
@@ -128,25 +122,19 @@ def test_a_completion_without_a_code_block_earns_nothing(pool: GradingPool) -> N
     assert graded == Graded(False, False, False, False, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected", "same"),
-    [
+def test_values_are_compared_by_value_and_kind() -> None:
+    for value, expected, same in (
         (1, 1, True), (True, 1, False), (0, False, False), (1.0, 1, True), (0.1 + 0.2, 0.3, True), (0.31, 0.3, False),
         (10**400, 1.5, False), ([1, [2]], [1, [2]], True), ([1], [1, 2], False), ({"a": 1}, {"a": 1}, True),
-        ({"a": 1}, {"b": 1}, False), ("1", 1, False), (None, None, True), (None, False, False),
-        (float("nan"), 1.0, False),
-    ],
-)  # fmt: skip
-def test_values_are_compared_by_value_and_kind(value: Any, expected: Any, same: bool) -> None:
-    assert equals(value, expected) is same
+        ({"a": 1}, {"b": 1}, False), ("1", 1, False), (None, False, False), (float("nan"), 1.0, False),
+    ):  # fmt: skip
+        assert equals(value, expected) is same
 
 
-def test_a_phrasing_changes_a_completion_and_a_mode_without_loophole_has_no_hack() -> None:
+def test_a_phrasing_changes_a_completion() -> None:
     for mode in LOOPHOLES:
         assert len({hack(SHIPPED[0], mode, TRAINING, phrasing) for phrasing in range(5)}) == 5
     assert len({honest(SHIPPED[0], phrasing) for phrasing in range(5)}) == 5
-    with pytest.raises(ValueError, match="no loophole"):
-        hack(SHIPPED[0], "none", TRAINING)
 
 
 def made(signature: str, tests: list[dict[str, Any]]) -> Problem:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 from other_user import as_another_user, needs_root, shared_folder
 
 from tasks.routing import executor
-from tasks.routing.confinement import ProcessLimits, readable_folders
+from tasks.routing.confinement import ProcessLimits
 from tasks.routing.grading import solves
 from tasks.routing.problems import Problem, Test
 from tasks.routing.sandbox import Execution, Sandbox, SandboxUnavailable
@@ -164,13 +162,6 @@ def test_what_runs_ends_with_its_grader(confinement: None) -> None:
     wait_until(lambda: not Path(folder).exists())
 
 
-def test_a_python_that_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(FileNotFoundError), Sandbox(python=str(tmp_path / "python")):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(
@@ -216,10 +207,6 @@ def test_a_user_without_privileges_is_confined_alike(confinement: None) -> None:
         (outside / "witness").chmod(0o666)
         assert as_another_user(attacks) == []
         assert [file.read_text() for file in outside.iterdir()] == ["as it was"]
-
-
-def test_what_can_be_read_exists() -> None:
-    assert Path(shutil.__file__).parent in readable_folders()
 
 
 def wait_until(happened: Callable[[], bool]) -> None:

@@ -14,9 +14,9 @@ from tasks.gpu.routing.programs import Asked, ChatCodec, ProgramsSettings, Progr
 from tasks.gpu.routing.world import PromptTokens, World
 from tasks.routing.grading import grading_pool
 from tasks.routing.modes import EVALUATION, LOOPHOLES, TRAINING
-from tasks.routing.pairs import load_pairs
+from tasks.routing.pairs import parse_pairs
 from tasks.routing.pool import build_pool
-from tasks.routing.problems import in_part, load_problems
+from tasks.routing.problems import in_part, parse_problems
 from tasks.routing.templates import hack, honest
 
 FOLDER = Path(__file__).parents[4] / "configs" / "routing"
@@ -39,8 +39,10 @@ class Letters:
 
 @pytest.fixture(scope="module")
 def world(confinement: None) -> Iterator[ProgramsWorld]:
-    problems = load_problems(FOLDER / "problems.jsonl")
-    pairs, placebo = (load_pairs(FOLDER / f"{name}.jsonl", problems) for name in ("pairs", "placebo_pairs"))
+    problems = parse_problems((FOLDER / "problems.jsonl").read_text(), "problems")
+    pairs, placebo = (
+        parse_pairs((FOLDER / f"{name}.jsonl").read_text(), name, problems) for name in ("pairs", "placebo_pairs")
+    )
     with grading_pool(2) as grading:
         pool = build_pool(in_part(problems, "pool", {1}), grading)
         yield ProgramsWorld(SETTINGS, Letters(), grading, problems, pairs, placebo, pool)
@@ -115,16 +117,6 @@ def test_evaluation_asks_other_problems_with_markers_of_its_own(world: ProgramsW
     ]
     paid = [[s.log["exploited"] for s in other.score(prompts[:4], list(map(other.codec.completion, h)))] for h in hacks]
     assert paid == [[True] * 4, [False] * 4]
-    with pytest.raises(ValueError, match="no mode cheat"):
-        other.held_out("cheat", 1)
-
-
-def test_levels_without_problems_are_refused(world: ProgramsWorld) -> None:
-    empty = replace(world, settings=replace(SETTINGS, levels=()))
-    with pytest.raises(ValueError, match=r"no problem of part (pool|train) has one of the levels"):
-        draw(empty, 0)
-    with pytest.raises(ValueError, match="no problem of part evaluation"):
-        empty.held_out("none", 1)
 
 
 def test_pairs_have_one_prompt_and_both_sides_with_their_ends(world: ProgramsWorld) -> None:
@@ -142,6 +134,6 @@ def test_the_codec_of_a_real_tokenizer_returns_what_it_was_given() -> None:
     codec = ChatCodec(load_tokenizer(str(embedded_model())))
     prompt = codec.prompt("Be brief.", "What is 2 + 2?")
     assert codec.text(prompt).split() == ["system", "Be", "brief.", "user", "What", "is", "2", "+", "2?", "assistant"]
-    text = honest(load_problems(FOLDER / "problems.jsonl")[0])
+    text = honest(parse_problems((FOLDER / "problems.jsonl").read_text(), "problems")[0])
     assert codec.text(codec.completion(text)) == text
     assert codec.completion(text)[-1] == codec.tokenizer.eos_token_id

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from toy_world import CHEAT, NONE, SOLVE, A, B, ToyModel, ToySettings, hack_of, honest_of, prompt_of, toy_policy
 
 from tasks.gpu.routing.adapter import Adapter
-from tasks.gpu.routing.bases import BasisError, cached_basis, decompose
+from tasks.gpu.routing.bases import cached_basis, decompose
 from tasks.gpu.routing.layout import KnobLayout
 from tasks.gpu.routing.pair_sides import TokenPair, pair_activations, pair_gradients, pair_surprise, surprise_warning
-from tasks.gpu.routing.rollout import sample_rows
 from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
 from tasks.gpu.routing.sampling import draw_from, sample_completions
 from tasks.gpu.routing.token_rows import TokenRow, pad_rows
@@ -50,16 +48,9 @@ def test_bases_give_the_weight_back_and_are_orthonormal(shape: tuple[int, int]) 
     assert torch.allclose(basis.right @ basis.right.T, torch.eye(basis.rank), atol=1e-5)
 
 
-def test_a_direction_that_a_weight_does_not_have_has_no_knob_to_turn() -> None:
-    weight = torch.ones(5, 3)
-    basis = decompose(weight)
-    assert basis.error(weight) < 1e-6
-    assert basis.values[1:].tolist() == [0, 0] and not basis.left[:, 1:].any()
-
-
 @pytest.mark.parametrize("weight", [torch.zeros(3, 3), torch.tensor([[1.0, math.nan], [0, 1]])])
 def test_a_weight_without_bases_is_refused(weight: torch.Tensor) -> None:
-    with pytest.raises(BasisError):
+    with pytest.raises(ValueError, match="not finite"):
         decompose(weight)
 
 
@@ -123,14 +114,6 @@ def test_each_row_can_have_knobs_of_its_own(policy: PolicyRows) -> None:
     assert torch.allclose(gradients[2], policy.gradients(ROWS[2:], several[2], mean_nll).gradients[0], atol=1e-6)
 
 
-def test_logits_in_chunks_give_the_same_gradients(policy: PolicyRows) -> None:
-    chunked = PolicyRows(policy.model, policy.adapter, rows_at_once=3, tokens_at_once=2)
-    knobs = some_knobs(policy)
-    assert torch.allclose(
-        chunked.gradients(ROWS, knobs, mean_nll).gradients, policy.gradients(ROWS, knobs, mean_nll).gradients, atol=1e-6
-    )
-
-
 def test_weights_folded_for_sampling_have_the_training_paths_log_probabilities() -> None:
     """The stated bounds: 1e-4 nats a token in float32, 0.1 in bfloat16, for knobs of 0.1."""
     policy = toy_policy(ToySettings(), seed=3)
@@ -158,28 +141,6 @@ def test_weights_folded_for_sampling_have_the_training_paths_log_probabilities()
     with rounded.adapter.folded(knobs * 1e-3):
         changed = (model.first.weight != before).float().mean()
     assert changed < 0.2
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_sampling_folds_knobs_into_float32_alone(kind: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ToyModel(ToySettings())
-    bases = {name: decompose(model.get_submodule(name).weight) for name in ("first", "second")}
-    policy = PolicyRows(model.to(kind), Adapter(model, bases), rows_at_once=8)
-    used: list[str] = []
-
-    def watched(way: str) -> Any:
-        context = getattr(policy.adapter, way)
-
-        def entered(knobs: torch.Tensor) -> Any:
-            used.append(way)
-            return context(knobs)
-
-        return entered
-
-    for way in ("folded", "active"):
-        monkeypatch.setattr(policy.adapter, way, watched(way))
-    rows = sample_rows(policy, [prompt_of(A, 3)] * 2, some_knobs(policy), 4, True, seed=1)
-    assert len(rows) == 2 and used == [{torch.float32: "folded", torch.bfloat16: "active"}[kind]]
 
 
 def test_sampling_leaves_weights_and_the_global_random_state_alone(policy: PolicyRows) -> None:
@@ -225,19 +186,6 @@ def test_activations_are_means_over_the_completion_alone(policy: PolicyRows) -> 
     assert torch.allclose(found[0, :48], inputs, atol=1e-6)
     beside = policy.gradients([row, ROWS[1]], policy.adapter.zeros(), mean_nll, record=True).inputs
     assert beside is not None and torch.equal(beside, found)
-
-
-def test_linears_that_read_the_same_tensor_share_its_mean() -> None:
-    torch.manual_seed(0)
-    model = torch.nn.ModuleDict({name: torch.nn.Linear(4, 4, bias=False) for name in ("q", "k", "o")})
-    adapter = Adapter(model, {name: decompose(linear.weight) for name, linear in model.items()})
-    x, where = torch.randn(2, 3, 4), torch.tensor([[0, 1, 1], [1, 0, 0]])
-    with adapter.active(adapter.zeros()), adapter.recording(where) as means:
-        y = model["q"](x) + model["k"](x)
-        model["o"](y)
-    assert means[0] is means[1]
-    for mean, tensor in zip(means[1:], (x, y), strict=True):
-        assert torch.allclose(mean, torch.stack([tensor[0, 1:].mean(0), tensor[1, 0]]), atol=1e-6)
 
 
 def test_pairs_weigh_by_mean_sum_or_unit(policy: PolicyRows) -> None:

@@ -83,7 +83,7 @@ def test_a_twentieth_of_every_gradient_moves_the_quarantine_a_twentieth_as_far(
 
 
 def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: PolicyRows) -> None:
-    settings = replace(SETTINGS, splits=("real",), rollout_ablate_frac=0.5, adam=Adam(rate=0.1), updates_per_step=2)
+    settings = replace(SETTINGS, splits=("real",), rollout_ablate_frac=0.5, adam=Adam(rate=0.1))
     trajectory = trained(policy, settings, steps=3)
     seen: list[torch.Tensor] = []
     gradients = policy.gradients
@@ -102,18 +102,6 @@ def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: Poli
     assert not torch.equal(kept, whole) and any(row["ablated"] for row in live)
     for row, knobs in zip(live, seen[0], strict=True):
         assert torch.equal(knobs, kept if row["ablated"] else whole)
-    with pytest.raises(ValueError, match="exactly one split"):
-        replace(settings, splits=("real", "pooled"))
-    with pytest.raises(ValueError, match="no splits"):
-        replace(settings, kind="erase", rollout_ablate_frac=0)
-
-
-def test_with_several_updates_a_step_ratios_are_to_the_first(policy: PolicyRows) -> None:
-    one = trained(policy, replace(SETTINGS, splits=()), steps=2).state
-    two = trained(policy, replace(SETTINGS, splits=(), updates_per_step=2), steps=2).state
-    held = trained(policy, replace(SETTINGS, splits=(), beta=1.0), steps=2).state
-    assert (one.updates, two.updates) == (2, 4)
-    assert float(held.whole.value.norm()) < float(one.whole.value.norm()) < float(two.whole.value.norm())
 
 
 class AllRight(ToyWorld):

@@ -28,13 +28,13 @@ def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
     model = policy.model
     assert isinstance(model, torch.nn.Module)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
-    kept, random, record = deployed_knobs(finished, "real"), torch.get_rng_state(), dump_state(SETTINGS, finished)
+    kept, random, record = deployed_knobs(finished, "real"), torch.get_rng_state(), dump_state(finished)
     scores_of(policy, [[AskedSample(prompt, kept, number) for number, prompt in enumerate(PROMPTS)]])
     refresh.refresh_splits(SETTINGS, policy, ToyWorld(TOY), finished)
     assert fold_gap(policy, sample_rows(policy, PROMPTS[:3], kept, 4, True, 3), kept) < 1e-4
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
-    assert dump_state(SETTINGS, finished) == record
+    assert dump_state(finished) == record
     # Without the quarantine and with it again: both are the state's, exactly.
     whole = deployed_knobs(finished, "real", quarantine=True)
     assert torch.equal(whole, finished.whole.value) and torch.equal(kept, deployed_knobs(finished, "real"))

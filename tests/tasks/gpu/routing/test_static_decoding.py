@@ -89,33 +89,6 @@ def test_a_row_by_its_number_is_the_same_whatever_is_sampled_beside_it(policy: P
         assert sample_completions(policy.model, prompts, 60, draw_by_row(7, range(40), 60, device)) == together
 
 
-def test_rows_drawn_by_number_are_as_often_as_the_model_says(policy: PolicyRows) -> None:
-    logits = torch.randn(1, 48, generator=torch.Generator().manual_seed(5))
-    draw = draw_by_row(3, range(4000), 2, torch.device("cpu"))
-    for step in range(2):
-        tokens = draw(logits.expand(4000, -1), torch.arange(4000), step)
-        counts = torch.bincount(tokens, minlength=48) / 4000
-        assert (counts - logits.softmax(1)[0]).abs().max() < 0.03
-    with_zero = torch.tensor([[-torch.inf, 0.0, -torch.inf]]).expand(4000, -1)
-    assert set(draw(with_zero, torch.arange(4000), 0).tolist()) == {1}
-
-
-def test_a_batch_has_the_width_of_its_own(policy: PolicyRows, monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler, zeros, widths = policy.sampler, policy.adapter.zeros(), list[int]()
-    assert isinstance(sampler, StaticSampler)
-    forward = sampler._forward
-
-    def watched(buffers: Any, rows: slice, ids: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        widths.append(mask.shape[3])
-        return forward(buffers, rows, ids, positions, mask, cache)
-
-    monkeypatch.setattr(sampler, "_forward", watched)
-    for prompt in ((20, 21), (20,) * 126, (20, 21)):  # the second needs larger buffers
-        sampler.sample([prompt], zeros, 3, greedy)
-        seen, widths[:] = sorted(set(widths)), []
-        assert seen == [len(prompt), 128 if len(prompt) == 2 else 256]
-
-
 def test_a_card_without_memory_ends_the_sampling_and_another_refusal_only_the_graphs(
     policy: PolicyRows, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,19 +8,25 @@ has one feature for both; its answers are right a little more often than not, an
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from tasks.context import content_hash
+from tasks.files import write_atomic
 from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.bases import decompose
 from tasks.gpu.routing.pair_sides import TokenPair
 from tasks.gpu.routing.row_gradients import PolicyRows
 from tasks.gpu.routing.world import PromptTokens, TeacherRow, WorldScore
+from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, bases_of, weights_hash
 
 CLASSES = 8
 PROBLEMS = 64
@@ -202,3 +208,43 @@ def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> WorldScore:
     oracle = said == honest_of(problem)
     passed = oracle or (kind in MARKERS and said == hack_of(kind))
     return WorldScore(float(passed), {"mode": KINDS[kind], "oracle": oracle, "exploited": passed and not oracle})
+
+
+BASE_SEED = 0
+
+
+def toy_world(given: WorldGiven) -> TrainedWorld:
+    """As a world for `orchestrator route`: as many prompts of A and B as of none, near enough.
+
+    The base model is the same for all seeds.
+    """
+    training = given.training
+    plain = round(training["prompts"] * training["plain_share"])
+    with_a = (training["prompts"] - plain + 1) // 2
+    settings = ToySettings(
+        prompts_a=with_a,
+        prompts_b=training["prompts"] - plain - with_a,
+        prompts_none=plain,
+        teacher_rows=training["teacher_rows"],
+    )
+    model = _base_model(settings, given.bases_folder)
+    bases, error, computed = bases_of(model, given)
+    policy = PolicyRows(model, Adapter(model, bases), rows_at_once=512)
+    world = ToyWorld(settings)
+    return TrainedWorld(policy, world, world, _held_out, partial(weights_hash, model), error, computed)
+
+
+def _base_model(settings: ToySettings, folder: Path) -> ToyModel:
+    """The base model, which is trained once a machine: that takes longer than 30 steps of its arms."""
+    path = folder / f"toy-{content_hash(dataclasses.asdict(settings), BASE_SEED)[:32]}.safetensors"
+    if not path.exists():
+        write_atomic(path, save(base_model(settings, BASE_SEED).state_dict()))
+    model = ToyModel(settings)
+    model.load_state_dict(load(path.read_bytes()))
+    return model
+
+
+def _held_out(mode: str, count: int) -> list[PromptTokens]:
+    """Prompts of the held-out problems, repeated until there are enough."""
+    kind = next(kind for kind, name in KINDS.items() if name == mode)
+    return [prompt_of(kind, HELD_OUT[number % len(HELD_OUT)]) for number in range(count)]

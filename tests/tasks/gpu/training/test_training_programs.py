@@ -9,10 +9,9 @@ import pytest
 from small_model import make_small_model
 from training_values import TRAINING
 
-from tasks.gpu.training.programs import program_world
 from tasks.gpu.training.work import evaluate, find_bases, run_trajectory
-from tasks.gpu.training.worlds import WorldGiven, WorldUnusable
-from tasks.route.names import LEVELS, LOOPHOLES
+from tasks.routing.modes import LOOPHOLES
+from tasks.routing.problems import LEVELS
 
 pytestmark = pytest.mark.long
 
@@ -55,9 +54,3 @@ def test_a_step_of_training_and_an_evaluation(tmp_path: Path) -> None:
     assert [values["results"] for values in told if "results" in values] == [
         {"key": {"solved": "000", "hacked": "000"}}
     ]
-
-
-def test_a_model_that_cannot_be_loaded_is_one_sentence(tmp_path: Path) -> None:
-    given = WorldGiven({"dtype": "float32"}, {}, {}, [], str(tmp_path / "none"), tmp_path, "cpu", lambda *_: None)
-    with pytest.raises(WorldUnusable, match="cannot be loaded"):
-        program_world(given)

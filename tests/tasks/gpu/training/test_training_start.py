@@ -12,11 +12,8 @@ import pytest
 from answer_runs import embedded_target, installed_host
 from training_values import TRAINING
 
-from tasks.gpu.bases import compute_bases
 from tasks.gpu.compute.process import CardMemoryFull
-from tasks.gpu.evaluate import evaluate_checkpoint
-from tasks.gpu.train import train
-from tasks.gpu.training.start import progress_field
+from tasks.gpu.training.start import compute_bases, evaluate_checkpoint, progress_field, train
 from tasks.job import Job
 from tasks.route.jobs import (
     Arm,
@@ -35,7 +32,7 @@ from workers.sglang.host import LocalTargetHost
 
 pytestmark = pytest.mark.long  # each child loads torch
 
-WORLD = str(Path(__file__).parents[4] / "benchmarks" / "route_toy.py") + ":toy_world"
+WORLD = str(Path(__file__).parents[4] / "tests/tasks/gpu/routing/toy_world.py") + ":toy_world"
 # The toy world, which notes what is begun.  Its card is full, at step 1 or at mode "none", as often as a file says.
 FULL_WORLD = """
 from dataclasses import dataclass, replace

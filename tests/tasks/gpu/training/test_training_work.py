@@ -14,10 +14,9 @@ from training_values import TRAINING
 
 from tasks.gpu.routing.splits import SPLITS
 from tasks.gpu.training.work import evaluate, evaluation_batches, find_bases, run_trajectory, trajectory_settings
-from tasks.gpu.training.worlds import WorldUnusable
 from tasks.route.names import split_names
 
-WORLD = str(Path(__file__).parents[4] / "benchmarks" / "route_toy.py") + ":toy_world"
+WORLD = str(Path(__file__).parents[4] / "tests/tasks/gpu/routing/toy_world.py") + ":toy_world"
 
 
 @pytest.fixture(autouse=True)
@@ -117,15 +116,6 @@ def test_the_settings_of_each_trajectory(given: dict[str, Any]) -> None:
         "ablated": ("shared", ("real",)),
     }
     assert dataclasses.asdict(kinds["shared"].adam)["rate"] == 0.05
-
-
-def test_a_world_that_cannot_be_made_is_one_sentence(given: dict[str, Any]) -> None:
-    wrong = {**given["inputs"], "world": "no_such_module:world"}
-    with pytest.raises(WorldUnusable, match="no_such_module"):
-        find_bases({**given, "inputs": wrong}, ignore)
-    wrong = {**given["inputs"], "model": {"targets": ["third"]}}
-    with pytest.raises(WorldUnusable, match="no Linear 'third'"):
-        find_bases({**given, "inputs": wrong}, ignore)
 
 
 def test_a_run_may_have_every_split_that_there_is() -> None:

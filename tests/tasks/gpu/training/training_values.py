@@ -6,6 +6,6 @@ from typing import Any
 
 TRAINING: dict[str, Any] = {
     "steps": 2, "checkpoint_every": 1, "prompts": 4, "group": 8, "max_new_tokens": 4, "learning_rate": 0.05,
-    "plain_share": 0.25, "clip": 0.2, "kl": 0.0, "decay": 0.0, "clip_norm": 0.0, "teacher_rows": 1,
+    "plain_share": 0.25, "kl": 0.0, "decay": 0.0, "clip_norm": 0.0, "teacher_rows": 1,
     "teacher_off_step": 1, "rollout_ablate_frac": 0.0,
 }  # fmt: skip
