@@ -48,19 +48,19 @@ EMBEDDED = "embedded"
 SMALL_BYTES = 2e9
 """Weights up to this size can be computed on a CPU."""
 ON_CPU: Mapping[str, str] = {
-    "TARGET_ENGINE": EMBEDDED, "DEVICE": "cpu", "FARM": "embedded", "TARGET_CONCURRENCY": "64",
+    "DEVICE": "cpu", "FARM": "embedded", "TARGET_CONCURRENCY": "64",
     "SGLANG_ARGS": "--rows 32", "TARGET_MAX_NEW_TOKENS": "96",
 }  # fmt: skip
 ON_GPU: Mapping[str, str] = {
-    "TARGET_ENGINE": "sglang", "DEVICE": "cuda", "TARGET_CONCURRENCY": "1024",
+    "DEVICE": "cuda", "TARGET_CONCURRENCY": "1024",
     "TARGET_MAX_NEW_TOKENS": "512",
 }  # fmt: skip
 
 SIZES: Mapping[str, Mapping[ExampleSet, int]] = {
-    EMBEDDED: {"training": 24, "validation": 40, "test": 40},
-    "sglang": {"training": 100, "validation": 200, "test": 300},
+    "cpu": {"training": 24, "validation": 40, "test": 40},
+    "cuda": {"training": 100, "validation": 200, "test": 300},
 }
-"""How many questions are asked, by engine."""
+"""How many questions are asked, by device."""
 LEAST_QUESTIONS = 20
 LOOKED_AT = 100  # rows, for the names of columns
 COLUMNS: Mapping[str, Sequence[str]] = {

@@ -207,7 +207,6 @@ def settings_of(options: argparse.Namespace, redis_url: str, url: str) -> dict[s
         "DATA_PATH": options.data.resolve(),
         "TRAINING": f"0-{options.rows - 1}",
         "TARGET_MODEL": options.model if options.model == "embedded" else model_folder(options),
-        "TARGET_ENGINE": options.engine,
         "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
         "SGLANG_URL": url,
         "SGLANG_ARGS": server_arguments(options),

@@ -129,11 +129,15 @@ def add_own_farm(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
                       help="of an external farm (default: WHETSTONE_REDIS_URL)")  # fmt: skip
     farm.add_argument("--farm-dir", default="outputs/farm", metavar="DIR",
                       help="folder of the embedded farm (outputs/farm)")  # fmt: skip
-    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS", dest="retry_wait_s",
-                      help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
+    add_retry_wait(farm)
     parser.add_argument("--callbacks", default="", metavar="NAMES",
                         help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
     return farm
+
+
+def add_retry_wait(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS", dest="retry_wait_s",
+                        help="when only failed tasks remain, wait so long for a retry before parking (0)")  # fmt: skip
 
 
 def add_log_level(parser: argparse.ArgumentParser) -> None:

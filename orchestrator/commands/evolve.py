@@ -47,6 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
              "or with one individual (RUN@g1_child0_mut); its settings are RUN's where no --config is given",
     )  # fmt: skip
     with_completer(action, complete_run)
+    common.add_retry_wait(parser)
     parser.add_argument("--plain", action="store_true", help="plain lines, also in a terminal")
     return parser
 
@@ -59,7 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.runs.evolve import start_evolution
 
-        return start_evolution(settings, fresh=arguments.fresh, plain=arguments.plain, fork=fork).exit()
+        ending = start_evolution(
+            settings, fresh=arguments.fresh, plain=arguments.plain, fork=fork, retry_wait_s=arguments.retry_wait_s
+        )
+        return ending.exit()
 
     return common.handle_errors(work, full_disk=exit_status.PARKED)
 

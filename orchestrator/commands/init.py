@@ -73,7 +73,7 @@ def initialise(arguments: argparse.Namespace) -> int:
     if (folder / "run.json").exists():
         raise init.WrongAnswer(f"{folder} holds a run: name another folder with --output")
     model = _answer(arguments, "model", init.read_model, "embedded")
-    sizes = init.SIZES[model.options["TARGET_ENGINE"]]
+    sizes = init.SIZES[model.options["DEVICE"]]
     sample = str(init.SAMPLE) if init.SAMPLE.exists() else ""
     data = _answer(arguments, "data", lambda text: init.read_data(text, sizes), sample)
     is_external = model.options["FARM"] == "external"

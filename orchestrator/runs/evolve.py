@@ -35,11 +35,13 @@ def start_evolution(
     callbacks: Sequence[Callback] = (),
     stream: TextIO | None = None,
     fork: Fork | None = None,
+    retry_wait_s: float = 0.0,
 ) -> Ending:
     """Run, and write to `stream` (standard output) how it goes and what it came to.
 
     Of what has failed, `only` names what is to be retried.  `callbacks` are called beside those that the settings name.
-    A run that begins with what is in `fork` has settings that fit it (`Fork.fitting`).
+    A run that begins with what is in `fork` has settings that fit it (`Fork.fitting`).  With nothing left but failed
+    tasks it waits `retry_wait_s` for a retry before it parks.
 
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
@@ -77,7 +79,7 @@ def start_evolution(
         view.notify(f"begins with {len(fork.population)} individuals of {fork.folder} at {fork.at}")
 
     def work() -> None:
-        report = Runner(settings, examples, output, view, open_farm, told, tuple(only)).run()
+        report = Runner(settings, examples, output, view, open_farm, told, tuple(only), retry_wait_s).run()
         text = final_report(report, random.Random(f"report {settings.seed}"))
         output.write("report.txt", text + "\n")
         view.close()

@@ -72,6 +72,7 @@ class Runner:
     open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[FarmConnection]]
     callbacks: Callbacks = dataclasses.field(default_factory=lambda: Callbacks(()))
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
+    retry_wait_s: float = 0.0  # for a retry of the failed tasks, before the run parks
 
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken, KeyboardInterrupt."""
@@ -116,7 +117,7 @@ class _Session:
 
     def __post_init__(self) -> None:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
-        limits = WaitLimits(stage_limit_s() + NO_PROGRESS_S, settings.retry_wait_s)
+        limits = WaitLimits(stage_limit_s() + NO_PROGRESS_S, runner.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
         self.examples = runner.examples
         about = {"kind": KIND_NAME, "unit": "generations", "total": self.search.params.generations}

@@ -44,7 +44,7 @@ from orchestrator.settings.value_checks import (
 )
 from tasks.escape import quote
 from tasks.limits import OPTION_CHARACTERS
-from tasks.models import ClusteredBy, EngineName
+from tasks.models import ClusteredBy
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -63,7 +63,6 @@ class Settings:
     farm: Annotated[str, FILLED, AfterValidator(farm_address), no_password("WHETSTONE_REDIS_PASSWORD")]
     farm_dir: Path
     embedded_faults: Annotated[str, optional(faults)]
-    retry_wait_s: int
 
     # Data
     data_path: Annotated[Path, EXISTING]
@@ -75,7 +74,6 @@ class Settings:
 
     # Target
     target_model: Annotated[str, FILLED, AfterValidator(model_name)]
-    target_engine: EngineName
     device: Literal["cpu", "cuda"]
     sglang_lifecycle: Literal["resident", "restart"]
     sglang_url: Annotated[str, optional(server_address), no_password("the variable SGLANG_API_KEY")]

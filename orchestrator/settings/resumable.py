@@ -8,7 +8,6 @@ RESUMABLE = (
     "FARM",
     "FARM_DIR",
     "EMBEDDED_FAULTS",
-    "RETRY_WAIT_S",
     "SGLANG_LIFECYCLE",
     "SGLANG_URL",
     "SGLANG_COMMAND",

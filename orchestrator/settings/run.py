@@ -100,7 +100,7 @@ def _discovered(s: Settings) -> tuple[int, ...]:
 def _target(s: Settings) -> Target:
     return Target(
         model=s.target_model,
-        engine=s.target_engine,
+        engine="sglang" if s.device == "cuda" or s.sglang_url else "embedded",
         lifecycle=s.sglang_lifecycle,
         url=s.sglang_url,
         command=s.sglang_command,

@@ -159,7 +159,8 @@ def is_of_kind(process: psutil.Process, kind: str) -> bool:
 def environment() -> dict[str, str]:
     """Our environment without the variables that would make a test use the real OpenAI."""
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
-    return {"WHETSTONE_CLUSTERS": str(cache_folder() / "clusters"), **ours}
+    # A simulated SGLang server needs no GPU.
+    return {"WHETSTONE_CLUSTERS": str(cache_folder() / "clusters"), "WHETSTONE_GPU": "shared", **ours}
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:

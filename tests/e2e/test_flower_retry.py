@@ -65,7 +65,7 @@ def test_retry_on_the_page_of_the_task_ends_in_the_reference_state(
 def test_retry_in_the_list_continues_the_run_that_waits(
     reference_run: RunFolder, run_folder: RunFolder, flower: Flower
 ) -> None:
-    waiting = run_folder.start(RETRY_WAIT_S="600")
+    waiting = run_folder.start("--retry-wait", "600")
     assert waiting.stdout is not None
     try:
         assert any("waiting 600 s for a retry" in line for line in waiting.stdout), "it did not wait"

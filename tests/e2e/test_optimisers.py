@@ -24,7 +24,7 @@ KILLED_BEFORE_WRITE = Path(__file__).with_name("killed_before_write.py")
 LOG = "target_requests.jsonl"
 GENERATIONS = 3
 SETTINGS = {
-    "TARGET_ENGINE": "sglang",
+    "DEVICE": "cuda",
     "TARGET_MAX_NEW_TOKENS": "128",
     "JUDGE": "exact_number",
     "CLUSTERS_BY": "waste",

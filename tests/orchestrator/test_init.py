@@ -32,7 +32,7 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT), "WHETSTONE_REDIS_URL": "", "OPENAI_API_K
 QUESTIONS = "configs/data/sample_questions.jsonl"
 GIVEN = ("--model", "embedded", "--data", QUESTIONS, "--judge", "rules", "--budget", "60 evaluations")
 NUMBERS = [Example(str(i), "", "how many?", f"{i} apples") for i in range(8)]
-SMALL = SIZES["embedded"]
+SMALL = SIZES["cpu"]
 
 
 @pytest.fixture
@@ -75,15 +75,15 @@ def piped(*words: str) -> tuple[int, str]:
 def test_where_a_model_runs(place: Path) -> None:
     small = make_model(place / "small")
     engines = [
-        (text, options["TARGET_ENGINE"], options["FARM"], options.get("SGLANG_URL", ""))
+        (text, options["DEVICE"], options["FARM"], options.get("SGLANG_URL", ""))
         for text in ("embedded", small, "owner/name", "owner/name@http://127.0.0.1:30000")
         for options in [read_model(text).options]
     ]
     assert engines == [
-        ("embedded", "embedded", "embedded", ""),
-        (small, "embedded", "embedded", ""),
-        ("owner/name", "sglang", "external", ""),
-        ("owner/name@http://127.0.0.1:30000", "sglang", "embedded", "http://127.0.0.1:30000"),
+        ("embedded", "cpu", "embedded", ""),
+        (small, "cpu", "embedded", ""),
+        ("owner/name", "cuda", "external", ""),
+        ("owner/name@http://127.0.0.1:30000", "cuda", "embedded", "http://127.0.0.1:30000"),
     ]
 
 

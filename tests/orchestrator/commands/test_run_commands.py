@@ -49,7 +49,7 @@ def test_what_failed_is_listed_and_retried_one_by_one(terminal: Terminal, driver
 
 def test_a_run_at_work_goes_on_when_its_failures_are_retried_beside_it(terminal: Terminal, driver: Driver) -> None:
     driver.set_signal("fail", "reflect", CHILDREN[0])
-    running = terminal.evolve(RETRY_WAIT_S="100")
+    running = terminal.start(*terminal.evolve_command()[3:], "--retry-wait", "100")
     until((terminal.output / "run.json").exists, 60)
     until(lambda: failed_tasks(driver.store, run_id_of(terminal.output)), 60)
     driver.clear_signal("fail", "reflect", CHILDREN[0])
