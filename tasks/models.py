@@ -262,7 +262,6 @@ class Run:
     evaluation_cache: bool
     reflector_context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
     pinned_clusters: tuple[int, ...] = ()  # positions of the clusters whose deltas the search does not change
-    samples: int = 1  # answers to each question of an evaluation
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)

@@ -77,18 +77,12 @@ class Stage:
         return tuple(changed)
 
     def examples(self) -> tuple[Example, ...]:
-        """The questions of this candidate, each as often in a row as the run has samples."""
-        asked = context.examples(self.run.id, self.candidate.examples)
-        return tuple(example for example in asked for _ in range(self.run.samples))
+        """The questions of this candidate."""
+        return context.examples(self.run.id, self.candidate.examples)
 
     def seeds(self) -> tuple[int, ...]:
-        """The sampling seed of each of `examples`: sample j of a question has the run's plus j.
-
-        A further measurement goes on with the seeds after those of the one before.
-        """
-        samples = self.run.samples
-        first = self.run.target.sampling.seed + self.candidate.repeat * samples
-        return tuple(first + position % samples for position in range(len(self.examples())))
+        """The sampling seed of each of `examples`: the run's, and for a further measurement the next one."""
+        return (self.run.target.sampling.seed + self.candidate.repeat,) * len(self.examples())
 
     @property
     def system_prompt(self) -> str:

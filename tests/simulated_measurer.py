@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.runs.measuring import Answers, Measurer
@@ -20,9 +19,7 @@ def questions(prefix: str, count: int) -> list[Example]:
 
 
 class SimulatedMeasurer(Measurer):
-    """`asked` has the name and the candidates of each plan.  A sample is answered as a repeat of the candidate."""
-
-    samples = 1
+    """`asked` has the name and the candidates of each plan."""
 
     def __init__(self, respond: Respond, store: Store | None = None, **sets: int) -> None:
         self.respond, self._store = respond, store
@@ -39,20 +36,10 @@ class SimulatedMeasurer(Measurer):
     def run_id(self) -> str:
         return "simulated"
 
-    def answers(
-        self,
-        name: str,
-        generation: int,
-        candidates: Sequence[Candidate],
-        *,
-        every_sample: bool = False,
-    ) -> list[Answers]:
+    def answers(self, name: str, generation: int, candidates: Sequence[Candidate]) -> list[Answers]:
         self.asked.append((name, tuple(candidates)))
         self.evaluations += Evaluations(computed=len(candidates))
-        if not every_sample:
-            return [self._answers(candidate) for candidate in candidates]
-        sampled = [[replace(candidate, repeat=j) for j in range(self.samples)] for candidate in candidates]
-        return [tuple(answer for sample in samples for answer in self._answers(sample)) for samples in sampled]
+        return [self._answers(candidate) for candidate in candidates]
 
     def _answers(self, candidate: Candidate) -> Answers:
         asked = self.examples[candidate.examples]

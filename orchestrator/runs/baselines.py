@@ -131,7 +131,7 @@ def measure_baselines(
         shortlist = [best or PLAIN]
     names = list(dict.fromkeys((PLAIN, *shortlist)))
     asked = [Candidate(0, (), system_prompt=prompts[name]) for name in names]
-    answers_to_training = measurer.answers(REFERENCE, 0, asked, every_sample=True)
+    answers_to_training = measurer.answers(REFERENCE, 0, asked)
     objective = objective_of(settings, baseline_score(answers_to_training[0]))
     on_training = {
         name: measurement_of(given, objective) for name, given in zip(names, answers_to_training, strict=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import chain
 
 from orchestrator.report.inference import LEVEL
-from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
 from orchestrator.runs.superiority import Answered, is_shown_better
 from tasks.objective import relative_to
@@ -70,14 +69,9 @@ class LineSearch:
         """The answers of each candidate to the questions of each set, joined; each set is one evaluation."""
         sets = [which for which in SEARCHED_ON if self.measurer.examples.get(which)]
         asked = [dataclasses.replace(candidate, examples=which) for candidate in candidates for which in sets]
-        found = self.measurer.answers(PLAN, 0, asked, every_sample=True)
+        found = self.measurer.answers(PLAN, 0, asked)
         return [tuple(chain(*found[i : i + len(sets)])) for i in range(0, len(found), len(sets))]
 
 
 def _answered(answers: Answers) -> Answered:
-    """Means over the samples of a question, by question: resamples draw questions."""
-    samples: dict[str, list[JudgedAnswer]] = {}
-    for answer in answers:
-        samples.setdefault(answer.example, []).append(answer)
-    times = zip(*samples.values(), strict=True)
-    return Answered.of([([a.tokens for a in one], [a.is_correct for a in one]) for one in times])
+    return Answered.of([([answer.tokens for answer in answers], [answer.is_correct for answer in answers])])

@@ -45,38 +45,24 @@ class Measurer:
     def run_id(self) -> str:
         return self.evaluate.dispatcher.run_id
 
-    def answers(
-        self,
-        name: str,
-        generation: int,
-        candidates: Sequence[Candidate],
-        *,
-        every_sample: bool = False,
-    ) -> list[Answers]:
+    def answers(self, name: str, generation: int, candidates: Sequence[Candidate]) -> list[Answers]:
         """The graded answers of each candidate, from a plan of this name.  Raises: Parked.
 
-        Of several samples of a question it is the first one, which pairs of systems are compared by; with
-        `every_sample` all of them, whose means are those of a search's scores.
         The candidates are numbered anew, in their order.  The plan's records are dropped; the answers are not.
         """
         numbered = tuple(dataclasses.replace(candidate, index=i) for i, candidate in enumerate(candidates))
         plan = Plan(name, generation, numbered)
         outcomes = self.evaluate(plan)
         self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
-        found = [self._graded(plan, c, self.examples[c.examples], every_sample) for c in numbered]
+        found = [self._graded(plan, c, self.examples[c.examples]) for c in numbered]
         self.store.forget_plans(self.run_id, [name])
         return found
 
-    def _graded(self, plan: Plan, candidate: Candidate, asked: Sequence[Example], every_sample: bool) -> Answers:
+    def _graded(self, plan: Plan, candidate: Candidate, asked: Sequence[Example]) -> Answers:
         """A candidate's answers with their verdicts, as the record and the shared results have them."""
         store, run_id = self.store, self.run_id
         answers = (store.stage(run_id, plan.name, StageRef(candidate.index, "answer", "pre").field) or {})["answers"]
         verdicts = (store.stage(run_id, plan.name, StageRef(candidate.index, "judge", "pre").field) or {})["verdicts"]
-        samples = len(answers) // len(asked)  # in a row for each question
-        if every_sample:
-            asked = [example for example in asked for _ in range(samples)]
-        else:
-            answers, verdicts = answers[::samples], verdicts[::samples]
         texts = store.shared(run_id, [a["key"] for a in answers])
         reasons = store.shared(run_id, [v["key"] for v in verdicts])
         return tuple(

@@ -13,8 +13,8 @@ from tasks.plan import Candidate
 from tasks.store.store import Store
 
 
-def search(store: Store, lost: int, samples: int = 1) -> LineSearch:
-    """A search in which "Be concise." makes the answers a third shorter, and some wrong in the first sample."""
+def search(store: Store, lost: int) -> LineSearch:
+    """A search in which "Be concise." makes the answers a third shorter, and some wrong."""
 
     def answer(candidate: Candidate, number: int) -> tuple[int, bool]:
         is_concise = candidate.system_prompt == "Be concise."
@@ -22,7 +22,6 @@ def search(store: Store, lost: int, samples: int = 1) -> LineSearch:
 
     store.put_run(replace(RUN, objective=Constrained(100, 1)))
     measurer = SimulatedMeasurer(answer, store, training=40)
-    measurer.samples = samples
     return LineSearch(measurer, "Plain.")
 
 
@@ -41,11 +40,3 @@ def test_a_higher_fitness_is_not_yet_shown(store: Store) -> None:
     assert not lossy.is_shown_better(concise, plain, tried=1)
     lossless = search(store, lost=0)
     assert lossless.is_shown_better(lossless.best_of([(0, 0)], "Be concise."), plain, tried=1)
-
-
-def test_several_answers_to_a_question_are_one_question_of_a_resample(store: Store) -> None:
-    """With four samples, of which one loses the answer, a quarter of it is lost: too little to matter."""
-    sampled = search(store, lost=1, samples=4)
-    plain, concise = (sampled.best_of([(0, 0)], prompt) for prompt in ("Plain.", "Be concise."))
-    assert len(concise.answers) == 160
-    assert sampled.is_shown_better(concise, plain, tried=1)

@@ -112,18 +112,6 @@ def test_on_a_harder_validation_set_the_objective_is_relative_to_what_is_right_t
     assert found.objective(settings) == Constrained(100.0, 0.5)
 
 
-def test_the_objective_is_relative_to_all_samples(prompts: Path, output: OutputFolder) -> None:
-    # given two samples of each question, of which the second one is wrong and longer
-    def noisy(candidate: Candidate, number: int) -> tuple[int, bool]:
-        return LENGTHS[candidate.system_prompt or ""] + 20 * candidate.repeat, candidate.repeat == 0
-
-    twice, settings = measurer(noisy), settings_of(prompts)
-    twice.samples = 2
-    # when and then
-    found = ensure_baselines(twice, settings, output)
-    assert found.run(RUN, settings, "none").objective == Constrained(110.0, 0.5)
-
-
 def test_a_model_whose_answers_are_all_empty_is_compared_with_as_one_token(prompts: Path, output: OutputFolder) -> None:
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(lambda candidate, _: (0, False)), settings, output)
