@@ -47,7 +47,6 @@ REPORTED_FAULTS = 50
 # Files that are read whole, bytes.
 SETTINGS_BYTES = 1 * MIB
 """A `.config`, or a document in YAML or JSON."""
-DOCUMENT_VALUES = 20_000
 """Values in one document, each alias of YAML counted with all that it stands for."""
 OPTION_CHARACTERS = 100_000
 """The value of one option: a prompt, a template, a command."""

@@ -31,7 +31,7 @@ from pydantic_core import ErrorDetails
 from orchestrator.settings.options import SettingsError
 from tasks.escape import quote
 from tasks.files import FileTooLarge, read_limited
-from tasks.limits import DOCUMENT_VALUES, SETTINGS_BYTES
+from tasks.limits import SETTINGS_BYTES
 from tasks.validation import fault_of
 
 T = TypeVar("T", bound="Document")
@@ -78,10 +78,9 @@ def read_mapping(path: Path) -> Mapped:
     try:
         text = read_limited(path, SETTINGS_BYTES).decode()
         values = _parse_json(text) if path.suffix == ".json" else yaml.load(text, Loader=_Loader)
-        _check_size(values)
     except OSError as error:
         raise SettingsError([f"{path}: {error.strerror}"]) from None
-    except (FileTooLarge, TooManyValues) as error:
+    except FileTooLarge as error:
         raise SettingsError([f"{path}: {error}"]) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         language = "JSON" if path.suffix == ".json" else "YAML"
@@ -89,22 +88,6 @@ def read_mapping(path: Path) -> Mapped:
     if not isinstance(values, Mapped):
         raise SettingsError([f"{path}: not a mapping of keys to values"])
     return values
-
-
-class TooManyValues(ValueError):
-    """A document with more values than are read, perhaps only because YAML's aliases stand for many."""
-
-
-def _check_size(values: Any) -> None:
-    """Raises: TooManyValues."""
-    count, todo = 0, [values]
-    while todo:
-        value = todo.pop()
-        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        count += len(inside)
-        if count > DOCUMENT_VALUES:
-            raise TooManyValues(f"it has more than {DOCUMENT_VALUES:,} values, an alias counted as what it stands for")
-        todo.extend(inside)
 
 
 def parse_typed(text: str) -> Any:
@@ -131,8 +114,10 @@ def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Seque
         for name, reason in check(sound):
             problems.setdefault(name, reason)
     if problems or found is None:
+        place = {name: number for number, name in enumerate(key_names(kind))}
         inner = [name for name in problems if not any(other.startswith(f"{name}.") for other in problems)]
-        raise SettingsError([f"{name}: {problems[name]}" for name in _in_order(inner, key_names(kind))])
+        in_order = sorted(inner, key=lambda name: place.get(name, len(place)))
+        raise SettingsError([f"{name}: {problems[name]}" for name in in_order])
     return found
 
 
@@ -221,20 +206,6 @@ def _reason(detail: ErrorDetails) -> str:
     if kind == "dataclass_type":
         return f"{quote(value)} is not a section with keys of its own"
     return fault_of(detail) + (YAML_NUMBER if kind == "float_type" and isinstance(value, str) else "")
-
-
-def _in_order(names: Iterable[str], keys: Sequence[str]) -> list[str]:
-    """Names in the order of the keys; an unknown key comes after the known ones of its section."""
-
-    def place(name: str) -> float:
-        section = name.rpartition(".")[0]
-        inside = [
-            n for n, key in enumerate(keys) if key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")
-        ]
-        beside = [number + 0.5 for number, key in enumerate(keys) if section and key.startswith(f"{section}.")]
-        return min(inside, default=max(beside, default=len(keys)))
-
-    return sorted(names, key=place)
 
 
 def _repeated(values: Any, prefix: str) -> Iterator[str]:

@@ -9,23 +9,20 @@ The first vector is the start of the search, with which reports compare.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from orchestrator.settings.clusters import ClusterLayout
 from orchestrator.settings.references import BEST_VECTOR, FORK, FORK_FILE, ZERO
 from tasks.escape import quote
-from tasks.files import FileTooLarge, read_limited
+from tasks.files import read_limited
 from tasks.limits import DELTAS_BYTES, LARGEST_DELTA
-from tasks.validation import Delta, InvalidData, Scratchpad, check_value
+from tasks.validation import Delta, Scratchpad, check_value
 
-_DELTAS = TypeAdapter(dict[str, Delta])
 NAMED = {"deltas", "scratchpad"}
 
 
@@ -60,24 +57,23 @@ def read_population(path: Path, layout: ClusterLayout, output: Path) -> tuple[St
 
     It is 0 for each cluster when `path` is `ZERO`, or `BEST_VECTOR`, which is known once the clusters are.  With `FORK`
     they are those that the run in the folder `output` was forked with.
-    Raises: ValueError with a message of one line when the file cannot be read, is neither a JSON object nor a list of
-    them, has other keys than the clusters, or has a value that is not a number from -LARGEST_DELTA to LARGEST_DELTA.
+    Raises: ValueError with a message of one line when the file cannot be used.
     """
     if path in (ZERO, BEST_VECTOR):
         return (StartVector(dict.fromkeys(layout.ids, 0.0)),)
     if path == FORK:
-        return _forked(output / FORK_FILE, layout)
-    try:
-        found = json.loads(read_limited(path, DELTAS_BYTES), object_pairs_hook=_Pairs)
-    except FileTooLarge as error:
-        raise ValueError(f"{quote(str(path))} cannot be read: {error}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{quote(str(path))} cannot be read as JSON: {error}") from error
+        try:
+            members = read_fork(output / FORK_FILE)["population"]
+        except (OSError, ValueError) as error:
+            raise ValueError(f"'fork' is the value of a run that `evolve --fork` began: {error}") from None
+        return tuple(_member(f"{output / FORK_FILE}", dict(one), layout) for one in members)
     where = quote(str(path))
-    if isinstance(found, _Pairs):
-        return (StartVector(_checked(where, found, layout)),)
+    try:
+        found = json.loads(read_limited(path, DELTAS_BYTES), object_pairs_hook=_distinct)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{where} cannot be read as JSON: {error}") from error
     if not isinstance(found, list):
-        raise ValueError(f"{where} is not a JSON object of cluster ids and numbers, and not a list of them")
+        return (_member(where, found, layout),)
     if not found:
         raise ValueError(f"{where} has no vectors")
     return tuple(_member(f"{where}: vector {number}", one, layout) for number, one in enumerate(found, start=1))
@@ -99,10 +95,7 @@ def population_problem(vectors: Sequence[StartVector], optimiser: str, populatio
     for number, one in enumerate(vectors, start=1):
         for cluster in (ids[position] for position in pinned):
             if one.deltas[cluster] != vectors[0].deltas[cluster]:
-                return (
-                    f"has {one.deltas[cluster]:g} for cluster {cluster} in vector {number} and "
-                    f"{vectors[0].deltas[cluster]:g} in the first, and the cluster is pinned"
-                )
+                return f"has in vector {number} another delta of cluster {cluster} than in the first, and it is pinned"
     return ""
 
 
@@ -113,69 +106,27 @@ def most_vectors(optimiser: str, population: int) -> tuple[int, str]:
     return population, f"POPULATION_SIZE is {population}"
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object, repeated keys included."""
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
 
 
 def _member(where: str, found: Any, layout: ClusterLayout) -> StartVector:
-    if not isinstance(found, _Pairs):
+    """One vector, with or without a scratchpad.  Raises: ValueError, which begins with `where`."""
+    if not isinstance(found, dict):
         raise ValueError(f"{where} is not a JSON object of cluster ids and numbers")
-    named = dict(found)
-    if not named.keys() & NAMED:
-        return StartVector(_checked(where, found, layout))
-    if strange := sorted(named.keys() - NAMED):
-        raise ValueError(f"{where} has the unknown {quote(strange[0])} beside 'deltas' and 'scratchpad'")
-    if len(named) < len(found) or not isinstance(named.get("deltas"), _Pairs):
-        raise ValueError(f"{where} has not one object of cluster ids and numbers under 'deltas'")
+    vector = found if found.keys() <= NAMED and found.keys() & NAMED else {"deltas": found}
+    deltas = vector.get("deltas")
+    if not isinstance(deltas, dict) or deltas.keys() != set(layout.ids):
+        strange = sorted(set(deltas if isinstance(deltas, dict) else ()) ^ set(layout.ids))[:5]
+        raise ValueError(
+            f"{where} lacks or has too much: {', '.join(map(quote, strange))} (the clusters are '0' to "
+            f"'{layout.ids[-1]}', {layout.last}); the value {ZERO} in place of a file is 0 for each"
+        )
     try:
-        scratchpad: str = check_value(Scratchpad, named.get("scratchpad", ""), "scratchpad")
-    except InvalidData as error:
-        raise ValueError(f"{where}: {error}") from None
-    return StartVector(_checked(where, named["deltas"], layout), scratchpad)
-
-
-def _forked(path: Path, layout: ClusterLayout) -> tuple[StartVector, ...]:
-    try:
-        found = read_fork(path)["population"]
-    except FileNotFoundError:
-        raise ValueError(f"'fork' is the value of a run that `evolve --fork` began, and {path} is missing") from None
-    except (OSError, InvalidData, FileTooLarge) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    if not found:
-        raise ValueError(f"{path} has no vectors")
-    return tuple(
-        StartVector(_checked(f"{path}: vector {number}", [*one["deltas"].items()], layout), one["scratchpad"])
-        for number, one in enumerate(found, start=1)
-    )
-
-
-def _checked(where: str, pairs: Sequence[tuple[str, Any]], layout: ClusterLayout) -> dict[str, float]:
-    """One vector.  Raises: ValueError, which begins with `where`."""
-    _check_keys(where, [key for key, _ in pairs], layout)
-    try:
-        values = _DELTAS.validate_python(dict(pairs), strict=True)
-    except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        value, cluster = quote(str(detail["input"])), detail["loc"][0]
-        bounds = f"a number from {-LARGEST_DELTA:g} to {LARGEST_DELTA:g}"
-        raise ValueError(f"{where} has {value} for cluster {cluster}, which is not {bounds}") from None
-    return {key: values[key] for key in layout.ids}
-
-
-def _check_keys(where: str, keys: list[str], layout: ClusterLayout) -> None:
-    found = [f"{verb} {named}" for verb, named in _wrong_keys(keys, layout.ids)]
-    if found:
-        clusters_are = f"the clusters are '0' to '{layout.ids[-1]}', {layout.last}"
-        otherwise = f"the value {ZERO} in place of a file is 0 for each"
-        raise ValueError(f"{where} {' and '.join(found)} ({clusters_are}); {otherwise}")
-
-
-def _wrong_keys(keys: Sequence[str], clusters: Sequence[str]) -> Iterator[tuple[str, str]]:
-    times = Counter(keys)
-    for verb, some in (
-        ("lacks", [cluster for cluster in clusters if cluster not in times]),
-        ("has the unknown", sorted(times.keys() - set(clusters))),
-        ("repeats", sorted(key for key, count in times.items() if count > 1)),
-    ):
-        if some:
-            yield verb, f"{', '.join(quote(key) for key in some[:5])}{', ...' * (len(some) > 5)}"
+        values = {cluster: check_value(Delta, deltas[cluster], f"cluster {cluster}") for cluster in layout.ids}
+        return StartVector(values, check_value(Scratchpad, vector.get("scratchpad", ""), "scratchpad"))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error} (a delta is from {-LARGEST_DELTA:g} to {LARGEST_DELTA:g})") from None

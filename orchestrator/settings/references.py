@@ -6,13 +6,14 @@ the output of `orchestrator collect`.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from tasks.escape import quote
@@ -33,28 +34,28 @@ BEST_PROMPT = "best"
 """In place of a system prompt: the best one of the file of system prompts.  No model is asked with this word."""
 
 
+class _TokenSelection(TypedDict):
+    v_steer_token_ids: list[Annotated[int, Field(ge=0)]]
+
+
+class _Phase0(TypedDict):
+    """What is read of the output of `orchestrator collect`."""
+
+    token_selection: _TokenSelection
+
+
 def read_discovered_tokens(path: Path) -> tuple[int, ...]:
     """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first.
 
-    Raises: ValueError with a message of one line when the file cannot be read, has no such list, or when the list is
-    empty or has anything but distinct whole numbers from 0.
+    Raises: ValueError with a message of one line.
     """
     try:
-        data = json.loads(read_limited(path, COLLECTED_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{quote(str(path))} cannot be read as JSON: {error}") from error
-    selection = data.get("token_selection") if isinstance(data, dict) else None
-    ids = selection.get("v_steer_token_ids") if isinstance(selection, dict) else None
-    if not isinstance(ids, list):
-        raise ValueError(f"{quote(str(path))} has no list token_selection.v_steer_token_ids: is it Phase 0's output?")
-    if not ids:
-        raise ValueError(f"{quote(str(path))} has no discovered tokens")
-    if wrong := [i for i in ids if not isinstance(i, int) or isinstance(i, bool) or i < 0]:
-        raise ValueError(
-            f"{quote(str(path))} has {quote(repr(wrong[0]))} among its discovered tokens, which is not a token id"
-        )
-    if len(set(ids)) < len(ids):
-        raise ValueError(f"{quote(str(path))} has a discovered token twice")
+        ids = parse_json(_Phase0, read_limited(path, COLLECTED_BYTES))["token_selection"]["v_steer_token_ids"]
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"{quote(str(path))} has no tokens of `orchestrator collect`: {reason}") from None
+    if not ids or len(set(ids)) < len(ids):
+        raise ValueError(f"{quote(str(path))} has no discovered tokens, or one of them twice")
     return tuple(ids)
 
 
@@ -80,8 +81,7 @@ class _Collected(TypedDict):
 def read_sides(path: Path) -> Sides:
     """The verbose and the compressed answers of the retained pairs in the JSON file at `path`.
 
-    Raises: ValueError with a message of one line when the file cannot be read, is no output of `orchestrator collect`,
-    or has no such pair.
+    Raises: ValueError with a message of one line.
     """
     try:
         collected = parse_json(_Collected, read_limited(path, COLLECTED_BYTES))
