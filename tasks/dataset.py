@@ -34,8 +34,7 @@ def load_examples(path: str | Path) -> list[Example]:
     The context is the `evidence_text_full_page` of each evidence entry, each page of a document once, joined by an
     empty line.  The document is `doc_name` or `evidence_doc_name`.
 
-    Raises: DatasetError, once, with all malformed rows: bad JSON, invalid UTF-8, a missing or empty field, one longer
-    than `tasks.limits` allows, an id that an earlier line has; or when the file cannot be read or has no rows.
+    Raises: DatasetError, once, with all malformed rows.
     """
     examples: list[Example] = []
     faults: list[str] = []
@@ -58,7 +57,7 @@ def load_examples(path: str | Path) -> list[Example]:
 
 def malformed(path: str | Path, faults: list[str]) -> DatasetError:
     """One error for all faults of a file; it lists the first of many."""
-    rows = "one malformed row" if len(faults) == 1 else f"{len(faults)} malformed rows"
+    rows = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
     more = [f"and {len(faults) - REPORTED_FAULTS} more"] if len(faults) > REPORTED_FAULTS else []
     return DatasetError("\n  ".join([f"{path}: {rows}", *faults[:REPORTED_FAULTS], *more]))
 
@@ -98,7 +97,6 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def check_row_count(path: Path, count: int) -> None:
-    """Raises: DatasetError for more rows than are read of one file."""
     if count > ROWS:
         raise DatasetError(f"{path}: it has more than {ROWS:,} rows; give a file with a part of them")
 

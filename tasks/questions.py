@@ -14,8 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from tasks.dataset import DatasetError, check_row_count, load_examples, text_field
-from tasks.limits import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES, REPORTED_FAULTS
+from tasks.dataset import DatasetError, check_row_count, load_examples, malformed, text_field
+from tasks.limits import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES
 from tasks.models import Example
 from tasks.tables import TableRow, format_of, read_table
 
@@ -34,7 +34,6 @@ class Columns:
     split: str = "split"
 
     def __post_init__(self) -> None:
-        """Raises: ValueError when question or answer has no name, or two have one."""
         names = [getattr(self, field.name) for field in fields(self)]
         named = [name for name in names if name]
         if not self.question or not self.answer or len(set(named)) != len(named):
@@ -71,9 +70,7 @@ class SplitExample:
 def read_questions(path: str | Path, columns: Columns | None = None) -> list[SplitExample]:
     """Every question of a file or folder, in the order of its rows.
 
-    Raises: DatasetError, once, with all malformed rows by line (or row) and column: text that is missing, empty or
-    longer than `tasks.limits` allows, an id that an earlier row of the split has; or when the file cannot be read, has
-    no rows, or none of them has a column that `columns` names.
+    Raises: DatasetError, once, with all malformed rows by line (or row) and column.
     """
     path, columns = Path(path), columns or Columns()
     chosen = format_of(path)
@@ -95,7 +92,7 @@ def read_questions(path: str | Path, columns: Columns | None = None) -> list[Spl
         if not faults:
             questions.append(question)
     if faults:
-        raise _malformed(path, faults)
+        raise malformed(path, faults)
     if not questions:
         raise DatasetError(f"{path}: no rows")
     if absent := [name for name in columns.named if name not in present]:
@@ -149,9 +146,3 @@ def _joined(value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return "\n\n".join(value)
     return value
-
-
-def _malformed(path: Path, faults: Sequence[str]) -> DatasetError:
-    rows = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
-    more = [f"and {len(faults) - REPORTED_FAULTS} more"] if len(faults) > REPORTED_FAULTS else []
-    return DatasetError("\n  ".join([f"{path}: {rows}", *faults[:REPORTED_FAULTS], *more]))

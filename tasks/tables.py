@@ -86,7 +86,6 @@ def _csv(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
                 lines = _limited_lines(path, file)
                 reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
                 _check_columns(path, required, reader.fieldnames or ())
-                _check_distinct(path, reader.fieldnames or ())
                 for row in reader:
                     yield _csv_row(row, reader.line_num)
             except csv.Error as error:
@@ -100,7 +99,6 @@ def _csv(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
 
 
 def _limited_lines(path: Path, file: TextIO) -> Iterator[str]:
-    """Raises: DatasetError for a line of more than `ROW_BYTES` characters."""
     for number, line in enumerate(iter(lambda: file.readline(ROW_BYTES + 1), ""), start=1):
         if len(line) > ROW_BYTES:
             raise DatasetError(f"{path}: line {number} is longer than {ROW_BYTES:,} bytes")
@@ -122,7 +120,6 @@ def _parquet(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     try:
         file = pyarrow.parquet.ParquetFile(path)
         _check_columns(path, required, file.schema_arrow.names)
-        _check_distinct(path, file.schema_arrow.names)
         yield from _table_rows(file.iter_batches(batch_size=BATCH_ROWS), "")
     except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
         raise DatasetError(f"{path}: no Parquet file that can be read: {_one_line(error)}") from None
@@ -145,7 +142,6 @@ def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: st
         try:
             with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as stream:
                 _check_columns(path, required, stream.schema.names)
-                _check_distinct(path, stream.schema.names)
                 for row in _table_rows(stream, split, number):
                     number += 1
                     yield row
@@ -163,14 +159,9 @@ def _table_rows(batches: Any, split: str, number: int = 0) -> Iterator[TableRow]
 
 
 def _check_columns(path: Path, required: Sequence[str], present: Sequence[str]) -> None:
-    """Raises: DatasetError when a required column is not there."""
     missing = [name for name in required if name not in present]
     if missing:
         raise DatasetError(f"{path}: no column {' and no column '.join(map(repr, missing))}; it has {list(present)}")
-
-
-def _check_distinct(path: Path, present: Sequence[str]) -> None:
-    """Raises: DatasetError when two columns have one name, of which only the last could be read."""
     twice = [name for name, times in Counter(present).items() if name and times > 1]
     if twice:
         raise DatasetError(f"{path}: two columns are named {' and two '.join(map(repr, twice))}")

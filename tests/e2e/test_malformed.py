@@ -40,7 +40,7 @@ def error_lines(text: str) -> list[str]:
 
 
 def check(lines: list[str], option: str, path: Path) -> None:
-    assert lines[0] == f"{option}: {path}: 6 malformed rows"
+    assert lines[0] == f"{option}: {path}: 6 faults"
     assert len(lines) == 1 + len(EXPECTED)
     for line, words in zip(lines[1:], EXPECTED, strict=True):
         assert words in line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -59,13 +58,6 @@ def test_without_id_context_and_split_rows_are_numbered(tmp_path: Path) -> None:
     assert read_questions(path, Columns(id="", context="", split="")) == expected
 
 
-def test_a_column_without_a_name_is_nobodys_id_or_context(tmp_path: Path) -> None:
-    path = tmp_path / "q.csv"
-    path.write_text(",question,answer\n17,How many?,72\n", "utf-8")  # as pandas writes its index
-    columns = Columns(id="", context="", split="")
-    assert read_questions(path, columns) == [SplitExample(Example("1", "", "How many?", "72"), "")]
-
-
 @pytest.mark.parametrize("option", ["id", "context", "split"])
 def test_a_column_that_is_named_and_that_no_row_has_is_refused(tmp_path: Path, option: str) -> None:
     # given a name with a typing error, which would leave all contexts empty
@@ -96,16 +88,6 @@ def test_rows_of_a_saved_data_set_are_counted_over_all_its_files(tmp_path: Path)
     # when and then
     with pytest.raises(DatasetError, match="row 2: column 'id': 'x' is already in row 1"):
         read_questions(tmp_path)
-
-
-def test_a_huge_number_is_read_as_it_is_written(tmp_path: Path) -> None:
-    [question] = read_questions(write_jsonl(tmp_path / "q.jsonl", [{"question": "?", "answer": 10**400}]))
-    assert question.example.gold == str(10**400)
-
-
-def test_a_decimal_number_of_parquet_is_a_number(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "q.parquet", [{"question": "?", "answer": Decimal("12.50")}])
-    assert read_questions(path)[0].example.gold == "12.50"
 
 
 def test_financebench_is_recognised_and_read_as_ever() -> None:
