@@ -63,7 +63,7 @@ def malformed(path: str | Path, faults: list[str]) -> DatasetError:
 
 
 def parse_example(line: bytes) -> Example:
-    """One row as an `Example`. Raises: DatasetError that says what is wrong with the row, all of it."""
+    """One row as an `Example`."""
     row = json_object(line)
     faults: list[str] = []
     identifier = text_field(row, "financebench_id", faults, NAME_BYTES)
@@ -76,10 +76,7 @@ def parse_example(line: bytes) -> Example:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not blank, with their numbers; of a longer one the first `ROW_BYTES` + 1 bytes.
-
-    Raises: DatasetError when it cannot be read, is a pipe or a device, or has more than `ROWS` of them.
-    """
+    """The lines of a file that are not blank, with their numbers; of a longer one the first `ROW_BYTES` + 1 bytes."""
     count = 0
     try:
         with open_regular(path) as file:
@@ -102,7 +99,7 @@ def check_row_count(path: Path, count: int) -> None:
 
 
 def json_object(line: bytes, hook: PairsHook | None = None) -> dict[str, Any]:
-    """One line as a JSON object; `hook` makes each object of its pairs.  Raises: DatasetError that says what it is."""
+    """One line as a JSON object; `hook` makes each object of its pairs."""
     if len(line) > ROW_BYTES:
         raise DatasetError(f"the row is longer than {ROW_BYTES:,} bytes")
     try:

@@ -48,7 +48,7 @@ class Columns:
 
 
 def parse_columns(text: str) -> Columns:
-    """As in "question=Frage answer='die Antwort'".  Raises: ValueError."""
+    """As in "question=Frage answer='die Antwort'"."""
     known = [field.name for field in fields(Columns)]
     named: dict[str, str] = {}
     for word in shlex.split(text):
@@ -101,7 +101,7 @@ def read_questions(path: str | Path, columns: Columns | None = None) -> list[Spl
 
 
 def in_split(questions: Sequence[SplitExample], split: str) -> tuple[SplitExample, ...]:
-    """The questions of one split, in their order.  Raises: DatasetError, with the splits there are, for none."""
+    """The questions of one split, in their order."""
     chosen = tuple(question for question in questions if question.split == split)
     if not chosen:
         present = sorted({question.split for question in questions} - {""})

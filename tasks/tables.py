@@ -44,7 +44,6 @@ def format_of(path: str | Path) -> Format:
     """The format of a file or folder, by its name or by the files that `datasets` writes.
 
     A JSON-lines file whose first row has a `financebench_id`, or evidence with full pages, is FinanceBench's.
-    Raises: DatasetError for another.
     """
     path = Path(path)
     if path.is_dir():
@@ -61,7 +60,6 @@ def read_table(path: Path, file_format: Format, required: Sequence[str]) -> Iter
     """The rows of a file, one at a time; a JSON line or CSV row that cannot be read comes with its fault.
 
     `required` are columns that a file with a header or a schema must have.
-    Raises: DatasetError when the file cannot be read, or lacks a required column.
     """
     readers = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet, "datasets": _datasets}
     return readers[file_format](path, required)
@@ -168,7 +166,7 @@ def _check_columns(path: Path, required: Sequence[str], present: Sequence[str]) 
 
 
 def _read_json(path: Path, key: str) -> list[Any]:
-    """A list in one of the files that `save_to_disk` writes.  Raises: DatasetError when it is not there."""
+    """A list in one of the files that `save_to_disk` writes."""
     try:
         value = json.loads(read_limited(path, SETTINGS_BYTES))[key]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -179,7 +177,7 @@ def _read_json(path: Path, key: str) -> list[Any]:
 
 
 def _import_pyarrow(path: Path) -> Any:
-    """The package with the parts that read Parquet and Arrow streams.  Raises: DatasetError when it is not there."""
+    """The package with the parts that read Parquet and Arrow streams."""
     try:
         for part in ("pyarrow.parquet", "pyarrow.ipc"):
             importlib.import_module(part)

@@ -42,10 +42,7 @@ PLAIN_ONLY = PromptFile(base="", prompts=(BrevityPrompt(name=PLAIN, text=""),))
 
 
 def read_prompts(path: Path) -> PromptFile:
-    """The prompts of a file, the plain one first.
-
-    Raises: SettingsError with all that is wrong: a key, two prompts of one name or text, or no plain prompt.
-    """
+    """The prompts of a file, the plain one first."""
     found = read_document(path, PromptFile)
     prompts = found.prompts
     problems = [
@@ -62,10 +59,7 @@ def read_prompts(path: Path) -> PromptFile:
 
 
 def prompts_of(settings: Settings) -> dict[str, str]:
-    """The whole system prompts that a run measures, by their names, the plain one first.
-
-    Raises: SettingsError as `read_prompts`.
-    """
+    """The whole system prompts that a run measures, by their names, the plain one first."""
     path, wanted = settings.prompts_path, settings.target_system_prompt
     found = PLAIN_ONLY if path is None else read_prompts(shipped_file() if path == SHIPPED else path)
     base = found.base if wanted == BEST_PROMPT else wanted

@@ -71,10 +71,7 @@ def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] 
 
 
 def read_mapping(path: Path) -> Mapped:
-    """The keys and values in a file, which is JSON when its name ends in .json and YAML otherwise.
-
-    Raises: SettingsError, with one line.
-    """
+    """The keys and values in a file, which is JSON when its name ends in .json and YAML otherwise."""
     try:
         text = read_limited(path, SETTINGS_BYTES).decode()
         values = _parse_json(text) if path.suffix == ".json" else yaml.load(text, Loader=_Loader)
@@ -91,7 +88,7 @@ def read_mapping(path: Path) -> Mapped:
 
 
 def parse_typed(text: str) -> Any:
-    """The value that a person has typed, as YAML reads it.  Raises: ValueError, with one line."""
+    """The value that a person has typed, as YAML reads it."""
     try:
         return yaml.load(text, Loader=_Loader) if text else ""
     except (yaml.YAMLError, RecursionError) as error:
@@ -99,7 +96,7 @@ def parse_typed(text: str) -> Any:
 
 
 def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
-    """The document that a mapping describes.  Raises: SettingsError, as `read_document`."""
+    """The document that a mapping describes."""
     named = _with_text_keys(values)
     found: T | None = None
     problems = dict.fromkeys(_repeated(values, ""), "occurs twice")
@@ -122,10 +119,7 @@ def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Seque
 
 
 def pop_section(values: dict[Any, Any], name: str, kind: type[T]) -> T:
-    """The document in the section `name` of a file, which is taken out of `values`; an absent one has its defaults.
-
-    Raises: SettingsError, with the keys' names behind that of the section.
-    """
+    """The document in the section `name` of a file, which is taken out of `values`; an absent one has its defaults."""
     section = values.pop(name, {})
     try:
         return parse_document(section if isinstance(section, Mapping) else {}, kind)
@@ -136,7 +130,7 @@ def pop_section(values: dict[Any, Any], name: str, kind: type[T]) -> T:
 def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change: Sequence[str], another: str) -> None:
     """Change `values` by each NAME=VALUE, whose name is dotted and one of `may_change`.
 
-    `another` is what the file would describe if another value changed: "run", "collection".  Raises: SettingsError.
+    `another` is what the file would describe if another value changed: "run", "collection".
     """
     given: dict[str, str] = {}
     for override in overrides:

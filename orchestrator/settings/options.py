@@ -172,7 +172,7 @@ class Option:
         return self.name.lower()
 
     def read(self, typed: str) -> Any:
-        """The value of the text that a person types into menuconfig.  Raises: ValueError with a message of one line."""
+        """The value of the text that a person types into menuconfig."""
         if len(typed) > OPTION_CHARACTERS:
             raise ValueError(f"is longer than {OPTION_CHARACTERS:,} characters")
         value = self._parse(typed)

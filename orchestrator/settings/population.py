@@ -57,7 +57,6 @@ def read_population(path: Path, layout: ClusterLayout, output: Path) -> tuple[St
 
     It is 0 for each cluster when `path` is `ZERO`, or `BEST_VECTOR`, which is known once the clusters are.  With `FORK`
     they are those that the run in the folder `output` was forked with.
-    Raises: ValueError with a message of one line when the file cannot be used.
     """
     if path in (ZERO, BEST_VECTOR):
         return (StartVector(dict.fromkeys(layout.ids, 0.0)),)
@@ -80,7 +79,6 @@ def read_population(path: Path, layout: ClusterLayout, output: Path) -> tuple[St
 
 
 def read_fork(path: Path) -> ForkFile:
-    """Raises: FileNotFoundError; InvalidData for a file that cannot be used, OSError, FileTooLarge."""
     from tasks.envelope import parse_sealed  # here, because it needs Redis' client
 
     return parse_sealed(ForkFile, read_limited(path, DELTAS_BYTES))
@@ -114,7 +112,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _member(where: str, found: Any, layout: ClusterLayout) -> StartVector:
-    """One vector, with or without a scratchpad.  Raises: ValueError, which begins with `where`."""
+    """One vector, with or without a scratchpad."""
     if not isinstance(found, dict):
         raise ValueError(f"{where} is not a JSON object of cluster ids and numbers")
     vector = found if found.keys() <= NAMED and found.keys() & NAMED else {"deltas": found}

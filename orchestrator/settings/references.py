@@ -45,10 +45,7 @@ class _Phase0(TypedDict):
 
 
 def read_discovered_tokens(path: Path) -> tuple[int, ...]:
-    """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first.
-
-    Raises: ValueError with a message of one line.
-    """
+    """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first."""
     try:
         ids = parse_json(_Phase0, read_limited(path, COLLECTED_BYTES))["token_selection"]["v_steer_token_ids"]
     except (OSError, ValueError) as error:
@@ -79,10 +76,7 @@ class _Collected(TypedDict):
 
 
 def read_sides(path: Path) -> Sides:
-    """The verbose and the compressed answers of the retained pairs in the JSON file at `path`.
-
-    Raises: ValueError with a message of one line.
-    """
+    """The verbose and the compressed answers of the retained pairs in the JSON file at `path`."""
     try:
         collected = parse_json(_Collected, read_limited(path, COLLECTED_BYTES))
     except (OSError, ValueError) as error:
@@ -109,7 +103,7 @@ class Selection:
     ranges: tuple[range, ...]
 
     def of(self, count: int) -> tuple[int, ...]:
-        """The chosen ones of `count` rows, in their order.  Raises: ValueError when one is not among them."""
+        """The chosen ones of `count` rows, in their order."""
         closed = [one if one.stop < sys.maxsize else range(one.start, max(one.start + 1, count)) for one in self.ranges]
         last = max((one[-1] for one in closed), default=-1)
         if last >= count:
@@ -118,10 +112,7 @@ class Selection:
 
 
 def parse_selection(text: str) -> Selection:
-    """What "train", "train[0:32]", "train[0-7,9]", "0-7,9" and "all" select; an empty text selects nothing.
-
-    Raises: ValueError.
-    """
+    """What "train", "train[0:32]", "train[0-7,9]", "0-7,9" and "all" select; an empty text selects nothing."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(f"{quote(text)} is not of the form SPLIT[ROWS]")
@@ -139,7 +130,7 @@ def parse_selection(text: str) -> Selection:
 
 
 def _ranges(text: str) -> tuple[range, ...]:
-    """As in "0-7,9,12".  Raises: ValueError, also for an index that is named twice."""
+    """As in "0-7,9,12"."""
     ranges = tuple(_parse_item(item.strip()) for item in text.split(","))
     for number, one in enumerate(ranges):
         if common := overlap(ranges[:number], [one]):

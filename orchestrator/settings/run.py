@@ -189,7 +189,7 @@ def openai_limit_s() -> int:
 
 
 def _limit_s(variable: str, default: int) -> int:
-    """Seconds that the environment of the command says, or `default`.  Raises: SettingsError."""
+    """Seconds that the environment of the command says, or `default`."""
     text = os.environ.get(variable) or str(default)
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 86_400:
         raise SettingsError([f"{variable}: {text!r} is not a number of seconds from 1 to 86400"])
@@ -245,7 +245,7 @@ _PARTS = ("judge", "openai_", "budget_", "farm")
 def judging_settings(config: Path | None) -> tuple[Judge, Endpoint | None]:
     """The judge and the endpoint of the file `config`, or Kconfig's defaults without one; None where rules judge.
 
-    An exported key or address decides nothing.  Raises: SettingsError when the file is wrong.
+    An exported key or address decides nothing.
     """
     settings = load_settings(config) if config is not None else _defaults()
     is_by_rules = config is None or by_rules(settings)

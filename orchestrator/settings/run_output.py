@@ -14,7 +14,7 @@ from orchestrator.settings.documents import Document, Text
 
 
 def folder_name(name: str) -> str:
-    """A checked setting that becomes the name of a folder.  Raises: ValueError."""
+    """A checked setting that becomes the name of a folder."""
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,79}", name):
         raise ValueError("is no name of a folder: letters, digits, '_', '-' and '.', at most 80, no '.' at the start")
     return name
