@@ -111,10 +111,8 @@ def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Seque
         for name, reason in check(sound):
             problems.setdefault(name, reason)
     if problems or found is None:
-        place = {name: number for number, name in enumerate(key_names(kind))}
         inner = [name for name in problems if not any(other.startswith(f"{name}.") for other in problems)]
-        in_order = sorted(inner, key=lambda name: place.get(name, len(place)))
-        raise SettingsError([f"{name}: {problems[name]}" for name in in_order])
+        raise SettingsError([f"{name}: {problems[name]}" for name in _in_order(inner, key_names(kind))])
     return found
 
 
@@ -200,6 +198,20 @@ def _reason(detail: ErrorDetails) -> str:
     if kind == "dataclass_type":
         return f"{quote(value)} is not a section with keys of its own"
     return fault_of(detail) + (YAML_NUMBER if kind == "float_type" and isinstance(value, str) else "")
+
+
+def _in_order(names: Iterable[str], keys: Sequence[str]) -> list[str]:
+    """Names in the order of the keys; an unknown key comes after the known ones of its section."""
+
+    def place(name: str) -> float:
+        section = name.rpartition(".")[0]
+        inside = [
+            n for n, key in enumerate(keys) if key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")
+        ]
+        beside = [number + 0.5 for number, key in enumerate(keys) if section and key.startswith(f"{section}.")]
+        return min(inside, default=max(beside, default=len(keys)))
+
+    return sorted(names, key=place)
 
 
 def _repeated(values: Any, prefix: str) -> Iterator[str]:

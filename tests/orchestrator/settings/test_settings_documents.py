@@ -61,9 +61,9 @@ def test_everything_is_reported_at_once_in_the_order_of_the_fields(tmp_path: Pat
         "count: occurs twice",
         "limit: 0 must be greater than 0",
         "inner.low: occurs twice",
-        "other: is not a key of this file",
         "inner.extra: is not a key of this file",
         "inner.7: is not a key of this file",
+        "other: is not a key of this file",
     ]
     assert problems(tmp_path, "name: a\ncount: 0\nlimit: 1\ninner: {low: 3, high: 2}\n") == [
         "count: 0 must be at least 1",
