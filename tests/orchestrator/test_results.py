@@ -64,11 +64,6 @@ def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> 
     assert (results.report, results.front, results.comparisons, results.system_prompt) == (None, (), (), None)
 
 
-def test_individuals_without_their_record_have_no_deltas(folder: Path) -> None:
-    (folder / "individuals.jsonl").unlink()
-    assert all(not one.deltas and one.fitness > 0 for one in RunResults.open(folder).individuals)
-
-
 DAMAGE = {
     "history.jsonl": ("generations", '{"generation": 0}\n'),
     "evolution_tree.json": ("individuals", '{"nodes": [{"id": 3}], "edges": []}'),
@@ -99,8 +94,3 @@ def test_a_damaged_file_is_named_in_one_line(folder: Path, name: str) -> None:
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="holds no run"):
         RunResults.open(tmp_path)
-
-
-def test_a_name_that_no_individual_has_is_refused(finished_run: Path) -> None:
-    with pytest.raises(OutputError, match="no individual 'g9_pop0'"):
-        RunResults.open(finished_run).individual("g9_pop0")

@@ -186,11 +186,6 @@ def test_wrong_parameters_are_refused_when_a_request_arrives(made: Any) -> None:
             made.validate_params(params(steering=bad))
 
 
-def test_a_vllm_without_an_interface_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ImportError, match=r"0\.10\.1 or newer"):
-        load(tmp_path, monkeypatch)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_hundred_greedy_answers_are_those_of_vllms_logits_plus_the_biases(tmp_path: Path) -> None:

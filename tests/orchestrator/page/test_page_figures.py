@@ -135,7 +135,7 @@ def test_clusters_deltas_settings_and_versions_are_those_of_the_folder(page: Rea
     assert run["clusters"] == clusters and run["cluster_ids"] == [one["id"] for one in clusters]
     assert dict(zip(run["cluster_ids"], run["best_deltas"], strict=True)) == read(finished_run, "deltas_best.json")
     settings = {name: value for name, value, _ in run["settings"]}
-    assert settings["SEED"] == "7" and settings["POPULATION_SIZE"] == "3" and len(settings) > 80
+    assert settings["SEED"] == "7" and settings["POPULATION_SIZE"] == "3"
     differing = {name for name, _, differs in run["settings"] if differs}
     assert {"SEED", "POPULATION_SIZE"} <= differing and "MARGIN" not in differing
     assert run["versions"] == read(finished_run, "versions.json")["sessions"]

@@ -64,13 +64,3 @@ def test_rows_without_steering_keep_their_bits() -> None:
     logits = torch.full((2, WIDTH), -0.0)
     add_deltas(logits, batch, table.labels(WIDTH, CPU))
     assert torch.signbit(logits[0]).all()
-
-
-def test_more_than_255_clusters() -> None:
-    table = LabelTable()
-    many = Steering("many", np.arange(300, dtype=np.uint16), np.arange(300, dtype=np.float32))
-    batch = batch_steering([many], table, CPU)
-    assert batch is not None
-    logits = torch.zeros(1, 300)
-    add_deltas(logits, batch, table.labels(300, CPU))
-    assert logits[0].tolist() == list(range(300))
