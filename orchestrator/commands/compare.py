@@ -12,6 +12,8 @@ from orchestrator import exit_status
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
+    from orchestrator.report.statistics import Comparison
+    from orchestrator.report.systems import Measurement
     from orchestrator.results import RunResults
 
 IN_WORDS = ("run", "verdict", "reason", "rival_prompt")  # not in the table
@@ -97,7 +99,7 @@ def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
     The test set is used where both have asked it, else the validation set.
     """
     from orchestrator.report.pairwise import compare, comparison_sentence
-    from orchestrator.report.systems import MeasuredSystem, Measurement
+    from orchestrator.report.systems import MeasuredSystem
 
     if len(runs) != 2:
         return []
@@ -106,14 +108,22 @@ def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
         first, second = runs
         if None in found or first.question_hashes.get(which) != second.question_hashes.get(which):
             continue
-        # Their fitness is not compared, since two runs may have two objectives.
-        before, after = (
-            Measurement(*zip(*((one.example, one.tokens, one.is_correct) for one in each.after), strict=True), 0.0)
-            for each in found
-            if each is not None
-        )
+        before, after = (_measurement(each) for each in found if each is not None)
         margin = float(second.settings.get("MARGIN") or 0.03)
         pair = compare(MeasuredSystem(f"the winner of {first.run}", "evolved", ""), before, after, margin, seed=0)
         count = f"{pair.change.count} {which} questions"
         return ["", f"The winner of {second.run}, on the same {count}. {comparison_sentence(pair)}"]
     return []
+
+
+def _measurement(comparison: Comparison) -> Measurement:
+    """The winner's answers; their fitness is not compared, since two runs may have two objectives."""
+    from orchestrator.report.systems import Measurement
+
+    answers = comparison.after
+    return Measurement(
+        tuple(answer.example for answer in answers),
+        tuple(answer.tokens for answer in answers),
+        tuple(answer.is_correct for answer in answers),
+        fitness=0.0,
+    )

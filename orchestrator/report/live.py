@@ -14,7 +14,7 @@ from tasks.escape import escape_control
 from tasks.plan import Evaluations, StageName
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Group, RenderableType
 
 PlanKind = Literal["clusters", "baselines", "population", "offspring", "final"]
 PLANS = {
@@ -190,7 +190,8 @@ def screen(now: Snapshot, height: int) -> Group:
         target = "" if one.target is None else f"cluster {one.target}"
         fitness = "" if one.fitness is None else format_score(one.fitness)
         table.add_row(line(one.node), line(one.stage, style), line(target), line(fitness))
-    work = [table, *([line(f"and {hidden} more", "dim")] if hidden else [])] if shown else []
+    work: list[RenderableType] = [table] if shown else []
+    work += [line(f"and {hidden} more", "dim")] if hidden else []
     failed = [one for one in now.candidates if one.stage == "failed"]
     work += [line(f"{one.node} failed: {one.error or ''}", "red") for one in failed[:FAILURES]]
     if now.progress is not None:
