@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.judging.rule import decide_by_rule, declines, find_match, is_close, pure_number
@@ -117,6 +117,7 @@ def test_what_is_written_as_the_gold_is_always_correct(amount: int, scale: str) 
     assert gold in match.reasoning
 
 
+@example(gold=100.0, tolerance=0.1, error=0.105)  # within a tenth of itself
 @given(gold=st.floats(0.1, 1e6), tolerance=st.floats(0, 0.5), error=st.floats(-1, 1))
 def test_is_close_is_the_relative_error(gold: float, tolerance: float, error: float) -> None:
     if math.isclose(abs(error), tolerance, rel_tol=1e-6, abs_tol=1e-9):
