@@ -8,7 +8,7 @@ import os
 import pwd
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NotRequired, TypeVar
@@ -17,11 +17,10 @@ from typing_extensions import TypedDict
 
 from orchestrator.folder_lock import holder_of, lock_folder
 from orchestrator.shell import command_line
-from tasks.envelope import parse_sealed, sealed_text
 from tasks.files import NO_ROOM, FileTooLarge, open_atomic, read_limited, write_atomic
 from tasks.limits import STATE_BYTES
 from tasks.message import RunId
-from tasks.validation import InvalidData, parse_json
+from tasks.validation import InvalidData, checked_json, parse_json
 
 T = TypeVar("T")
 
@@ -186,11 +185,11 @@ class OutputFolder:
         write_output(self.path / name, data)
 
     def write_json(self, name: str, value: Any) -> None:
-        self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        self.write(name, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     def write_state(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a file that the program reads again, with version and checksum (tasks/envelope.py)."""
-        self.write(name, sealed_text(content))
+        """Write a file that the program reads again (`read_state`)."""
+        self.write_json(name, content)
 
     def remove(self, name: str) -> None:
         """Remove one of the run's files, if it is there.  Raises: OutputNotWritable."""
@@ -244,19 +243,27 @@ def run_file(folder: Path) -> RunFile:
         raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
 
 
-def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = parse_json) -> T:
-    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`).
+def read_json(path: Path, kind: type[T], *, as_written: bool = False) -> T:
+    """What a JSON file holds, as a value of this type; with `as_written` its keys and numbers as they are there.
 
     Raises: FileNotFoundError; OutputError, with file, place and fault in one line, for everything else.
     """
+    parse = checked_json if as_written else parse_json
     try:
-        return parse(kind, read_limited(path, STATE_BYTES))
+        found: T = parse(kind, read_limited(path, STATE_BYTES))
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise OutputError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (InvalidData, FileTooLarge) as error:
+    except (OSError, InvalidData, FileTooLarge) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
+    return found
+
+
+def read_state(path: Path, kind: type[T], remedy: str = "", *, as_written: bool = False) -> T:
+    """As `read_json`; `remedy` is what a person can do about a file that cannot be used."""
+    try:
+        return read_json(path, kind, as_written=as_written)
+    except OutputError as error:
+        raise OutputError(f"{error}; {remedy}" if remedy else str(error)) from None
 
 
 def read_output_text(path: Path, limit: int) -> str:
@@ -265,14 +272,3 @@ def read_output_text(path: Path, limit: int) -> str:
         return read_limited(path, limit).decode("utf-8", "replace")
     except (OSError, FileTooLarge) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
-
-
-def read_state(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_sealed) -> T:
-    """What a file that `write_state` has written holds, as a value of this type.
-
-    `remedy` is what a person can do about a file that cannot be used.  Raises: FileNotFoundError; OutputError.
-    """
-    try:
-        return read_json(path, kind, parse)
-    except OutputError as error:
-        raise OutputError(f"{error}; {remedy}" if remedy else str(error)) from None

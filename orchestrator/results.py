@@ -40,7 +40,6 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.population import ForkFile
 from orchestrator.settings.references import FORK_FILE
-from tasks.envelope import checked_sealed
 from tasks.limits import SETTINGS_BYTES
 from tasks.validation import Delta
 
@@ -154,7 +153,7 @@ class RunResults:
     @cached_property
     def _lineage(self) -> LineageFile:
         try:
-            found: LineageFile = read_state(self.output.tree, LineageFile, parse=checked_sealed)
+            found: LineageFile = read_state(self.output.tree, LineageFile, as_written=True)
         except FileNotFoundError:
             return {"nodes": [], "edges": []}
         return found

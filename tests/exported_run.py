@@ -12,7 +12,6 @@ from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS
 from orchestrator.results import RunResults
 from tasks.dataset import load_examples
-from tasks.envelope import sealed_text
 from tasks.gpu.processor_template import ModelCheck, render_file
 from tasks.gpu.prompt import load_tokenizer, render
 from tasks.gpu.sglang_file import SGLANG
@@ -40,9 +39,9 @@ def labels_of(size: int = VOCABULARY) -> np.ndarray:
 
 def write_run(folder: Path, check: ModelCheck = CHECK, kind: str = "evolve", size: int = VOCABULARY) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(sealed_text({"id": "exported-1", "kind": kind, "folder": str(folder.resolve())}))
+    (folder / "run.json").write_text(json.dumps({"id": "exported-1", "kind": kind, "folder": str(folder.resolve())}))
     (folder / "processor_best.py").write_text(render_file(SGLANG, DELTAS, labels_of(size), HASH, WORDS, check))
-    (folder / "clusters.json").write_text(sealed_text({"clustering": HASH, "clusters": CLUSTERS}))
+    (folder / "clusters.json").write_text(json.dumps({"clustering": HASH, "clusters": CLUSTERS}))
     line: dict[str, Any] = {"generation": 0, "fitness": 0.5, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
     nodes = {"g0_pop0_pre": DELTAS, NODE: OTHER}
     (folder / "individuals.jsonl").write_text(

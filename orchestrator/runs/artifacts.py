@@ -34,7 +34,6 @@ from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, ROUTE_PLOTS, Plot
-from tasks.envelope import checked_sealed
 from tasks.exports import EXPORTS, Export
 from tasks.job import JobSpec
 from tasks.openai.provider import Role
@@ -151,7 +150,7 @@ class Recorder:
         self.history = [g for g in read_history(self.output.history) if g["generation"] < generation]
         self.individuals.keep_before(generation)
         if self.output.tree.exists():
-            self.tree.restore(read_state(self.output.tree, TreeFile, parse=checked_sealed), generation)
+            self.tree.restore(read_state(self.output.tree, TreeFile, as_written=True), generation)
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             self.store.add_providers(self.run_id, role, names)
 

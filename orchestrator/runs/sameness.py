@@ -18,7 +18,6 @@ from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_state
 from orchestrator.settings import Settings, SettingsError
 from tasks.context import content_hash
-from tasks.envelope import checked_sealed
 from tasks.gpu.host import differences
 from tasks.job import JobSpec
 from tasks.models import Example, Target
@@ -146,6 +145,6 @@ def unknown_servers(output: OutputFolder, store: Store, run_id: str) -> list[dic
 def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
     """Raises: OutputError for a file that cannot be used."""
     try:
-        return read_state(output.path / SERVERS, ServersFile, parse=checked_sealed)["servers"]
+        return read_state(output.path / SERVERS, ServersFile, as_written=True)["servers"]
     except FileNotFoundError:
         return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +17,9 @@ from orchestrator.runs.vectors import VECTORS_FILE, read_vectors
 from orchestrator.settings import Settings, layout_of, pinned_of
 from orchestrator.settings.population import read_population
 from orchestrator.settings.references import BEST_VECTOR
-from tasks.envelope import sealed_text, unsealed
 from tasks.files import FileTooLarge, read_limited
 from tasks.limits import STATE_BYTES
 from tasks.plan import Evaluations, Outcome
-from tasks.validation import InvalidData
 
 Watch = Callable[[Generation, float | None], None]
 
@@ -46,15 +43,11 @@ class Search:
 
     def to_json(self, state: SearchState) -> str:
         """The text of evolution_state.json."""
-        return sealed_text(json.loads(self.optimiser.to_json(state, self.params)))
+        return self.optimiser.to_json(state, self.params)
 
     def from_json(self, text: str) -> SearchState:
         """Raises: StateError when the text is no state, or one of another search."""
-        try:
-            content = json.dumps(unsealed(text), ensure_ascii=False)
-        except InvalidData as error:
-            raise StateError(str(error)) from None
-        state: SearchState = self.optimiser.from_json(content, self.params)
+        state: SearchState = self.optimiser.from_json(text, self.params)
         return state
 
     def init(self) -> SearchState:

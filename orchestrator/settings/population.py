@@ -21,7 +21,7 @@ from orchestrator.settings.references import BEST_VECTOR, FORK, FORK_FILE, ZERO
 from tasks.escape import quote
 from tasks.files import read_limited
 from tasks.limits import DELTAS_BYTES, LARGEST_DELTA
-from tasks.validation import Delta, Scratchpad, check_value
+from tasks.validation import Delta, Scratchpad, check_value, parse_json
 
 NAMED = {"deltas", "scratchpad"}
 
@@ -79,9 +79,8 @@ def read_population(path: Path, layout: ClusterLayout, output: Path) -> tuple[St
 
 
 def read_fork(path: Path) -> ForkFile:
-    from tasks.envelope import parse_sealed  # here, because it needs Redis' client
-
-    return parse_sealed(ForkFile, read_limited(path, DELTAS_BYTES))
+    found: ForkFile = parse_json(ForkFile, read_limited(path, DELTAS_BYTES))
+    return found
 
 
 def population_problem(vectors: Sequence[StartVector], optimiser: str, population: int, pinned: Sequence[int]) -> str:

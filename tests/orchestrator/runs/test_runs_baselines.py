@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from orchestrator.runs.final import Closing
 from orchestrator.runs.vectors import StartPrompts, Steered, Vectors
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
 from orchestrator.settings.references import FORK, FORK_FILE
-from tasks.envelope import unsealed
 from tasks.models import Constrained
 from tasks.plan import Candidate
 
@@ -232,7 +232,7 @@ def test_long_questions_are_treated_alike_once_something_is_measured(prompts: Pa
 
 def test_a_file_without_its_start_cannot_be_used(prompts: Path, output: OutputFolder) -> None:
     ensure_baselines(measurer(), settings_of(prompts), output)
-    output.write_state("baselines.json", unsealed(output.baselines.read_bytes()) | {"best_prompt": "gone"})
+    output.write_state("baselines.json", json.loads(output.baselines.read_bytes()) | {"best_prompt": "gone"})
     with pytest.raises(OutputError, match="gone is not among the measured systems"):
         read_baselines(output)
 
