@@ -37,6 +37,15 @@ def test_deltas_of_other_clusters_are_refused(refusal: Callable[..., list[str]],
     assert any("CONFIG_INITIAL_DELTAS_PATH" in line for line in refusal(INITIAL_DELTAS_PATH=str(deltas)))
 
 
+def test_every_malformed_question_has_a_line(refusal: Callable[..., list[str]], tmp_path: Path) -> None:
+    data = tmp_path / "questions.jsonl"
+    data.write_text('{"question": "Who?", "answer": null}\n{\n')
+    lines = refusal(DATA_PATH=str(data))
+    assert [("CONFIG_DATA_PATH" in line, f"line {number}:" in line) for number, line in enumerate(lines)] == [
+        (True, False), (True, True), (True, True),
+    ]  # fmt: skip
+
+
 def test_a_full_disk_is_an_error_of_one_line(run_folder: RunFolder) -> None:
     # No file may be larger than 1,000 bytes: the same error as on a full disk
     done = finish(start(["prlimit", "--fsize=1000", *run_folder.command()]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +226,10 @@ def test_kconfig_has_the_options_of_the_dataclass_and_parses_without_a_warning()
     kconfig = Kconfig(warn=True)
     assert [s.name for s in kconfig.unique_defined_syms] == [option.name for option in options()]
     assert kconfig.warnings == []
+
+
+def test_importing_the_settings_loads_nothing_heavy() -> None:
+    heavy = "{'torch', 'numpy', 'transformers', 'openai', 'celery', 'redis', 'httpx', 'deap', 'matplotlib'}"
+    code = f"import sys, orchestrator.settings; print({heavy} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "set()"
