@@ -12,7 +12,7 @@ from orchestrator.guide.repository import GuidanceError, read_guidance
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
-from orchestrator.settings.file_checks import unwritable_folder
+from orchestrator.settings.run_output import unwritable_folder
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.context import content_hash
 from tasks.guide.templates import CriticTemplate, ReflectionTemplate, TemplateError

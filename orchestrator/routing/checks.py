@@ -9,7 +9,7 @@ from typing import TypeVar
 from orchestrator.routing.build import read_texts, world_source
 from orchestrator.routing.settings import RouteSettings
 from orchestrator.settings import SettingsError
-from orchestrator.settings.file_checks import unwritable_folder
+from orchestrator.settings.run_output import unwritable_folder
 from tasks.dataset import DatasetError
 from tasks.route.names import PROGRAMS
 from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, MODES, NO_LOOPHOLE

@@ -1,18 +1,24 @@
-"""Checks of options that depend on each other.
+"""Checks of options that depend on each other, and of the files that they name.
 
-Each gets the values that are sound by themselves (some may be missing), and yields the names of options and what is
-wrong with them.  No check here reads a file (see `orchestrator.settings.file_checks`).
+Each gets the values that are sound by themselves, and yields the names of options and what is wrong with them.  A check
+that needs another one is left out: the KeyError is the caller's to catch.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.settings.clusters import ClusterLayout, cluster_layout
-from orchestrator.settings.references import BEST_PROMPT, overlap, parse_selection
+from orchestrator.settings.clusters import cluster_layout, pinned_positions
+from orchestrator.settings.population import population_problem, read_population
+from orchestrator.settings.references import (
+    BEST_PROMPT,
+    overlap,
+    parse_selection,
+    read_discovered_tokens,
+    read_sides,
+)
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.judging.grader import THREE_STAGES
 from tasks.plan import EXAMPLE_SETS
@@ -21,123 +27,105 @@ Values = Mapping[str, Any]
 Findings = Iterator[tuple[str, str]]
 
 
-def check_selection(values: Values) -> Findings:
-    """Of "reflective": elites leave room for children, and the chosen selection has its parameter."""
-    if values.get("optimiser") != "reflective":
-        return
-    population = values.get("population_size")
-    elites = values.get("elitism_size")
-    if population is not None and elites is not None and elites >= population:
-        yield (
-            "ELITISM_SIZE",
-            f"{elites} leaves no room for children: it must be less than POPULATION_SIZE ({population})",
-        )
-    needed = {"tournament": "tournament_size", "truncation": "truncation_top_k"}.get(values.get("selection", ""))
-    size = values.get(needed or "")
-    if needed is None or size is None:
-        return
-    if size == -1:
-        yield needed.upper(), f"is not set, and SELECTION {values['selection']!r} needs it"
-    elif size < 2:
-        yield needed.upper(), f"{size} is less than 2"
-    elif population is not None and size > population:
-        yield needed.upper(), f"{size} is more than POPULATION_SIZE ({population})"
+def check_elites(v: Values) -> Findings:
+    if v["optimiser"] == "reflective" and v["elitism_size"] >= v["population_size"]:
+        yield "ELITISM_SIZE", f"{v['elitism_size']} is not less than POPULATION_SIZE ({v['population_size']})"
 
 
-def check_limits(values: Values) -> Findings:
-    """Each single call is within the tokens per minute; otherwise no prompt would fit."""
-    limit = values.get("openai_tokens_per_minute")
+def check_selection(v: Values) -> Findings:
+    """The chosen selection has its parameter."""
+    option = {"tournament": "tournament_size", "truncation": "truncation_top_k"}[v["selection"]]
+    if v["optimiser"] == "reflective" and not 2 <= v[option] <= v["population_size"]:
+        unset = "is not set" if v[option] == -1 else f"is {v[option]}"
+        yield option.upper(), f"{unset}, and SELECTION {v['selection']!r} needs 2 to {v['population_size']}"
+
+
+def check_variation(v: Values) -> Findings:
+    """In "reflective" the first population are copies of one individual."""
+    if v["optimiser"] == "reflective" and v["mutpb"] == 0:
+        yield "MUTPB", "is 0: every individual would be a copy of the first"
+
+
+def check_weights(v: Values) -> Findings:
+    if v["lambda_shortness"] == v["lambda_correctness"] == 0:
+        yield "LAMBDA_CORRECTNESS", "is 0, and so is LAMBDA_SHORTNESS: every fitness would be 0"
+
+
+def check_lifecycle(v: Values) -> Findings:
+    if v["sglang_url"] and v["sglang_lifecycle"] == "restart":
+        yield "SGLANG_LIFECYCLE", "'restart' cannot restart the running server at SGLANG_URL"
+
+
+def check_shortest_answer(v: Values) -> Findings:
+    if v["steered_min_new_tokens"] > v["target_max_new_tokens"]:
+        yield "STEERED_MIN_NEW_TOKENS", f"is more than TARGET_MAX_NEW_TOKENS ({v['target_max_new_tokens']})"
+
+
+def check_limits(v: Values) -> Findings:
+    """Prompt and longest reply share the context of the model (0 is no limit) and the tokens per minute."""
     for option in ("reflector_max_completion_tokens", "judge_max_completion_tokens"):
-        longest = None if option.startswith("judge") and values.get("judge") != THREE_STAGES else values.get(option)
-        if limit is not None and longest is not None and longest >= limit:
-            yield (
-                "OPENAI_TOKENS_PER_MINUTE",
-                f"{limit} is not more than {option.upper()} ({longest}): no such call could be made",
-            )
-            return
+        if option.startswith("judge") and v["judge"] != THREE_STAGES:
+            continue
+        for limit in ("openai_tokens_per_minute", "openai_context_tokens"):
+            if 0 < v[limit] <= v[option]:
+                yield limit.upper(), f"{v[limit]} is not more than {option.upper()} ({v[option]}): no prompt would fit"
 
 
-def check_sets(values: Values) -> Findings:
+def check_prices(v: Values) -> Findings:
+    by_rules = v["farm"] == EMBEDDED and not v["openai_base_url"]
+    if v["budget_usd"] and not v["openai_prices"] and not by_rules:
+        yield "BUDGET_USD", "needs OPENAI_PRICES: without prices the cost is unknown"
+
+
+def check_start(v: Values) -> Findings:
+    if v["target_system_prompt"] == BEST_PROMPT and not v["prompts_path"]:
+        yield "PROMPTS_PATH", f"is empty, and TARGET_SYSTEM_PROMPT {BEST_PROMPT!r} chooses among its prompts"
+
+
+def check_sets(v: Values) -> Findings:
     """No two sets have a row in common."""
-    chosen = {which: parse_selection(values[which]) for which in EXAMPLE_SETS if which in values}
+    chosen = {which: parse_selection(v[which]) for which in EXAMPLE_SETS}
     for (one, some), (other, others) in itertools.combinations(chosen.items(), 2):
         if some.split == others.split and (common := overlap(some.ranges, others.ranges)):
             yield other.upper(), f"has row {common[0]} in common with {one.upper()}"
 
 
-def check_context(values: Values) -> Findings:
-    """A prompt and its longest reply share the context of the model; 0 is no limit."""
-    context = values.get("openai_context_tokens")
-    for option in ("reflector_max_completion_tokens", "judge_max_completion_tokens"):
-        longest = values.get(option)
-        if context and longest is not None and context <= longest:
-            yield (
-                "OPENAI_CONTEXT_TOKENS",
-                f"{context} leaves no room for a prompt: it must be more than {option.upper()} ({longest})",
-            )
-
-
-def sound_layout(values: Values) -> ClusterLayout | None:
-    """The layout of the clusters; None where an option that decides it is not sound."""
+def check_initial_deltas(v: Values) -> Findings:
+    """The initial deltas are one finite number for each cluster, in as many vectors as the search can start from."""
+    layout = cluster_layout(v["clusters_by"], v["clusters"])
     try:
-        return cluster_layout(values["clusters_by"], values["clusters"])
-    except KeyError:
-        return None
+        vectors = read_population(v["initial_deltas_path"], layout, v["output_dir"])
+    except ValueError as error:
+        yield "INITIAL_DELTAS_PATH", str(error)
+        return
+    pinned = pinned_positions(layout, v["optimiser"])
+    if problem := population_problem(vectors, v["optimiser"], v["population_size"], pinned):
+        yield "INITIAL_DELTAS_PATH", problem
 
 
-def check_weights(values: Values) -> Findings:
-    """With both weights 0 every fitness is 0, and selection is random."""
-    if values.get("lambda_shortness") == 0 and values.get("lambda_correctness") == 0:
-        yield "LAMBDA_CORRECTNESS", "is 0, and so is LAMBDA_SHORTNESS: every fitness would be 0"
+def check_collected(v: Values) -> Findings:
+    """The output of a collection has the tokens, enough for the clusters, or the pairs of answers that are wanted."""
+    path = v["clusters_from"]
+    try:
+        if path is not None and v["clusters_by"] == "waste":
+            read_sides(path)
+        elif path is not None and v["clusters"] > len(tokens := read_discovered_tokens(path)):
+            yield "CLUSTERS", f"{v['clusters']} is more than the {len(tokens)} discovered tokens of CLUSTERS_FROM"
+    except ValueError as error:
+        yield "CLUSTERS_FROM", str(error)
 
 
-def check_variation(values: Values) -> Findings:
-    """In "reflective" a child can differ from its parents: the first population are copies of one individual."""
-    if values.get("optimiser") == "reflective" and values.get("mutpb") == 0:
-        yield "MUTPB", "is 0: every individual would be a copy of the first"
-
-
-def check_prices(values: Values) -> Findings:
-    """A budget can be kept only when the prices are known."""
-    if values.get("budget_usd") and not values.get("openai_prices", True) and not _by_rules(values):
-        yield "BUDGET_USD", "needs OPENAI_PRICES: without prices the cost is unknown"
-
-
-def check_start(values: Values) -> Findings:
-    """The best prompt can be chosen only among prompts."""
-    if values.get("target_system_prompt") == BEST_PROMPT and "prompts_path" in values and not values["prompts_path"]:
-        yield "PROMPTS_PATH", f"is empty, and TARGET_SYSTEM_PROMPT {BEST_PROMPT!r} chooses among its prompts"
-
-
-def check_shortest_answer(values: Values) -> Findings:
-    """No answer has more tokens than the longest."""
-    least, most = values.get("steered_min_new_tokens", 0), values.get("target_max_new_tokens", math.inf)
-    if least > most:
-        yield "STEERED_MIN_NEW_TOKENS", f"{least} is more than TARGET_MAX_NEW_TOKENS, {most}"
-
-
-def check_lifecycle(values: Values) -> Findings:
-    """A running server that Whetstone did not start is never restarted."""
-    if values.get("sglang_url") and values.get("sglang_lifecycle") == "restart":
-        yield (
-            "SGLANG_LIFECYCLE",
-            "'restart' cannot restart the running server at SGLANG_URL; leave SGLANG_URL empty, or use 'resident'",
-        )
-
-
-CROSS_CHECKS = (
+CHECKS = (
+    check_elites,
     check_selection,
-    check_weights,
     check_variation,
+    check_weights,
     check_lifecycle,
     check_shortest_answer,
     check_limits,
-    check_context,
     check_prices,
     check_start,
     check_sets,
+    check_initial_deltas,
+    check_collected,
 )
-
-
-def _by_rules(values: Values) -> bool:
-    return values.get("farm") == EMBEDDED and not values.get("openai_base_url")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import kconfiglib
 
-from orchestrator.settings.checks import CROSS_CHECKS
-from orchestrator.settings.file_checks import FILE_CHECKS
+from orchestrator.settings.checks import CHECKS
 from orchestrator.settings.kconfig import (
     PREFIX,
     Problems,
@@ -45,9 +45,10 @@ def load_settings(config: Path, overrides: Mapping[str, str] | Sequence[str] = (
             values[option.field] = option.read(typed[option.name])
         except ValueError as error:
             problems[PREFIX + option.name] = str(error)
-    for check in (*CROSS_CHECKS, *FILE_CHECKS):
-        for name, problem in check(values):
-            problems.setdefault(PREFIX + name, problem)
+    for check in CHECKS:
+        with suppress(KeyError):  # an option that it needs is wrong itself
+            for name, problem in check(values):
+                problems.setdefault(PREFIX + name, problem)
     if problems:
         raise SettingsError(_in_order(problems))
     return Settings(**values)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 import re
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -47,3 +51,15 @@ class RunOutput(Document):
             return self
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or kind
         return dataclasses.replace(self, run_id=f"{stem}-{settings_hash[:8]}")
+
+
+def unwritable_folder(name: str, folder: Path) -> Iterator[str]:
+    """Why nothing can be written into the folder that the option `name` names, asked before anything is spent."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        yield f"{name}: {folder}: {error.strerror}"
