@@ -157,12 +157,9 @@ def needs_endpoint(s: Settings) -> bool:
     return needs_model(s.judge) or s.optimiser in ("reflective", "lineage")
 
 
-def endpoint_of(s: Settings, rules: bool | None = None) -> Endpoint:
-    """The endpoint's settings; `rules` in place of what they say of it.
-
-    The rules of an embedded farm have their own address and key, and cost nothing.
-    """
-    rules = by_rules(s) if rules is None else rules
+def endpoint_of(s: Settings) -> Endpoint:
+    """The endpoint's settings.  The rules of an embedded farm have their own address and key, and cost nothing."""
+    rules = by_rules(s)
     prompt, cached, completion = (_price(price, rules) for price in parse_prices(s.openai_prices))
     return Endpoint(
         base_url=s.openai_base_url,
