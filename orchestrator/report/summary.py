@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from orchestrator.report.assessment import Assessment
 from orchestrator.report.formatting import format_cost, format_count, format_duration, format_evaluations, format_score
-from orchestrator.report.layout import pad, truncate, wrap
+from orchestrator.report.layout import format_table, truncate, wrap
 from orchestrator.report.ranking import provenance, ranking
 from orchestrator.report.statistics import Comparison, PairedResult, paired_sentence, paired_statistics
 from tasks.escape import escape_control
 from tasks.plan import Evaluations
 
-BAR = 9  # cells on each side of zero
-EIGHTHS = " ▏▎▍▌▋▊▉█"
+DESCRIPTION = 60  # cells of a cluster's description
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
             f"Run {report.run}: {done}",
         ],
         *assessed[1:],
-        _deltas(report, width),
+        _deltas(report),
         *(_comparison(comparison, rng) for comparison in report.comparisons),
         _usage(report),
         _pairs("Files", report.files),
@@ -103,29 +102,14 @@ def _item(sentence: str, width: int) -> list[str]:
     return [f"- {head}", *(f"  {line}" for line in rest)]
 
 
-def _deltas(report: FinalReport, width: int) -> list[str]:
-    """One row for each cluster, in numerical order, with a bar that starts at zero."""
-    lines = [f"Best deltas ({report.best_node}): added to the logits of each cluster's tokens"]
-    largest = max((abs(value) for value in report.deltas.values()), default=0.0)
-    for cluster in sorted(report.deltas, key=int):
-        value = report.deltas[cluster]
-        head = f"  {cluster:>4} {value:>+8.3f} {_bar(value, largest)}  "
-        described = truncate(report.descriptions.get(cluster, ""), max(10, width - len(head)))
-        lines.append(head + described)
-    return lines
-
-
-def _bar(value: float, largest: float) -> str:
-    """A bar to the left or right of a middle line; a value other than zero always has a visible bar."""
-    eighths = round(abs(value) / largest * BAR * 8) if largest > 0 else 0
-    if value != 0:
-        eighths = max(1, eighths)
-    full, part = divmod(eighths, 8)
-    if value < 0:
-        # Unicode has no blocks that fill eighths of a cell from the right, only halves.
-        left = ("▐" if part >= 4 or not full else "") + "█" * full
-        return f"{left:>{BAR}}│{'':{BAR}}"
-    return f"{'':{BAR}}│{'█' * full + EIGHTHS[part].strip():{BAR}}"
+def _deltas(report: FinalReport) -> list[str]:
+    """One row for each cluster, in numerical order."""
+    rows = [
+        (cluster, f"{report.deltas[cluster]:+.3f}", truncate(report.descriptions.get(cluster, ""), DESCRIPTION))
+        for cluster in sorted(report.deltas, key=int)
+    ]
+    title = f"Best deltas ({report.best_node}): added to the logits of each cluster's tokens"
+    return [title, *(f"  {line}" for line in format_table(rows))]
 
 
 def _comparison(comparison: Comparison, rng: random.Random) -> list[str]:
@@ -180,7 +164,4 @@ def unusable_replies(skipped_mutations: int, merge_fallbacks: int) -> str:
 
 
 def _pairs(title: str, rows: tuple[tuple[str, str], ...]) -> list[str]:
-    if not rows:
-        return []
-    longest = max(len(name) for name, _ in rows)
-    return [title, *(f"  {pad(name, longest)}  {value}" for name, value in rows)]
+    return [title, *(f"  {line}" for line in format_table(rows))] if rows else []
