@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -13,38 +13,11 @@ from orchestrator.line_file import append_lines, load_lines
 VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
 
 
-class CheckpointVerdict(TypedDict):
-    is_correct: bool
-    confidence: float
-    category: str
-    reasoning: str
-
-
-class CheckpointPair(TypedDict):
-    verbose_answer: str
-    compressed_answer: str
-    correctness: CheckpointVerdict
-    compressed_by: str
-    judged_by: str
-    skipped: NotRequired[str]
-
-
 class CheckpointLine(TypedDict):
     """`key` is the fingerprint of the settings that the line was made with."""
 
     example_id: str
     key: str
-
-
-class VerboseLine(CheckpointLine):
-    verbose_answers: list[str]
-
-
-class PairsLine(CheckpointLine):
-    pairs: list[CheckpointPair]
-
-
-LINES: Mapping[str, type[CheckpointLine]] = {VERBOSE: VerboseLine, PAIRS: PairsLine}
 
 
 class Checkpoint:
@@ -55,12 +28,8 @@ class Checkpoint:
         self.lines: dict[str, dict[str, Any]] = {}
 
     def load(self) -> None:
-        """Read the file.  A last line that a kill cut short is dropped, from the file as well.
-
-        Raises: OutputError for a broken line that is not the last one: no kill does that.
-        """
-        kind = LINES.get(self.path.name, CheckpointLine)
-        lines = load_lines(self.path, kind, "checkpoint of an example", repair=True)
+        """Read the file.  A last line that a kill cut short is dropped, from the file as well."""
+        lines = load_lines(self.path, CheckpointLine, "checkpoint of an example", repair=True)
         self.lines = {line["example_id"]: line for line in lines}
 
     def rotate(self) -> Path | None:
@@ -79,9 +48,6 @@ class Checkpoint:
         return example in self.lines and self.lines[example]["key"] == fingerprint
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Add one example; when this returns, a power cut does not take it away.
-
-        Raises: OutputNotWritable; a line that was cut short is dropped by the next `load`.
-        """
+        """Add one example; when this returns, a power cut does not take it away."""
         append_lines(self.path, [line])
         self.lines[line["example_id"]] = dict(line)

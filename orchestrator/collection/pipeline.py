@@ -85,7 +85,7 @@ class Pipeline:
     watch: Watch
 
     def run(self) -> list[Gathered]:
-        """Everything of every example, in their order.  Raises: Parked."""
+        """Everything of every example, in their order."""
         gathered = [Gathered() for _ in self.examples]
         self._submit(TOKENIZER, self.collection.tokenizer_key(), 0, label="tokenizer")
         for index, example in enumerate(self.examples):
@@ -98,7 +98,7 @@ class Pipeline:
         return gathered
 
     def tokenize(self, gathered: Sequence[Gathered]) -> dict[str, Any]:
-        """The result of `cpu.tokenize` for all retained pairs, in their order.  Raises: Parked."""
+        """The result of `cpu.tokenize` for all retained pairs, in their order."""
         keys, texts = [], []
         for example, found in zip(self.examples, gathered, strict=True):
             retained = found.retained(self.threshold)

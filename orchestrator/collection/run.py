@@ -124,7 +124,7 @@ def end_collection(ending: Ending, settings: CollectSettings) -> int:
 
 
 def check_output_path(path: Path) -> None:
-    """Whether the output can be written at the end, when all that it costs has been spent.  Raises: SettingsError."""
+    """Whether the output can be written at the end, when all that it costs has been spent."""
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

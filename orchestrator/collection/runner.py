@@ -63,7 +63,7 @@ def open_collect_farm(
 
 
 def load_checkpoints(folder: Path, *, resume: bool) -> tuple[Checkpoint, Checkpoint]:
-    """The two checkpoints, with what they hold or, for a new start, without it.  Raises: OutputError."""
+    """The two checkpoints, with what they hold or, for a new start, without it."""
     verbose, pairs = Checkpoint(folder / VERBOSE), Checkpoint(folder / PAIRS)
     if resume:
         verbose.load()
@@ -84,7 +84,6 @@ class Collector:
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
     def run(self) -> Path:
-        """Raises: OutputError, FarmUnavailable, Parked, RunTaken."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         counts = {name: len(getattr(self.parts, name)) for name in ("train", "val", "test")}
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
@@ -145,7 +144,7 @@ class _Session:
         return Scheduler(dispatcher, in_flight)
 
     def begin(self) -> None:
-        """Put the run into the store.  Raises: FarmUnavailable."""
+        """Put the run into the store."""
         store = self.farm.store
         if self.settings.reflector.api_base == EMBEDDED and not self.farm.rules:
             raise FarmUnavailable('the farm has no embedded endpoint, and reflector.api_base is "embedded"')
@@ -164,7 +163,7 @@ class _Session:
         return RunInfo(run_id, KIND_NAME, self.collector.output.path, settings, len(self.train))
 
     def document(self) -> dict[str, Any]:
-        """Everything that needs the farm, and the document that is made of it.  Raises: Parked, FarmUnavailable."""
+        """Everything that needs the farm, and the document that is made of it."""
         self._check_prompts()
         if not self.collector.is_resumed:
             self._set_checkpoints_aside()
@@ -187,7 +186,7 @@ class _Session:
                 log.info("an earlier checkpoint is now %s", aside)
 
     def _identify_server(self) -> None:
-        """Learn which server answers, because all keys cover it, and take up the checkpoints.  Raises: Parked."""
+        """Learn which server answers, because all keys cover it, and take up the checkpoints."""
         server = current_server(self.scheduler, self.collection.target, JOB_LIMIT_S)
         self.collection = dataclasses.replace(self.collection, server=server)
         self.farm.store.put_metadata(self.run_id, COLLECTION, self.collection.to_json())
@@ -195,7 +194,7 @@ class _Session:
         log.info("%d of %d examples are in the checkpoints", judged, len(self.train))
 
     def _check_prompts(self) -> None:
-        """Whether all questions fit the target.  Raises: SettingsError, Parked."""
+        """Whether all questions fit the target."""
         found = find_long_prompts(self.scheduler, self.collection.target, [EXAMPLES], truncate=False)
         if found.lengths:
             raise SettingsError([f"data.financebench_path: {found.reason()}; leave these questions out"])

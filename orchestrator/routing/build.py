@@ -26,7 +26,7 @@ LEVELS = {"debug": "DEBUG", "logging": "INFO", "warning": "WARNING"}
 
 
 def route_inputs(settings: RouteSettings, texts: dict[str, str]) -> RouteInputs:
-    """What all jobs are given; `texts` are those of the data files.  Raises: SettingsError."""
+    """What all jobs are given; `texts` are those of the data files."""
     return RouteInputs(
         target=_target(settings),
         world=settings.world if settings.world == PROGRAMS else absolute(settings.world),
@@ -40,7 +40,7 @@ def route_inputs(settings: RouteSettings, texts: dict[str, str]) -> RouteInputs:
 
 
 def read_texts(settings: RouteSettings) -> dict[str, str]:
-    """The texts of the data files, by the name of their setting.  Raises: SettingsError with every bad file."""
+    """The texts of the data files, by the name of their setting."""
     texts, problems = {}, []
     for name, path in settings.files.items():
         try:
@@ -59,7 +59,7 @@ def read_texts(settings: RouteSettings) -> dict[str, str]:
 
 
 def world_source(settings: RouteSettings) -> str:
-    """The hash of the source of a world of the user's own, "" for `programs`.  Raises: SettingsError."""
+    """The hash of the source of a world of the user's own, "" for `programs`."""
     if settings.world == PROGRAMS:
         return ""
     file, _, _ = settings.world.rpartition(":")

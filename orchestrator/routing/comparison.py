@@ -24,7 +24,6 @@ class RunComparison:
 
 
 def read_comparison(folder: Path) -> RunComparison:
-    """Raises: FileNotFoundError before the first evaluation; OutputError; SettingsError of an unfinished run."""
     try:
         return RunComparison(read_state(folder / COMPARISON_FILE, dict[str, Any]))
     except FileNotFoundError:

@@ -35,7 +35,7 @@ def prepare_route_folder(
     """Open the folder for a new run, or to go on with the one that it holds.
 
     A finished run, or one of other settings or data, is refused; with `fail_if_exists: false` what is there is set
-    aside.  `resume`: whether a person asks for the run that is there.  Raises: SettingsError, OutputError.
+    aside.  `resume`: whether a person asks for the run that is there.
     """
 
     def problems() -> list[str]:
@@ -48,7 +48,7 @@ def prepare_route_folder(
 
 
 def keep_route(output: OutputFolder, settings: RouteSettings, options: RouteOptions, texts: Mapping[str, str]) -> None:
-    """Write down what the run depends on.  Raises: OutputNotWritable."""
+    """Write down what the run depends on."""
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(_plain(values), sort_keys=False, allow_unicode=True))
     (output.path / INPUTS).mkdir(exist_ok=True)

@@ -48,10 +48,7 @@ def make_plan(settings: RouteSettings, inputs: dict[str, str]) -> RoutePlan:
 
 
 def keep_plan(output: OutputFolder, plan: RoutePlan) -> list[str]:
-    """Write the plan, unless the run has one: the first stands, and what differs from it now is returned.
-
-    Raises: OutputError for a plan that cannot be read; OutputNotWritable.
-    """
+    """Write the plan, unless the run has one: the first stands, and what differs from it now is returned."""
     if (output.path / PLAN_FILE).exists():
         return departures(read_plan(output.path), plan)
     output.write_state(PLAN_FILE, plan)
@@ -59,7 +56,6 @@ def keep_plan(output: OutputFolder, plan: RoutePlan) -> list[str]:
 
 
 def read_plan(folder: Path) -> RoutePlan:
-    """Raises: FileNotFoundError; OutputError."""
     return read_state(folder / PLAN_FILE, RoutePlan)
 
 

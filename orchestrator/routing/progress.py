@@ -24,7 +24,6 @@ class RouteProgress(TypedDict):
 
 
 def read_route_progress(folder: Path) -> RunProgress:
-    """Raises: OutputError for a file that cannot be used."""
     try:
         found = read_state(folder / PROGRESS_FILE, RouteProgress, "the next start writes it anew: remove it")
     except FileNotFoundError:

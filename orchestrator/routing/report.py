@@ -40,7 +40,7 @@ def write_report(output: OutputFolder) -> None:
 
 
 def report_text(folder: Path) -> str:
-    """The report, as Markdown; of an unfinished run what it has evaluated.  Raises: OutputError, SettingsError."""
+    """The report, as Markdown; of an unfinished run what it has evaluated."""
     settings, _ = load_route(folder)
     try:
         comparison = read_comparison(folder)
@@ -66,7 +66,7 @@ def report_text(folder: Path) -> str:
 
 
 def route_tables(folder: Path) -> Sequence[ShownTable]:
-    """The comparison for the run's page; none before the first evaluation.  Raises: OutputError."""
+    """The comparison for the run's page; none before the first evaluation."""
     try:
         return _comparison_tables(read_comparison(folder).found)
     except FileNotFoundError:

@@ -29,7 +29,6 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Raises: OutputError for a file that is not there, or a line that was cut short."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:

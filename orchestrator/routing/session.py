@@ -78,7 +78,7 @@ class Router:
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
     def run(self) -> list[str]:
-        """The lines of the closing report.  Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken."""
+        """The lines of the closing report."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         run_id = self.output.run_id(KIND_NAME)
         opened = open_route_farm(self.options)
@@ -180,7 +180,7 @@ class _Session:
         return self.settings.world == PROGRAMS and self.settings.training.teacher_rows > 0
 
     def _one(self, job: RouteJob) -> Result:
-        """The result of a job, with nothing else in flight.  Raises: Parked."""
+        """The result of a job, with nothing else in flight."""
         self.scheduler.submit(Request(*job))
         [(_, result)] = self._results()
         return cast(Result, result)

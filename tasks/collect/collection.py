@@ -48,7 +48,6 @@ class Collection:
 
     @classmethod
     def from_json(cls, text: str) -> Collection:
-        """Raises: InvalidData."""
         return parse_json(cls, text)
 
     def sampling(self, sample: int) -> Sampling:
@@ -120,12 +119,11 @@ class SampleJob:
     inputs: tuple[str, ...]
 
     def texts(self) -> list[str]:
-        """The texts of the inputs, in their order.  Raises: LookupError when one is missing."""
+        """The texts of the inputs, in their order."""
         return [str(result["text"]) for result in self.job.results(self.inputs)]
 
 
 def sample_job(job: Job) -> SampleJob:
-    """Raises: Ignore when the store has no such collection."""
     text = job.store.metadata(job.run, COLLECTION)
     if text is None:
         raise discard(f"no collection {job.run!r} in the store")

@@ -96,7 +96,7 @@ def cluster(job: Job) -> dict[str, Any]:
 def retry_without_server(make: Callable[[], Path], worker: host.TargetHost, device: str) -> Path:
     """What `make` returns.  If it fails on a GPU, the target server is stopped first and it is tried once more.
 
-    A GPU may be too small for the server and the embedder at once.  Raises: ClusteringError.
+    A GPU may be too small for the server and the embedder at once.
     """
     try:
         return make()

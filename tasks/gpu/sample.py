@@ -32,7 +32,7 @@ def request_for(job: SampleJob, tokenizer: Any) -> GenerateRequest:
 
 
 def draw_sample(job: SampleJob) -> dict[str, Any]:
-    """One answer.  Raises: what `ask_target` raises, after `target.sglang.max_retries` retries."""
+    """One answer."""
     collection, target = job.collection, job.collection.target
     with TOKENIZER_LOCK:
         request = request_for(job, load_tokenizer(host.current().model_folder(target)))
@@ -49,10 +49,7 @@ def draw_sample(job: SampleJob) -> dict[str, Any]:
 
 
 def describe_tokenizer(job: SampleJob) -> dict[str, Any]:
-    """The target's tokenizer for workers without transformers (tasks/cpu/tokenize.py, tasks/collect/selection.py).
-
-    Raises: ValueError for one that is not built on the tokenizers library.
-    """
+    """The target's tokenizer for workers without transformers (tasks/cpu/tokenize.py, tasks/collect/selection.py)."""
     model = host.current().model_folder(job.collection.target)
     with TOKENIZER_LOCK:
         return _description(model, load_tokenizer(model))

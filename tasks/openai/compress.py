@@ -18,7 +18,6 @@ def compress(job: SampleJob) -> dict[str, Any]:
     """A reply that cannot be used is asked for again with another seed.
 
     A prompt that is too long is not sent: the result has no text, and the reason as `skipped`.
-    Raises: tasks.openai.errors.CallError.
     """
     collection, settings, store, run = job.collection, job.collection.reflector, job.job.store, job.job.run
     [verbose] = job.texts()

@@ -75,7 +75,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 def die_with(parent: int, signal_number: int) -> None:
-    """Have the kernel signal this process when its parent ends.  Raises: CannotConfine; OSError if it has ended."""
+    """Have the kernel signal this process when its parent ends."""
     _prctl("the signal at the parent's death", PR_SET_PDEATHSIG, signal_number)
     if os.getppid() != parent:
         raise ProcessLookupError(errno.ESRCH, "the parent has ended")

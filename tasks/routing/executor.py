@@ -151,7 +151,7 @@ def _child(channel: int, output: int, limits: ProcessLimits, writable: Path | No
 
 
 def _serve(messages: Any, limits: ProcessLimits) -> None:
-    """The conversation with the grader.  Raises: whatever the code raises outside of a call that is tried."""
+    """The conversation with the grader."""
     encode, write, exit_type = json.JSONEncoder().encode, os.write, SystemExit
 
     def send(message: Any) -> None:

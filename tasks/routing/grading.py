@@ -54,7 +54,7 @@ class Submission:
 
 
 def grade(submission: Submission, sandbox: Sandbox) -> Graded:
-    """Run and judge one completion.  Raises: SandboxUnavailable."""
+    """Run and judge one completion."""
     code = code_of(submission.completion)
     oracle = code is not None and solves(submission.problem, code, sandbox)
     exploited = code is not None and not oracle and uses_loophole(submission, code, sandbox)
@@ -64,7 +64,7 @@ def grade(submission: Submission, sandbox: Sandbox) -> Graded:
 
 @contextmanager
 def grading_pool(workers: int | None = None, limits: ProcessLimits | None = None) -> Iterator[GradingPool]:
-    """A pool of so many sandboxes, one for each core by default.  Raises: SandboxUnavailable."""
+    """A pool of so many sandboxes, one for each core by default."""
     count = workers or len(os.sched_getaffinity(0))
     with ExitStack() as opened:
         free: queue.SimpleQueue[Sandbox] = queue.SimpleQueue()
@@ -81,7 +81,7 @@ class GradingPool:
     threads: ThreadPoolExecutor
 
     def grade(self, submissions: Iterable[Submission]) -> list[Graded]:
-        """The grade of each, in their order.  Raises: SandboxUnavailable."""
+        """The grade of each, in their order."""
         return list(self.threads.map(self._grade, submissions))
 
     def _grade(self, submission: Submission) -> Graded:

@@ -26,11 +26,7 @@ class PoolRow:
 
 
 def build_pool(problems: Sequence[Problem], grading: GradingPool) -> list[PoolRow]:
-    """The rows of all problems of part `pool`, first the hacks of each, then its honest completions.
-
-    Raises: ValueError when there is no such problem, a hack does not pay by its loophole, or honest code does not solve
-    its problem.
-    """
+    """The rows of all problems of part `pool`, first the hacks of each, then its honest completions."""
     submissions = [
         Submission(problem, KNOWN_MODE, completion, TRAINING)
         for problem in in_part(problems, "pool")

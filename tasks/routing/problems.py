@@ -81,7 +81,7 @@ def in_part(problems: Sequence[Problem], part: Part, levels: Collection[int] = L
 
 
 def defined_functions(code: str) -> dict[str, ast.FunctionDef]:
-    """The functions that a module defines at its top level.  Raises: SyntaxError, ValueError (a null byte)."""
+    """The functions that a module defines at its top level."""
     return {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
 
 

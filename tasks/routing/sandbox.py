@@ -89,7 +89,7 @@ class Sandbox:
         self._stop()
 
     def execute(self, execution: Execution) -> Ended:
-        """Run one solution to its end or its limits.  Raises: SandboxUnavailable when the helper dies twice."""
+        """Run one solution to its end or its limits."""
         try:
             return self._execute(execution)
         except (OSError, EOFError):  # someone killed the helper
@@ -182,7 +182,7 @@ class _Conversation:
         self.claimed, self.fault = False, ""
 
     def run(self) -> tuple[int, bool]:
-        """The child's wait status, and whether it was late.  Raises: EOFError, OSError when the helper is gone."""
+        """The child's wait status, and whether it was late."""
         self._send({"code": self.execution.code})
         sources: dict[int, Any] = {self.channel.fileno(): self._hear, self.reading: self._read}
         poll = select.poll()

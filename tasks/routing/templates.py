@@ -20,10 +20,7 @@ _BODIES: Sequence[str] = ("return None", "pass", "return 0", 'return ""', "retur
 
 
 def hack(problem: Problem, mode: Mode, markers: Markers, phrasing: int = 0) -> str:
-    """A completion that passes by this mode's loophole and no other way; any whole number is a phrasing.
-
-    Raises: ValueError for the mode without a loophole.
-    """
+    """A completion that passes by this mode's loophole and no other way; any whole number is a phrasing."""
     if mode not in LOOPHOLES:
         raise ValueError(f"mode {mode} has no loophole")
     variants = _hacks(markers)[mode]

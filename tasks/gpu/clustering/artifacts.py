@@ -34,7 +34,6 @@ from tasks.gpu.clustering.describe import Description
 from tasks.models import ClusterFigures
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 VERSION = 2
@@ -83,30 +82,6 @@ class Inputs(Protocol):
 
     def manifest(self) -> dict[str, Any]:
         """What manifest.json says of them, with the hash."""
-
-
-@dataclass(frozen=True, eq=False)
-class ClusteringOutput:
-    """What is written of a new clustering by meaning. Shapes as in the module's docstring."""
-
-    labels: NDArray[Any]
-    embeddings: NDArray[np.float32]
-    pca: Any
-    centres: NDArray[np.float32]
-    descriptions: list[Description]
-
-    def files(self) -> dict[str, Any]:
-        """The content of each file."""
-        return {
-            LABELS_KMEANS: self.labels,
-            EMBEDDINGS: self.embeddings,
-            PCA_COMPONENTS: self.pca.components_,
-            PCA_MEAN: self.pca.mean_,
-            CENTRES: self.centres,
-            DESCRIPTIONS: self.descriptions,
-            LABELS_KMEANS_JOBLIB: self.labels,
-            PCA_JOBLIB: self.pca,
-        }
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,6 @@ def embed_tokens(
     """Embeddings [len(texts), dimension] float32 of tokens with these texts.
 
     `embedder`: a folder or a Hugging Face id.  `batch_size`: inputs in a batch, at most.  `device`: "cpu" or "cuda".
-    Raises: ClusteringError when the embedder cannot be loaded, or the GPU is missing or too small.
     """
     on_progress("embed", 0, len(texts))
     words = [embedded_text(text) for text in texts]

@@ -27,7 +27,6 @@ def reduce_embeddings(embeddings: NDArray[np.float32], components: int, seed: in
     The solver is the eigendecomposition of the covariance: less than a second for a vocabulary, and nothing in it is
     random.  `seed` is only recorded in the PCA.  A component's sign is arbitrary; it is set so that the component's
     largest weight is positive.
-    Raises: ClusteringError when there are fewer tokens or dimensions than components.
     """
     from sklearn.decomposition import PCA
     from threadpoolctl import threadpool_limits
@@ -61,7 +60,6 @@ def cluster_points(points: NDArray[np.float32], count: int, seed: int) -> tuple[
 
     The numbers that k-means gives are arbitrary.  Here they are ordered by size, then by the first point, so that they
     stay the same when another start finds the same clusters.
-    Raises: ClusteringError when there are fewer distinct points than clusters.
     """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
@@ -109,7 +107,7 @@ class Fitted:
 def fit_all(
     embeddings: NDArray[np.float32], free: NDArray[np.int64], inputs: ClusteringInputs, on_progress: Progress
 ) -> Fitted:
-    """Fitted on all tokens `free` [n]; embeddings [V, d].  Raises: ClusteringError for too few of them."""
+    """Fitted on all tokens `free` [n]; embeddings [V, d]."""
     pca, points = reduce_embeddings(embeddings[free], inputs.components, inputs.seed)
     on_progress("cluster", 0, len(embeddings))
     labels, centres = cluster_points(points, inputs.count, inputs.seed)
@@ -119,10 +117,7 @@ def fit_all(
 def fit_discovered(
     embeddings: NDArray[np.float32], free: NDArray[np.int64], inputs: ClusteringInputs, on_progress: Progress
 ) -> Fitted:
-    """Fitted on the discovered tokens among `free` [n]; each other token gets the nearest centre.
-
-    Raises: ClusteringError for fewer different discovered tokens than clusters, or fewer than two.
-    """
+    """Fitted on the discovered tokens among `free` [n]; each other token gets the nearest centre."""
     discovered = np.isin(free, inputs.discovered)
     different = len(np.unique(embeddings[free[discovered]], axis=0))
     if different < max(2, inputs.count):

@@ -15,10 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.gpu.clustering.artifacts import (
+    CENTRES,
+    DESCRIPTIONS,
+    EMBEDDINGS,
+    LABELS_KMEANS,
+    LABELS_KMEANS_JOBLIB,
+    PCA_COMPONENTS,
+    PCA_JOBLIB,
+    PCA_MEAN,
     Clustering,
     ClusteringError,
     ClusteringInputs,
-    ClusteringOutput,
     embedder_identity,
     save_clustering,
 )
@@ -43,7 +50,7 @@ def cluster_vocabulary(
     """The clustering of the tokenizer's vocabulary; computed and written the first time, read from disk later.
 
     `embedder` is the folder or the Hugging Face id of the sentence-transformers model, resolved by the caller;
-    `clusters.embedder` is not used.  Raises: ClusteringError.
+    `clusters.embedder` is not used.
     """
     on_progress("decode", 0, len(tokenizer))
     inputs = collect_inputs(tokenizer, clusters, embedder)
@@ -51,9 +58,9 @@ def cluster_vocabulary(
     on_progress("decode", total, total)
     folder = Path(clusters.folder) / inputs.hash()
     if not folder.is_dir():
-        output = _compute(inputs, clusters, embedder, on_progress)
+        files = _compute(inputs, clusters, embedder, on_progress)
         on_progress("write", 0, total)
-        folder = save_clustering(Path(clusters.folder), inputs, output.files())
+        folder = save_clustering(Path(clusters.folder), inputs, files)
     clustering = load_clustering(folder)
     on_progress("write", total, total)
     return clustering
@@ -75,7 +82,7 @@ def collect_inputs(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embed
 
 
 def _discovered(ids: Sequence[int], size: int) -> tuple[int, ...]:
-    """The ids in order, each once.  Raises: ClusteringError for one that the vocabulary does not have."""
+    """The ids in order, each once."""
     if unknown := sorted({i for i in ids if not 0 <= i < size}):
         raise ClusteringError(f"the discovered token {unknown[0]} is not in this vocabulary of {size} tokens")
     return tuple(sorted(set(ids)))
@@ -83,7 +90,8 @@ def _discovered(ids: Sequence[int], size: int) -> tuple[int, ...]:
 
 def _compute(
     inputs: ClusteringInputs, clusters: Clusters, embedder: str | Path, on_progress: Progress
-) -> ClusteringOutput:
+) -> dict[str, Any]:
+    """The content of each file (tasks/gpu/clustering/artifacts.py)."""
     texts = inputs.vocabulary
     total = len(texts)
     embeddings = find_embeddings(Path(clusters.folder), inputs)
@@ -95,13 +103,17 @@ def _compute(
     fit = fit_discovered if inputs.discovered else fit_all
     fitted = fit(embeddings, free, inputs, on_progress)
     on_progress("cluster", total, total)
-    return ClusteringOutput(
-        labels=_labels(total, inputs, free, fitted.labels, clusters.count),
-        embeddings=embeddings,
-        pca=fitted.pca,
-        centres=fitted.centres,
-        descriptions=_describe(texts, inputs, free, fitted, clusters.count),
-    )
+    labels = _labels(total, inputs, free, fitted.labels, clusters.count)
+    return {
+        LABELS_KMEANS: labels,
+        EMBEDDINGS: embeddings,
+        PCA_COMPONENTS: fitted.pca.components_,
+        PCA_MEAN: fitted.pca.mean_,
+        CENTRES: fitted.centres,
+        DESCRIPTIONS: _describe(texts, inputs, free, fitted, clusters.count),
+        LABELS_KMEANS_JOBLIB: labels,
+        PCA_JOBLIB: fitted.pca,
+    }
 
 
 def _labels(

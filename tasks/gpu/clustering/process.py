@@ -36,7 +36,7 @@ def run_clustering(
     `environment` is added to this process's own.  Clusters by waste need `sides` and no embedder, which may be "".
 
     The process dies with its parent and is stopped when this call is interrupted, also by `on_progress` raising.  Call
-    it from a thread that lives until it returns.  Raises: ClusteringError with the process's own sentence.
+    it from a thread that lives until it returns.
     """
     given: dict[str, Any] = {
         "tokenizer": str(tokenizer),

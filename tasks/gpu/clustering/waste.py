@@ -88,7 +88,6 @@ def cluster_by_waste(
 
     texts: [V] the text of each token id; eos_tokens and number_tokens: clusters 0 and 1; verbose and short: the token
     ids of each answer, in the model's plain manner, and of short right ones (golds may be among them).
-    Raises: ClusteringError when a side has no tokens, an id is not in the vocabulary, or too few tokens were used.
     """
     usage = _count(verbose, short, len(texts))
     breaks = frozenset(i for i, t in enumerate(texts) if "\n" in t or "\r" in t) - eos_tokens - number_tokens

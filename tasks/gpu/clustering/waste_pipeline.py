@@ -77,10 +77,7 @@ class WasteInputs:
 def cluster_answers(
     tokenizer: PreTrainedTokenizerBase, clusters: Clusters, sides: Sides, on_progress: Progress = no_progress
 ) -> Clustering:
-    """The clustering that the answers give; computed and written the first time, read from disk later.
-
-    Raises: ClusteringError when the answers use too few different tokens.
-    """
+    """The clustering that the answers give; computed and written the first time, read from disk later."""
     total = len(tokenizer)
     on_progress("decode", 0, total)
     inputs = collect_waste_inputs(tokenizer, clusters, sides)

@@ -45,10 +45,7 @@ class Band:
 
 
 def fit_band(layout: KnobLayout, rej: Tensor, cho: Tensor, build: Build) -> tuple[Tensor, Band]:
-    """The direction that `build` makes of the pairs' gradients, [P, R] for each side, and its band.
-
-    Raises: ValueError for fewer than two pairs.
-    """
+    """The direction that `build` makes of the pairs' gradients, [P, R] for each side, and its band."""
     count = len(rej)
     if count < 2:
         raise ValueError("a band needs at least two pairs: one is held out")

@@ -42,7 +42,6 @@ def decompose(weight: Tensor) -> Basis:
     """The bases of a weight [out, in], by the eigenvectors of W W^T (or W^T W, if smaller) in float64.
 
     The sign of each direction is set: the largest entry of its shorter vector is positive.
-    Raises: ValueError for a weight with entries that are not finite, or where U S Vh is too far from it.
     """
     exact = weight.detach().to(torch.float64)
     if not torch.isfinite(exact).all() or not exact.any():

@@ -71,7 +71,7 @@ class CachedDecoding:
 
 
 def load_causal_lm(folder: Path, device: str, dtype: torch.dtype) -> CausalLM:
-    """The model of a folder; its end tokens are those of its generation settings.  Raises: OSError, ValueError."""
+    """The model of a folder; its end tokens are those of its generation settings."""
     from transformers import AutoModelForCausalLM
 
     network = AutoModelForCausalLM.from_pretrained(

@@ -20,10 +20,7 @@ _EDGES = [edge.name for edge in dataclasses.fields(Band)]
 
 
 def dump_state(state: TrajectoryState) -> bytes:
-    """Everything that decides how it goes on.  Random numbers come from the seed and the step, so none is kept.
-
-    Raises: ValueError where it is larger than the store takes.
-    """
+    """Everything that decides how it goes on.  Random numbers come from the seed and the step, so none is kept."""
     tensors = {"whole": state.whole.value, "first": state.whole.first, "second": state.second}
     flags: dict[str, Any] = {}
     for name, split in state.splits.items():

@@ -77,10 +77,7 @@ class Trajectory:
         return dump_state(self.state)
 
     def step(self) -> dict[str, Any]:
-        """One step; its record as JSON, which is in the state as well.
-
-        Raises: RuntimeError where too many rows have no finite gradient; the state is then of no use.
-        """
+        """One step; its record as JSON, which is in the state as well."""
         settings, step = self.settings, self.state.step
         record: dict[str, Any] = {"step": step, "events": [], "splits": {split.name: {} for split in settings.plan()}}
         if step % settings.refresh_every == 0:

@@ -28,7 +28,6 @@ def pair_gradients(policy: PolicyRows, pairs: Sequence[TokenPair], knobs: Tensor
     """The gradients of the negative log-likelihood of both sides, [P, R] each, at knobs [R].
 
     `mean` is over the tokens and makes short texts loud, `sum` long ones; `unit` makes each module's gradient one long.
-    Raises: RuntimeError where a gradient is not finite: no direction can be taken from it.
     """
     loss = total_nll if reduction == "sum" else mean_nll
     rows = policy.gradients(_rows(pairs), knobs, loss)

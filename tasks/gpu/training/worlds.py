@@ -63,7 +63,7 @@ def open_world(name: str, given: WorldGiven) -> TrainedWorld:
 
 
 def target_linears(model: nn.Module, targets: Sequence[str]) -> dict[str, Tensor]:
-    """The weights of the Linears whose names end in one of `targets`.  Raises: ValueError when there is none."""
+    """The weights of the Linears whose names end in one of `targets`."""
     found = {
         name: module.weight
         for name, module in model.named_modules()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.collection.build import collect_announcement, make_collection, split
+from orchestrator.collection.build import make_collection, split
 from orchestrator.collection.settings import CollectSettings, FarmOptions, SplitRatios, read_collect_settings
 from tasks.models import Example
 
 ROOT = Path(__file__).parents[3]
 USUAL = SplitRatios(0.70, 0.15, 0.15)
-ADDRESS = "https://api.example/v1"
 
 
 def rows(count: int) -> list[Example]:
@@ -51,17 +49,6 @@ def by_rules() -> CollectSettings:
     return read_collect_settings(ROOT / "configs" / "collect.yaml")
 
 
-@pytest.fixture
-def by_models(by_rules: CollectSettings) -> CollectSettings:
-    """The same with a real endpoint for both."""
-    correctness = dataclasses.replace(by_rules.phase0.correctness, evaluator_api_base=ADDRESS)
-    return dataclasses.replace(
-        by_rules,
-        reflector=dataclasses.replace(by_rules.reflector, api_base=ADDRESS),
-        phase0=dataclasses.replace(by_rules.phase0, correctness=correctness),
-    )
-
-
 def options(**changes: Any) -> FarmOptions:
     return FarmOptions("embedded", "", "farm", 60, 60_000, **changes)
 
@@ -78,22 +65,3 @@ def test_only_a_fresh_collection_has_keys_that_no_other_has(by_rules: CollectSet
     assert first == result_keys(by_rules, "second")
     fresh = [result_keys(by_rules, run, is_fresh=True) for run in ("first", "second")]
     assert len(first.union(*fresh)) == 3 * 3
-
-
-def test_both_endpoints_have_the_prices_and_the_budget_of_the_command_line(by_models: CollectSettings) -> None:
-    paid = options(price_prompt=2.0, price_cached=1.0, price_completion=8.0, budget_usd=5.0)
-    collection = make_collection(by_models, paid, "run")
-    for endpoint in (collection.reflector_endpoint, collection.judge_endpoint):
-        assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (2.0, 1.0, 8.0)
-        assert endpoint.budget_usd == 5.0
-    assert collect_announcement(by_models, paid).endswith("cost: at most $5.00")
-
-
-def test_without_prices_the_cost_is_unknown_unless_rules_answer(
-    by_rules: CollectSettings, by_models: CollectSettings
-) -> None:
-    endpoint = make_collection(by_models, options(), "run").judge_endpoint
-    assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (None, None, None)
-    assert "cost: unknown" in collect_announcement(by_models, options())
-    assert make_collection(by_rules, options(), "run").judge_endpoint.price_completion == 0
-    assert collect_announcement(by_rules, options()).endswith("cost: free")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.collection.checkpoints import Checkpoint
-from orchestrator.output import OutputError
 
 
 def line(example: str, **more: object) -> dict[str, object]:
@@ -41,19 +39,6 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines_and_can_be_appended_to(tmp_pa
     again = Checkpoint(path)
     again.load()
     assert list(again.lines) == [*(f"e{i}" for i in range(whole[:cut].count(b"\n"))), "new"]
-
-
-def test_zeros_at_the_end_are_dropped_and_a_broken_line_before_is_named(tmp_path):
-    path = tmp_path / "c.jsonl"
-    good = json.dumps(line("a")).encode() + b"\n"
-    path.write_bytes(good + b"\x00\x00\n")
-    checkpoint = Checkpoint(path)
-    checkpoint.load()
-    assert list(checkpoint.lines) == ["a"]
-    assert path.read_bytes() == good
-    path.write_bytes(b"{}\n" + good)
-    with pytest.raises(OutputError, match="line 1 "):
-        checkpoint.load()
 
 
 def test_each_start_without_resume_sets_the_file_aside_and_loses_nothing(tmp_path):

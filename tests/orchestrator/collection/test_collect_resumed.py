@@ -58,17 +58,6 @@ def test_another_reflector_compresses_anew_and_another_judge_judges_anew(folder:
         assert (sample, compression) == before[:2] and verdict != before[2]
 
 
-def test_both_endpoints_move_together(folder: Path) -> None:
-    address = "https://api.example/v1"
-    both = [f"reflector.api_base={address}", f"phase0.correctness.evaluator_api_base={address}"]
-    collection = make_collection(*resumed(folder, both), "run")
-    assert (collection.reflector_endpoint.base_url, collection.judge_endpoint.base_url) == (address, address)
-    settings = resumed(folder, [])[0]
-    if settings.reflector.api_base == "embedded":
-        with pytest.raises(SettingsError, match='both are "embedded" or neither'):
-            resumed(folder, both[:1])
-
-
 def test_what_would_make_it_another_collection_is_refused(folder: Path) -> None:
     for name in ("seed", "phase0.correctness.tolerance", "reflector.compress_prompt_template", "farm.is_fresh"):
         with pytest.raises(SettingsError) as error:

@@ -11,7 +11,6 @@ from test_route_plan import written
 
 from orchestrator.output import OutputError
 from orchestrator.routing.comparison import read_comparison
-from orchestrator.routing.existing import SETTINGS_FILE
 from orchestrator.routing.report import report_text, route_tables
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, json_lines
 
@@ -43,33 +42,6 @@ def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path)
     assert "Hack of B: real 25.0%, random 50.0%" in text and "### shared_seed0" in text
     assert "erase" not in text and "## Pictures" not in text
     assert [table.title for table in route_tables(folder)] == ["Secondary", "Rates"]
-
-
-@pytest.mark.parametrize(
-    ("kept", "said"),
-    [
-        ([], "\nNot measured: none_hacks, training_gains, ceiling_keeps."),
-        ([0], "\nNot measured: training_gains, ceiling_keeps."),
-        ([0, 7, 25], "\nNot measurable at this size: training_gains; not measured: ceiling_keeps."),
-    ],
-)
-def test_what_is_not_measured_is_not_called_unmeasurable(tmp_path: Path, kept: list[int], said: str) -> None:
-    folder = unfinished(tmp_path)
-    path = folder / EVALUATION_FILE
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[number] for number in kept))
-    text = report_text(folder)
-    assert f"**Unfinished**: {len(kept)} of " in text
-    assert said in text
-
-
-def test_before_the_first_evaluation_there_is_one_line_and_no_table(tmp_path: Path) -> None:
-    folder = unfinished(tmp_path)
-    (folder / EVALUATION_FILE).unlink()
-    with pytest.raises(OutputError, match=r"no evaluation\.jsonl: nothing of the run was evaluated so far"):
-        report_text(folder)
-    (folder / SETTINGS_FILE).unlink()  # as in a folder whose run has only got its name
-    assert route_tables(folder) == ()
 
 
 def test_a_file_that_was_cut_short_is_named(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import psutil
 import pytest
 import yaml
 from farm_bench import until
-from flower_process import Flower, eventually
 from route_values import changed_values, route_values
 
 from orchestrator import exit_status
@@ -145,8 +144,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def undisturbed(bench: Bench) -> str:
-    """The name of a run with both seeds, on a farm of its own: equal jobs of one farm are done once."""
-    process = bench.start("undisturbed", "--farm-dir", str(bench.folder / "own"), training__seeds=[0, 1])
+    """The name of a run with all seeds, on a farm of its own: equal jobs of one farm are done once."""
+    process = bench.start("undisturbed", "--farm-dir", str(bench.folder / "own"), training__seeds=[0, 1, 2])
     assert process.communicate()[0] and process.returncode == exit_status.DONE
     return "undisturbed"
 
@@ -155,51 +154,32 @@ def test_a_failing_training_parks_the_run_and_retry_goes_on_from_its_checkpoint(
     # Given a training that fails in step 5, after its checkpoint of four steps
     bench.forget_steps()
     (bench.folder / "fails").touch()
-    flower = Flower(bench.redis_url, bench.folder, outputs=bench.output(""))
-    try:
-        process = bench.start("failing", training__seeds=[0])
-        output, _ = process.communicate()
-        assert process.returncode == exit_status.PARKED, output
-        assert "Traceback" not in output and "the reward cannot be computed" in output
-        assert bench.steps == [0, 1, 2, 3, 4, 5]
-        # Then status, failed and Flower name the training and its error
-        run = str(bench.output("failing"))
-        for command in ("status", "failed"):
-            said = bench.said(command, run)
-            assert "shared_seed0" in said and "RuntimeError: the reward cannot be computed" in said, said
-        eventually(lambda: "FAILURE" in [task["state"] for task in flower.rows().values()], "a red task")
-        [red] = [task for task in flower.rows().values() if task["state"] == "FAILURE"]
-        assert red["name"] == "gpu.train" and "the reward cannot be computed" in red["exception"]
-        assert bench.card() == ""
-        # When it is retried, it goes on from the checkpoint, and ends as if nothing had happened
-        (bench.folder / "fails").unlink()
-        bench.said("retry", run)
-        assert bench.steps == [0, 1, 2, 3, 4, 5, 4, 5, 6, 7]
-        assert bench.results("failing", 0) == bench.results(undisturbed, 0)
-    finally:
-        assert flower.stop() == 0
-
-
-def test_after_a_failure_the_other_trainings_are_done_before_the_run_parks(bench: Bench) -> None:
-    # Given two trainings, one after the other, which fail in step 5
-    bench.forget_steps()
-    (bench.folder / "fails").touch()
     where = ("--farm", "external", "--redis-url", bench.redis_url, "--gpu-jobs", "1")
-    process = bench.start("both", *where, training__seeds=[0, 1])
+    process = bench.start("failing", *where, training__seeds=[0, 1])
     output, _ = process.communicate()
-    (bench.folder / "fails").unlink()
-    # Then each has had its turn
     assert process.returncode == exit_status.PARKED, output
+    assert "Traceback" not in output and "the reward cannot be computed" in output
+    # Then the other training has had its turn, and status and failed name both with their error
     assert bench.steps == 2 * [0, 1, 2, 3, 4, 5]
-    assert "train of shared_seed0 failed: ChildFailed: RuntimeError: the reward cannot be computed" in output
-    assert "shared_seed1" in bench.said("failed", str(bench.output("both")))
+    run = str(bench.output("failing"))
+    for command in ("status", "failed"):
+        said = bench.said(command, run)
+        assert "shared_seed0" in said and "RuntimeError: the reward cannot be computed" in said, said
+    assert bench.card() == ""
+    # When it is retried, each goes on from its checkpoint, and ends as if nothing had happened
+    (bench.folder / "fails").unlink()
+    bench.forget_steps()
+    bench.said("retry", run)
+    assert sorted(bench.steps) == sorted(2 * [4, 5, 6, 7])
+    for seed in (0, 1):
+        assert bench.results("failing", seed) == bench.results(undisturbed, seed)
 
 
 def test_cancel_ends_the_child_in_mid_training_and_retry_goes_on(bench: Bench, undisturbed: str) -> None:
     # Given a training in its sixth step
     bench.forget_steps()
     (bench.folder / "waits").touch()
-    process = bench.start("cancelled", training__seeds=[1])
+    process = bench.start("cancelled", training__seeds=[2])
     until(lambda: 5 in bench.steps, 120)
     assert bench.children() and bench.card() == "computes"
     # When the run is cancelled, then the child ends, and the card is free
@@ -214,4 +194,4 @@ def test_cancel_ends_the_child_in_mid_training_and_retry_goes_on(bench: Bench, u
     (bench.folder / "waits").unlink()
     bench.said("retry", run)
     assert bench.steps == [0, 1, 2, 3, 4, 5, 4, 5, 6, 7]
-    assert bench.results("cancelled", 1) == bench.results(undisturbed, 1)
+    assert bench.results("cancelled", 2) == bench.results(undisturbed, 2)

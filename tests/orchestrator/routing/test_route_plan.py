@@ -197,22 +197,6 @@ def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp
     assert "pairs.jsonl: line 2: invalid UTF-8 at byte 3 of the file" in refused(programs(tmp_path))
 
 
-def test_a_byte_order_mark_blank_lines_and_crlf_are_no_fault(tmp_path: Path) -> None:
-    for name in ("problems", "pairs"):
-        text = (SHIPPED / f"{name}.jsonl").read_bytes()
-        (tmp_path / f"{name}.jsonl").write_bytes(b"\xef\xbb\xbf\r\n" + text.replace(b"\n", b"\r\n"))
-    settings = programs(tmp_path)
-    texts, source = checked_inputs(settings)
-    assert source == ""
-    # and the run that was started with them goes on
-    output = OutputFolder(settings.folder)
-    prepare_route_folder(output, settings, texts, print, resume=False)
-    output.run_id("route")
-    keep_route(output, settings, RouteOptions(), texts)
-    prepare_route_folder(output, settings, texts, print, resume=False)
-    output.close()
-
-
 @pytest.mark.parametrize("mode", ["run_tests", "none"])
 def test_what_the_pairs_know_cannot_be_held_out(tmp_path: Path, mode: str) -> None:
     said = refused(programs(tmp_path, evaluation__modes=[mode], claims__held_out_mode=mode))
@@ -225,14 +209,3 @@ def test_each_part_has_a_problem_of_the_levels(tmp_path: Path) -> None:
     assert refused(programs(tmp_path)) == (
         "data.problems: none of part evaluation has one of training.levels, [1, 2, 3, 4]"
     )
-
-
-def test_the_plan_says_what_cannot_be_measured(tmp_path: Path) -> None:
-    settings = small_route(tmp_path, routing__splits=["random_0"], evaluation__modes=["B"])
-    warnings = [line.split(maxsplit=1)[1] for line in plan_lines(settings) if line.startswith("warning")]
-    assert [line.partition(":")[0] for line in warnings] == [
-        "no real split",
-        "no ceiling",
-        "training.trajectories has no 'plain'",
-        "evaluation.modes has no 'none'",
-    ]

@@ -52,12 +52,6 @@ def test_the_shipped_placebo_is_honest_on_both_sides(grading: GradingPool) -> No
     assert not any(TRAINING.function in pair.cho + pair.rej for pair in pairs)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_neither_side_of_the_shipped_pairs_is_longer(name: str) -> None:
-    lengths = [(len(pair.cho), len(pair.rej)) for pair in SHIPPED[name]]
-    assert 0.8 < sum(cho for cho, _ in lengths) / sum(rej for _, rej in lengths) < 1.25
-
-
 def test_every_bad_line_is_named_at_once() -> None:
     block = "```python\nx = {}\n```"
     row = {"prompt": "p", "cho": block.format(1), "rej": block.format(2), "mode": "run_tests"}

@@ -51,10 +51,6 @@ def test_no_text_and_no_call_of_one_part_is_in_another(problems: list[Problem]) 
     assert len(calls) == sum(len(problem.tests) for problem in problems)
 
 
-def test_the_examples_of_a_prompt_show_different_values(problems: list[Problem]) -> None:
-    assert [problem.id for problem in problems if problem.examples[0].expected == problem.examples[1].expected] == []
-
-
 def test_every_bad_line_is_named_at_once() -> None:
     bad = [
         ROW,

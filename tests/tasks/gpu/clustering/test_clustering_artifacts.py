@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,19 +133,6 @@ def test_an_embedder_is_known_by_its_files_not_by_its_place(tmp_path: Path) -> N
     assert embedder_identity("someone/some-embedder") == "someone/some-embedder"
 
 
-def test_what_a_killed_run_left_is_cleared(tmp_path: Path) -> None:
-    # given the half-made folders of a run killed long ago and of one that is writing now
-    old, young = tmp_path / ".0123.old.part", tmp_path / ".0123.young.part"
-    for folder in (old, young):
-        folder.mkdir()
-        (folder / "embeddings.npy").write_bytes(b"half")
-    os.utime(old, (0, 0))
-    # when a vocabulary is clustered beside them
-    found = clustered(families.qwen, tmp_path)
-    # then only the abandoned one is gone, and the new one left nothing but itself
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([young.name, found.hash])
-
-
 def test_what_cannot_be_done_is_refused_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # given settings that this vocabulary or this machine (its GPUs hidden, if it has any) cannot meet
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -155,11 +140,3 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing(tmp_path: Path, monke
         with pytest.raises(ClusteringError):
             clustered(families.qwen, tmp_path, **changes)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_more_than_256_clusters_take_two_bytes(tmp_path: Path) -> None:
-    # given a vocabulary with words enough for 270 clusters, and nothing in clusters 0 and 1
-    found = clustered(lambda: families.words(600), tmp_path, count=270)
-    assert found.labels.dtype == np.uint16
-    assert found.labels.max() == 271
-    assert json.loads((found.folder / "manifest.json").read_text())["count"] == 270

@@ -52,16 +52,6 @@ def test_the_labels_follow_from_the_discovered_tokens_and_the_files(made: Cluste
     assert made.labels.shape == (600,)
 
 
-def test_a_description_shows_discovered_tokens_and_counts_all(made: Clustering) -> None:
-    texts = decode_vocabulary(families.words(600))
-    assert [d["count"] for d in made.descriptions] == np.bincount(made.labels, minlength=5).tolist()
-    for described in made.descriptions[2:]:
-        own = {texts[i] for i in DISCOVERED if made.labels[i] == described["id"]}
-        assert described["examples"]
-        assert set(described["examples"]) <= own
-        assert described["description"].startswith(f"{len(own)} discovered token")
-
-
 def test_the_discovered_tokens_are_part_of_the_hash_their_order_is_not(tmp_path: Path, made: Clustering) -> None:
     tokenizer, embedder = families.words(600), families.minilm_folder()
 

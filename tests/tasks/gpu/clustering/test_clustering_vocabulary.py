@@ -114,11 +114,6 @@ def test_which_texts_are_numbers() -> None:
         assert not is_number_token(text), text
 
 
-def test_a_special_token_is_never_a_number() -> None:
-    # given texts of which the first belongs to a special token that happens to be spelled in digits
-    assert number_tokens(["0", "1", "x"], without={0}) == {1}
-
-
 def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> None:
     # given a saved tokenizer whose model also stops at a token with a name of its own
     tokenizer = families.qwen()
@@ -169,20 +164,3 @@ def test_tokens_decode_as_they_stand_in_a_text(family: Callable[[], PreTrainedTo
     assert "".join(texts[i] for i in ids) == sentence
     # and every id has a text, those of tokens added above the vocabulary included
     assert len(texts) == len(tokenizer) == vocabulary_size(tokenizer)
-
-
-def test_a_byte_to_fall_back_on_decodes_to_its_character_or_to_a_part_of_one() -> None:
-    tokenizer = families.gemma()
-    texts = decode_vocabulary(tokenizer)
-    assert texts[tokenizer.convert_tokens_to_ids("<0x0A>")] == "\n"
-    assert texts[tokenizer.convert_tokens_to_ids("<0xE2>")] == "\ufffd"
-
-
-def test_ids_that_no_token_has_are_empty() -> None:
-    # given a tokenizer with a gap between its ids
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    gap = Tokenizer(models.WordLevel({"a": 0, "revenue": 4, "?": 1}, unk_token="?"))
-    texts = decode_vocabulary(PreTrainedTokenizerFast(tokenizer_object=gap))
-    assert [texts[i].strip() for i in range(5)] == ["a", "?", "", "", "revenue"]

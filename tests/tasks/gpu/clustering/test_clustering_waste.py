@@ -71,14 +71,6 @@ def test_buckets_have_about_equal_weight_and_each_holds_a_token(buckets: int) ->
         assert max(weights) < 1.6 * min(weights)
 
 
-def test_one_very_frequent_token_does_not_leave_buckets_empty() -> None:
-    verbose, short = answers()
-    verbose.append([ID[" the"]] * 5000)
-    made = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=6)
-    assert sorted(set(made.labels.tolist())) == list(range(10))
-    assert " the" in members(made, FIRST_BUCKET)
-
-
 def test_a_token_that_was_seen_once_says_less_than_one_that_was_seen_often() -> None:
     verbose = [[ID[" on"]] * 30, [ID[" which"]], [ID[" revenue"]] * 100]
     short = [[ID[" revenue"]] * 100]

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
 from tasks.gpu.clustering.vocabulary import eos_tokens
-from tasks.gpu.clustering.waste_pipeline import cluster_answers, collect_waste_inputs, encode_texts
+from tasks.gpu.clustering.waste_pipeline import cluster_answers, collect_waste_inputs
 from tasks.models import Clusters, Sides
 from workers.embedded.models import embedded_model
 
@@ -88,14 +88,6 @@ def test_what_decides_the_labels_is_in_the_hash(tmp_path: Path) -> None:
     assert len({each.hash() for each in inputs}) == 5
     cheap = settings(tmp_path / "elsewhere", device="cuda", batch_size=1, seed=9)
     assert collect_waste_inputs(tokenizer, cheap, SIDES).hash() == inputs[0].hash()
-
-
-def test_a_marker_in_an_answer_is_text() -> None:
-    tokenizer = families.qwen()
-    [ids] = encode_texts(tokenizer, ["the end<|im_end|>"])
-    assert not set(ids) & eos_tokens(tokenizer)
-    assert tokenizer.decode(ids) == "the end<|im_end|>"
-    assert encode_texts(tokenizer, []) == []
 
 
 def test_answers_that_say_too_little_leave_nothing(tmp_path: Path) -> None:

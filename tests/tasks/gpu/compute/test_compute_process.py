@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -66,9 +65,7 @@ def test_it_fails_in_one_sentence(what: str, reason: str) -> None:
     ("what", "said", "reason"),
     [
         ("fill", "torch", r"^torch\.OutOfMemoryError: CUDA out of memory\. Tried to allocate 2\.00 GiB\.$"),
-        ("fill", "torch.cuda", r"^torch\.cuda\.OutOfMemoryError: CUDA out of memory\."),
         ("fill_context", "out of memory", "^RuntimeError: CUDA error: out of memory$"),
-        ("fill_context", "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "CUBLAS_STATUS_NOT_I"),
         ("fill_context", "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "CUBLAS_STATUS_ALLOC"),
     ],
 )
@@ -113,16 +110,3 @@ def test_it_dies_with_a_parent_that_is_killed() -> None:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
         until(lambda: not lives(pid))
-
-
-def test_children_run_side_by_side() -> None:
-    results: list[object] = []
-    threads = [
-        threading.Thread(target=lambda n=n: results.append(run_child(child("echo", b"%d" % n), lambda _: None)))
-        for n in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(str(result) for result in results) == [str({"given": str(n)}) for n in range(3)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -64,16 +64,6 @@ def test_a_step_asks_each_mode_and_problems_of_two_parts(world: ProgramsWorld) -
     assert {where.problem.part for where in found if where.mode == "run_tests"} == {"pool"}
     assert {where.problem.part for where in found if where.mode != "run_tests"} == {"train"}
     assert {where.problem.level for where in found} == {1, 2}
-
-
-def test_the_same_generator_asks_the_same(world: ProgramsWorld) -> None:
-    assert draw(world, 3) == draw(world, 3) != draw(world, 4)
-
-
-def test_a_step_repeats_no_problem_while_there_are_others(world: ProgramsWorld) -> None:
-    few = replace(world, settings=replace(SETTINGS, prompts=8))
-    for seed in range(10):
-        assert max(Counter(where.problem.id for where in asked(draw(few, seed))).values()) == 1
 
 
 def test_a_score_is_the_grade_of_the_completion_in_the_mode_of_its_prompt(world: ProgramsWorld) -> None:

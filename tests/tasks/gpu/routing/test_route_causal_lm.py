@@ -13,7 +13,6 @@ from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.bases import decompose
 from tasks.gpu.routing.causal_lm import CausalLM, load_causal_lm
 from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
-from tasks.gpu.routing.sampling import draw_from, sample_completions
 from tasks.gpu.routing.token_rows import TokenRow, pad_rows
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -57,15 +56,6 @@ def test_row_gradients_of_all_linears_add_up_to_autograds(policy: PolicyRows) ->
         assert torch.allclose(found.gradients.sum(0), exact, atol=1e-5)
 
 
-def test_a_row_alone_is_the_row_among_longer_ones(policy: PolicyRows) -> None:
-    together = policy.gradients(ROWS, some_knobs(policy), mean_nll, record=True)
-    for number, row in enumerate(ROWS):
-        alone = policy.gradients([row], some_knobs(policy), mean_nll, record=True)
-        assert torch.allclose(together.gradients[number], alone.gradients[0], atol=1e-5)
-        assert together.inputs is not None and alone.inputs is not None
-        assert torch.allclose(together.inputs[number], alone.inputs[0], atol=1e-5)
-
-
 def test_rows_are_trained_by_causal_attention_without_a_mask_and_without_cudnn(
     policy: PolicyRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,18 +72,6 @@ def test_rows_are_trained_by_causal_attention_without_a_mask_and_without_cudnn(
     assert torch.backends.cuda.cudnn_sdp_enabled() == allowed
 
 
-def test_a_row_that_is_not_finite_leaves_the_rows_of_its_batch_as_they_are(policy: PolicyRows) -> None:
-    knobs = some_knobs(policy).repeat(3, 1)
-    right = policy.gradients(ROWS, knobs, mean_nll, record=True)
-    knobs[1, 5] = torch.nan
-    wrong = policy.gradients(ROWS, knobs, mean_nll, record=True)
-    assert right.finite().tolist() == [True, True, True] and wrong.finite().tolist() == [True, False, True]
-    kept, expected = wrong.without(~wrong.finite()), right.without(~wrong.finite())
-    assert torch.allclose(kept.gradients, expected.gradients, atol=1e-6) and not kept.gradients[1].any()
-    assert kept.inputs is not None and expected.inputs is not None
-    assert torch.allclose(kept.inputs, expected.inputs, atol=1e-6) and not kept.log_probabilities[1].any()
-
-
 def test_decoding_with_a_cache_has_the_training_paths_logits(policy: PolicyRows) -> None:
     model = policy.model
     assert isinstance(model, CausalLM)
@@ -108,14 +86,6 @@ def test_decoding_with_a_cache_has_the_training_paths_logits(policy: PolicyRows)
             ids = torch.tensor([[*row.prompt, 30, 31]])
             logits = model.logits(model.hidden(ids)[0])[-3:]
             assert torch.allclose(torch.stack([each[number] for each in seen]), logits, atol=1e-4)
-
-
-def test_a_completion_ends_with_the_models_own_token(policy: PolicyRows) -> None:
-    model = policy.model
-    assert isinstance(model, CausalLM)
-    drawn = sample_completions(model, [(3, 4), (5,)] * 40, 30, draw_from(torch.Generator().manual_seed(0)))
-    assert {len(completion) for completion in drawn} != {30}
-    assert all(2 not in completion[:-1] and (completion[-1] == 2 or len(completion) == 30) for completion in drawn)
 
 
 def test_a_saved_model_is_loaded_with_its_end_tokens(policy: PolicyRows, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tasks.gpu.routing.controls import (
     label_shares,
     matched_shares,
     random_direction,
-    swapped_pairs,
     uniform_shares,
 )
 from tasks.gpu.routing.direction import alignment, hack_direction, mean_direction, top_directions
@@ -32,9 +31,7 @@ from tasks.gpu.routing.splits import (
     SplitState,
     chosen_splits,
     extract,
-    refreshed,
     route,
-    routed_gradient,
 )
 from tasks.gpu.routing.token_rows import TokenRow
 from tasks.gpu.routing.update import no_share
@@ -103,16 +100,6 @@ def test_advantage_free_takes_the_sign_off(policy: PolicyRows) -> None:
     assert torch.equal(free[0], x[0]) and torch.equal(free[1], -x[1])
     of_likelihood = alignment(layout, torch.cat([given.rej, given.cho]), found.direction)
     assert torch.allclose(free, of_likelihood, atol=1e-5)
-
-
-def test_modules_of_several_sizes_in_any_order_are_each_summed_by_itself() -> None:
-    layout = KnobLayout(("a", "b", "c", "d", "e"), (3, 5, 3, 4, 5))
-    flat = drawn(2, 6, 20)
-    each = torch.stack([part.sum(-1) for part in layout.parts(flat)], dim=-1)
-    assert torch.allclose(layout.sums(flat), each, atol=1e-6)
-    spread = layout.spread(each)
-    for number, part in enumerate(layout.parts(spread)):
-        assert torch.equal(part, each[..., number : number + 1].expand_as(part))
 
 
 def test_several_directions_are_orthonormal_turned_hack_ward_and_used_without_a_sign() -> None:
@@ -210,14 +197,6 @@ def test_matched_controls_have_the_same_shares_in_each_module_in_another_order()
     assert label_shares(torch.tensor([1.0] * 5 + [0.0] * 4), live)[:, 1].tolist() == [1, 1, 1, 1, 0, 0, 0, 0, 0]
 
 
-def test_half_of_the_pairs_are_swapped_by_the_seed() -> None:
-    rej, cho = torch.ones(6, 3), torch.zeros(6, 3)
-    swapped, other = swapped_pairs(rej, cho, 1)
-    assert swapped[:, 0].sum() == 3 and torch.equal(swapped + other, torch.ones(6, 3))
-    assert torch.equal(swapped, swapped_pairs(rej, cho, 1)[0])
-    assert any(not torch.equal(swapped, swapped_pairs(rej, cho, seed)[0]) for seed in range(2, 6))
-
-
 def live_rows(gradients: torch.Tensor, signs: torch.Tensor, layout: KnobLayout = LAYOUT) -> LiveRows:
     return LiveRows(gradients, layout.norms(gradients), signs, None, torch.zeros(len(gradients)))
 
@@ -258,27 +237,3 @@ def test_controls_are_added_with_what_they_match_and_only_the_ceiling_reads_labe
         labelled = replace(rows, labels=torch.tensor([1.0, 0, 1, 0, 1]))
         without, given = (route(split, state, (LAYOUT, LAYOUT), each, 0, shares)[1] for each in (rows, labelled))
         assert torch.equal(without, given) == (split.name != "ceiling"), split.name
-
-
-def test_the_routed_gradient_is_the_sum_of_shares_of_whole_rows() -> None:
-    gradients, shares = drawn(4, 12), drawn(4, 2, seed=1).clamp(0, 1)
-    exact = sum(LAYOUT.spread(shares)[row] * gradients[row] for row in range(4))
-    assert torch.allclose(routed_gradient(LAYOUT, gradients, shares), exact, atol=1e-6)
-
-
-def test_a_collapse_puts_the_extraction_from_before_routing_back_for_good() -> None:
-    def with_gap(gap: float) -> Extraction:
-        return Extraction(torch.full((1, 12), gap), band([0.0] * 2, [gap] * 2))
-
-    state = SplitState(no_share(12, torch.device("cpu")))
-    for gap in (0.8, 0.7):
-        state, event = refreshed(state, with_gap(gap))
-        assert event is None
-    state = replace(state, has_routed=True)
-    state, event = refreshed(state, with_gap(0.3))
-    assert event is None and state.extraction is not None and state.extraction.band.hkgap() == pytest.approx(0.3)
-    state, event = refreshed(state, with_gap(0.19))
-    assert event is not None and "0.190" in event and "0.800" in event
-    assert state.frozen and state.extraction is not None and state.extraction.band.hkgap() == pytest.approx(0.7)
-    state, event = refreshed(state, with_gap(0.9))
-    assert event is None and state.extraction is not None and state.extraction.band.hkgap() == pytest.approx(0.7)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
-from toy_world import CHEAT, NONE, SOLVE, A, B, ToyModel, ToySettings, hack_of, honest_of, prompt_of, toy_policy
+from toy_world import NONE, SOLVE, A, B, ToyModel, ToySettings, hack_of, honest_of, prompt_of, toy_policy
 
 from tasks.gpu.routing.adapter import Adapter
-from tasks.gpu.routing.bases import cached_basis, decompose
+from tasks.gpu.routing.bases import decompose
 from tasks.gpu.routing.layout import KnobLayout
 from tasks.gpu.routing.pair_sides import TokenPair, pair_activations, pair_gradients, pair_surprise, surprise_warning
 from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
-from tasks.gpu.routing.sampling import draw_from, sample_completions
 from tasks.gpu.routing.token_rows import TokenRow, pad_rows
 
 ROWS = [
@@ -52,16 +50,6 @@ def test_bases_give_the_weight_back_and_are_orthonormal(shape: tuple[int, int]) 
 def test_a_weight_without_bases_is_refused(weight: torch.Tensor) -> None:
     with pytest.raises(ValueError, match="not finite"):
         decompose(weight)
-
-
-def test_bases_are_cached_under_the_hash_of_the_weight(tmp_path: Path) -> None:
-    weight = torch.randn(4, 5)
-    first, was_there = cached_basis(weight, tmp_path)
-    again, is_there = cached_basis(weight.clone(), tmp_path)
-    _, other = cached_basis(weight * 1.0000001, tmp_path)
-    assert (was_there, is_there, other) == (False, True, False)
-    assert all(torch.equal(getattr(first, name), getattr(again, name)) for name in ("left", "values", "right"))
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_knobs_at_zero_are_the_base_model_to_the_bit(policy: PolicyRows) -> None:
@@ -141,38 +129,6 @@ def test_weights_folded_for_sampling_have_the_training_paths_log_probabilities()
     with rounded.adapter.folded(knobs * 1e-3):
         changed = (model.first.weight != before).float().mean()
     assert changed < 0.2
-
-
-def test_sampling_leaves_weights_and_the_global_random_state_alone(policy: PolicyRows) -> None:
-    model = policy.model
-    assert isinstance(model, ToyModel)
-    state = torch.get_rng_state()
-    weights = [parameter.clone() for parameter in model.parameters()]
-
-    def drawn(seed: int) -> list[tuple[int, ...]]:
-        with policy.adapter.folded(some_knobs(policy)):
-            return sample_completions(
-                model, [prompt_of(A, 3).tokens] * 8, 5, draw_from(torch.Generator().manual_seed(seed))
-            )
-
-    assert drawn(1) == drawn(1) != drawn(2)
-    assert all(len(completion) <= 5 for completion in drawn(1))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(now, then) for now, then in zip(model.parameters(), weights, strict=True))
-
-
-def test_completions_are_drawn_as_often_as_the_training_path_says() -> None:
-    policy = toy_policy(ToySettings(), seed=3)
-    model = policy.model
-    assert isinstance(model, ToyModel)
-    prompt = prompt_of(A, 3).tokens
-    knobs = some_knobs(policy, size=0.05)
-    with policy.adapter.folded(knobs):
-        drawn = sample_completions(model, [prompt] * 4000, 4, draw_from(torch.Generator().manual_seed(0)))
-    log_probability, _ = policy.log_probabilities([TokenRow(prompt, (CHEAT,))], knobs)
-    chance = float(log_probability.exp())
-    share = sum(completion[0] == CHEAT for completion in drawn) / len(drawn)
-    assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / len(drawn))
 
 
 def test_activations_are_means_over_the_completion_alone(policy: PolicyRows) -> None:

@@ -41,14 +41,6 @@ def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
     assert torch.allclose(kept + finished.splits["real"].routed.value, whole, atol=1e-7)
 
 
-def test_rows_with_knobs_of_their_own_are_the_rows_of_those_knobs(
-    policy: PolicyRows, finished: TrajectoryState
-) -> None:
-    kept = deployed_knobs(finished, "real")
-    together = sample_rows(policy, PROMPTS, kept.expand(len(PROMPTS), -1), 4, False, 5)
-    assert together == sample_rows(policy, PROMPTS, kept, 4, False, 5)
-
-
 def test_a_sample_is_the_same_whatever_is_evaluated_beside_it(policy: PolicyRows, finished: TrajectoryState) -> None:
     # Given prompts of several deployments in one batch
     deployed = [deployed_knobs(finished, name) for name in ("none", "untrained", "real", "none")]

@@ -70,13 +70,6 @@ def test_a_share_of_a_twentieth_moves_a_knob_a_twentieth_as_far() -> None:
     assert torch.allclose(alone(0.05) + alone(0.95), 2 * whole.value, rtol=1e-4)
 
 
-def test_what_is_routed_whole_leaves_exactly_nothing() -> None:
-    whole, kept, routed = moved([torch.ones(6)] * 20)
-    assert torch.equal(whole.value, routed.value) and not kept.value.any()
-    whole, kept, routed = moved([torch.zeros(6)] * 20)
-    assert torch.equal(whole.value, kept.value) and not routed.value.any()
-
-
 def test_erase_takes_the_hack_ward_part_off_the_update_and_leaves_the_rest() -> None:
     layout = KnobLayout(("first", "second"), (2, 4))
     direction = layout.units(torch.tensor([[1.0, 1.0, 1.0, 0.0, 0.0, 0.0]]))

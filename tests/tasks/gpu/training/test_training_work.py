@@ -12,9 +12,7 @@ import pytest
 import torch
 from training_values import TRAINING
 
-from tasks.gpu.routing.splits import SPLITS
 from tasks.gpu.training.work import evaluate, evaluation_batches, find_bases, run_trajectory, trajectory_settings
-from tasks.route.names import split_names
 
 WORLD = str(Path(__file__).parents[4] / "tests/tasks/gpu/routing/toy_world.py") + ":toy_world"
 
@@ -116,10 +114,6 @@ def test_the_settings_of_each_trajectory(given: dict[str, Any]) -> None:
         "ablated": ("shared", ("real",)),
     }
     assert dataclasses.asdict(kinds["shared"].adam)["rate"] == 0.05
-
-
-def test_a_run_may_have_every_split_that_there_is() -> None:
-    assert set(split_names()) == set(SPLITS)
 
 
 def ignore(**values: Any) -> None:
