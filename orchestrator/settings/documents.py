@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -56,12 +56,6 @@ class Document:
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class Mapped(dict[Any, Any]):
-    """A mapping of the file, and the keys that occur in it more than once."""
-
-    repeated: Sequence[Any] = ()
-
-
 def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
     """The document in a file, which is JSON when its name ends in .json and YAML otherwise.
 
@@ -70,11 +64,12 @@ def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] 
     return parse_document(read_mapping(path), kind, cross_checks)
 
 
-def read_mapping(path: Path) -> Mapped:
+def read_mapping(path: Path) -> dict[str, Any]:
     """The keys and values in a file, which is JSON when its name ends in .json and YAML otherwise."""
     try:
         text = read_limited(path, SETTINGS_BYTES).decode()
-        values = _parse_json(text) if path.suffix == ".json" else yaml.load(text, Loader=_Loader)
+        is_json = path.suffix == ".json"
+        values = json.loads(text, object_pairs_hook=_distinct) if is_json else yaml.load(text, Loader=_Loader)
     except OSError as error:
         raise SettingsError([f"{path}: {error.strerror}"]) from None
     except FileTooLarge as error:
@@ -82,7 +77,7 @@ def read_mapping(path: Path) -> Mapped:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         language = "JSON" if path.suffix == ".json" else "YAML"
         raise SettingsError([f"{path}: not {language}: {' '.join(str(error).split())}"]) from None
-    if not isinstance(values, Mapped):
+    if not isinstance(values, dict):
         raise SettingsError([f"{path}: not a mapping of keys to values"])
     return values
 
@@ -95,18 +90,17 @@ def parse_typed(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from None
 
 
-def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
+def parse_document(values: Mapping[str, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
     """The document that a mapping describes."""
-    named = _with_text_keys(values)
     found: T | None = None
-    problems = dict.fromkeys(_repeated(values, ""), "occurs twice")
+    problems: dict[str, str] = {}
     try:
-        found = TypeAdapter(kind).validate_python(named)
+        found = TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             for name in _names(detail, kind):
                 problems.setdefault(name, _reason(detail))
-    sound = {name: value for name, value in flatten(named).items() if name not in problems}
+    sound = {name: value for name, value in flatten(values).items() if name not in problems}
     for check in cross_checks:
         for name, reason in check(sound):
             problems.setdefault(name, reason)
@@ -214,51 +208,31 @@ def _in_order(names: Iterable[str], keys: Sequence[str]) -> list[str]:
     return sorted(names, key=place)
 
 
-def _repeated(values: Any, prefix: str) -> Iterator[str]:
-    """The dotted names of keys that occur more than once; the parsers would silently take the last value."""
-    for key in getattr(values, "repeated", ()):
-        yield f"{prefix}{shown_key(key)}"
-    inside = values.items() if isinstance(values, Mapping) else enumerate(values) if isinstance(values, list) else ()
-    for key, value in inside:
-        yield from _repeated(value, f"{prefix}{shown_key(key)}.")
-
-
-def _with_text_keys(value: Any) -> Any:
-    """The same value, in which all keys are text."""
-    if isinstance(value, list):
-        return [_with_text_keys(part) for part in value]
-    if not isinstance(value, Mapping):
-        return value
-    return {key if isinstance(key, str) else quote(key): _with_text_keys(part) for key, part in value.items()}
-
-
 def shown_key(key: Any) -> str:
     """A key as in the file if it is a word or a number, quoted otherwise."""
     is_plain = isinstance(key, str) and len(key) < 80 and (key.isidentifier() or key.isdecimal())
     return key if is_plain else quote(key)
 
 
-def _mapped(pairs: Sequence[tuple[Any, Any]], keys: Iterable[Any]) -> Mapped:
-    mapped = Mapped(pairs)
-    mapped.repeated = [key for key, times in Counter(keys).items() if times > 1]
-    return mapped
-
-
-def _parse_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=lambda pairs: _mapped(pairs, [key for key, _ in pairs]))
+def _distinct(pairs: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
+    """A mapping whose keys are text, each of which occurs once: the parsers would silently take the last value."""
+    for key, times in Counter(str(key) for key, _ in pairs).items():
+        if times > 1:
+            raise ValueError(f"the key {quote(key)} occurs twice")
+    return {key if isinstance(key, str) else quote(key): value for key, value in pairs}
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """PyYAML's safe loader, with mappings that know which of their keys occur twice."""
+    """PyYAML's safe loader, which refuses a key that occurs twice."""
 
 
-def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> Mapped:
-    keys = [key.value for key, _ in node.value]
-    loader.flatten_mapping(node)
+def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
     try:
-        return _mapped(loader.construct_pairs(node, deep=True), map(str, keys))
-    except TypeError as error:
-        raise yaml.constructor.ConstructorError("", node.start_mark, f"a key is a collection ({error})") from None
+        _distinct([(key.value, None) for key, _ in node.value])
+        loader.flatten_mapping(node)  # what is merged may be in the mapping as well
+        return {str(key): value for key, value in loader.construct_pairs(node, deep=True)}
+    except (TypeError, ValueError) as error:
+        raise yaml.constructor.ConstructorError("", node.start_mark, str(error)) from None
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)

@@ -55,25 +55,25 @@ def test_both_formats_give_the_same_document(tmp_path: Path) -> None:
 
 
 def test_everything_is_reported_at_once_in_the_order_of_the_fields(tmp_path: Path) -> None:
-    text = "inner: {low: 3.0, high: 2.0, low: 3.0, extra: 1, 7: x}\ncount: 10\nlimit: 0\ncount: 10\nother: 1\n"
-    assert problems(tmp_path, text) == [
-        "name: is missing",
-        "count: occurs twice",
-        "limit: 0 must be greater than 0",
-        "inner.low: occurs twice",
-        "inner.extra: is not a key of this file",
-        "inner.7: is not a key of this file",
-        "other: is not a key of this file",
-    ]
+    text = "inner: {low: x, high: 2.0, extra: 1, 7: x}\ncount: 10\nlimit: 0\nother: 1\n"
+    named = [line.partition(":")[0] for line in problems(tmp_path, text)]
+    assert named == ["name", "count", "limit", "inner.low", "inner.extra", "inner.7", "other"]
     assert problems(tmp_path, "name: a\ncount: 0\nlimit: 1\ninner: {low: 3, high: 2}\n") == [
         "count: 0 must be at least 1",
         "inner.low: is more than inner.high",
     ]
 
 
-def test_a_key_that_json_repeats_is_reported(tmp_path: Path) -> None:
-    text = '{"name": "a", "count": 1, "limit": 1, "inner": {"low": 1, "high": 2, "high": 3}}'
-    assert problems(tmp_path, text, "json") == ["inner.high: occurs twice"]
+@pytest.mark.parametrize(
+    ("text", "suffix"),
+    [
+        ('{"name": "a", "count": 1, "limit": 1, "inner": {"low": 1, "high": 2, "high": 3}}', "json"),
+        ("name: a\ncount: 1\nlimit: 1\ninner: {low: 1, high: 2, high: 3}\n", "yaml"),
+    ],
+)
+def test_a_key_that_is_repeated_is_named(tmp_path: Path, text: str, suffix: str) -> None:
+    [line] = problems(tmp_path, text, suffix)
+    assert "'high' occurs twice" in line
 
 
 def test_a_key_that_overrides_a_merged_one_is_no_repetition(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_key_that_overrides_a_merged_one_is_no_repetition(tmp_path: Path) -> N
     assert read(tmp_path, text).inner == Inner(0.0, 2.0)
 
 
-@pytest.mark.parametrize(("text", "suffix"), [("{", "json"), ("[" * 100_000, "json"), ("? [a]\n: 1\n", "yaml")])
+@pytest.mark.parametrize(("text", "suffix"), [("{", "json"), ("[" * 100_000, "json"), (": :", "yaml")])
 def test_what_cannot_be_parsed_is_one_line(tmp_path: Path, text: str, suffix: str) -> None:
     [line] = problems(tmp_path, text, suffix)
     assert line.startswith(f"{tmp_path / 'document'}.{suffix}: not {suffix.upper()}: ") and "\n" not in line
