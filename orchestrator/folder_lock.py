@@ -20,10 +20,7 @@ LONGEST_HOLDER = 1000  # bytes
 
 
 def lock_folder(folder: Path) -> BinaryIO | None:
-    """The folder's lock, held, with a line that says by which process; None when the folder was moved meanwhile.
-
-    Raises: BlockingIOError when another process holds it; OSError.
-    """
+    """The folder's lock, held, with a line that says by which process; None when the folder was moved meanwhile."""
     path = folder / LOCK
     lock = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -50,7 +47,6 @@ def holder_of(folder: Path) -> str:
 
 
 def _hold(lock: BinaryIO) -> None:
-    """Raises: BlockingIOError when another process holds it, and not only to see whether it is held."""
     until = time.monotonic() + LOCK_WAIT_S
     while True:
         try:

@@ -59,7 +59,6 @@ class GenerationRecord(TypedDict):
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """Raises: OutputError for a line that is no generation, but for a last one that was cut short."""
     try:
         whole, _, _ = read_limited(path, HISTORY_BYTES).rpartition(b"\n")
     except FileNotFoundError:

@@ -20,8 +20,6 @@ def load_lines(
     """The lines of a file, none where there is no file; `kind` is their type, `name` says what a line is.
 
     A last line that was cut short is dropped; with `repair` from the file as well, so that it can be added to.
-    Raises: OutputError for a broken line that is not the last one: no kill does that.  Nor does one cut a file that
-    appears whole (`is_whole`), and there the last line is no exception.
     """
     try:
         raw = read_limited(path, COLLECTED_BYTES) if path.exists() else b""
@@ -48,10 +46,7 @@ def load_lines(
 
 
 def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines; when this returns, a power cut does not take them away.
-
-    Raises: OutputNotWritable; a line that was cut short is dropped by the next `load_lines`.
-    """
+    """Add lines; when this returns, a power cut does not take them away."""
     with writing(path), path.open("ab") as file:
         for line in lines:
             file.write(json_line(line))
@@ -60,10 +55,7 @@ def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 
 def json_line(value: Mapping[str, Any]) -> bytes:
-    """A value as one line of JSON in UTF-8, where half of a pair of UTF-16 is a question mark.
-
-    Raises: ValueError for a number that is not finite.
-    """
+    """A value as one line of JSON in UTF-8, where half of a pair of UTF-16 is a question mark."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
 
 

@@ -54,7 +54,7 @@ class OutputNotWritable(OutputError):
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Around whatever writes `path`.  Raises: OutputNotWritable for every OSError."""
+    """Around whatever writes `path`."""
     try:
         yield
     except OSError as error:
@@ -160,10 +160,7 @@ class OutputFolder:
         return run_id
 
     def rotate(self) -> Path | None:
-        """Move the run that is here to `<name>.1`, `<name>.2`, ..., and open the new folder.
-
-        Raises: RunInUse when a process works on the run: it would write its next files into the new folder.
-        """
+        """Move the run that is here to `<name>.1`, `<name>.2`, ..., and open the new folder."""
         if not (self.path / RUN_FILE).exists():
             return None
         self.open()
@@ -179,7 +176,7 @@ class OutputFolder:
         return aside
 
     def write(self, name: str, data: bytes | str) -> None:
-        """Write one of the run's files.  Raises: OutputError for a name that is none, OutputNotWritable."""
+        """Write one of the run's files."""
         if not _NAME.fullmatch(name):
             raise OutputError(f"{name!a} is no name of a file in {self.path}")
         write_output(self.path / name, data)
@@ -192,7 +189,7 @@ class OutputFolder:
         self.write_json(name, content)
 
     def remove(self, name: str) -> None:
-        """Remove one of the run's files, if it is there.  Raises: OutputNotWritable."""
+        """Remove one of the run's files, if it is there."""
         path = self.path / name
         with writing(path):
             path.unlink(missing_ok=True)
@@ -206,10 +203,7 @@ def _name_of(user: int) -> str:
 
 
 def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
-    """Whether a file to write is none that is read, by its path, by a link or by a hard link.  `inputs` have names.
-
-    Raises: OutputError.
-    """
+    """Whether a file to write is none that is read, by its path, by a link or by a hard link.  `inputs` have names."""
     for name, path in inputs.items():
         try:
             is_same = output.samefile(path)
@@ -220,7 +214,7 @@ def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
 
 
 def run_id_of(folder: Path) -> str:
-    """The id of the run in a folder.  Raises: OutputError when the folder holds none."""
+    """The id of the run in a folder."""
     return run_file(folder)["id"]
 
 
@@ -236,7 +230,7 @@ def own_run_id(folder: Path) -> str:
 
 
 def run_file(folder: Path) -> RunFile:
-    """What names the run in a folder.  Raises: OutputError when the folder holds no run."""
+    """What names the run in a folder."""
     try:
         return read_state(folder / "run.json", RunFile)
     except FileNotFoundError:
@@ -267,7 +261,7 @@ def read_state(path: Path, kind: type[T], remedy: str = "", *, as_written: bool 
 
 
 def read_output_text(path: Path, limit: int) -> str:
-    """The text of a file of at most `limit` bytes; what is no UTF-8 in it is replaced.  Raises: OutputError."""
+    """The text of a file of at most `limit` bytes; what is no UTF-8 in it is replaced."""
     try:
         return read_limited(path, limit).decode("utf-8", "replace")
     except (OSError, FileTooLarge) as error:

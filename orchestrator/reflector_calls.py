@@ -40,7 +40,7 @@ def candidate_of(individual: str) -> str:
 
 
 def read_reflector_call(path: Path) -> ReflectorCall:
-    """The parts of a file of reflector_prompts (`tasks.openai.calls.prompt_logger` writes it).  Raises: OutputError."""
+    """The parts of a file of reflector_prompts (`tasks.openai.calls.prompt_logger` writes it)."""
     head, _, rest = read_output_text(path, STATE_BYTES).partition("===== system =====\n")
     system, _, rest = rest.partition("\n===== user =====\n")
     user, _, reply = rest.partition("\n===== reply =====\n")

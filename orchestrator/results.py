@@ -174,7 +174,6 @@ class RunResults:
         return tuple(Descent(e["from"], e["to"], e["kind"]) for e in edges if e["from"] in names and e["to"] in names)
 
     def individual(self, name: str) -> IndividualResult:
-        """Raises: OutputError for a name that no individual of the run has."""
         for one in self.individuals:
             if one.name == name:
                 return one

@@ -36,7 +36,6 @@ def score_answers(tokens: Sequence[float], correct: Sequence[float], objective: 
     """Score one evaluation.
 
     tokens: [n] generated tokens of each answer; correct: [n] its verdicts, 1 for a right answer.
-    Raises: ValueError when the two differ in length or are empty.
     """
     if not tokens or len(tokens) != len(correct):
         raise ValueError(f"{len(tokens)} answers and {len(correct)} verdicts cannot be scored")

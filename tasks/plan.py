@@ -130,7 +130,6 @@ class Plan:
         return parse_json(cls, text)
 
     def candidate(self, index: int) -> Candidate:
-        """Raises: LookupError when the plan has no such candidate."""
         for candidate in self.candidates:
             if candidate.index == index:
                 return candidate

@@ -111,7 +111,6 @@ class Dispatcher:
         return [failure for failure in failures if failure not in selected] if selected else []
 
     def check(self) -> None:
-        """Raises: FarmUnavailable when the farm has ended; Parked when the run was cancelled."""
         self.farm.check()
         self._monitor.look()
         if self.store.metadata(self.run_id, CANCELLED):
@@ -150,7 +149,7 @@ class Dispatcher:
             self.store.wait(self.run_id, POLL_S)
 
     def _resend_lost(self, work: Work, before: int) -> int:
-        """Returns how often messages were sent again by now.  Raises: Parked when that was too often."""
+        """Returns how often messages were sent again by now."""
         if count_messages(self.farm.broker, self.run_id) > 0:
             return before
         if before >= MOST_RESENDS:
@@ -183,7 +182,7 @@ class WorkerAvailabilityMonitor:
         self._reported: dict[str, str] = {}
 
     def look(self) -> None:
-        """Look when it is time to.  Raises: redis.RedisError; StoreUnusable when the store has refused for too long."""
+        """Look when it is time to."""
         if time.monotonic() - self._checked < CHECK_EVERY_S:
             return
         self._checked = time.monotonic()

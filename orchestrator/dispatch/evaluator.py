@@ -40,7 +40,7 @@ class FarmEvaluator:
     watch: Watch
 
     def __call__(self, plan: Plan) -> list[Outcome]:
-        """The outcomes of all candidates, in their order.  Raises: Parked, and whatever `watch` raises."""
+        """The outcomes of all candidates, in their order."""
         dispatcher = self.dispatcher
         with (
             logs.fields(generation=plan.generation),

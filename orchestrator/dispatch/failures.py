@@ -31,7 +31,7 @@ def failed_tasks(store: Store, run_id: str) -> list[Failure]:
 
 
 def select_failures(failures: Sequence[Failure], names: Sequence[str]) -> list[Failure]:
-    """The failures that the names mean, all of them without names.  Raises: NoSuchTask for a name that means none."""
+    """The failures that the names mean, all of them without names."""
     for name in names:
         if not any(failure.is_called(name) for failure in failures):
             listed = ", ".join(f"{failure.node} ({failure.task})" for failure in failures)

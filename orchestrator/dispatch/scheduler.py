@@ -62,7 +62,7 @@ class Scheduler:
         """Each requested result as it comes, until nothing is left; more may be submitted meanwhile.
 
         After a failure what is in flight is awaited, and with `goes_on` what is queued.  `watch` is called after each
-        look at the store.  Raises: Parked, and whatever `watch` raises.
+        look at the store.
         """
         self._send_queued()
         for _ in self.dispatcher.wait(self):

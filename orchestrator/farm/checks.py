@@ -63,7 +63,6 @@ SKEW_S = 1.0  # leases are seconds of the workers' clocks
 
 
 def check_broker(client: redis.Redis, address: str) -> Iterator[Finding]:
-    """Raises: redis.RedisError when it does not answer."""
     seconds = round_trip(client)
     info = client.info()
     name = "Valkey" if "valkey_version" in info else "Redis"

@@ -56,7 +56,7 @@ class Removed:
 
 
 def find_unneeded(retention: Retention, farm: Path | None, rule: CleanupRule) -> Unneeded:
-    """What the rule allows to be removed.  `farm` is the folder of an embedded farm.  Raises: redis.RedisError."""
+    """What the rule allows to be removed.  `farm` is the folder of an embedded farm."""
     ended = set(retention.finished_before(time.time() - rule.days * DAY_S))
     runs, (used, limit) = retention.runs(), retention.memory()
     old = tuple(run for run in runs if run.run in ended)
@@ -72,7 +72,7 @@ def find_unneeded(retention: Retention, farm: Path | None, rule: CleanupRule) ->
 
 
 def remove_unneeded(retention: Retention, found: Unneeded, rule: CleanupRule) -> Removed:
-    """Remove what was found and is still not needed.  Raises: redis.RedisError, OSError."""
+    """Remove what was found and is still not needed."""
     before = time.time() - rule.days * DAY_S
     runs = sum(retention.remove_finished(run.run, before) for run in found.runs)
     retention.expire_unheld(KEPT_S)

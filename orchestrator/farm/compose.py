@@ -22,10 +22,7 @@ ANSWER_S = 2.0
 
 
 def compose_address(folder: Path) -> str | None:
-    """The address of the compose farm of a folder, with its password; None where none is up.
-
-    Raises: AddressError for a folder whose path cannot be part of an address; SecretError.
-    """
+    """The address of the compose farm of a folder, with its password; None where none is up."""
     path = folder.resolve() / SOCKET
     if not _is_private(folder / SECRETS) or not path.is_socket():
         return None

@@ -124,7 +124,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
 
 
 def farm_spec(settings: Settings) -> FarmSpec:
-    """The embedded farm of the settings.  Raises: SettingsError when it needs a key that is not set."""
+    """The embedded farm of the settings."""
     name = settings.openai_api_key_env
     if settings.openai_base_url and needs_endpoint(settings) and not secret(name):
         reason = f"needs a key, and neither {name} nor the file named by {name}_FILE has one"
@@ -140,10 +140,7 @@ def farm_spec(settings: Settings) -> FarmSpec:
 
 
 def run_waiting(line: Callable[[str], None], check: Callable[[], None] = lambda: None) -> Waiting:
-    """How long the driver of a run waits for a store that refuses: as long as the environment says.
-
-    Raises: FarmUnavailable for a time that is no number of seconds.
-    """
+    """How long the driver of a run waits for a store that refuses: as long as the environment says."""
     try:
         return Waiting(wait_limit_of(os.environ), line, check)
     except ValueError as error:
@@ -154,10 +151,7 @@ def run_waiting(line: Callable[[str], None], check: Callable[[], None] = lambda:
 def connected(
     redis_url: str, *, rules: bool, check: Callable[[], None] = lambda: None, waiting: Waiting | None = None
 ) -> Iterator[FarmConnection]:
-    """The farm at this address, whose store and broker are waited for as `waiting` says; a command waits briefly.
-
-    Raises: FarmUnavailable when it cannot be reached; StoreLost when it could not be used later for so long.
-    """
+    """The farm at this address, whose store and broker are waited for as `waiting` says; a command waits briefly."""
     waiting, where = waiting or Waiting(COMMAND_WAIT_S, check=check), redacted(redis_url)
     try:
         with connect(store_url(redis_url), Waiting(START_WAIT_S, waiting.report, check)) as client:
@@ -202,33 +196,24 @@ DEFAULT_CONFIG = Path("configs/embedded.config")
 
 
 def address_of(settings: Settings) -> str:
-    """Where the farm of these settings answers.
-
-    Raises: FarmUnavailable when its embedded farm is not up; SecretError.
-    """
+    """Where the farm of these settings answers."""
     return embedded_address(settings.farm_dir) if settings.is_embedded else external_address(settings.redis_url)
 
 
 def external_address(redis_url: str) -> str:
-    """The address that is configured, or else the environment's, that of this folder's compose farm, the usual one.
-
-    Raises: SecretError, AddressError.
-    """
+    """The address that is configured, or else the environment's, that of this folder's compose farm, the usual one."""
     return (not redis_url and found_address()) or redis_url_of(os.environ, redis_url)
 
 
 def found_address() -> str | None:
-    """The address that the environment names, or else that of a compose farm that is up in this folder.
-
-    Raises: SecretError, AddressError.
-    """
+    """The address that the environment names, or else that of a compose farm that is up in this folder."""
     if os.environ.get(ENVIRONMENT_VARIABLE):
         return redis_url_of(os.environ)
     return compose_address(Path.cwd())
 
 
 def embedded_address(folder: Path) -> str:
-    """Where the embedded farm of a folder answers.  Raises: FarmUnavailable when it is not up."""
+    """Where the embedded farm of a folder answers."""
     address = control.status(folder.resolve()).redis_url
     if address is None:
         raise FarmUnavailable(f"no farm is up in {folder}")
@@ -238,8 +223,6 @@ def embedded_address(folder: Path) -> str:
 def named_address(config: Path | None) -> str:
     """The farm of a .config; without one that of WHETSTONE_REDIS_URL, or else the one that is up in this folder: of
     containers, or the embedded one.
-
-    Raises: FarmUnavailable, SettingsError, SecretError, AddressError.
     """
     if config is None and (address := found_address()):
         return address
@@ -251,14 +234,14 @@ def named_address(config: Path | None) -> str:
 
 @contextmanager
 def reach(address: str) -> Iterator[FarmConnection]:
-    """The farm at this address.  Raises: FarmUnavailable."""
+    """The farm at this address."""
     ping(address)
     with connected(address, rules=False) as farm:
         yield farm
 
 
 def ping(address: str) -> None:
-    """Check that Redis answers, without the long retries of a driver.  Raises: FarmUnavailable."""
+    """Check that Redis answers, without the long retries of a driver."""
     try:
         with connect(store_url(address), NO_WAITING, PING_S) as client:
             client.ping()

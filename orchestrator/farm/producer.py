@@ -82,7 +82,7 @@ def new_id(run_id: str) -> str:
 
 
 def delete_results(app: Celery, run_id: str) -> int:
-    """Remove all that Celery keeps of a run.  Returns the number of keys removed.  Raises: redis.RedisError."""
+    """Remove all that Celery keeps of a run.  Returns the number of keys removed."""
     client: redis.Redis = app.backend.client  # type: ignore[attr-defined]  # every result backend here is a Redis
     found = [key for prefix in KEYS for key in client.scan_iter(match=f"{prefix}{run_id}.*", count=1000)]
     for start in range(0, len(found), 500):
@@ -94,14 +94,14 @@ UNACKED, UNACKED_INDEX = "unacked", "unacked_index"  # kombu's names
 
 
 def count_messages(broker: redis.Redis, run_id: str) -> int:
-    """How many messages of the run wait in a queue or are held by a worker.  Raises: redis.RedisError."""
+    """How many messages of the run wait in a queue or are held by a worker."""
     waiting = [_run_of(raw) for queue in QUEUES for raw in cast("list[bytes]", broker.lrange(queue, 0, -1))]
     taken = [_run_of(text, taken=True) for text in cast("list[bytes]", broker.hvals(UNACKED))]
     return [*waiting, *taken].count(run_id)
 
 
 def drop_waiting(broker: redis.Redis, run_id: str) -> int:
-    """Take the run's messages out of the queues.  Returns how many there were.  Raises: redis.RedisError."""
+    """Take the run's messages out of the queues.  Returns how many there were."""
     dropped = 0
     for queue in QUEUES:
         for raw in cast("list[bytes]", broker.lrange(queue, 0, -1)):
@@ -113,7 +113,7 @@ def drop_waiting(broker: redis.Redis, run_id: str) -> int:
 def drop_taken(broker: redis.Redis, run_id: str) -> int:
     """Delete messages that a worker took and never acknowledged: only for a run of which no worker executes a task.
 
-    Returns how many there were.  Raises: redis.RedisError.
+    Returns how many there were.
     """
     held = cast("dict[bytes, bytes]", broker.hgetall(UNACKED))
     tags = [tag for tag, text in held.items() if _run_of(text, taken=True) == run_id]

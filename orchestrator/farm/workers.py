@@ -42,7 +42,7 @@ def paused(farm: FarmConnection) -> dict[str, float]:
 def pause(farm: FarmConnection, name: str) -> dict[str, str]:
     """Have a queue or a worker take no more tasks, now and after a restart.  It finishes the tasks that it has.
 
-    Returns the state of each worker that it concerns.  Raises: NoSuchWorker.
+    Returns the state of each worker that it concerns.
     """
     name = resolve_name(farm, name)
     WorkerRegistry(farm.store.redis).pause(name)
@@ -50,7 +50,7 @@ def pause(farm: FarmConnection, name: str) -> dict[str, str]:
 
 
 def resume(farm: FarmConnection, name: str) -> dict[str, str]:
-    """The opposite of `pause`.  Raises: NoSuchWorker, also for what is not paused."""
+    """The opposite of `pause`."""
     if name not in (there := paused(farm)):
         name = resolve_name(farm, name)
     if name not in there:
@@ -60,7 +60,7 @@ def resume(farm: FarmConnection, name: str) -> dict[str, str]:
 
 
 def resolve_name(farm: FarmConnection, name: str) -> str:
-    """The queue, or the full name of the one worker, that `name` means.  Raises: NoSuchWorker."""
+    """The queue, or the full name of the one worker, that `name` means."""
     names = [report["worker"] for report in WorkerRegistry(farm.store.redis).workers()]
     meant = [full for full in (*QUEUES, *names) if name == full or (name not in QUEUES and name == full.split("@")[0])]
     if len(meant) != 1:

@@ -58,7 +58,6 @@ class SearchParams:
     further: tuple[Genome, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises: ValueError when deltas are not one a cluster, or no cluster is left to change."""
         for one in self.start:
             if len(one.deltas) != len(self.cluster_ids):
                 raise ValueError(f"{len(one.deltas)} deltas for {len(self.cluster_ids)} clusters")
@@ -144,10 +143,7 @@ class Optimiser(Protocol[P, S]):
         ...
 
     def whole(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Plan, list[Outcome]]:
-        """The plan that `ask` gave, and its outcomes, with the candidates that were not sent because they are known.
-
-        Raises: LookupError when an outcome is missing.
-        """
+        """The plan that `ask` gave, and its outcomes, with the candidates that were not sent because they are known."""
         return plan, expand(plan, outcomes)
 
     def generation(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> Generation:

@@ -39,7 +39,6 @@ class CmaParams(SearchParams):
     sigma: float = 0.8
 
     def __post_init__(self) -> None:
-        """Raises: ValueError as `SearchParams`, and for fewer than two samples."""
         super().__post_init__()
         if self.population_size < 2:
             raise ValueError(f"a population of {self.population_size} has no better half")

@@ -26,7 +26,7 @@ class RoundRobin:
     """Chooses the cluster of each mutation in turn; `rr_idx`, the place of the next one, is saved with the run."""
 
     def __init__(self, positions: Sequence[int], rr_idx: int = 0) -> None:
-        """`positions` are of the clusters that may change.  Raises: ValueError when `rr_idx` is no place there."""
+        """`positions` are of the clusters that may change."""
         if not 0 <= rr_idx < len(positions):
             raise ValueError(f"rr_idx {rr_idx} is not in 0..{len(positions) - 1}")
         self.positions = tuple(positions)

@@ -42,7 +42,6 @@ def expand(plan: Plan, outcomes: Sequence[Outcome], known: Mapping[int, Outcome]
 
     `known` are the outcomes of candidates that were not sent because they had been evaluated before, by index.
     The copy of an outcome took no time and counts as an evaluation from the cache.
-    Raises: LookupError when one is missing.
     """
     by_index = {**(known or {}), **{outcome.index: outcome for outcome in outcomes}}
     first: dict[object, Outcome] = {}

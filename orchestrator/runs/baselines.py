@@ -46,7 +46,6 @@ class Baselines:
     evaluations: Evaluations
 
     def __post_init__(self) -> None:
-        """Raises: ValueError when the plain or the best prompt is not among the systems, or was not measured."""
         measured_ones = {system.name for system in self.systems if system.validation is not None}
         if missing := {PLAIN, self.best_prompt} - measured_ones:
             raise ValueError(f"{', '.join(sorted(missing))} is not among the measured systems")
@@ -81,7 +80,6 @@ def _relative_to(plain: Measurement, settings: Settings) -> Objective:
 
 
 def read_baselines(output: OutputFolder) -> Baselines | None:
-    """Raises: OutputError for a file that cannot be used."""
     try:
         return read_state(output.baselines, Baselines)
     except FileNotFoundError:
@@ -89,19 +87,13 @@ def read_baselines(output: OutputFolder) -> Baselines | None:
 
 
 def prompts_to_measure(settings: Settings, output: OutputFolder) -> dict[str, str]:
-    """The system prompts of a run by name: a run that has been stopped keeps its own, whatever the file has now.
-
-    Raises: OutputError, SettingsError.
-    """
+    """The system prompts of a run by name: a run that has been stopped keeps its own, whatever the file has now."""
     known = read_baselines(output)
     return prompts_of(settings) if known is None else known.prompts
 
 
 def ensure_baselines(measurer: Measurer, settings: Settings, output: OutputFolder) -> Baselines:
-    """Those of the output folder, measured unless they are there.
-
-    Raises: Parked, OutputError, SettingsError.
-    """
+    """Those of the output folder, measured unless they are there."""
     if (known := read_baselines(output)) is not None:
         return known
     found = measure_baselines(measurer, settings, prompts_of(settings), _forked_prompt(settings, output))
@@ -120,7 +112,7 @@ def _forked_prompt(settings: Settings, output: OutputFolder) -> str | None:
 def measure_baselines(
     measurer: Measurer, settings: Settings, prompts: Mapping[str, str], best: str | None = None
 ) -> Baselines:
-    """Measure the prompts and choose the best, unless `best` names it already.  Raises: Parked."""
+    """Measure the prompts and choose the best, unless `best` names it already."""
     held_out: ExampleSet = "validation" if measurer.examples.get("validation") else "training"
     answers = measure_prompts(measurer, prompts, held_out)
     systems = prompt_systems(prompts, answers, objective_of(settings, baseline_score(answers[PLAIN])))

@@ -38,7 +38,7 @@ class ChangesFile(TypedDict):
 
 
 def saved_settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:
-    """What the run in an output folder was started with, wherever the folder is now.  Raises: SettingsError."""
+    """What the run in an output folder was started with, wherever the folder is now."""
     return load_settings(folder / "config", [f"OUTPUT_DIR={folder}", *overrides])
 
 
@@ -46,7 +46,6 @@ def written_settings(output: OutputFolder) -> dict[str, str]:
     """The text of each setting in the run's `config`, by name without CONFIG_; empty before the run's start.
 
     The file says all of it; whether the files that it names are here does not matter to a reader.
-    Raises: OutputError for a file that cannot be read.
     """
     config = output.config
     if not config.exists():
@@ -58,7 +57,7 @@ def written_settings(output: OutputFolder) -> dict[str, str]:
 
 
 def read_changes(output: OutputFolder) -> list[SettingsChange]:
-    """Oldest first.  Raises: OutputError for a file that cannot be used."""
+    """Oldest first."""
     try:
         return read_state(output.path / CHANGES_FILE, ChangesFile)["changes"]
     except FileNotFoundError:

@@ -44,10 +44,7 @@ SHORTER = 0.75
 
 
 def collected_sides(settings: Settings) -> Sides | None:
-    """The answers that a collection has left for clusters by waste; None where the settings name none.
-
-    Raises: SettingsError.
-    """
+    """The answers that a collection has left for clusters by waste; None where the settings name none."""
     if settings.clusters_by == "meaning" or settings.clusters_from is None:
         return None
     try:
@@ -61,7 +58,6 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
 
     Without a collection they are answers to the training set: those of the plain prompt, and the right ones of the
     best prompt and of some others.  They are kept in the output folder, since other answers are another clustering.
-    Raises: Parked, OutputError, SettingsError.
     """
     if settings.clusters_by == "meaning" or settings.clusters_from is not None:
         return collected_sides(settings)
@@ -111,7 +107,7 @@ def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -
     """The content hash of the run's clustering, made on the gpu queue unless the store has it.
 
     `sides` are the answers for clusters by waste, None for clusters by meaning.  `watch` is called with the step and
-    with (done, total).  Raises: Parked when the gpu queue cannot do it.
+    with (done, total).
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
     clustering = store.metadata(run_id, CLUSTERING)
@@ -144,7 +140,7 @@ class ClusterDescription(TypedDict):
 
 
 def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) -> None:
-    """Have the reflector read descriptions of the user's own.  Raises: SettingsError."""
+    """Have the reflector read descriptions of the user's own."""
     try:
         values = read_json(path, list[ClusterDescription], as_written=True)
         ids = sorted(int(d["id"]) for d in values)
@@ -161,7 +157,7 @@ def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, 
 
     The reply is kept in a file beside the clustering's folder, and the same request is not made again.  Where rules
     answer in place of a language model, no key is there, or no reply can be used, the descriptions by rule stay, and
-    `notify` says why.  Raises: Parked when the openai queue cannot do it.
+    `notify` says why.
     """
     farm, run_id = scheduler.dispatcher.farm, scheduler.dispatcher.run_id
     clustering = farm.store.metadata(run_id, CLUSTERING)
@@ -215,10 +211,7 @@ def _request_descriptions(scheduler: Scheduler, clustering: str, watch: Watch, l
 
 
 def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, Any]]]:
-    """The folder of the clustering and its descriptions, without a run.
-
-    Raises: SettingsError, FarmUnavailable, Parked.
-    """
+    """The folder of the clustering and its descriptions, without a run."""
     sides = collected_sides(settings)
     if settings.clusters_by == "waste" and sides is None:
         raise SettingsError(["CONFIG_CLUSTERS_FROM: is empty: without a run, clusters by waste need its answers"])

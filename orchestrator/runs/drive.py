@@ -87,7 +87,7 @@ def drive(
 
 @contextmanager
 def _parking_on_a_full_disk() -> Iterator[None]:
-    """Whichever disk takes no more, also the farm's.  Raises: OutputNotWritable."""
+    """Whichever disk takes no more, also the farm's."""
     try:
         yield
     except OSError as error:
@@ -142,7 +142,7 @@ def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:
 
 
 def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
-    """The callbacks that a setting names.  Raises: SettingsError with the name of the option."""
+    """The callbacks that a setting names."""
     try:
         return load_callbacks(names_of(text))
     except CallbackError as error:
@@ -150,7 +150,7 @@ def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
 
 
 def settings_trackers(text: str) -> tuple[Callback, ...]:
-    """The trackers that CONFIG_TRACKERS names.  Raises: SettingsError when one is not installed."""
+    """The trackers that CONFIG_TRACKERS names."""
     try:
         return make_trackers(names_of(text))
     except TrackerMissing as error:
@@ -158,9 +158,7 @@ def settings_trackers(text: str) -> tuple[Callback, ...]:
 
 
 def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:
-    """All that is logged goes to the run's log, of `LOG_BYTES` at most and `OLD_LOGS` older parts, and to `also`.
-
-    Raises: SettingsError for an unknown format."""
+    """All that is logged goes to the run's log, of `LOG_BYTES` at most and `OLD_LOGS` older parts, and to `also`."""
     logging.raiseExceptions = False  # a full disk is reported once, by the run, and not for each line of the log
     try:
         own = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=OLD_LOGS, encoding="utf-8")

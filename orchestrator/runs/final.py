@@ -70,7 +70,7 @@ class Closing:
     def conclude(self, best: Best, initial_deltas: tuple[float, ...]) -> Final:
         """Choose the winner, and compare it.
 
-        best: the search's own; initial_deltas: what the search started from.  Raises: Parked, OutputError.
+        best: the search's own; initial_deltas: what the search started from.
         """
         objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
         evolved = self._finalists(best, objective)

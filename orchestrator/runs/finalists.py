@@ -35,10 +35,7 @@ class Evaluation:
 
 
 def read_evaluations(path: Path) -> list[Evaluation]:
-    """All evaluations of `individuals.jsonl`, in its order; none where the file has been lost.
-
-    Raises: OutputError for a damaged file.
-    """
+    """All evaluations of `individuals.jsonl`, in its order; none where the file has been lost."""
     return [
         Evaluation(
             record["node"],
@@ -93,10 +90,7 @@ def measure_finalists(
     generation: int,
     repeats: int = 0,
 ) -> tuple[MeasuredSystem, ...]:
-    """What the validation set shows of each, measured once and `repeats` times more, with other seeds.
-
-    Raises: Parked.
-    """
+    """What the validation set shows of each, measured once and `repeats` times more, with other seeds."""
     times = 1 + repeats
     candidates = [Candidate(0, one.deltas, examples=held_out, repeat=i) for one in chosen for i in range(times)]
     answers = [measurement_of(given, objective) for given in measurer.answers(PLAN, generation, candidates)]

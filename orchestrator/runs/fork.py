@@ -55,10 +55,7 @@ class Fork:
     population: tuple[Genome, ...]
 
     def fitting(self, settings: Settings) -> tuple[Settings, Fork]:
-        """The settings of a run that begins here, and the fork with as many individuals as they leave room for.
-
-        Raises: SettingsError for settings that make other clusters, or cannot start from these vectors.
-        """
+        """The settings of a run that begins here, and the fork with as many individuals as they leave room for."""
         before = saved_settings(self.folder)
         problems = [
             f"CONFIG_{name}: is {getattr(settings, name.lower())!r}, and {getattr(before, name.lower())!r} in "
@@ -78,7 +75,6 @@ class Fork:
         return dataclasses.replace(settings, initial_deltas_path=FORK), dataclasses.replace(self, population=chosen)
 
     def check(self, output: OutputFolder) -> None:
-        """Raises: OutputError when the folder holds a run that began elsewhere."""
         try:
             known = read_fork(output.path / FORK_FILE)
         except FileNotFoundError:
@@ -92,7 +88,7 @@ class Fork:
             )
 
     def write(self, output: OutputFolder) -> None:
-        """Put what the run begins with into its open folder, unless it is there.  Raises: OutputNotWritable."""
+        """Put what the run begins with into its open folder, unless it is there."""
         if (output.path / FORK_FILE).exists():
             return
         if (sides := self.folder / SIDES).exists():  # without them its own answers would make other clusters
@@ -132,7 +128,6 @@ def find_fork(spec: str) -> Fork:
 
     RUN alone is the population after the last generation, or the best individual of a search that has no population.
     Of a generation the individuals are those that it evaluated as its population, the best first.
-    Raises: OutputError for a folder without a run, or a place that the run does not have; SettingsError.
     """
     folder, at = _split(spec)
     results = RunResults.open(folder)

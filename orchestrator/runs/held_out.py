@@ -40,7 +40,7 @@ def systems_to_test(
 def measure_test(
     measurer: Measurer, systems: Sequence[MeasuredSystem], settings: Settings, generation: int
 ) -> list[MeasuredSystem]:
-    """The systems with what the test set shows of each; the first is the plain one.  Raises: Parked."""
+    """The systems with what the test set shows of each; the first is the plain one."""
     candidates = [
         Candidate(0, system.deltas, examples="test", system_prompt=system.system_prompt) for system in systems
     ]

@@ -45,7 +45,7 @@ class IndividualRecord(TypedDict):
 def read_individuals(path: Path) -> Iterator[tuple[bytes, IndividualRecord]]:
     """The lines of the file, and what each holds; none where there is no file.
 
-    A last line that a kill cut short is left out.  Raises: OutputError, with the file and the line.
+    A last line that a kill cut short is left out.
     """
     try:
         whole, _, _ = read_limited(path, INDIVIDUALS_BYTES).rpartition(b"\n")
@@ -72,19 +72,13 @@ class IndividualsFile:
         self._cluster_ids = tuple(cluster_ids)
 
     def keep_before(self, generation: int) -> None:
-        """Remove this generation, later ones, and a last line that a kill cut short.
-
-        Raises: OutputError for a damaged file, OutputNotWritable.
-        """
+        """Remove this generation, later ones, and a last line that a kill cut short."""
         if self._path.exists():
             kept = [line for line, record in read_individuals(self._path) if record["generation"] < generation]
             write_output(self._path, b"".join(line + b"\n" for line in kept))
 
     def deltas_of(self, node: str) -> tuple[float, ...] | None:
-        """The deltas of an evaluation, in canonical order; None where the file has none of this name.
-
-        Raises: OutputError for a damaged file, or for deltas of other clusters.
-        """
+        """The deltas of an evaluation, in canonical order; None where the file has none of this name."""
         found = [record["deltas"] for _, record in read_individuals(self._path) if record["node"] == node]
         if not found:
             return None
@@ -93,7 +87,7 @@ class IndividualsFile:
         return tuple(float(found[-1][cluster]) for cluster in self._cluster_ids)
 
     def append(self, generation: Generation) -> None:
-        """Add the evaluations of a generation.  Raises: OutputNotWritable."""
+        """Add the evaluations of a generation."""
         evaluations = (*generation.population, *generation.offspring)
         lines = [json.dumps(self._line(generation.number, one), ensure_ascii=False) for one in evaluations]
         with writing(self._path), self._path.open("ab") as file:

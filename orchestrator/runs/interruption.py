@@ -117,7 +117,7 @@ class InProgress:
 
     def write(self, *, is_farm_up: bool) -> None:
         """Where the farm is down, what it has finished last is not known, and no processor is written; nor before there
-        is a clustering.  Raises: OutputNotWritable.
+        is a clustering.
         """
         if is_farm_up:
             self._refresh()
@@ -168,7 +168,7 @@ class InProgress:
 
 
 def read_in_progress(folder: Path) -> InProgressFile | None:
-    """None for a run that did not stop in the middle of a generation.  Raises: OutputError."""
+    """None for a run that did not stop in the middle of a generation."""
     try:
         return read_state(folder / IN_PROGRESS, InProgressFile, "a run goes on without this file: remove it")
     except FileNotFoundError:

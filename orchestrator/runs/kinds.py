@@ -63,8 +63,7 @@ class RunKind(Protocol):
 
     files: Sequence[str]
 
-    def progress(self, folder: Path) -> RunProgress:
-        """Raises: OutputError for a file that cannot be used."""
+    def progress(self, folder: Path) -> RunProgress: ...
 
     def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
         """The figures as `orchestrator status` shows them: what, and its value in words."""
@@ -73,16 +72,10 @@ class RunKind(Protocol):
         """The most important figures in a few words, as a table of runs shows them; "" where there is none yet."""
 
     def tables(self, folder: Path) -> Sequence[ShownTable]:
-        """What the run has found so far, for its page; () for a kind whose page has parts of its own.
-
-        Raises: OutputError for a file that cannot be used.
-        """
+        """What the run has found so far, for its page; () for a kind whose page has parts of its own."""
 
     def farm_address(self, folder: Path) -> str:
-        """Where the farm of the run answers.
-
-        Raises: FarmUnavailable when its embedded farm is down; OutputError, SettingsError.
-        """
+        """Where the farm of the run answers."""
 
     def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
         """The farm of the run; an embedded one that is down is started.  Raises: as `farm_address`."""
@@ -90,7 +83,7 @@ class RunKind(Protocol):
     def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
         """Go on with the run, and return the exit status.  Of what has failed, `only` names what is to be retried.
 
-        `overrides` are settings as NAME=VALUE.  Raises: SettingsError, OutputError, FarmUnavailable.
+        `overrides` are settings as NAME=VALUE.
         """
 
 
@@ -137,6 +130,6 @@ def finished_problem(folder: Path) -> str:
 
 
 def check_kind(folder: Path, name: str) -> None:
-    """Before anything is written into the folder.  Raises: OutputError when it holds a run of another kind."""
+    """Before anything is written into the folder."""
     if (folder / "run.json").exists() and (other := run_file(folder)["kind"]) != name:
         raise OutputError(f"{folder} holds a run of {other!a}; give another folder")

@@ -46,7 +46,6 @@ def check_prompts(
     """Apply CONFIG_TOO_LONG to the examples of an evolution, also in the store.
 
     All questions must fit with the longest of the system prompts, so that every system is asked the same ones.
-    Raises: SettingsError, Parked.
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
     found = find_long_prompts(
@@ -69,7 +68,7 @@ def find_long_prompts(
     truncate: bool,
     watch: Callable[[], None] = lambda: None,
 ) -> LongPrompts:
-    """Measure the prompts of these sets of the run's examples.  Raises: Parked when the gpu queue cannot do it."""
+    """Measure the prompts of these sets of the run's examples."""
     dispatcher = scheduler.dispatcher
     arguments: dict[str, Any] = {
         "target": dataclasses.asdict(target),
@@ -87,11 +86,7 @@ def find_long_prompts(
 def apply_too_long(
     mode: TooLong, examples: Mapping[str, Sequence[Example]], found: LongPrompts, notify: Callable[[str], None]
 ) -> dict[str, list[Example]]:
-    """The examples without those that are too long, or with shorter contexts; `notify` says which.
-
-    Raises: SettingsError in the mode "error", for a question that is too long even without its context, and when no
-    question of the training set is left.
-    """
+    """The examples without those that are too long, or with shorter contexts; `notify` says which."""
     if not found.lengths:
         return {which: list(rows) for which, rows in examples.items()}
     if mode == "error":

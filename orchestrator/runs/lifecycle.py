@@ -30,10 +30,7 @@ POLL_S = 0.25
 
 @contextmanager
 def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
-    """The farm of the run in an output folder, if it is up; `check` reports when an embedded one has ended.
-
-    Raises: FarmUnavailable, OutputError, SettingsError.
-    """
+    """The farm of the run in an output folder, if it is up; `check` reports when an embedded one has ended."""
     _, kind = kind_of(folder)
 
     def check() -> None:
@@ -46,10 +43,7 @@ def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
 
 
 def failed_of(folder: Path) -> list[Failure]:
-    """The failed tasks of a run, oldest first: from the farm while it is up, else from the folder.
-
-    Raises: OutputError, SettingsError.
-    """
+    """The failed tasks of a run, oldest first: from the farm while it is up, else from the folder."""
     parked = read_parked_state(OutputFolder(folder))
     run_id = run_id_of(folder)
     try:
@@ -77,7 +71,6 @@ def cancel(
     """Cancel a run, and wait until nothing works on it any more, `timeout_s` seconds at most.
 
     A farm that the run's driver started ends with it, and then there is nothing to wait for.
-    Raises: redis.RedisError when the store refuses that it is recorded.
     """
     dropped, is_recorded, deadline = 0, False, time.monotonic() + timeout_s
     try:
@@ -114,7 +107,6 @@ def delete_run(farm: FarmConnection, run_id: str, folder: Path = Path()) -> int:
 
     Only for a run of which no worker executes a task; `folder` is its output folder, where that is known.  Returns the
     number of keys removed.
-    Raises: RunInUse when a process works on the run; redis.RedisError.
     """
     with owned(farm, run_id, folder, log.warning) as owner:
         owner.store.put_metadata(run_id, CANCELLED, "1")

@@ -42,7 +42,7 @@ class LineSearch:
     plain_prompt: str
 
     def best_of(self, line: Sequence[Deltas], system_prompt: str) -> Found:
-        """The vector of the highest fitness by the run's objective, of equals the first.  Raises: Parked."""
+        """The vector of the highest fitness by the run's objective, of equals the first."""
         run = self.measurer.store.run(self.measurer.run_id)
         vectors = [Candidate(0, deltas, system_prompt=system_prompt) for deltas in line]
         plain, *answers = self._answers([Candidate(0, (), system_prompt=self.plain_prompt), *vectors])

@@ -46,7 +46,7 @@ class Measurer:
         return self.evaluate.dispatcher.run_id
 
     def answers(self, name: str, generation: int, candidates: Sequence[Candidate]) -> list[Answers]:
-        """The graded answers of each candidate, from a plan of this name.  Raises: Parked.
+        """The graded answers of each candidate, from a plan of this name.
 
         The candidates are numbered anew, in their order.  The plan's records are dropped; the answers are not.
         """

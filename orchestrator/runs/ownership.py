@@ -37,7 +37,6 @@ def run_session(
     """One session of the run of an open output folder: its farm.
 
     The farm is up for as long, the run is this process's own, each line of the log has its id, and a trace has begun.
-    Raises: what `opened` raises, RunInUse, RunTaken.
     """
     with (
         logs.fields(run=run_id),
@@ -81,7 +80,6 @@ def owned(farm: FarmConnection, run_id: str, folder: Path, notify: Notify) -> It
 
 
 def _take(lease: RunLease, folder: Path, notify: Notify) -> None:
-    """Raises: RunInUse."""
     while not lease.take():
         held = lease.held()
         if held is None:
@@ -97,10 +95,7 @@ def _take(lease: RunLease, folder: Path, notify: Notify) -> None:
 
 
 def _has_fallen_silent(lease: RunLease, held: Held, folder: Path, notify: Notify) -> bool:
-    """Whether an owner that is not visible from here no longer renews its lease; False when it has given it up.
-
-    Raises: RunInUse when it renews it.
-    """
+    """Whether an owner that is not visible from here no longer renews its lease; False when it has given it up."""
     notify(f"{held} worked on this run and is not visible from here; waiting {LEASE_S:g} s whether it renews its lease")
     until = time.monotonic() + LEASE_S
     while time.monotonic() < until:

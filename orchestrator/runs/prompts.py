@@ -20,7 +20,7 @@ ROUNDING = 1e-9
 
 
 def measure_prompts(measurer: Measurer, prompts: Mapping[str, str], asked: ExampleSet) -> dict[str, Answers]:
-    """The graded answers to the set `asked` under each whole system prompt, by its name.  Raises: Parked."""
+    """The graded answers to the set `asked` under each whole system prompt, by its name."""
     candidates = [Candidate(0, (), examples=asked, system_prompt=text) for text in prompts.values()]
     return dict(zip(prompts, measurer.answers(PLAN, 0, candidates), strict=True))
 

@@ -71,7 +71,7 @@ def _cluster(cluster: str, description: str, made: Mapping[str, Any]) -> Cluster
 
 
 def read_clusters(output: OutputFolder) -> ClustersOfRun | None:
-    """None before the vocabulary is clustered.  Raises: OutputError for a file that cannot be used."""
+    """None before the vocabulary is clustered."""
     try:
         return read_state(output.path / CLUSTERS_FILE, ClustersOfRun)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def keep_versions(output: OutputFolder) -> None:
 
 
 def read_versions(output: OutputFolder) -> list[Versions]:
-    """Oldest first; none for a run that has not started.  Raises: OutputError for a file that cannot be used."""
+    """Oldest first; none for a run that has not started."""
     try:
         return read_state(output.path / VERSIONS_FILE, VersionsFile)["sessions"]
     except FileNotFoundError:

@@ -20,7 +20,6 @@ def restored_if_refused(settings: Path, *others: Path) -> Iterator[None]:
     It is refused for its settings, because another process works on it, or because its farm has no address or cannot be
     reached.  A farm that is lost later leaves the new settings.  Without an earlier file `settings` the run is a new
     one, and keeps what was written.
-    Raises: OutputNotWritable.
     """
     before = {path: path.read_bytes() if path.exists() else None for path in (settings, *others)}
     try:

@@ -75,7 +75,6 @@ class Runner:
     retry_wait_s: float = 0.0  # for a retry of the failed tasks, before the run parks
 
     def run(self) -> FinalReport:
-        """Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken, KeyboardInterrupt."""
         self.view.notify(setup.evolve_announcement(self.settings))
         for line in setup.repeated_questions(self.examples):
             self.view.notify(line)

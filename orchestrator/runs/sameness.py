@@ -46,10 +46,7 @@ def question_hashes(examples: Mapping[str, Sequence[Example]]) -> QuestionHashes
 
 
 def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
-    """Whether the questions are those that the run in the folder began with.
-
-    Raises: SettingsError; OutputError for a run that has measured something and whose files are missing or unreadable.
-    """
+    """Whether the questions are those that the run in the folder began with."""
     read_servers(output)
     if output.baselines.exists() and (missing := [n for n in (QUESTIONS, SERVERS) if not (output.path / n).exists()]):
         what = f"{output.path} has scores, but no {' and no '.join(missing)}"
@@ -83,7 +80,7 @@ def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example
 def current_server(scheduler: Scheduler, target: Target, limit_s: float | None = None) -> dict[str, Any]:
     """What the gpu queue says of the server of `target`, which all keys cover; `TargetHost.identity` has the fields.
 
-    limit_s: of the job, in seconds; None is the run's own.  Raises: Parked.
+    limit_s: of the job, in seconds; None is the run's own.
     """
     # With the attempt in its key: at each start the server may be another one.
     key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
@@ -94,10 +91,7 @@ def current_server(scheduler: Scheduler, target: Target, limit_s: float | None =
 
 
 def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
-    """Ask the gpu queue which server answers, and keep it with the run.
-
-    Raises: SettingsError for a server that differs from those that have answered for the run; Parked, OutputError.
-    """
+    """Ask the gpu queue which server answers, and keep it with the run."""
     now = current_server(scheduler, target)
     known = read_servers(output)
     if known and now not in known:
@@ -143,7 +137,6 @@ def unknown_servers(output: OutputFolder, store: Store, run_id: str) -> list[dic
 
 
 def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
-    """Raises: OutputError for a file that cannot be used."""
     try:
         return read_state(output.path / SERVERS, ServersFile, as_written=True)["servers"]
     except FileNotFoundError:

@@ -54,7 +54,6 @@ def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -
     """Whether the chosen judge can judge: golds have numbers, and the workers of an embedded farm have the function.
 
     The workers of an external farm have an environment of their own, which is not known here.
-    Raises: SettingsError.
     """
     if settings.judge == EXACT_NUMBER:
         rows = [row for which in EXAMPLE_SETS for row in examples[which]]

@@ -55,7 +55,7 @@ def write_parked_state(output: OutputFolder, parked: ParkedState) -> None:
 
 
 def read_parked_state(output: OutputFolder) -> ParkedState | None:
-    """None for a run that has not parked.  Raises: OutputError for a file that cannot be used."""
+    """None for a run that has not parked."""
     try:
         return read_state(output.path / PARKED_FILE, ParkedState, "`orchestrator retry` needs no such file: remove it")
     except FileNotFoundError:
@@ -67,10 +67,7 @@ def clear_parked_state(output: OutputFolder) -> None:
 
 
 def read_usage(output: OutputFolder) -> dict[str, float]:
-    """What the run has used so far, as `usage.json` says; {} before there is one.
-
-    Raises: OutputError for a file that cannot be used: without it the run might spend its budget a second time.
-    """
+    """What the run has used so far, as `usage.json` says; {} before there is one."""
     try:
         return read_state(output.path / USAGE, dict[str, FiniteFloat], USAGE_REMEDY)
     except FileNotFoundError:
@@ -167,7 +164,7 @@ def _state(folder: Path, progress: RunProgress, parked: ParkedState | None) -> S
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process works on the run now.  Raises: OutputError when its lock cannot be read."""
+    """Whether a process works on the run now."""
     path = folder / LOCK
     try:
         with open_regular(path) as lock:

@@ -94,7 +94,7 @@ class Vectors:
 
 
 def read_vectors(output: OutputFolder) -> Vectors | None:
-    """None before they were measured.  Raises: OutputError for a file that cannot be used."""
+    """None before they were measured."""
     try:
         return read_state(output.path / VECTORS_FILE, Vectors)
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def read_vectors(output: OutputFolder) -> Vectors | None:
 def ensure_vectors(
     measurer: Measurer, families: Families, clusters: int, prompts: StartPrompts, output: OutputFolder
 ) -> Vectors:
-    """Those of the output folder, measured unless they are there.  Raises: Parked, OutputError."""
+    """Those of the output folder, measured unless they are there."""
     known = read_vectors(output)
     if known is not None and {len(one.deltas) for one in (known.start, *known.best.values())} != {clusters}:
         raise OutputError(f"{output.path / VECTORS_FILE} has not one delta for each of {clusters} clusters")
@@ -116,7 +116,7 @@ def ensure_vectors(
 
 
 def measure_lines(measurer: Measurer, families: Families, clusters: int, prompts: StartPrompts) -> Vectors:
-    """The best vector of each line on the sets SEARCHED_ON together, by the search's objective.  Raises: Parked."""
+    """The best vector of each line on the sets SEARCHED_ON together, by the search's objective."""
     zero, search = (0.0,) * clusters, LineSearch(measurer, prompts.plain)
     first, *others = prompts.starts
     if families == Families() and not others:
@@ -171,7 +171,6 @@ def validate_vectors(
     """The best vector of each line with its answers to the set `held_out`, and their fitness by that set's `objective`.
 
     prompts: the whole system prompts by name.  The store has these answers since the lines were searched.
-    Raises: Parked.
     """
     if not vectors.best:
         return ()
