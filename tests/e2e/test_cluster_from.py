@@ -67,15 +67,3 @@ def test_evolution_steers_the_clusters_of_the_collected_tokens(
     processor = (run_folder.output / "processor_best.py").read_text()
     assert descriptions[2]["examples"][0] in processor
     assert run_folder.processes() == []
-
-
-def test_tokens_of_another_vocabulary_are_an_error_of_one_line(run_folder: RunFolder) -> None:
-    # given a token id that the embedded model does not have
-    data = run_folder.folder / "phase0_data.json"
-    data.write_text(json.dumps({"token_selection": {"v_steer_token_ids": [5, 6, 7, 999_999]}}))
-    done = cluster(run_folder, data, run_folder.folder / "clusters")
-    # then the error is one line
-    assert done.returncode == 2, done.stdout
-    assert "discovered token 999999 is not in this vocabulary" in done.stdout
-    assert "Traceback" not in done.stdout
-    assert run_folder.processes() == []

@@ -120,22 +120,3 @@ def test_a_second_gpu_worker_starts_and_stops_during_a_run(
     assert took < JOIN_S
     assert left < GRACE_S
     assert growing.processes() == []
-
-
-def test_a_worker_for_another_model_takes_no_task_of_the_run_and_gives_the_reason(
-    growing: RunFolder, tmp_path: Path
-) -> None:
-    process = growing.start()
-    wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
-    address, registry = farm_of(growing)
-    joined = Joined(tmp_path / "elsewhere", address, WHETSTONE_TARGET_MODEL="other/model")
-    try:
-        wait_until(lambda: joined.report(registry).get("state") == "refusing", "the second worker to refuse")
-        reason = str(joined.report(registry)["why"])
-        assert "needs the model embedded and this worker serves only other/model" in reason
-        done = finish(process)
-    finally:
-        joined.clear()
-    assert done.returncode == 0, done.stdout
-    assert joined.answered() == []
-    assert "requeued for other workers" in joined.log.read_text()

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from collection_folder import CollectionFolder
 from run_folder import ROOT, RunFolder
 
 
@@ -38,11 +37,3 @@ def test_a_question_that_is_too_long_ends_the_run_before_anything_is_asked(
     assert len(history) == 1
     answers = json.loads((run_folder.output / "answers.json").read_text())
     assert [len(comparison["before"]) for comparison in answers] == [2, 1]
-
-
-def test_a_collection_names_them_too(collection: CollectionFolder, long_questions: Path) -> None:
-    ratios = {"train": 1.0, "val": 0.0, "test": 0.0}
-    collection.configure({"data": {"financebench_path": str(long_questions), "split_ratios": ratios}})
-    done = collection.run()
-    assert done.returncode == 1, done.stdout
-    assert "sample_id_00002 (18," in done.stdout

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.callbacks import Callback, CallbackError, Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
+from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.drive import drive
@@ -45,15 +45,6 @@ def test_each_callback_is_told_and_one_that_fails_stops_nothing() -> None:
     assert recording.calls == [("start", "run-1"), ("run-1", 0.5), ("run-1", RunEnd("finished"))]
     failed = "the callback Failing.on_generation failed: SystemExit: no server for run-1"
     assert lines == [f"{failed}; the run is not affected"]
-
-
-def test_a_person_who_stops_a_slow_callback_stops_the_run() -> None:
-    class Interrupted(Callback):
-        def on_start(self, run: RunInfo) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Callbacks([Interrupted()]).start(RUN)
 
 
 @pytest.mark.parametrize(
@@ -99,18 +90,3 @@ def test_callbacks_are_named_by_file_and_called(tmp_path: Path) -> None:
     (found,) = load_callbacks([f"{tmp_path}/my-callbacks.py:Files"])
     assert type(found).__name__ == "Files"
     found.on_start(RUN)
-
-
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("nowhere.py:Files", "No such file"),
-        ("json:nothing", "no attribute 'nothing'"),
-        ("json:JSONDecoder", "has no on_start; inherit from orchestrator.callbacks.Callback"),
-        ("no-such-entry-point", "no entry point of this name in the group whetstone.callbacks"),
-    ],
-)
-def test_what_is_no_callback_is_refused_by_name(name: str, fault: str) -> None:
-    with pytest.raises(CallbackError) as refused:
-        load_callbacks([name])
-    assert name in str(refused.value) and fault in str(refused.value)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.line_file import append_lines, json_line, load_lines
+from orchestrator.line_file import append_lines, load_lines
 from orchestrator.output import OutputError
 
 KIND = dict[str, Any]
@@ -30,11 +30,3 @@ def test_a_broken_line_before_the_last_is_named(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="line 2 is no object"):
         load_lines(path, KIND, "object")
     assert load_lines(tmp_path / "none.jsonl", KIND, "object") == []
-
-
-def test_half_a_pair_of_utf_16_becomes_a_question_mark_that_every_reader_takes(tmp_path: Path) -> None:
-    path = tmp_path / "lines.jsonl"
-    append_lines(path, [{"text": "a\ud800b"}])
-    assert load_lines(path, KIND, "object") == [{"text": "a?b"}]
-    with pytest.raises(ValueError):
-        json_line({"number": float("nan")})

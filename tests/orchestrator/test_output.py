@@ -43,12 +43,6 @@ def test_a_file_that_has_no_room_keeps_its_old_content_and_leaves_no_half_of_the
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_pipe_in_the_folder_is_refused_before_anything_is_written_into_it(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "run.log")
-    with pytest.raises(OutputError, match=r"run\.log is neither a file nor a folder; remove it"):
-        OutputFolder(tmp_path).open()
-
-
 @needs_root
 def test_the_folder_of_another_user_is_refused_and_nothing_is_written_there() -> None:
     with shared_folder() as shared:

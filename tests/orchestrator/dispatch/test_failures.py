@@ -128,14 +128,6 @@ def job_counts(driver: Driver) -> list[int]:
     return [driver.began("compress", job.spec.label) for job in JOBS]
 
 
-def test_jobs_that_failed_are_listed_under_their_labels(driver: Driver) -> None:
-    failed = {failure.node: failure for failure in fail_two_jobs(driver)}
-    assert set(failed) == {"a/0", "a/1"}
-    first = failed["a/0"]
-    assert (first.record, first.name, first.stage, first.tries) == ("jobs", JOBS[0].key, "compress", 1)
-    assert first.error == "RuntimeError: as it was told"
-
-
 def test_a_scheduler_that_starts_again_does_only_the_named_jobs(driver: Driver) -> None:
     fail_two_jobs(driver)
     with pytest.raises(Parked) as parked:
@@ -146,15 +138,3 @@ def test_a_scheduler_that_starts_again_does_only_the_named_jobs(driver: Driver) 
     results = driver.schedule(*JOBS).result(timeout=60)
     assert {found["label"] for _, found in results} == {"a/0", "a/1", "b/0"}
     assert job_counts(driver) == [2, 2, 1]
-
-
-def test_a_scheduler_that_waits_for_a_retry_goes_on_by_itself(driver: Driver) -> None:
-    driver.set_signal("fail", "compress", "a/1")
-    waiting = driver.schedule(*JOBS, retry_wait_s=60)
-    until(lambda: driver.messages)
-    assert "compress of a/1 failed" in driver.messages[0]
-    driver.clear_signal("fail", "compress", "a/1")
-    assert [failure.node for failure in retry_failed(driver.app, driver.store, RUN.id)] == ["a/1"]
-    assert len(waiting.result(timeout=60)) == 3
-    assert job_counts(driver) == [1, 2, 1]
-    assert failed_tasks(driver.store, RUN.id) == []

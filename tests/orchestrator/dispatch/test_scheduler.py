@@ -8,7 +8,6 @@ from simulated_run import RUN, Driver, request
 
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.dispatch.scheduler import Scheduler
-from tasks.labels import parse_label
 
 
 def test_equal_requests_are_one_job_and_cached_results_are_none(driver: Driver) -> None:
@@ -46,19 +45,6 @@ def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
 
     assert len(list(scheduler.results(watch))) == 2
     assert max(in_flight) == 1
-
-
-def test_a_task_whose_limit_is_named_earlier_is_sent_earlier(driver: Driver) -> None:
-    scheduler = Scheduler(driver.dispatcher(), {"openai.verdict": 1, "openai.compress": 1})
-    jobs = [request("a/0"), request("b/0", "openai.verdict")]
-    for job in jobs:
-        driver.set_signal("hold", job.spec.task.removeprefix("openai."), job.spec.label)
-        scheduler.submit(job)
-    scheduler.poll()
-    assert list(scheduler._sent) == [job.key for job in reversed(jobs)]
-    for job in jobs:
-        driver.clear_signal("hold", job.spec.task.removeprefix("openai."), job.spec.label)
-    assert len(list(scheduler.results())) == 2
 
 
 def test_after_a_failure_nothing_new_is_sent_and_what_is_in_flight_is_awaited(driver: Driver) -> None:
@@ -103,48 +89,6 @@ def test_where_the_others_go_on_after_a_failure_all_is_done_before_the_run_parks
         again.submit(request(label))
     assert sorted(job.spec.label for job, _ in again.results()) == ["bad", "first", "later"]
     assert [driver.began("compress", label) for label in ("first", "bad", "later")] == [1, 2, 1]
-
-
-def test_where_the_others_go_on_a_failure_that_was_not_to_be_retried_is_not_told_again(driver: Driver) -> None:
-    for label in ("bad", "worse"):
-        driver.set_signal("fail", "compress", label)
-    first = Scheduler(driver.dispatcher(), {"openai.compress": 1}, goes_on=True)
-    for label in ("bad", "worse"):
-        first.submit(request(label))
-    with pytest.raises(Parked, match="and 1 more"):
-        list(first.results())
-    driver.messages.clear()
-    # When one of two is named, then the run parks with the other one, which is as it was
-    driver.clear_signal("fail", "compress", "bad")
-    named = Scheduler(driver.dispatcher(only=("bad",)), {"openai.compress": 1}, goes_on=True)
-    for label in ("worse", "bad", "another"):
-        named.submit(request(label))
-    with pytest.raises(Parked, match="compress of worse failed"):
-        list(named.results())
-    assert driver.messages == []
-    assert [driver.began("compress", label) for label in ("bad", "worse", "another")] == [2, 1, 1]
-
-
-def test_a_message_shows_the_label_of_its_job(driver: Driver) -> None:
-    driver.set_signal("hold", "compress", "a/0")
-    waiting = driver.schedule(request("a/0"))
-    until(lambda: driver.began("compress", "a/0"))
-    assert parse_label(f"run={RUN.id} job=a/0 attempt=1").individual == "a/0"
-    driver.clear_signal("hold", "compress", "a/0")
-    [(_, result)] = waiting.result(timeout=60)
-    assert result["seconds"] >= 0
-
-
-def test_results_of_earlier_sessions_are_counted_and_those_of_this_one_are_not(driver: Driver) -> None:
-    driver.store.put_shared(RUN.id, request("known").key, {"label": "known"})
-    scheduler = Scheduler(driver.dispatcher())
-    for label in ("known", "a/0"):
-        scheduler.submit(request(label))
-    assert len(list(scheduler.results())) == 2
-    # When an equal job is requested after the first one has ended, then this session has computed it
-    scheduler.submit(request("a/0"))
-    assert len(list(scheduler.results())) == 1
-    assert dict(scheduler.cached) == {"openai.compress": 1}
 
 
 def test_poll_gives_each_result_and_each_failure_once_and_forgets_both(driver: Driver) -> None:

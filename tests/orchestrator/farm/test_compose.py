@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.commands import common
 from orchestrator.farm.compose import PASSWORD, SOCKET, compose_address
-from orchestrator.farm.connection import FarmUnavailable, external_address, found_address, named_address, ping
+from orchestrator.farm.connection import external_address, found_address, named_address, ping
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import SettingsError
-from tasks.private import LONGEST_SOCKET_PATH
-from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, AddressError, redacted
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, redacted
 
 ROOT = Path(__file__).parents[3]
 
@@ -71,14 +69,6 @@ def test_a_farm_that_is_up_is_found_with_its_password(farm: object, clone: Path)
     assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
 
 
-def test_the_state_of_farms_names_it(farm: object, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["farm", "status"])
-    said = capsys.readouterr().out
-    assert "no farm is up in outputs/farm\nthe farm of docker compose is up at unix://" in said
-    assert "docker compose port flower 5555" in said
-
-
 def test_an_address_of_the_environment_or_of_the_settings_comes_first(
     farm: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,26 +98,6 @@ def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subproc
         common.settings_from_arguments(configured())
 
 
-def test_why_a_farm_is_not_used_is_named_where_one_may_be_meant(
-    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def said(*arguments: str) -> str:
-        with pytest.raises(SystemExit):
-            main(list(arguments))
-        return "".join(capsys.readouterr())
-
-    not_up = "no farm of docker compose answers at secrets/socket/valkey.sock; `docker compose up --detach` starts it"
-    assert not_up in said("evolve")
-    assert f"no farm is up in outputs/farm; {not_up}" in said("workers")
-    monkeypatch.setattr("orchestrator.farm.connection.DEFAULT", "redis://127.0.0.1:1/0")
-    with pytest.raises(FarmUnavailable, match=f"no Redis or Valkey at redis://127.0.0.1:1/0: .*; {not_up}"):
-        ping("redis://127.0.0.1:1/0")
-    (clone / "secrets").chmod(0o755)
-    assert "secrets/ is not used: it must be yours, no link, and closed to others (chmod 700 secrets)" in said("evolve")
-    shutil.rmtree(clone / "secrets")
-    assert "docker compose" not in said("workers")
-
-
 def test_a_folder_that_others_may_write_to_is_no_farm(farm: object, clone: Path) -> None:
     (clone / "secrets").chmod(0o755)
     assert compose_address(clone) is None
@@ -135,11 +105,3 @@ def test_a_folder_that_others_may_write_to_is_no_farm(farm: object, clone: Path)
     (clone / "planted").chmod(0o700)
     (clone / "secrets").symlink_to("planted")
     assert compose_address(clone) is None
-
-
-def test_a_path_that_no_address_can_have_is_named(farm: object, clone: Path) -> None:
-    for name in ("50% more", "x" * LONGEST_SOCKET_PATH):
-        other = clone.rename(clone.with_name(name))
-        with pytest.raises(AddressError, match="move the clone"):
-            compose_address(other)
-        clone = other

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import redis
 from refusing_valkey import RefusingValkey
 
 from orchestrator.callbacks import Callbacks
-from orchestrator.farm.connection import FarmLost, FarmUnavailable, StoreLost, connected, external_farm, run_waiting
+from orchestrator.farm.connection import FarmLost, StoreLost, connected, external_farm
 from orchestrator.output import OutputFolder
 from orchestrator.runs.drive import drive
 from orchestrator.runs.status import read_parked_state
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
-from tasks.store.waiting import WAIT_VARIABLE, Waiting
+from tasks.store.waiting import Waiting
 
 
 def test_a_store_that_refuses_for_too_long_parks_the_run(
@@ -48,12 +47,6 @@ def test_an_embedded_farm_that_has_ended_is_not_waited_for(refusing_valkey: Refu
         farm.store.put_file("run", "data", b"x")
 
 
-def test_an_error_in_the_use_of_the_store_stays_what_it_is(refusing_valkey: RefusingValkey) -> None:
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"), connected(refusing_valkey.url, rules=False) as farm:
-        farm.store.redis.set("text", "a")
-        farm.store.redis.hget("text", "field")
-
-
 def test_a_store_that_goes_away_under_a_command_is_reported_in_one_line(refusing_valkey: RefusingValkey) -> None:
     with (
         pytest.raises(StoreLost, match=r"does not answer.*, for 0 s"),
@@ -73,9 +66,3 @@ def test_a_run_on_an_external_farm_says_which_endpoint_its_workers_call(valkey_u
             "its openai workers call http://rules:8000/v1 and https://api.openai.com/v1, unless the settings name"
             " another address"
         ]
-
-
-def test_a_wrong_time_to_wait_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(WAIT_VARIABLE, "soon")
-    with pytest.raises(FarmUnavailable, match=f"{WAIT_VARIABLE} is a number of seconds above 0, not 'soon'"):
-        run_waiting(print)

@@ -37,14 +37,6 @@ def test_an_exported_key_does_not_turn_rules_into_a_paid_endpoint(monkeypatch: p
         assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (0, 0, 0)
 
 
-def test_a_real_endpoint_is_used_when_its_option_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-of-mine")
-    chosen = settings(ADDRESS, "OPENAI_API_KEY_ENV=MY_KEY", "OPENAI_PRICES=2 1 8")
-    assert not farm_spec(chosen).embedded_endpoint
-    endpoint = make_run(chosen, "run").endpoint
-    assert (endpoint.api_key_env, endpoint.price_prompt, endpoint.price_completion) == ("MY_KEY", 2, 8)
-
-
 def test_a_real_endpoint_needs_a_key_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY_FILE", raising=False)

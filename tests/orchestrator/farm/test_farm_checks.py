@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -15,14 +14,11 @@ from orchestrator.farm.checks import (
     check_clock,
     check_disk,
     check_endpoint,
-    check_endpoints,
-    check_gpus_here,
     check_persistence,
     check_writes,
 )
-from orchestrator.farm.worker_checks import check_all, check_queue, check_versions
+from orchestrator.farm.worker_checks import check_queue, check_versions
 from tasks.code_version import code_version
-from workers.sglang.gpus import GpuUnavailable, available_gpus
 
 WELL = {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 10, "maxmemory": 100}
 
@@ -55,12 +51,6 @@ def test_a_queue_without_a_ready_worker_is_wrong(state: str, hint: str) -> None:
     assert not found.ok
     assert hint in found.hint
     assert check_queue("gpu", [report(state=state), report()], 3, {}).ok
-
-
-def test_an_empty_queue_says_how_to_start_a_worker() -> None:
-    found = check_queue("cpu", [report()], 0, {})
-    assert (found.ok, found.message) == (False, "none; 0 waiting")
-    assert "python -m workers cpu" in found.hint
 
 
 def test_other_code_is_named_with_its_worker() -> None:
@@ -96,11 +86,6 @@ def test_clocks_and_disks_have_limits() -> None:
     assert not check_disk("disk", 2e8).ok
 
 
-def test_each_host_is_looked_at_once() -> None:
-    found = [f.check for f in check_all([report("gpu"), report("cpu"), report("openai")], {}, {}, None)]
-    assert found.count("disk of there") == 1
-
-
 def test_an_endpoint_answers_or_refuses_the_key(endpoint: str) -> None:
     assert check_endpoint(endpoint, "right").ok
     refused = check_endpoint(endpoint, "wrong")
@@ -108,33 +93,6 @@ def test_an_endpoint_answers_or_refuses_the_key(endpoint: str) -> None:
     assert check_endpoint(endpoint, "").ok  # the workers have the key, and we have not
     gone = check_endpoint("http://127.0.0.1:1/v1", "right")
     assert (gone.ok, "does not answer" in gone.message) == (False, True)
-
-
-def test_an_endpoint_beside_a_worker_elsewhere_is_not_asked_from_here(endpoint: str) -> None:
-    elsewhere = report("openai", endpoint={"key": True, "base_url": endpoint})
-    assert [f.check for f in check_endpoints([elsewhere], None)] == ["key of openai@there"]
-    in_containers = report("openai", endpoint={"key": True, "base_url": "http://no-such-service:8000/v1"})
-    assert [f.check for f in check_endpoints([in_containers], None)] == ["key of openai@there"]
-    misspelt = report("openai", endpoint={"key": True, "base_url": "https://api.example.invalid/v1"})
-    assert [f.ok for f in check_endpoints([misspelt], None)] == [True, False]
-    here = {**elsewhere, "host": socket.gethostname()}
-    twice = [f.check for f in check_endpoints([here, here], None)]
-    assert twice == ["key of openai@there", "endpoint", "key of openai@there"]
-    without = report("openai", endpoint={"key": False, "base_url": ""})
-    (missing,) = check_endpoints([without], None)
-    assert (missing.ok, "OPENAI_API_KEY_FILE" in missing.hint) == (False, True)
-
-
-def test_the_gpus_of_this_machine_are_those_that_the_driver_tells_of() -> None:
-    found = check_gpus_here()
-    try:
-        names = [gpu.name for gpu in available_gpus()]
-    except GpuUnavailable as error:
-        assert (found.ok, found.message) == (False, str(error))
-        assert "nvidia-smi" in found.hint
-    else:
-        assert found.ok
-        assert all(name in found.message for name in names)
 
 
 def test_a_store_that_refuses_writes_is_wrong(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from deap import cma as deap_cma
 from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score
 
-from orchestrator.optimisers.base import Best, search
+from orchestrator.optimisers.base import search
 from orchestrator.optimisers.cma import Cma, CmaParams, injected, update
 from orchestrator.optimisers.lineage import LineageParams, SingleLineage
 from orchestrator.optimisers.random_search import RandomParams, RandomSearch
@@ -64,17 +64,6 @@ def test_a_degenerate_distribution_starts_again_where_it_is() -> None:
     after = update(state, params, results)
     assert (after.centroid, after.sigma, after.updates) == (OPTIMUM, params.sigma, 0)
     assert after.covariance[1][1] == 1.0
-
-
-def test_cma_with_equal_scores_goes_on() -> None:
-    class Flat(Formula):
-        def __call__(self, plan: Any) -> Any:
-            same = Score(0.5, 0.5, 0.5, 10.0)
-            return [dataclasses.replace(o, pre=same) for o in super().__call__(plan)]
-
-    state = final(Cma(), CmaParams(**COMMON), Flat())
-    assert np.isfinite(state.sigma)
-    assert state.best == Best(state.best.deltas, "", 0.5)
 
 
 def test_a_far_vector_of_the_first_population_moves_the_mean_no_further_than_a_sample_could() -> None:

@@ -7,10 +7,10 @@ import random
 from typing import Any
 
 import pytest
-from formula import CLUSTERS, IDS, START, Formula, score
+from formula import IDS, START, Formula, score
 
 from orchestrator.optimisers import OPTIMISERS, make_optimiser
-from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, StateError, search
+from orchestrator.optimisers.base import Optimiser, SearchState, StateError, search
 from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.planning import distinct_candidates, expand
 from tasks.plan import Candidate, Merge, Plan
@@ -114,31 +114,6 @@ def test_a_pinned_cluster_never_moves_and_the_others_stay_within_the_bound(name:
     assert all(abs(delta) <= 1.0 for deltas in drawn for delta in deltas)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_names_and_generations_of_plans_count_up(name: str) -> None:
-    formula = Formula()
-    states(*made(name, generations=3), formula)
-    assert {plan.generation for plan in formula.plans} == {0, 1, 2}
-    assert len({plan.name for plan in formula.plans}) == len(formula.plans)
-    assert all(plan.name in (f"g{plan.generation}_pop", f"g{plan.generation}_child") for plan in formula.plans)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_plans_survive_the_store(name: str) -> None:
-    formula = Formula()
-    states(*made(name, generations=3), formula)
-    assert all(Plan.from_json(plan.to_json()) == plan for plan in formula.plans)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_missing_outcome_is_an_error(name: str) -> None:
-    optimiser, params = made(name)
-    state = optimiser.init(params)
-    plan = optimiser.ask(state, params)
-    with pytest.raises(LookupError, match=plan.name):
-        optimiser.tell(state, params, plan, Formula()(plan)[1:])
-
-
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "reflective"])
 @pytest.mark.parametrize(
     ("damage", "says"),
@@ -161,27 +136,6 @@ def test_a_state_of_another_search_is_refused(name: str, damage: Any, says: str)
     damage(values)
     with pytest.raises(StateError, match=says):
         optimiser.from_json(json.dumps(values), params)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"optimiser": NaN}'])
-def test_what_is_no_state_is_refused(text: str) -> None:
-    optimiser, params = made("cma")
-    with pytest.raises(StateError, match=r"not an evolution state|of the optimiser"):
-        optimiser.from_json(text, params)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"initial_deltas": (0.0,)}, "1 deltas for 6 clusters"),
-        ({"pinned": (9,)}, "position 9"),
-        ({"pinned": tuple(range(CLUSTERS))}, "nothing to search"),
-    ],
-)
-def test_parameters_that_cannot_be_searched_are_refused(change: dict[str, Any], says: str) -> None:
-    values = {"seed": 1, "cluster_ids": IDS, "initial_deltas": START, "generations": 1, "population_size": 4}
-    with pytest.raises(ValueError, match=says):
-        SearchParams(**{**values, **change})
 
 
 def test_equal_candidates_are_sent_once_unless_a_proposal_is_asked_of_each() -> None:

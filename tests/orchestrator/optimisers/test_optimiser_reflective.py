@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from formula import IDS, START, Formula
 
-from orchestrator.optimisers.base import Member, search
+from orchestrator.optimisers.base import search
 from orchestrator.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState, elites
 from orchestrator.runs.evolution_tree import EvolutionTree
 
@@ -86,21 +86,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def test_a_run_resumed_from_its_file_ends_in_the_same_state() -> None:
-    params = ReflectiveParams(**COMMON)
-    whole = run(Formula())
-    formula = Formula()
-    resumed = run(formula, OPTIMISER.from_json(OPTIMISER.to_json(whole[2], params), params))
-    assert resumed == whole[3:]
-    assert formula.plans[0].name == "g3_pop"
-
-
-def test_the_first_population_of_clones_is_evaluated_once_and_a_clone_of_a_parent_never() -> None:
-    formula = Formula()
-    run(formula, crossover_probability=0.0, mutation_probability=0.0, generations=4)
-    assert [(plan.name, len(plan.candidates)) for plan in formula.plans] == [("g0_pop", 1)]
-
-
 def test_the_elites_are_the_best_and_come_first() -> None:
     params = ReflectiveParams(**COMMON)
     state = run(Formula())[2]
@@ -115,17 +100,3 @@ def test_pinned_clusters_have_no_turn() -> None:
     targets = [c.target for c in formula.candidates if c.target is not None]
     assert targets[:8] == [1, 2, 3, 5, 1, 2, 3, 5]
     assert states[-1].rr_idx == len(targets) % 4
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"population": ()}, "0 individuals"),
-        ({"rr_idx": 6}, "rr_idx 6"),
-        ({"population": (Member((0.0,)),) * 6}, "one delta for each"),
-    ],
-)
-def test_a_state_that_cannot_be_of_these_parameters_is_refused(change: dict[str, Any], says: str) -> None:
-    params = ReflectiveParams(**COMMON)
-    values = {"population": (Member(START),) * 6, **change}
-    assert says in OPTIMISER.problem(ReflectiveState(**values), params)

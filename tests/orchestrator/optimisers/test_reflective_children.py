@@ -67,23 +67,6 @@ def test_only_two_different_scratchpads_that_hold_something_are_merged() -> None
     assert kept, "a scratchpad that holds something, beside an empty one, is the child's"
 
 
-def test_every_evaluation_keeps_its_deltas_and_scratchpad() -> None:
-    """The evaluation of a child before its mutation has the deltas and the scratchpad that it had then."""
-    formula = Formula()
-    first, last = run(params(mutation_probability=1.0, generations=2), formula)
-    assert [(e.genome.deltas, e.genome.scratchpad) for e in last.generation.population] == [
-        (member.deltas, member.scratchpad) for member in first.state.population
-    ]
-    evaluations = zip(
-        formula.plans[-1].candidates, last.generation.offspring[::2], last.generation.offspring[1::2], strict=True
-    )
-    for candidate, before, after in evaluations:
-        assert (before.node[-4:], after.node[-4:]) == ("_pre", "_mut")
-        assert before.genome.deltas == candidate.deltas
-        changed = [i for i, (a, b) in enumerate(zip(before.genome.deltas, after.genome.deltas, strict=True)) if a != b]
-        assert changed == [candidate.target] and after.genome.scratchpad == str(candidate.target)
-
-
 def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
     formula = Formula()
     generations = run(params(crossover_probability=0.0, generations=3, mutation_probability=1.0), formula)

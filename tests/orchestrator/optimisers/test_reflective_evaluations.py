@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from reflective_run import Formula, params, run
+from reflective_run import Formula, params
 
 from orchestrator.optimisers.reflective import Reflective
 from orchestrator.runs.search import Search
 from tasks.plan import Evaluations, Outcome, Plan
-
-
-def test_only_a_population_without_fitness_is_evaluated() -> None:
-    formula = Formula()
-    run(params(generations=3, mutation_probability=1.0), formula)
-    sizes = {plan.name: len(plan.candidates) for plan in formula.plans}
-    # The six clones of generation 0 are one vector.
-    assert sizes == {"g0_pop": 1, "g0_child": 4, "g1_child": 4, "g2_child": 4}
 
 
 def test_evaluations_that_were_computed_found_and_carried_over_are_told_apart() -> None:

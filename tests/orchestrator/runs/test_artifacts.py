@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from pathlib import Path
 
@@ -11,12 +10,10 @@ import pytest
 from simulated_run import RUN, Driver
 
 from orchestrator.dispatch.scheduler import Scheduler
-from orchestrator.farm.producer import count_messages, drop_waiting
 from orchestrator.output import OutputFolder
 from orchestrator.runs.artifacts import ArtifactRequests
 from tasks.exports import EXPORTS
 from tasks.failure import Failure
-from tasks.queues import TASKS
 
 NAME = "processor_best.py"
 [PROCESSOR] = [export for export in EXPORTS if export.file == NAME]
@@ -73,20 +70,6 @@ def test_a_file_that_is_requested_again_has_its_own_content(alone: Driver, tmp_p
     assert alone.store.redis.hlen(f"whetstone:run:{RUN.id}:files") == 0, "nothing is left of them in the store"
 
 
-def test_an_older_request_for_a_name_writes_nothing(alone: Driver, tmp_path: Path) -> None:
-    # Given a processor that was requested, and then one of other deltas
-    artifacts = artifacts_of(alone, tmp_path)
-    artifacts.request_export(PROCESSOR, [0.5])
-    artifacts.save_ready()
-    older = key_of(alone)
-    artifacts.request_export(PROCESSOR, [0.75])
-    # When the first one is made, then it is not written
-    alone.store.put_file(RUN.id, older, b"old")
-    alone.store.put_shared(RUN.id, older, {"file": NAME})
-    artifacts.save_ready()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_that_cannot_be_made_is_a_warning_and_no_failure_of_the_run(
     alone: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,22 +81,3 @@ def test_a_file_that_cannot_be_made_is_a_warning_and_no_failure_of_the_run(
     artifacts.wait(10)
     assert "processor_best.py could not be made: ValueError: no" in caplog.text
     assert alone.store.failures(RUN.id) == []
-
-
-def test_a_file_whose_message_was_lost_is_requested_once_more(alone: Driver, tmp_path: Path) -> None:
-    artifacts = artifacts_of(alone, tmp_path, lost_message_timeout_s=0.5)
-    artifacts.request_export(PROCESSOR, [0.5])
-    artifacts.save_ready()
-    assert drop_waiting(alone.broker, RUN.id) == 1
-    waiting = threading.Thread(target=artifacts.wait, args=(2.0,))
-    waiting.start()
-    waiting.join()
-    assert count_messages(alone.broker, RUN.id) == 1
-    message = json.loads(alone.broker.lindex("gpu", 0))
-    assert message["headers"]["argsrepr"] == f"run={RUN.id} job={NAME} attempt=1"
-    assert message["headers"]["ignore_result"], "Celery keeps nothing of a job"
-
-
-def test_every_export_has_a_known_task_and_a_file_of_its_own() -> None:
-    assert {export.task for export in EXPORTS} <= TASKS.keys()
-    assert len({export.file for export in EXPORTS}) == len(EXPORTS)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.output import OutputFolder
 from orchestrator.runs.changes import (
-    CHANGES_FILE,
     SettingsChange,
     check_resumable,
     options_of,
@@ -47,17 +46,6 @@ def test_a_change_is_recorded_once_with_its_generation(output: OutputFolder) -> 
         "REFLECTOR_MODEL": "other", "REFLECTOR_MAX_COMPLETION_TOKENS": "8192",
     }  # fmt: skip
     assert options_of(read_changes(output), 4) == {}
-
-
-def test_equal_settings_leave_no_file(output: OutputFolder) -> None:
-    record_change(output, settings(), settings(), 3)
-    assert not (output.path / CHANGES_FILE).exists() and read_changes(output) == []
-
-
-def test_a_file_that_is_of_no_use_is_named(output: OutputFolder) -> None:
-    (output.path / CHANGES_FILE).write_text('{"changes": [{"generation": "x"}]}')
-    with pytest.raises(OutputError, match=CHANGES_FILE):
-        read_changes(output)
 
 
 @pytest.mark.parametrize(

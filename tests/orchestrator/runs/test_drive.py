@@ -14,7 +14,6 @@ from orchestrator.callbacks import Callbacks
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputFolder, OutputNotWritable
 from orchestrator.runs.drive import drive
-from orchestrator.settings.run_output import RunOutput
 from orchestrator.signals import Terminated
 from tasks.failure import Failure
 
@@ -23,7 +22,6 @@ FAILURES = tuple(
     Failure("r", "jobs", f"key{i}", f"node{i}", "judge", error, f"t{i}", 1, 1.0, 1)
     for i, error in enumerate(["CallError: 500", "CallError: 500", "CallError: 404"])
 )
-SPENT = Failure("r", "jobs", "key", "node", "judge", "BudgetSpent: 5 of 5 US dollars are spent", "t", 1, 1.0, 1)
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -62,12 +60,6 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
     assert line in said and f"orchestrator retry {tmp_path}" in said
 
 
-def test_where_the_same_command_begins_anew_only_a_retry_is_named(tmp_path: Path) -> None:
-    for error, said in ((KeyboardInterrupt(), "interrupted"), (Terminated(), "terminated")):
-        ending = drive(OutputFolder(tmp_path), raising(error), NONE, again=RunOutput("o", fail_if_exists=False).goes_on)
-        assert ending.lines == (f"{said}; go on with: orchestrator retry {tmp_path}",)
-
-
 def test_a_run_that_parks_records_why_and_shows_each_error_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,12 +73,3 @@ def test_a_run_that_parks_records_why_and_shows_each_error_once(
     ]
     written = json.loads((tmp_path / "parked.json").read_text())
     assert [failure["node"] for failure in written["failures"]] == ["node0", "node1", "node2"]
-
-
-def test_a_run_whose_budget_is_spent_says_how_to_raise_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parked = Parked("judge of node failed", (SPENT,))
-    drive(OutputFolder(tmp_path), raising(parked), NONE, raise_budget="--set BUDGET_USD=10").exit()
-    assert capsys.readouterr().err.splitlines() == [
-        "orchestrator: parked: 5 of 5 US dollars are spent",
-        f"orchestrator: raise the budget to go on: orchestrator retry {tmp_path} --set BUDGET_USD=10",
-    ]

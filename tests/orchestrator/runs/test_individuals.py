@@ -59,11 +59,6 @@ def test_a_resumed_generation_is_written_once(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_new_run_has_no_file_to_keep(tmp_path: Path) -> None:
-    IndividualsFile(tmp_path / "individuals.jsonl", ("0",)).keep_before(0)
-    assert list(tmp_path.iterdir()) == []
-
-
 DAMAGED = (
     b"\xff\xfe", b"[" * 100_000, b"7", b"{}", b'{"node": "n", "generation": 1e999}',
     b'{"node": "n", "generation": 0, "deltas": {"0": NaN}, "fitness": 1, "mean_tokens": 1, "correctness": 1}',
@@ -84,22 +79,3 @@ def test_a_damaged_line_is_named_and_the_file_stays(tmp_path: Path, damage: byte
         with pytest.raises(OutputError, match=r"individuals.jsonl: line 5 is no individual: .*; remove the file"):
             read()
     assert path.read_bytes() == content
-
-
-def test_deltas_of_other_clusters_are_an_error_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "individuals.jsonl"
-    IndividualsFile(path, ("0", "1")).append(generation(0))
-    with pytest.raises(OutputError, match=r"individuals.jsonl: g0_pop0 does not have one delta for each cluster"):
-        IndividualsFile(path, ("0", "1", "2")).deltas_of("g0_pop0")
-
-
-def test_a_scratchpad_may_have_line_separators_of_unicode(tmp_path: Path) -> None:
-    path = tmp_path / "individuals.jsonl"
-    file = IndividualsFile(path, ("0", "1"))
-    pop = Evaluated("g0_pop0", Genome((0.0, 1.5), "one\u2028two\x85three"), SCORE)
-    file.append(Generation(0, (pop,), ()))
-
-    file.keep_before(1)
-
-    assert file.deltas_of("g0_pop0") == (0.0, 1.5)
-    assert [one.deltas for one in read_evaluations(path)] == [(0.0, 1.5)]

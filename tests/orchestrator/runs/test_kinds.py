@@ -14,7 +14,7 @@ from orchestrator.dispatch.dispatcher import CANCELLED_REASON
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.evolve import start_evolution
 from orchestrator.runs.kinds import MODULES, kind_of
-from orchestrator.runs.status import ParkedState, find_runs, run_status, write_parked_state
+from orchestrator.runs.status import ParkedState, run_status, write_parked_state
 from orchestrator.settings import load_settings
 
 EVOLVE, COLLECT = Path("configs/embedded.config"), Path("configs/collect.yaml")
@@ -70,22 +70,3 @@ def test_an_unknown_kind_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"id": "a-run", "kind": "dance"}))
     with pytest.raises(OutputError, match="no kind of runs is called 'dance'"):
         run_status(tmp_path)
-
-
-def test_a_collection_is_as_far_as_its_progress_file_says(tmp_path: Path) -> None:
-    OutputFolder(tmp_path).run_id("collect")
-    progress = {"done": 3, "total": 4, "retained_pairs": 7, "is_finished": False}
-    (tmp_path / "progress.json").write_text(json.dumps(progress))
-    status = run_status(tmp_path)
-    assert (status.state, status.progress) == ("stopped", "3 of 4 examples")
-    _, kind = kind_of(tmp_path)
-    assert kind.figure_lines(status.figures) == (("retained", "7 pairs of the judged examples"),)
-    (tmp_path / "progress.json").write_text(json.dumps({**progress, "is_finished": True}))
-    assert run_status(tmp_path).state == "finished"
-
-
-def test_all_runs_under_a_folder_are_found(tmp_path: Path) -> None:
-    for name in ("a", "b/c"):
-        (tmp_path / name).mkdir(parents=True)
-        OutputFolder(tmp_path / name).run_id("evolve")
-    assert find_runs(tmp_path) == [tmp_path / "a", tmp_path / "b" / "c"]

@@ -30,18 +30,3 @@ def test_what_is_dropped_is_said() -> None:
     assert len(said) == 1 and "training1 (9,312 tokens)" in said[0]
     with pytest.raises(SettingsError, match="no question to learn from"):
         apply_too_long("drop", ROWS, LongPrompts(1, {"training0": 2, "training1": 2}, {}), said.append)
-
-
-def test_what_is_cut_keeps_its_place() -> None:
-    said: list[str] = []
-    shorter = apply_too_long("truncate", ROWS, FOUND, said.append)
-    assert [row.context for row in shorter["training"]] == ["a long context", "a long"]
-    assert [row.id for row in shorter["validation"]] == ["validation0", "validation1"]
-    assert "validation0 (10,000 tokens)" in said[0]
-    with pytest.raises(SettingsError, match="training1: too long even without a context"):
-        apply_too_long("truncate", ROWS, LongPrompts(1, {"training1": 2}, {}), said.append)
-
-
-@pytest.mark.parametrize("mode", ["error", "drop", "truncate"])
-def test_nothing_is_said_when_all_fit(mode: str) -> None:
-    assert apply_too_long(mode, ROWS, LongPrompts(8_127, {}, {}), pytest.fail) == ROWS  # type: ignore[arg-type]

@@ -20,7 +20,6 @@ from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.progress import GenerationProgress, ProgressReporter
 from orchestrator.runs.search import Search
 from orchestrator.runs.status import StatusPublisher
-from tasks.failure import Failure
 from tasks.models import Score
 from tasks.plan import Candidate, Evaluations, Plan
 from tasks.store.keys import STATUS
@@ -78,28 +77,6 @@ def status(driver: Driver) -> dict[str, Any]:
     return found
 
 
-def test_a_candidate_is_shown_at_its_first_stage_without_a_record(reporter: ProgressReporter, screen: Screen) -> None:
-    reporter(PLAN, {"0:pre:answer": {"generated": 2}, "0:pre:judge": {}}, [])
-    first, second = screen.shown[-1].candidates
-    assert (first.node, first.stage, first.target) == ("g1_child0_pre", "score", "1")
-    assert (second.node, second.stage) == ("g1_child1_pre", "waiting")
-
-
-def test_a_mutated_candidate_that_is_done_shows_its_second_fitness(reporter: ProgressReporter, screen: Screen) -> None:
-    stages = ("pre:answer", "pre:judge", "mut:reflect", "mut:answer", "mut:judge")
-    records: dict[str, Any] = {f"0:{stage}": {"generated": 0} for stage in stages}
-    reporter(PLAN, {**records, "0:pre:score": score(0.25), "0:mut:score": score(0.75)}, [])
-    first = screen.shown[-1].candidates[0]
-    assert (first.node, first.stage, first.fitness) == ("g1_child0_mut", "done", 0.75)
-
-
-def test_a_failed_candidate_is_shown_with_its_error(reporter: ProgressReporter, screen: Screen) -> None:
-    failure = Failure(RUN.id, PLAN.name, "1", "g1_child1_pre", "answer", "TargetDown: gone", "t", 1, 1.0, 1)
-    reporter(PLAN, {}, [failure])
-    first, second = screen.shown[-1].candidates
-    assert (first.stage, second.stage, second.error) == ("waiting", "failed", "TargetDown: gone")
-
-
 def test_an_evaluated_population_sets_best_mean_and_baseline(
     reporter: ProgressReporter, screen: Screen, driver: Driver
 ) -> None:
@@ -135,16 +112,6 @@ def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(
     now = screen.shown[-1]
     assert (now.calls, now.evaluations) == (4, Evaluations(2, 0, 2) + Evaluations(1, 0, 0))
     assert now.totals == Totals(3, 40, 0.5, Evaluations(2, 0, 2))
-
-
-def test_new_prompts_are_written_once(reporter: ProgressReporter, driver: Driver, tmp_path: Path) -> None:
-    driver.store.put_prompt(RUN.id, "gen_0_mutation_g0_child0_mut.txt", "the prompt")
-    reporter.flush()
-    written = tmp_path / "reflector_prompts" / "gen_0_mutation_g0_child0_mut.txt"
-    assert written.read_text() == "the prompt"
-    written.unlink()
-    reporter.flush()
-    assert not written.exists()
 
 
 def test_the_history_says_where_a_resumed_run_is() -> None:

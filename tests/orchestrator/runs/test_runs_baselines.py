@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import pytest
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.output import OutputFolder
 from orchestrator.report.assessment import noise_from_repeats
-from orchestrator.runs.baselines import ensure_baselines, prompts_to_measure, read_baselines
-from orchestrator.runs.changes import check_resumable
+from orchestrator.runs.baselines import ensure_baselines, read_baselines
 from orchestrator.runs.final import Closing
-from orchestrator.runs.vectors import StartPrompts, Steered, Vectors
-from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
+from orchestrator.runs.vectors import Steered, Vectors
+from orchestrator.settings import Settings, load_settings, make_run
 from orchestrator.settings.references import FORK, FORK_FILE
 from tasks.models import Constrained
 from tasks.plan import Candidate
@@ -112,12 +110,6 @@ def test_on_a_harder_validation_set_the_objective_is_relative_to_what_is_right_t
     assert found.objective(settings) == Constrained(100.0, 0.5)
 
 
-def test_a_model_whose_answers_are_all_empty_is_compared_with_as_one_token(prompts: Path, output: OutputFolder) -> None:
-    settings = settings_of(prompts)
-    found = ensure_baselines(measurer(lambda candidate, _: (0, False)), settings, output)
-    assert found.run(RUN, settings, "none").objective == Constrained(1.0, 0.0)
-
-
 @pytest.mark.parametrize(("temperature", "measured"), [("0", 0), ("0.7", 2)])
 @pytest.mark.parametrize("delta", [2.0, 0.0])
 def test_where_answers_are_sampled_the_start_is_measured_as_often_as_the_finalists(
@@ -145,24 +137,6 @@ def test_where_answers_are_sampled_the_start_is_measured_as_often_as_the_finalis
     assert (noise_from_repeats(start) is not None) == bool(measured)
 
 
-def test_a_search_from_deltas_of_the_users_own_has_no_start_to_come_back_to(
-    prompts: Path, output: OutputFolder
-) -> None:
-    settings = settings_of(prompts)
-    found = ensure_baselines(measurer(), settings, output)
-    closing = Closing(measurer(), settings, found, Vectors({}, Steered("short", (0.0, 0.0))), output, 3)
-    assert closing.start((2.0, 0.0), found.systems, found.objective(settings)) is None
-
-
-def test_a_search_from_the_best_vector_may_keep_the_plain_prompt(prompts: Path, output: OutputFolder) -> None:
-    settings = settings_of(prompts)
-    found = ensure_baselines(measurer(), settings, output)
-    assert found.start_prompts(settings) == StartPrompts("Answer.", {"short": "Answer. Be brief."})
-    from_best = settings_of(prompts, "INITIAL_DELTAS_PATH=best", "CLUSTERS_BY=waste")
-    both = {"none": "Answer.", "short": "Answer. Be brief."}
-    assert found.start_prompts(from_best) == StartPrompts("Answer.", both)
-
-
 def test_a_prompt_that_the_settings_name_is_the_best_whatever_is_shorter(prompts: Path, output: OutputFolder) -> None:
     settings = settings_of(prompts, "TARGET_SYSTEM_PROMPT=Answer.")
     found = ensure_baselines(measurer(), settings, output)
@@ -179,62 +153,9 @@ def test_a_stopped_run_goes_on_with_what_is_in_the_file(prompts: Path, output: O
     assert again.asked == []
 
 
-def test_a_prompt_that_lost_nothing_by_chance_is_not_the_best(prompts: Path, output: OutputFolder) -> None:
-    """ "Hurry." is as good on the validation set, and loses too much on both sets together."""
-
-    def lucky(candidate: Candidate, number: int) -> tuple[int, bool]:
-        tokens, is_correct = respond(candidate, number)
-        return tokens, is_correct or candidate.examples == "validation"
-
-    settings = settings_of(prompts, "MARGIN=0.06")
-    found = ensure_baselines(measurer(lucky, training=40, validation=20), settings, output)
-    assert found.best_prompt == "short"
-    few = OutputFolder(output.path / "few")
-    assert ensure_baselines(measurer(lucky, training=10, validation=40), settings, few).best_prompt == "shorter"
-
-
-def test_a_prompt_that_lost_too_much_by_chance_can_be_the_best(prompts: Path, output: OutputFolder) -> None:
-    """ "Hurry." loses 2 of 40 answers on the validation set and none of 40 on the training set."""
-
-    def unlucky(candidate: Candidate, number: int) -> tuple[int, bool]:
-        tokens, _ = respond(candidate, number)
-        return tokens, not (
-            "Hurry" in (candidate.system_prompt or "") and candidate.examples == "validation" and number < 2
-        )
-
-    found = ensure_baselines(measurer(unlucky, training=40, validation=40), settings_of(prompts, "MARGIN=0.06"), output)
-    assert found.best_prompt == "shorter"
-
-
 def test_without_a_validation_set_the_training_set_chooses(prompts: Path, output: OutputFolder) -> None:
     found = ensure_baselines(measurer(training=40), settings_of(prompts), output)
     assert (found.held_out, found.best_prompt) == ("training", "short")
-
-
-def test_no_model_is_asked_with_the_word_best(prompts: Path, output: OutputFolder) -> None:
-    settings = settings_of(prompts)
-    assert make_run(settings, "run").target.system_prompt == "Answer."
-    assert prompts_to_measure(settings, output) == {
-        name: prompt for name, prompt in zip(["none", "short", "shorter", "wordy"], LENGTHS, strict=True)
-    }
-    with pytest.raises(SettingsError, match="CONFIG_PROMPTS_PATH: is empty, and TARGET_SYSTEM_PROMPT 'best' chooses"):
-        settings_of(prompts, "PROMPTS_PATH=")
-
-
-def test_long_questions_are_treated_alike_once_something_is_measured(prompts: Path, output: OutputFolder) -> None:
-    write_config(settings_of(prompts, "TOO_LONG=error"), output.config)
-    other = settings_of(prompts, "TOO_LONG=drop")
-    check_resumable(output, other)
-    ensure_baselines(measurer(), other, output)
-    with pytest.raises(SettingsError, match="CONFIG_TOO_LONG"):
-        check_resumable(output, other)
-
-
-def test_a_file_without_its_start_cannot_be_used(prompts: Path, output: OutputFolder) -> None:
-    ensure_baselines(measurer(), settings_of(prompts), output)
-    output.write_state("baselines.json", json.loads(output.baselines.read_bytes()) | {"best_prompt": "gone"})
-    with pytest.raises(OutputError, match="gone is not among the measured systems"):
-        read_baselines(output)
 
 
 @pytest.mark.parametrize(

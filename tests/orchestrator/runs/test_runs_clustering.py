@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,9 +11,7 @@ from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.baselines import Baselines
 from orchestrator.runs.clustering import (
-    cached_descriptions,
     collected_sides,
-    description_request,
     short_prompts,
     sides_of,
 )
@@ -51,11 +47,6 @@ def test_the_short_side_is_what_is_right_and_shorter_than_the_plain_answer() -> 
     )
 
 
-def test_golds_are_added_where_there_are_fewer_short_answers_than_questions() -> None:
-    assert sides_of(PLAIN, [judged("q1", "Seven.")], ["7", "9"]).short == ("Seven.", "7", "9")
-    assert sides_of(PLAIN, [judged("q1", "Eight.", is_correct=False)], ["7", "9"]).short == ("7", "9")
-
-
 def test_the_most_right_prompts_that_are_clearly_shorter_give_the_short_answers() -> None:
     def system(name: str, tokens: int, right: int) -> MeasuredSystem:
         correct = tuple(number < right for number in range(8))
@@ -73,37 +64,6 @@ def test_the_most_right_prompts_that_are_clearly_shorter_give_the_short_answers(
     assert chosen(wordy, worst, good, best) == ["best", "good"]
     # Where there are not enough, a longer one is better than none
     assert chosen(wordy, good) == ["good", "wordy"]
-
-
-def test_descriptions_are_kept_for_the_request_that_they_answer(tmp_path: Path) -> None:
-    """Another endpoint, sampling or cluster is another request, although the model's name is the same."""
-    clusters = [{"id": i, "count": 9, "examples": ["a"], "description": "by rule"} for i in range(4)]
-
-    def request(*overrides: str, given: Sequence[Mapping[str, Any]] = clusters) -> str:
-        settings = load_settings(
-            ROOT / "configs" / "embedded.config",
-            {"OPENAI_BASE_URL": "http://here:1/v1", **dict(one.split("=", 1) for one in overrides)},
-        )
-        return description_request(settings, given)
-
-    path = tmp_path / "c.described.json"
-    path.write_text(json.dumps({"request": request(), "model": "m", "descriptions": clusters}))
-    assert cached_descriptions(path, request()) == clusters
-    # What a run's earlier session has put in their place does not matter, nor do the fixed clusters
-    replaced = [cluster | {"description": "by a model"} for cluster in clusters]
-    assert request(given=[{"id": 0, "count": 7, "examples": []}, *replaced[1:]]) == request()
-    other = [request(given=[*clusters[:3], clusters[3] | {"examples": ["b"]}])]
-    for change in (
-        "OPENAI_BASE_URL=http://elsewhere:1/v1",
-        "REFLECTOR_TEMPERATURE=0.5",
-        'OPENAI_PARAMETERS={"seed": 7}',
-    ):
-        other.append(request(change))
-    assert [cached_descriptions(path, one) for one in (*other, request("REFLECTOR_MODEL=m"))] == [None] * 5
-
-
-def test_clusters_by_meaning_need_no_answers() -> None:
-    assert collected_sides(load_settings(ROOT / "configs" / "embedded.config")) is None
 
 
 def test_clusters_by_waste_take_the_answers_of_a_collection_where_one_is_named(tmp_path: Path) -> None:

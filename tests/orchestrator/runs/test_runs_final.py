@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 from farm_bench import until
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
 from simulated_evolve import finish, start_evolve
 from simulated_measurer import Respond, SimulatedMeasurer
 from simulated_run import RUN, Driver
@@ -20,8 +18,7 @@ from orchestrator.optimisers.base import Best
 from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.report.figures import ReportFigures
 from orchestrator.runs.baselines import ensure_baselines
-from orchestrator.runs.final import Closing, with_distinct_names
-from orchestrator.runs.report import report_files, report_notes
+from orchestrator.runs.final import Closing
 from orchestrator.runs.vectors import Steered, Vectors
 from orchestrator.settings import load_settings
 from tasks.plan import Candidate
@@ -168,13 +165,6 @@ def test_without_validation_and_test_set_the_training_set_is_compared(farm: Any,
     assert not (output / "report.json").exists() and (output / "report.txt").exists()
 
 
-def test_systems_of_one_name_are_told_apart() -> None:
-    start = system("none", "evolved", 1.0)
-    assert [one.name for one in with_distinct_names([PLAIN, ONE_SENTENCE, start, EVOLVED, start])] == [
-        "none", "one sentence", "none (evolved)", "evolved 1", "none (evolved) (evolved)",
-    ]  # fmt: skip
-
-
 ZERO = Steered("short", (0.0, 0.0))
 LINES = {"end of turn alone": Steered("short", (2.0, 0.0)), "log-odds alone": Steered("short", (0.0, -2.0))}
 
@@ -238,20 +228,3 @@ def test_a_vector_without_search_wins_only_where_the_search_started_from_it(
     assert final.winner.name == winner and final.winner in final.systems
     assert final.assessment is not None
     assert final.assessment.conclusion.outcome == "vector_suffices"
-
-
-def test_the_report_says_what_each_request_needs(closing: Callable[..., Closing]) -> None:
-    # given a search whose best is short
-    def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
-        return 8 if candidate.deltas == (1.0, -1.0) else 20, True
-
-    ended = closing(respond, Vectors(LINES, ZERO))
-    final = ended.conclude(Best((1.0, -1.0), "", 1.2), ZERO.deltas)
-    # then the report says what each request needs, where anything steers
-    settings = dataclasses.replace(ended.settings, steered_min_new_tokens=14)
-    assert report_notes(settings, final) == (("with each steered request", "min_new_tokens 14"),)
-    assert report_notes(ended.settings, final) == ()
-    # and prompts of a reflector are listed where one was asked
-    files = dict(report_files(ended.output, final))
-    ended.output.write("reflector_prompts/gen_0_mutation_g0_child0_mut.txt", "text")
-    assert dict(report_files(ended.output, final)).keys() - files.keys() == {"prompts"}

@@ -50,12 +50,6 @@ def test_the_search_s_own_best_is_a_finalist_though_no_line_of_the_file_has_it(t
     assert with_best(ALL, Best(SHORT.deltas, "", 0.9), 3) == list(ALL)
 
 
-def test_a_vector_that_was_evaluated_twice_is_one_finalist() -> None:
-    again = Evaluation("g2_pop3", 2, MIDDLE.deltas, 0.8, 40.0, 0.7)
-    assert finalists([*ALL, again], MIDDLE.deltas).count(MIDDLE) == 1
-    assert again not in finalists([*ALL, again], MIDDLE.deltas)
-
-
 def test_finalists_can_be_measured_more_than_once(store: Store) -> None:
     # Given a vector that is lucky once, and one that is always good
     def respond(candidate: Candidate, number: int) -> tuple[int, bool]:

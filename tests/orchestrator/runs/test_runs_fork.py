@@ -13,8 +13,7 @@ from simulated_run import Driver
 from simulated_signals import signal_key
 
 from orchestrator import api
-from orchestrator.cli import main
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.output import OutputError
 from orchestrator.results import RunResults
 from orchestrator.runs.changes import saved_settings
 from orchestrator.runs.fork import find_fork, resolve_fork
@@ -127,43 +126,3 @@ def test_settings_that_do_not_fit_a_fork_are_refused(finished_run: Path, overrid
     for given in (overrides, [f"{name}={value}" for name, value in overrides.items()]):
         with pytest.raises(SettingsError, match=fault):
             resolve_fork(f"{finished_run}@1", None, given)
-
-
-def test_a_smaller_population_begins_with_the_best(finished_run: Path) -> None:
-    best = sorted(
-        (one for one in lines(finished_run / "individuals.jsonl") if one["node"].startswith("g1_pop")),
-        key=lambda one: -one["fitness"],
-    )
-    settings, fork = resolve_fork(f"{finished_run}@1", None, ["OUTPUT_DIR=o", "POPULATION_SIZE=2", "ELITISM_SIZE=0"])
-    assert settings.population_size == 2
-    assert [one.deltas for one in fork.population] == deltas_of(best)[:2]
-    _, fork = resolve_fork(f"{finished_run}@1", None, ["OUTPUT_DIR=o", "OPTIMISER=lineage"])
-    assert [one.deltas for one in fork.population] == deltas_of(best)[:1]
-
-
-def test_a_folder_with_another_fork_is_left_alone(finished_run: Path, tmp_path: Path) -> None:
-    output = OutputFolder(tmp_path / "forked")
-    output.open()
-    _, first = resolve_fork(f"{finished_run}@1", None, [f"OUTPUT_DIR={output.path}"])
-    first.check(output)
-    first.write(output)
-    first.check(output)
-    _, other = resolve_fork(f"{finished_run}@g0_child1_mut", None, [f"OUTPUT_DIR={output.path}"])
-    with pytest.raises(OutputError, match=r"holds a run that was forked from .* at generation 1"):
-        other.check(output)
-    output.close()
-
-
-def test_the_command_refuses_a_fork_before_anything_starts(
-    finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for spec, options, fault in (
-        (f"{finished_run}@9", ["--output", str(tmp_path / "o")], "has generations 0 to 1, and 2 for its end"),
-        (f"{finished_run}@1", [], "CONFIG_OUTPUT_DIR: is that of the run to fork; give another with --output"),
-        (f"{finished_run}@1", ["--output", str(tmp_path / "o"), "--set", "CXPB=2"], "CONFIG_CXPB: "),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(["evolve", "--fork", spec, *options])
-        assert ended.value.code == 1
-        assert fault in capsys.readouterr().err
-    assert not (tmp_path / "o").exists()

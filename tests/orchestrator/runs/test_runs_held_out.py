@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
-from simulated_measurer import SimulatedMeasurer, questions
+from simulated_measurer import questions
 from simulated_run import RUN
 
 from orchestrator.report.systems import MeasuredSystem
-from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
-from orchestrator.settings import load_settings
+from orchestrator.runs.held_out import count_test_use, systems_to_test
 from tasks.store.store import Store
 
-ROOT = Path(__file__).parents[3]
 EOT, ODDS = system("end of turn alone", "vector", 0.8), system("log-odds alone", "vector", 0.7)
 LOSER = system("g1_pop3", "evolved", 0.5)
 ALL = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EOT, ODDS, EVOLVED, LOSER)
@@ -37,20 +34,6 @@ def test_so_are_the_prompt_that_the_search_started_from_and_the_best_that_loses_
 def test_a_winner_that_is_no_evolved_system_is_tested_once(winner: MeasuredSystem) -> None:
     tested = [one.name for one in systems_to_test(ALL, winner, ())]
     assert tested.count(winner.name) == 1 and tested[:3] == ["none", "final answer only", "log-odds alone"]
-
-
-def test_the_figures_of_the_test_set_stand_beside_those_of_the_validation_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    settings = load_settings(Path("configs/embedded.config"), ["OBJECTIVE=constrained"])
-    measurer = SimulatedMeasurer(lambda candidate, number: (20 if any(candidate.deltas) else 40, True), test=5)
-    plain, winner = measure_test(measurer, [PLAIN, EVOLVED], settings, 3)
-    assert plain.test is not None and winner.test is not None
-    assert (plain.test.fitness, winner.test.fitness) == (pytest.approx(1.0), pytest.approx(2.0))
-    assert winner.validation == EVOLVED.validation
-    [(_, candidates)] = measurer.asked
-    assert [(c.examples, c.system_prompt) for c in candidates] == [
-        ("test", "Prompt of none."), ("test", "Prompt of evolved 1."),
-    ]  # fmt: skip
 
 
 def used(

@@ -11,8 +11,6 @@ import pytest
 
 from orchestrator.optimisers import OPTIMISERS
 from orchestrator.optimisers.base import Best
-from orchestrator.optimisers.cma import CmaParams
-from orchestrator.optimisers.reflective import ReflectiveParams
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.evolution_tree import EvolutionTree
 from orchestrator.runs.search import FinishedGeneration, load_search, make_search
@@ -60,27 +58,12 @@ def generations_of(search: Any) -> list[FinishedGeneration]:
     return list(search.generations(search.init(), evaluate, lambda generation, best: None))
 
 
-def test_the_settings_of_the_genetic_algorithm() -> None:
-    search = search_of()
-    assert search.params == ReflectiveParams(
-        seed=42, cluster_ids=tuple(map(str, range(12))), initial_deltas=(0.0,) * 12, generations=3, population_size=4,
-        bound=8.0, crossover_probability=0.5, mutation_probability=0.8, elitism_size=1,
-        selection="tournament", tournament_size=2, top_k=2,
-    )  # fmt: skip
-
-
 def test_the_start_and_the_pinned_cluster_of_clusters_by_waste() -> None:
     for optimiser in ("reflective", "cma"):
         search = search_of("CLUSTERS_BY=waste", "CLUSTERS=5", "INITIAL_DELTAS_PATH=zero", f"OPTIMISER={optimiser}")
         assert search.params.cluster_ids == tuple(map(str, range(9)))
         assert search.params.initial_deltas == (0.0,) * 9
         assert search.params.pinned == (8,)
-
-
-def test_each_optimiser_takes_what_it_has_a_field_for() -> None:
-    params = search_of("OPTIMISER=cma", "STEP_SIZE=0.5", "DELTA_BOUND=4").params
-    assert isinstance(params, CmaParams)
-    assert (params.sigma, params.bound, params.pinned) == (0.5, 4.0, (2,))
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMISERS))
@@ -115,12 +98,6 @@ def test_the_vectors_of_a_lineage_descend_from_one_another() -> None:
         ("g0_pop0", "g1_pop0", "parent"),
         ("g1_pop0", "g2_pop0", "parent"),
     ]
-
-
-def test_stages_that_are_expected_are_those_that_an_undisturbed_generation_has() -> None:
-    expected = {name: search_of(f"OPTIMISER={name}") for name in ("cma", "lineage", "reflective")}
-    stages = {name: s.optimiser.stages_of_a_generation(s.params) for name, s in expected.items()}
-    assert stages == pytest.approx({"cma": 12, "lineage": 4, "reflective": 3 * (3 + 4 * 0.8 + 0.5)})
 
 
 def test_a_search_that_lost_its_start_is_refused(tmp_path: Path) -> None:

@@ -60,36 +60,6 @@ def test_the_shipped_questions_are_split_by_their_column(monkeypatch: pytest.Mon
     }  # fmt: skip
 
 
-def test_columns_and_splits_have_the_names_that_the_settings_give(settle: Settle) -> None:
-    chosen = choose_examples(settle(CSV, *OWN))
-    assert {which: [row.gold for row in rows] for which, rows in chosen.items()} == {
-        "training": ["11", "22", "33"], "validation": ["44", "55"], "test": ["66"],
-    }  # fmt: skip
-    assert (chosen["test"][0].question, chosen["test"][0].context) == ("Six?", "")
-
-
-def test_an_id_that_splits_share_gets_the_name_of_its_split(settle: Settle) -> None:
-    assert ids(settle(CSV, *OWN)) == {
-        "training": ["train/1", "train/2", "3"], "validation": ["dev/1", "dev/2"], "test": ["held out/1"],
-    }  # fmt: skip
-
-
-def test_indices_count_the_rows_of_their_split(settle: Settle) -> None:
-    part = settle(CSV, *OWN, "TRAINING=train[2,0]", "VALIDATION=dev[1:]", "TEST=")
-    assert ids(part) == {"training": ["3", "train/1"], "validation": ["dev/2"], "test": []}
-
-
-def test_without_splits_the_indices_count_all_rows(settle: Settle) -> None:
-    text = CSV.replace("\n1,dev", "\n4,dev").replace("\n2,dev", "\n5,dev").replace("\n1,held", "\n6,held")
-    sets = ("TRAINING=[:3]", "VALIDATION=4", "TEST=3,5")
-    assert ids(settle(text, *OWN, *sets)) == {
-        "training": ["1", "2", "3"], "validation": ["5"], "test": ["4", "6"],
-    }  # fmt: skip
-    assert ids(settle(text, *OWN, "TRAINING=all", "VALIDATION=", "TEST=")) == {
-        "training": ["1", "2", "3", "4", "5", "6"], "validation": [], "test": [],
-    }  # fmt: skip
-
-
 def test_financebench_has_no_splits_so_that_its_indices_count_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     overrides = ["DATA_PATH=configs/data/sample.jsonl", "FINANCEBENCH_POOL_INDICES=0-1", "VALIDATION=", "TEST=47"]
@@ -116,23 +86,11 @@ def test_two_sets_have_no_question_in_common(settle: Settle) -> None:
         settle(CSV, *OWN, "TEST=train")
 
 
-def test_data_that_names_no_split_is_told_so(settle: Settle) -> None:
-    [line, *_] = problems(settle(CSV, *OWN, "DATA_COLUMNS=split= id= question=q answer=gold"))
-    assert line.startswith("CONFIG_TRAINING: ")
-
-
 def test_malformed_rows_are_named_under_the_path(settle: Settle) -> None:
     lines = problems(settle(CSV.replace("Two?", " ").replace(",33", ","), *OWN))
     assert [line.partition(": ")[2].strip() for line in lines[1:]] == [
         "line 3: column q is empty", "line 4: column gold is empty",
     ]  # fmt: skip
-
-
-def test_parquet_without_pyarrow_says_what_to_install(settle: Settle, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settle("PAR1", name="q.parquet")
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    [line] = problems(settings)
-    assert line.startswith("CONFIG_DATA_PATH: ") and "pip install '.[data]'" in line
 
 
 def test_exact_numbers_need_golds_with_a_number(settle: Settle) -> None:

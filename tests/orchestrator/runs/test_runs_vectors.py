@@ -10,12 +10,11 @@ import pytest
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.output import OutputFolder
 from orchestrator.runs.vectors import (
     BOTH,
     EOT,
     LOG_ODDS,
-    VECTORS_FILE,
     Families,
     StartPrompts,
     Steered,
@@ -28,7 +27,6 @@ from tasks.models import Constrained, Fitness
 from tasks.plan import Candidate
 from tasks.store.store import Store
 
-ROOT = Path(__file__).parents[3]
 OBJECTIVE = Fitness(0.4, 0.6, 50)
 PLAIN = StartPrompts("Plain.", {"none": "Plain."})
 TEXTS = {"none": "Plain.", "concise": "Be concise."}
@@ -47,21 +45,6 @@ def output(tmp_path: Path) -> OutputFolder:
 
 def test_the_end_of_a_turn_is_raised_as_far_as_the_bound() -> None:
     assert Families.of(3, 1, (), 4.0) == Families(eot=((0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0)))
-
-
-def test_the_log_odds_are_turned_around_and_kept_within_the_bound() -> None:
-    families = Families.of(3, None, (1.0, -0.5, 0.0), 1.5)
-    assert families == Families(log_odds=((-0.5, 0.25, 0), (-1.0, 0.5, 0), (-1.5, 1.0, 0), (-1.5, 1.5, 0)))
-
-
-def test_a_clustering_that_allows_neither_has_no_vectors(store: Store) -> None:
-    measurer = SimulatedMeasurer(respond, store, training=4)
-    store.put_run(RUN)
-    assert Families.of(3, None, (0.0, 0.0, 0.0), 4.0) == Families()
-    found = measure_lines(measurer, Families(), 3, PLAIN)
-    assert found.best == {} and found.start == Steered("none", (0.0, 0.0, 0.0))
-    assert validate_vectors(measurer, found, TEXTS, "validation", OBJECTIVE, 3) == ()
-    assert measurer.asked == []
 
 
 def test_the_best_of_each_line_is_found_and_both_together_are_the_start(store: Store) -> None:
@@ -91,21 +74,6 @@ def test_right_answers_of_both_sets_choose(store: Store, wrong: str, best: float
     assert measure_lines(measurer, Families(eot=((1, 0), (2, 0))), 2, PLAIN).start.deltas == (best, 0)
 
 
-@pytest.mark.parametrize(("lost", "kept"), [(0, "concise"), (1, "none")])
-def test_the_more_vectors_are_tried_the_more_surely_one_must_be_better(store: Store, lost: int, kept: str) -> None:
-    # Given a sentence that is better in 98 % of the resamples where it loses an answer, else in all
-    def answer(candidate: Candidate, number: int) -> tuple[int, bool]:
-        is_concise = candidate.system_prompt == "Be concise."
-        return 20 if is_concise else 60, not (is_concise and number < lost)
-
-    measurer = SimulatedMeasurer(answer, store, training=40)
-    store.put_run(dataclasses.replace(RUN, objective=Constrained(60, 1)))
-    # When and then: beside one raise it stays, and among thirteen vectors only where it loses nothing
-    assert measure_lines(measurer, Families(eot=((1, 0),)), 2, BOTH_PROMPTS).start.prompt == "concise"
-    thirteen = Families(eot=((1, 0), (2, 0), (3, 0), (4, 0)), log_odds=((0, 1), (0, 2), (0, 3), (0, 4)))
-    assert measure_lines(measurer, thirteen, 2, BOTH_PROMPTS).start.prompt == kept
-
-
 @pytest.mark.parametrize(("questions", "kept"), [(8, "none"), (9, "concise")])
 def test_of_very_few_questions_nothing_is_shown(store: Store, questions: int, kept: str) -> None:
     """All of eight are shorter by chance too often, where thirteen vectors are tried."""
@@ -115,12 +83,6 @@ def test_of_very_few_questions_nothing_is_shown(store: Store, questions: int, ke
     assert found.start.prompt == kept
 
 
-def test_where_no_vector_is_better_the_search_starts_from_zeros(store: Store) -> None:
-    measurer = SimulatedMeasurer(lambda candidate, number: (10, not any(candidate.deltas)), store, training=4)
-    store.put_run(RUN)
-    assert measure_lines(measurer, Families.of(2, 0, (0.0, 1.0), 8.0), 2, PLAIN).start.deltas == (0.0, 0.0)
-
-
 def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: OutputFolder) -> None:
     store.put_run(RUN)
     families = Families.of(2, 0, (0.0, 1.0), 8.0)
@@ -128,21 +90,6 @@ def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: Outpu
     again = SimulatedMeasurer(respond, store, training=4)
     assert ensure_vectors(again, families, 2, PLAIN, output) == first
     assert again.asked == []
-
-
-@pytest.mark.parametrize(
-    ("start", "says"),
-    [
-        ([0.0, 2000.0], r"vectors\.json.* start.deltas\[1\]: .* at most 1000"),
-        ([0.0], r"not one delta for each of 2 clusters"),
-    ],
-)
-def test_vectors_that_no_server_takes_are_refused_by_name(
-    store: Store, output: OutputFolder, start: list[float], says: str
-) -> None:
-    output.write_json(VECTORS_FILE, {"best": {}, "start": {"prompt": "none", "deltas": start}})
-    with pytest.raises(OutputError, match=says):
-        ensure_vectors(SimulatedMeasurer(respond, store, training=4), Families.of(2, 0, (), 8.0), 2, PLAIN, output)
 
 
 def test_the_validation_set_is_asked_with_the_prompt_of_each_line(store: Store) -> None:
@@ -179,20 +126,6 @@ def test_a_sentence_stays_only_where_it_is_shown_to_be_better(store: Store, lost
     assert found.start == Steered(prompt, (2, 0)) == found.best[EOT]
     other = {"concise": "none", "none": "concise"}[prompt]
     assert found.best[with_prompt(other)] == Steered(other, (2, 0))
-
-
-@pytest.mark.parametrize(("lost", "prompt"), [(0, "concise"), (1, "none")])
-def test_where_no_raise_helps_the_sentence_stays_by_the_same_rule(store: Store, lost: int, prompt: str) -> None:
-    # Given that a raised end of turn makes all answers wrong
-    def answer(candidate: Candidate, number: int) -> tuple[int, bool]:
-        tokens, is_right = sentence(lost)(candidate, number)
-        return tokens, is_right and not any(candidate.deltas)
-
-    measurer = SimulatedMeasurer(answer, store, training=20, validation=20)
-    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
-    assert measure_lines(measurer, Families(eot=((1, 0),)), 2, BOTH_PROMPTS).start == Steered(prompt, (0, 0))
-    # and where no token ends a turn
-    assert measure_lines(measurer, Families(), 2, BOTH_PROMPTS).start == Steered(prompt, (0, 0))
 
 
 @pytest.mark.parametrize(("lost", "start"), [(0, (1, 1)), (1, (1, 0))])

@@ -11,7 +11,7 @@ from orchestrator.report.inference import LEVEL
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.superiority import Answered, share_better
 from orchestrator.runs.winner import choose_winner
-from tasks.models import Constrained, Fitness
+from tasks.models import Constrained
 
 REFERENCE = PLAIN.validation
 assert REFERENCE is not None
@@ -34,14 +34,6 @@ def share(one: MeasuredSystem, other: MeasuredSystem) -> float:
 
     ours, theirs = (answered((system.validation, *system.repeats)) for system in (one, other))
     return share_better(ours, theirs, answered([REFERENCE]), OBJECTIVE, seed=1)
-
-
-def test_without_a_start_the_highest_fitness_wins() -> None:
-    lossy, good = system("a", "evolved", 0.4, lost=90), system("b", "evolved", 0.4)
-    assert winner([lossy, good], None) is good
-    # Of equals it is the one without deltas: no vector is better
-    zero = replace(good, name="zero", deltas=(0.0, 0.0))
-    assert winner([good, zero], None) is zero
 
 
 def test_a_finalist_that_is_surely_better_wins_over_the_start() -> None:
@@ -86,12 +78,6 @@ def test_measurements_are_paired_by_question_and_repeats_are_averaged() -> None:
     long = system("long", "evolved", 0.9).validation
     assert long is not None
     assert share(replace(good, repeats=(long, long)), START) < 0.01
-
-
-def test_the_weighted_fitness_needs_no_baseline() -> None:
-    assert REFERENCE is not None
-    good = system("b", "evolved", 0.4, seed=8)
-    assert choose_winner([good], START, REFERENCE, Fitness(0.4, 0.6, 50), seed=1) is good
 
 
 def reversed_order(given: Measurement | None) -> Measurement:

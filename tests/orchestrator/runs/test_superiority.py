@@ -46,8 +46,3 @@ def test_the_level_is_corrected_for_the_systems_that_were_tried() -> None:
     assert 0.97 < share_better(ours, theirs, PLAIN, OBJECTIVE, seed=1) < 0.99
     assert is_shown_better(ours, theirs, PLAIN, OBJECTIVE, seed=1)
     assert not is_shown_better(ours, theirs, PLAIN, OBJECTIVE, seed=1, tried=10)
-
-
-def test_several_answers_to_a_question_count_as_their_mean() -> None:
-    found = Answered.of([([10, 20], [True, False]), ([30, 40], [True, True])])
-    assert (found.tokens.tolist(), found.correct.tolist()) == ([20, 30], [1, 0.5])
