@@ -10,7 +10,6 @@ import pytest
 from dotted_values import with_value
 from guide_values import guide_values
 
-from orchestrator.guide.build import guide_target
 from orchestrator.guide.checks import Templates, check_guide
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.settings import guide_settings_from
@@ -64,15 +63,3 @@ def test_a_template_is_known_by_its_content_also_of_the_chinese_file_beside_it(
     assert Templates.read(moved).hashes() != Templates.read(settings).hashes()
     off = guide_settings_from(with_value(with_value(values, "critic.enabled", False), "critic.prompt_path", "none"))
     assert Templates.read(off).critic is None
-
-
-@pytest.mark.parametrize(
-    ("dtype", "device", "args"),
-    [(None, None, "--tp 2"), ("auto", "auto", "--tp 2"), ("bfloat16", "cuda", "--dtype bfloat16 --device cuda --tp 2")],
-)
-def test_dtype_and_device_of_a_served_model_are_options_of_its_server(
-    values: dict[str, Any], dtype: str | None, device: str | None, args: str
-) -> None:
-    model = {"model_name_or_path": "Qwen/Qwen2.5-Coder-1.5B-Instruct", "torch_dtype": dtype, "device_map": device}
-    target = guide_target(guide_settings_from(with_value(values, "model", model)), GuideOptions(sglang_args="--tp 2"))
-    assert (target.engine, target.args) == ("sglang", args)

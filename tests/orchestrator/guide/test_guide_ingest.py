@@ -35,17 +35,6 @@ def labelled(count: int) -> list[dict[str, Any] | str]:
     return [stage_a_row(f"t{n:02}", label="fail" if n % 4 == 0 else "pass") for n in range(count)]
 
 
-def test_every_field_of_a_ticket_is_kept_and_images_come_by_number(tmp_path: Path) -> None:
-    images = {"image_10": "ten", "image_2": "two", "image_1": "one"}
-    rows = [stage_a_row("b", per_image=images, label_source="audit", label_timestamp="2025-11-03T10:00:00Z"),
-            stage_a_row("a", label="fail")]  # fmt: skip
-    tickets, _ = read_tickets([str(write_rows(tmp_path / "a.jsonl", rows))], ["cabinet"])
-    a, b = tickets["cabinet"]
-    assert (a.group_id, a.label, a.label_source) == ("a", "fail", None)
-    assert (b.label_source, b.label_timestamp) == ("audit", "2025-11-03T10:00:00Z")
-    assert list(b.per_image.items()) == [("image_1", "one"), ("image_2", "two"), ("image_10", "ten")]
-
-
 def test_all_bad_lines_and_duplicates_are_named_at_once(tmp_path: Path) -> None:
     rows = [
         stage_a_row("t1"),

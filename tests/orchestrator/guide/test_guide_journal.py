@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from orchestrator.guide.journal import JOURNAL, Journal
-from orchestrator.output import OutputError
 from tasks.store.store import Store
 
 
@@ -36,12 +33,6 @@ def test_a_cut_anywhere_loses_the_last_line_at_most(tmp_path: Path) -> None:
         kept.add("new", {})
         kept.flush()
         assert "new" in Journal(tmp_path / JOURNAL).results
-
-
-def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
-    (tmp_path / JOURNAL).write_text('{"key": 3}\n{"key": "a", "result": {}}\n')
-    with pytest.raises(OutputError, match="line 1 is no result of a mission"):
-        Journal(tmp_path / JOURNAL)
 
 
 def test_an_empty_store_is_filled_and_what_a_store_holds_stays(store: Store, tmp_path: Path) -> None:

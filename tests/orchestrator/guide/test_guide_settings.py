@@ -91,12 +91,3 @@ def test_the_endpoint_is_needed_where_it_is_asked(values: dict[str, Any]) -> Non
 def test_the_embedded_model_computes_on_the_cpu(values: dict[str, Any]) -> None:
     model = {"model_name_or_path": "embedded", "torch_dtype": "float16", "device_map": "cuda"}
     assert named(with_value(values, "model", model)) == ["model.torch_dtype", "model.device_map"]
-
-
-def test_only_a_run_with_held_out_tickets_has_a_gate(values: dict[str, Any]) -> None:
-    def is_gated(fraction: float, rapid: bool) -> bool:
-        changed = with_value(with_value(values, "holdout.fraction", fraction), "reflection.rapid_mode", rapid)
-        return guide_settings_from(with_value(changed, "sampler.group_batch_size", 32)).is_gated
-
-    assert is_gated(0.25, False)
-    assert not is_gated(0.25, True) and not is_gated(0, False)

@@ -34,19 +34,6 @@ def test_a_new_rule_gets_a_number_that_no_rule_ever_had() -> None:
     assert found.accepted[0].evidence == ("t-7",)
 
 
-def test_a_rule_is_replaced_removed_and_merged() -> None:
-    assert apply(edit("upsert", "G2", "Look at the door.")).experiences == {**START, "G2": "Look at the door."}
-    assert apply(edit("remove", "G2", "unused")).experiences == {"G0": START["G0"], "G10": START["G10"]}
-    both = apply(edit("merge", "G10", "Look at lid and cable.", merged_from=("G10", "G2", "G10", "G77")))
-    assert both.experiences == {"G0": START["G0"], "G10": "Look at lid and cable."}
-    assert both.accepted[0].merged_from == ("G10", "G2")
-    new = apply(edit("merge", None, "Look at lid and cable.", merged_from=("G2", "G10")))
-    assert new.experiences == {"G0": START["G0"], "G13": "Look at lid and cable."}
-    # a merged rule may say what one of the merged ones said
-    same = apply(edit("merge", "G2", START["G10"], merged_from=("G2", "G10")))
-    assert same.experiences == {"G0": START["G0"], "G2": START["G10"]}
-
-
 @pytest.mark.parametrize(
     "operation",
     [
