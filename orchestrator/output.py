@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from orchestrator.folder_lock import holder_of, lock_folder
 from orchestrator.shell import command_line
-from tasks.files import NO_ROOM, FileTooLarge, open_atomic, read_limited, write_atomic
+from tasks.files import NO_ROOM, FileTooLarge, read_limited, write_atomic
 from tasks.limits import STATE_BYTES
 from tasks.message import RunId
 from tasks.validation import InvalidData, checked_json, parse_json
@@ -66,13 +66,6 @@ def write_output(path: Path, data: bytes | str) -> None:
     """Replace a file whole (tasks/files.py).  Raises: OutputNotWritable; the old content is left."""
     with writing(path):
         write_atomic(path, data)
-
-
-@contextmanager
-def open_output(path: Path) -> Iterator[BinaryIO]:
-    """As `write_output`, for content that is written piece by piece; after any exception the old content is left."""
-    with writing(path), open_atomic(path) as out:
-        yield out
 
 
 class RunFile(TypedDict):
