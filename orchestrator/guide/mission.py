@@ -34,7 +34,6 @@ from orchestrator.guide.rollouts import (
     Steps,
     StepStopped,
     as_request,
-    is_greedy,
     require_fit,
 )
 from orchestrator.guide.tally import Tally, Value, judged_value, match_rate
@@ -216,10 +215,11 @@ class Mission:
         if not held_out:
             return None
         scores = [ticket for ticket in rolled.scores() if ticket.group_id in held_out]
+        cells = [number for number, cell in enumerate(self.setup.settings.sampler.grid) if cell.is_greedy]
         greedy = [
-            (found.ticket.label, next(c.verdict for c in found.candidates if is_greedy(self.setup, c)))
+            (found.ticket.label, next(c.verdict for c in found.candidates if c.cell == cells[0]))
             for found in rolled.tickets
-            if found.ticket.group_id in held_out and any(is_greedy(self.setup, c) for c in found.candidates)
+            if found.ticket.group_id in held_out and cells
         ]
         return {
             "guidance_step": rolled.rollout.guidance_step,

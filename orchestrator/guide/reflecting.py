@@ -150,7 +150,10 @@ class MissionReflector:
             if isinstance(read, Rejected):
                 self.tally.critiques_rejected += 1
                 warned = {"warnings": ("critic_rejected",), "critic_by": reply["by"]}
-                extras[place] = {**warned, "critic_rejected": {"reason": read.reason, "reply": _beginning(reply)}}
+                extras[place] = {
+                    **warned,
+                    "critic_rejected": {"reason": read.reason, "reply": reply["text"][:REPLY_SHOWN]},
+                }
             else:
                 critiques[place] = read
                 extras[place] = {"critic": _critique_value(read), "critic_by": reply["by"]}
@@ -205,7 +208,7 @@ class MissionReflector:
         self.replies.add("proposal", rejected)
         proposal = None if isinstance(read, Rejected) else read
         self.tally.refine += proposal is not None and proposal.action == "refine"
-        return Proposed(proposal, rejected, _beginning(reply), reply["by"])
+        return Proposed(proposal, rejected, reply["text"][:REPLY_SHOWN], reply["by"])
 
     def _ask(
         self,
@@ -278,8 +281,3 @@ def alternating(tickets: Sequence[Ticket], most: int) -> list[Ticket]:
 def _critique_value(critique: Critique) -> dict[str, Any]:
     """A critique as artifacts write it: without what the critic left out."""
     return {name: value for name, value in dataclasses.asdict(critique).items() if value not in (None, (), [])}
-
-
-def _beginning(reply: Mapping[str, Any]) -> str:
-    text: str = reply["text"]
-    return text[:REPLY_SHOWN]

@@ -14,14 +14,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from orchestrator.guide.settings import mission_name
-from orchestrator.output import OutputError, OutputFolder, read_json, run_file, write_output, writing
+from orchestrator.output import OutputError, OutputFolder, run_file, write_output, writing
 from tasks.escape import quote
+from tasks.files import FileTooLarge, read_limited
 from tasks.guide.experiences import (
     Guidance,
     GuidanceMetadata,
@@ -32,7 +33,8 @@ from tasks.guide.experiences import (
     is_consistent,
     sort_experiences,
 )
-from tasks.validation import InvalidData, parse_json, unrepeated
+from tasks.limits import STATE_BYTES
+from tasks.validation import parse_json, unrepeated
 
 GUIDANCE, START, SNAPSHOTS = "guidance.json", "guidance_start.json", "snapshots"
 SNAPSHOT_NAME = "guidance-%Y%m%d-%H%M%S-%f.json"
@@ -68,11 +70,11 @@ def read_guidance(path: Path) -> dict[str, StoredGuidance]:
     new step.
     """
     try:
-        entries = read_json(path, dict[str, GuidanceEntry], _parse_unrepeated)
-    except FileNotFoundError:
-        raise GuidanceError(f"{path} cannot be read: there is no such file") from None
-    except OutputError as error:
-        raise GuidanceError(str(error)) from None
+        text = read_limited(path, STATE_BYTES)
+        json.loads(text, object_pairs_hook=unrepeated)
+        entries = parse_json(dict[str, GuidanceEntry], text)
+    except (OSError, FileTooLarge, ValueError, RecursionError) as error:
+        raise GuidanceError(f"{path} cannot be read: {error}") from None
     found: dict[str, StoredGuidance] = {}
     for mission, entry in entries.items():
         try:
@@ -86,14 +88,6 @@ def write_guidance(path: Path, guidance: Mapping[str, Guidance]) -> None:
     """Replace a file with these missions.  Raises: OutputNotWritable."""
     entries = {mission: dataclasses.asdict(one) for mission, one in guidance.items()}
     write_output(path, json.dumps(entries, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _parse_unrepeated(kind: type[Any], text: bytes) -> Any:
-    try:
-        json.loads(text, object_pairs_hook=unrepeated)
-    except (ValueError, RecursionError) as error:
-        raise error if isinstance(error, InvalidData) else InvalidData(f"it is not JSON: {error}") from None
-    return parse_json(kind, text)
 
 
 def _stored(entry: GuidanceEntry) -> StoredGuidance:

@@ -220,7 +220,3 @@ def require_fit(rollout: Rollout) -> Steps[Lengths]:
 def longest_reply(setup: MissionSetup) -> int:
     """The most tokens that a cell of the grid may write."""
     return max(cell.max_new_tokens for cell in setup.settings.sampler.grid)
-
-
-def is_greedy(setup: MissionSetup, candidate: GuideCandidate) -> bool:
-    return setup.settings.sampler.grid[candidate.cell].is_greedy

@@ -67,31 +67,27 @@ class GuideProposal:
     uncertainty_note: str | None
 
 
-def _proposal_schema() -> dict[str, Any]:
-    names = {"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": MOST_LISTED}
-    operation = strict_object(
-        {
-            "op": {"type": "string", "enum": ["upsert", "remove", "merge"]},
-            "key": {"type": ["string", "null"], "maxLength": 12},
-            "text": {"type": ["string", "null"], "maxLength": LONGEST},
-            "rationale": _NOTE,
-            "evidence": names,
-            "merged_from": names,
-        }
-    )
-    return strict_object(
-        {
-            "action": {"type": "string", "enum": ["refine", "noop"]},
-            "summary": _NOTE,
-            "critique": _NOTE,
-            "operations": {"type": "array", "items": operation, "maxItems": MOST_LISTED},
-            "evidence_group_ids": names,
-            "uncertainty_note": _NOTE,
-        }
-    )
-
-
-PROPOSAL_SCHEMA = _proposal_schema()
+_NAMES = {"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": MOST_LISTED}
+_OPERATION = strict_object(
+    {
+        "op": {"type": "string", "enum": ["upsert", "remove", "merge"]},
+        "key": {"type": ["string", "null"], "maxLength": 12},
+        "text": {"type": ["string", "null"], "maxLength": LONGEST},
+        "rationale": _NOTE,
+        "evidence": _NAMES,
+        "merged_from": _NAMES,
+    }
+)
+PROPOSAL_SCHEMA = strict_object(
+    {
+        "action": {"type": "string", "enum": ["refine", "noop"]},
+        "summary": _NOTE,
+        "critique": _NOTE,
+        "operations": {"type": "array", "items": _OPERATION, "maxItems": MOST_LISTED},
+        "evidence_group_ids": _NAMES,
+        "uncertainty_note": _NOTE,
+    }
+)
 """The form of a proposal, with bounds so that a small model ends it."""
 
 

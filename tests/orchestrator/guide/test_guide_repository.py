@@ -89,7 +89,7 @@ def test_an_edit_by_hand_is_a_step_when_it_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("{", "JSON"),
+        ("{", "line 1"),
         ('{"cabinet": {"step": 1, "updated_at": "", "experiences": {}}}', "experiences"),
         ('{"cabinet": {"step": 1, "updated_at": "", "experiences": {"G01": "x"}}}', "G01"),
         ('{"cabinet": {"step": 1, "updated_at": "", "experiences": {"G1": "x\\ny"}}}', r"experiences\.G1"),

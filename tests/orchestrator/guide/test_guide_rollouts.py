@@ -34,12 +34,6 @@ def seeds(asked: Rollout) -> list[list[int]]:
     return [request.spec.arguments["seeds"] for request in asked.requests]
 
 
-def test_each_ticket_has_one_job_for_each_cell_and_a_sample_adds_one_to_the_seed(setup: MissionSetup) -> None:
-    asked = rollout(setup, "learning", FIRST, 1)
-    assert [len(found) for found in seeds(asked)] == [1, 3] * 8, "a greedy cell has one sample"
-    assert all(found == [found[0] + j for j in range(len(found))] for found in seeds(asked))
-
-
 def test_an_epoch_samples_anew_and_a_preview_has_the_same_seeds_under_all_guidance(setup: MissionSetup) -> None:
     assert seeds(rollout(setup, "learning", FIRST, 1)) != seeds(rollout(setup, "learning", FIRST, 2))
     assert seeds(rollout(setup, "paired", EDITED, 2)) == seeds(rollout(setup, "learning", FIRST, 2))

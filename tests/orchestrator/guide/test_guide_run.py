@@ -115,12 +115,6 @@ def test_only_what_alters_no_result_may_change_on_the_way(values: dict[str, Any]
         load_guide(folder, ["runner.epochs=3"])
 
 
-def test_a_folder_that_was_moved_goes_on_where_it_is(values: dict[str, Any], tmp_path: Path) -> None:
-    folder, _ = ingested(values)
-    moved = folder.rename(tmp_path / "elsewhere")
-    assert load_guide(moved)[0].folder == moved
-
-
 def test_the_pipeline_is_the_command_for_a_script(values: dict[str, Any]) -> None:
     assert StageBPipeline is HomeOfPipeline
     pipeline = StageBPipeline(values)

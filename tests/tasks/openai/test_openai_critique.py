@@ -18,7 +18,6 @@ from tasks.guide.replies import Rejected
 from tasks.guide.templates import CriticTemplate
 from tasks.job import Job
 from tasks.openai.critique import ask_endpoint
-from tasks.openai.errors import UnavailableError
 from tasks.openai.provider import RULES
 from tasks.store.store import Store
 
@@ -65,9 +64,3 @@ def test_a_reply_that_was_cut_is_kept_and_not_asked_for_again(store: Store, serv
     read = parse_critique(found["text"], found["finish"], 200, 400)
     assert read == Rejected("it was cut at max_new_tokens")
     assert len(service.calls(asked.call_id)) == 1
-
-
-def test_a_call_that_fails_in_every_try_fails_the_job(store: Store, service: Any) -> None:
-    service.fail("critique:500:2")
-    with pytest.raises(UnavailableError):
-        ask_endpoint(job(store, service, seed=9), "critique")
