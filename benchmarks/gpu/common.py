@@ -38,7 +38,7 @@ from tasks.store.store import Store
 from workers.embedded import models, valkey
 from workers.embedded.farm import FarmSpec
 from workers.sglang.gpus import GPU_VARIABLE, SHARED
-from workers.sglang.host import LocalTargetHost
+from workers.sglang.host import KEY_NAME, LocalTargetHost
 
 CONFIG = Path(__file__).parents[2] / "configs" / "gpu.config"
 MOST_SLOTS = 256  # individuals whose last answers may be missing, on one gpu worker
@@ -185,7 +185,7 @@ def open_server(options: argparse.Namespace, target: Target) -> Iterator[tuple[s
         started = time.perf_counter()
         url, key = host.serve(target), host.api_key(target)
         print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
-        os.environ |= {target.api_key_env: str(key), GPU_VARIABLE: SHARED}
+        os.environ |= {KEY_NAME: str(key), GPU_VARIABLE: SHARED}
         yield url, key
     finally:
         host.close()
