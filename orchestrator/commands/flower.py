@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 from pathlib import Path
 
 from orchestrator import exit_status
 from orchestrator.commands import common
 from tasks.secret import secret
-from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
+from tasks.store.address import ENVIRONMENT_VARIABLE
 
 DESCRIPTION = """\
-Serve Flower for the farm at WHETSTONE_REDIS_URL: its workers and tasks; the run, generation and child of each task;
-the cost of each run so far; and Retry.
+Serve Flower for the farm at WHETSTONE_REDIS_URL, or the one that is up in this folder: its workers and tasks; the run,
+generation and child of each task; the cost of each run so far; and Retry.
 
 The user name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
-names.  They have no default, and Flower does not start without them."""
+names.  Without either a password is made anew and printed."""
 
 EPILOG = """\
 examples:
-  make flower                                                 the embedded farm that `orchestrator farm up` started
+  orchestrator flower                                         the farm that `orchestrator farm up` started
   FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0
   FLOWER_BASIC_AUTH=me:secret orchestrator flower --port 5556 --outputs runs
 
 results: a web page at http://ADDRESS:PORT until it is stopped; the history of tasks in --data.
-exit status: 0 stopped; 1 the arguments or the environment are wrong; 2 the port or a folder cannot be used."""
+exit status: 0 stopped; 1 the arguments or the environment are wrong; 2 no farm is up, or the port or a folder cannot be
+used."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -48,21 +50,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    if not (accounts := secret("FLOWER_BASIC_AUTH")) or ":" not in accounts:
-        return exit_status.fail(
-            exit_status.WRONG,
-            "FLOWER_BASIC_AUTH and FLOWER_BASIC_AUTH_FILE name no USER:PASSWORD, and there is no default",
-        )
-    if not os.environ.get(ENVIRONMENT_VARIABLE):
-        return exit_status.fail(
-            exit_status.WRONG, f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey to watch"
-        )
+    from orchestrator.farm.connection import named_address
+
+    accounts = secret("FLOWER_BASIC_AUTH")
+    if ":" not in accounts and (accounts or os.environ.get("FLOWER_BASIC_AUTH_FILE")):
+        return exit_status.fail(exit_status.WRONG, "FLOWER_BASIC_AUTH and FLOWER_BASIC_AUTH_FILE name no USER:PASSWORD")
+    address = os.environ[ENVIRONMENT_VARIABLE] = named_address(None)  # Retry starts commands for the same farm
+    if not accounts:
+        accounts = f"whetstone:{secrets.token_urlsafe(12)}"
+        print(f"user name and password, until it ends: {accounts}", flush=True)
     try:
         from orchestrator.flower_ext.server import ServerConfig, serve
     except ModuleNotFoundError as error:
         return exit_status.fail(exit_status.WRONG, f"{error.name} is not installed: pip install '.[flower]'")
     config = ServerConfig(
-        redis_url_of(os.environ), arguments.outputs, arguments.data, arguments.address, arguments.port,
+        address, arguments.outputs, arguments.data, arguments.address, arguments.port,
         [account.strip() for account in accounts.split(",")], arguments.note,
     )  # fmt: skip
     try:

@@ -149,7 +149,7 @@ def test_every_page_of_flower_can_still_be_made() -> None:
 @pytest.mark.parametrize(
     ("given", "status"),
     [
-        ({}, 1),
+        ({}, 2),
         ({"FLOWER_BASIC_AUTH": "admin"}, 1),
         ({"FLOWER_BASIC_AUTH_FILE": "/nowhere/secret"}, 1),
         ({"FLOWER_BASIC_AUTH": "ann:longenough", "WHETSTONE_REDIS_URL": "http://x"}, 1),
