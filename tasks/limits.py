@@ -19,8 +19,6 @@ REPLY_BYTES_PER_TOKEN = 256
 # What the reflector writes, in characters.
 SCRATCHPAD_CHARACTERS = 4_000
 """Of a scratchpad that is inherited; the prompts state it, and of a longer one the last lines are kept."""
-OVERLONG_SCRATCHPAD_CHARACTERS = 100_000
-"""Of a scratchpad that is cut at all: an endpoint that returns a longer one does not work as it should."""
 LOGGED_CHARACTERS = 1_000_000
 """Of each part of a logged prompt."""
 
@@ -67,16 +65,6 @@ CHECKPOINT_BYTES = 64 * MIB
 
 VOCABULARY_TOKENS = 4_000_000
 """Ten times the largest vocabulary that there is."""
-
-# Requests to the embedded endpoint and the embedded target.
-REQUEST_BYTES = 16 * MIB
-"""The body of one request."""
-HELD_REQUEST_BYTES = 256 * MIB
-"""All bodies that one server has in memory at the same time."""
-REQUEST_LEVELS = 64
-"""Objects and lists inside each other."""
-REQUEST_CONNECTIONS = 1024
-"""Open at the same time."""
 
 # What a judge of the user's own returns, characters.
 REASONING_CHARACTERS = 20_000

@@ -199,20 +199,19 @@ def _is_known_here(address: str) -> bool:
 def check_endpoint(address: str, key: str) -> Finding:
     """Whether the endpoint lists its models; `key` is ours, or "" where only the workers have one."""
     # Here, since the client takes 0.1 s to import.
-    from tasks.http.bounded import HttpFailed, ReplyLimits, fetch
+    import httpx2
 
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    limits = ReplyLimits(TIMEOUT_S, MODELS_BYTES)
+    from tasks.http.bounded import fetch, redirect_of
+
     try:
-        path = api_path(address, "/models")
-        reply = fetch("GET", address, limits, path=path, headers=headers, use_proxy=unix_path(address) is None)
-        status = reply.status
-    except HttpFailed as error:
+        reply = fetch(address, api_path(address, "/models"), TIMEOUT_S, key=key, most=MODELS_BYTES)
+        status = reply.status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         said = f"{redacted(address)} does not answer: {escape_control(str(error))}"
         return failed_check(
             "endpoint", said, "see the address (CONFIG_OPENAI_BASE_URL, OPENAI_BASE_URL), and the network"
         )
-    if location := reply.redirect():
+    if location := redirect_of(reply):
         said = f"{redacted(address)} redirects to {location}, which is not followed"
         return failed_check("endpoint", said, "set CONFIG_OPENAI_BASE_URL to the address that answers itself")
     if status in (401, 403) and key:

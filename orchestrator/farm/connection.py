@@ -133,7 +133,6 @@ def farm_spec(settings: Settings) -> FarmSpec:
         folder=str(settings.farm_dir.resolve()),
         gpu_slots=GPU_SLOTS,
         cpu_workers=1,
-        faults=settings.embedded_faults,
         embedded_endpoint=not settings.openai_base_url,
         offline=settings.target_model == "embedded",
     )

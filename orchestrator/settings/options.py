@@ -26,7 +26,6 @@ from orchestrator.settings.value_checks import (
     callback_names,
     column_names,
     farm_address,
-    faults,
     file_or,
     http_address,
     judge_name,
@@ -62,7 +61,6 @@ class Settings:
     # Farm
     farm: Annotated[str, FILLED, AfterValidator(farm_address), no_password("WHETSTONE_REDIS_PASSWORD")]
     farm_dir: Path
-    embedded_faults: Annotated[str, optional(faults)]
 
     # Data
     data_path: Annotated[Path, EXISTING]

@@ -7,7 +7,6 @@ from orchestrator.settings.options import Settings, options
 RESUMABLE = (
     "FARM",
     "FARM_DIR",
-    "EMBEDDED_FAULTS",
     "SGLANG_LIFECYCLE",
     "SGLANG_URL",
     "SGLANG_COMMAND",

@@ -263,16 +263,6 @@ def server_arguments(text: str) -> str:
     return text
 
 
-def faults(text: str) -> str:
-    """Faults that the embedded endpoint can make."""
-    # Here, since the endpoint's rules take 50 ms to import.
-    from workers.embedded.endpoint.faults import parse_faults
-    from workers.embedded.endpoint.rules import all_rules
-
-    parse_faults(text, all_rules())
-    return text
-
-
 def _has_form(url: str, schemes: Sequence[str]) -> bool:
     try:
         parts = urlsplit(url)

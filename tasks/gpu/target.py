@@ -20,9 +20,10 @@ from typing_extensions import TypedDict
 from tasks.gpu.request_queue import REQUESTS, Turn
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.http.address import http_url
-from tasks.http.bounded import OK, HttpFailed, HttpReply, ReplyLimits, ReplyTooLarge, exchange
-from tasks.http.connections import CONNECTIONS
+from tasks.http.bounded import CONNECT_S, OK
+from tasks.http.connections import CONNECTIONS, ReplyTooLarge, read_body
 from tasks.limits import reply_bytes
+from tasks.store.address import redacted
 from tasks.validation import InvalidData, parse_json
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
@@ -49,7 +50,6 @@ class GenerateReply(TypedDict):
 
 
 PROCESSOR = json.dumps({"callable": _CLASS.hex()})
-JSON = {"Content-Type": "application/json"}
 
 
 class TargetRefused(RuntimeError):
@@ -200,19 +200,19 @@ class TargetClient:
             raise
 
     async def _post(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
-        limits = ReplyLimits(self.timeout_s, reply_bytes(request.max_new_tokens))
-        body, url = json.dumps(request_body(request, rid)).encode(), http_url(self.base_url, "/generate")
+        timeout = aiohttp.ClientTimeout(total=self.timeout_s, sock_connect=min(CONNECT_S, self.timeout_s))
+        body, url = request_body(request, rid), http_url(self.base_url, "/generate")
         try:
-            reply = await exchange(http, "POST", url, limits, headers=JSON, content=body)
+            async with http.post(url, json=body, timeout=timeout, allow_redirects=False) as reply:
+                text = (await read_body(reply, reply_bytes(request.max_new_tokens))).decode("utf-8", "replace")
         except ReplyTooLarge as error:
             raise TargetRefused(f"{self.base_url}: {error}") from error
-        except HttpFailed as error:
-            raise TargetDown(f"{self.base_url}: {error}") from error
-        if reply.status >= 500:
-            raise TargetDown(f"{self.base_url}: HTTP {reply.status}: {_message(reply)}")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}"[:300]) from error
         if reply.status != OK:
-            raise TargetRefused(f"{self.base_url}: HTTP {reply.status}: {_message(reply)}")
-        return to_generated(parse_generate_reply(self.base_url, reply.text), request.stop_token_ids, request.stop)
+            failed = TargetDown if reply.status >= 500 else TargetRefused
+            raise failed(f"{self.base_url}: HTTP {reply.status}: {_message(reply, text)}")
+        return to_generated(parse_generate_reply(self.base_url, text), request.stop_token_ids, request.stop)
 
 
 def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
@@ -275,11 +275,11 @@ def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequ
     )
 
 
-def _message(reply: HttpReply) -> str:
+def _message(reply: aiohttp.ClientResponse, text: str) -> str:
     """The error message of a reply: SGLang's {"error": {"message"}}, or else where it redirects, or the text itself."""
-    if location := reply.redirect():
-        return f"redirects to {location}, which is not followed"
+    if 300 <= reply.status < 400:
+        return f"redirects to {redacted(reply.headers.get('location', ''))[:200]}, which is not followed"
     try:
-        return str(json.loads(reply.body)["error"]["message"])[:500]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return reply.text[:500]
+        return str(json.loads(text)["error"]["message"])[:500]
+    except (ValueError, KeyError, TypeError):
+        return text[:500]

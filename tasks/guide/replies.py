@@ -39,7 +39,7 @@ def read_object(text: str, finish: str, schema: Schema) -> Mapping[str, Any] | R
         return Rejected(f"it is not one JSON object: {error}")
     if not isinstance(data, dict):
         return Rejected("it is not one JSON object")
-    if reason := mismatch(data, schema):
+    if reason := mismatch(data, without_bounds(schema)):
         return Rejected(f"it does not fit its schema: {reason}")
     return data
 

@@ -1,27 +1,28 @@
-"""The HTTP connections of this process: to target servers, endpoints, and whatever a check asks."""
+"""The connections of this process to target servers, on one event loop in a thread of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import ssl
 import threading
 from contextlib import suppress
-from functools import cache
-from os import environ
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from tasks.http.address import unix_path
+from tasks.http.bounded import KEPT_S
 
-KEPT_S = 3.0  # an idle connection; servers close theirs after five seconds
 CLOSE_S = 1.0
 SESSIONS = 16  # a restarted server has another address
 
 
+class ReplyTooLarge(Exception):
+    """The reply is larger than allowed; it was not read to its end."""
+
+
 class Connections:
-    """One HTTP session for each server and key, all on one event loop in a thread of its own.
+    """One HTTP session for each server and key.
 
     Tasks run in threads that come and go; connections are kept between them.  One loop for all tasks holds hundreds
     of requests in flight, and is not delayed by what a task does with its answers.
@@ -66,32 +67,25 @@ class Connections:
 
 
 def _session(server: str, api_key: str | None) -> aiohttp.ClientSession:
-    """Bounded by its users (`tasks.http.bounded`): replies are read as they are sent, and no cookie is kept."""
-    path, is_tls = unix_path(server), urlsplit(server).scheme == "https"
-    connector: aiohttp.BaseConnector = (
-        aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S, ssl=_tls() if is_tls else True)
-        if path is None
-        else aiohttp.UnixConnector(path, limit=0, keepalive_timeout=KEPT_S)
-    )
+    path = unix_path(server)
     return aiohttp.ClientSession(
-        headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-        connector=connector,
+        headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S)
+        if path is None
+        else aiohttp.UnixConnector(path, limit=0, keepalive_timeout=KEPT_S),
         cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        # A proxy is chosen for each request (`tasks.http.proxy`), and passwords of .netrc are never sent.
-        trust_env=False,
     )
 
 
-@cache
-def _tls() -> ssl.SSLContext:
-    """The authorities of this machine and those of certifi; only those of SSL_CERT_FILE or SSL_CERT_DIR if set."""
-    context = ssl.create_default_context()
-    if not (environ.get("SSL_CERT_FILE") or environ.get("SSL_CERT_DIR")):
-        import certifi
-
-        context.load_verify_locations(certifi.where())
-    return context
+async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body of a reply of at most so many bytes.  Raises: ReplyTooLarge, aiohttp.ClientError."""
+    body = bytearray()
+    while part := await response.content.readany():
+        body += part
+        if len(body) > most:
+            response.close()  # the connection has more of this reply
+            raise ReplyTooLarge(f"the reply has more than {most:,} bytes, the most for this request")
+    return bytes(body)
 
 
 CONNECTIONS = Connections()  # of this process

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from tasks import context
 from tasks.escape import shorten
@@ -20,7 +20,7 @@ from tasks.limits import LOGGED_CHARACTERS
 from tasks.models import Endpoint, Reflector
 from tasks.openai.budget import RedisBudget
 from tasks.openai.client import OpenAIClient, Reply
-from tasks.openai.errors import CallError, OversizedReplyError, PromptTooLong, UnusableReplyError
+from tasks.openai.errors import CallError, PromptTooLong, UnusableReplyError
 from tasks.openai.limits import RedisLimiter
 from tasks.openai.provider import estimate_tokens
 from tasks.openai.schema import Schema
@@ -105,13 +105,12 @@ def check_length(system: str, user: str, limit: int | None) -> None:
 
 
 def ask_with_retry(
-    ask: Ask, kind: Kind, messages: tuple[str, str], check: Callable[[object], Used | Invalid], log: Log
+    ask: Ask, kind: Kind, messages: tuple[str, str], check: Callable[[Mapping[str, Any]], Used | Invalid], log: Log
 ) -> Used | Invalid:
     """What `check` makes of the first usable reply, or why the second was unusable too.
 
     A reply that was refused, filtered or truncated is unusable as well; a prompt that is too long is not sent.
-    Raises: CallError when there is no reply: the client has already repeated the call.  OversizedReplyError when the
-    second reply was too large as well: the endpoint does not work as it should.
+    Raises: CallError when there is no reply: the client has already repeated the call.
     """
     system, user = messages
     result: Used | Invalid = Invalid("never asked")
@@ -123,9 +122,6 @@ def ask_with_retry(
             result = check(reply.data)
         except UnusableReplyError as error:
             text, result = error.raw or text, Invalid(str(error))
-            if isinstance(error, OversizedReplyError) and attempt == TRIES:
-                log(CallRecord(kind, attempt, system, user, text, f"error: {type(error).__name__}: {error}"))
-                raise
         except PromptTooLong as error:
             log(CallRecord(kind, attempt, system, user, "", f"skipped: {error}"))
             return Invalid(str(error))

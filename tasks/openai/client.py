@@ -18,7 +18,6 @@ from typing_extensions import TypedDict, Unpack
 
 from tasks.escape import escape_control
 from tasks.http.address import http_url
-from tasks.http.bounded import ReplyLimits
 from tasks.limits import reply_bytes
 from tasks.models import Endpoint
 from tasks.openai import errors
@@ -133,8 +132,7 @@ class OpenAIClient:
             raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
         if not (key.isascii() and key.isprintable()):
             raise errors.MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
-        limits = ReplyLimits(self._endpoint.timeout_s, reply_bytes(tokens))
-        return key, _sdk(key, url_of(self._endpoint), limits)
+        return key, _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s, reply_bytes(tokens))
 
 
 def _request(system: str, user: str, options: CallOptions) -> tuple[dict[str, Any], Usage]:
@@ -154,18 +152,15 @@ def _request(system: str, user: str, options: CallOptions) -> tuple[dict[str, An
 
 
 @lru_cache(maxsize=8)
-def _sdk(key: str, url: str, limits: ReplyLimits) -> OpenAI:
-    """One for each address, key and limit in a process: it takes 20 ms to create."""
+def _sdk(key: str, url: str, timeout_s: float, most: int) -> OpenAI:
+    """One for each address, key and limit of bytes in a process: it takes 20 ms to create."""
     import openai
 
-    from tasks.openai.transport import bounded_client
+    from tasks.http.bounded import bounded_client
 
+    client = bounded_client(url, timeout_s, most)
     return openai.OpenAI(
-        api_key=key,
-        base_url=http_url(url, api_path(url, "")),
-        timeout=limits.total_s,
-        max_retries=0,
-        http_client=bounded_client(limits, url),
+        api_key=key, base_url=http_url(url, api_path(url, "")), timeout=timeout_s, max_retries=0, http_client=client
     )
 
 
@@ -227,21 +222,21 @@ def _count(used: object, *path: str) -> int:
 def read_completion(completion: Completion, schema: Schema, model: str) -> Reply:
     """The reply of a completion; `model` is the one that was requested.
 
-    Raises: RefusedError, FilteredError, TruncatedError, InvalidJsonError, SchemaMismatchError.
+    Raises: UnusableReplyError.
     """
     choice = completion["choices"][0]
     message, finish_reason = choice["message"], choice.get("finish_reason")
     text = message.get("content") or ""
     if refusal := message.get("refusal"):
-        raise errors.RefusedError(f"the model refused: {refusal}", refusal)
+        raise errors.UnusableReplyError(f"the model refused: {refusal}", refusal)
     if finish_reason == "content_filter":
-        raise errors.FilteredError("the endpoint's content filter cut the reply", text)
+        raise errors.UnusableReplyError("the endpoint's content filter cut the reply", text)
     if finish_reason == "length":
-        raise errors.TruncatedError("the reply was cut at max_completion_tokens", text)
+        raise errors.UnusableReplyError("the reply was cut at max_completion_tokens", text)
     data = _parse(text)
     reason = mismatch(data, schema)
     if reason:
-        raise errors.SchemaMismatchError(f"the reply does not fit its schema: {reason}", text)
+        raise errors.UnusableReplyError(f"the reply does not fit its schema: {reason}", text)
     fingerprint = completion.get("system_fingerprint") or ""
     return Reply(data, text, usage_of(completion), fingerprint, provider_of(fingerprint, model))
 
@@ -266,4 +261,4 @@ def _parse(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=refuse)  # NaN and Infinity are Python's, not JSON's
     except (ValueError, RecursionError) as error:
-        raise errors.InvalidJsonError(f"the reply is not JSON: {error}", text) from error
+        raise errors.UnusableReplyError(f"the reply is not JSON: {error}", text) from error

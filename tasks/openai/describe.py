@@ -57,11 +57,9 @@ def describe_messages(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     return SYSTEM, fill(USER, {"clusters": json_array(shown)})
 
 
-def check_descriptions(data: object, clusters: Sequence[Mapping[str, Any]]) -> dict[int, str] | Invalid:
+def check_descriptions(data: Mapping[str, Any], clusters: Sequence[Mapping[str, Any]]) -> dict[int, str] | Invalid:
     """A description for each of the clusters, by id, or what is wrong with the reply."""
-    listed = data.get("descriptions") if isinstance(data, Mapping) else None
-    if not isinstance(listed, list):
-        return Invalid("the reply has no descriptions")
+    listed = data["descriptions"]
     ids = [entry["cluster"] for entry in listed]
     requested = [int(c["id"]) for c in clusters]
     if sorted(ids) != sorted(requested):

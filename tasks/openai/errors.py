@@ -1,13 +1,10 @@
 """The errors of a call: a class for each outcome that callers distinguish.
 
-All hold strings only, so they survive pickle and Celery's JSON; `str` is one readable line.  A transient error may
-pass: the same call may be answered later.  No error is ever counted as a wrong answer or as fitness 0: a caller that
-cannot handle it lets it propagate.
+All hold strings only, so they survive pickle and Celery's JSON; `str` is one readable line.  No error is ever counted
+as a wrong answer or as fitness 0: a caller that cannot handle it lets it propagate.
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 
 class CallError(Exception):
@@ -15,8 +12,6 @@ class CallError(Exception):
 
     `message` is the reason.  `raw` is the text of the reply where there was one, for the prompt log.
     """
-
-    is_transient: ClassVar[bool] = False
 
     def __init__(self, message: str, raw: str = "") -> None:
         super().__init__(message, raw)
@@ -27,24 +22,8 @@ class CallError(Exception):
         return self.message
 
 
-class RateLimitedError(CallError):
-    """HTTP 429 in every attempt."""
-
-    is_transient = True
-
-
 class UnavailableError(CallError):
-    """HTTP 408, 409 or 5xx, or no connection, in every attempt."""
-
-    is_transient = True
-
-
-class TimedOutError(UnavailableError):
-    """No reply within the endpoint's timeout, in any of the attempts."""
-
-
-class QuotaExhaustedError(CallError):
-    """The account has no credit left (429 `insufficient_quota`). Never retried: waiting does not help."""
+    """No reply in any attempt: HTTP 408, 409, 429 or 5xx, no connection, or none in time.  It may pass."""
 
 
 class BudgetSpent(CallError):
@@ -52,7 +31,7 @@ class BudgetSpent(CallError):
 
 
 class RejectedError(CallError):
-    """Any other 4xx: a wrong key, an unknown model, a request that the endpoint does not take."""
+    """Any other 4xx: a wrong key, no credit left, an unknown model, a request that the endpoint does not take."""
 
 
 class ContextExceededError(RejectedError):
@@ -72,32 +51,4 @@ class PromptTooLong(CallError):
 
 
 class UnusableReplyError(CallError):
-    """A reply arrived, but it cannot be used. Another seed may give a usable one."""
-
-
-class RefusedError(UnusableReplyError):
-    """The model declined to answer."""
-
-
-class FilteredError(UnusableReplyError):
-    """The endpoint's content filter cut the reply."""
-
-
-class TruncatedError(UnusableReplyError):
-    """The reply ended at `max_completion_tokens`, so its JSON is incomplete."""
-
-
-class OversizedReplyError(UnusableReplyError):
-    """The reply is far larger than what was asked for can be. A caller that could do without a reply fails too."""
-
-
-class InvalidReplyError(UnusableReplyError):
-    """The reply is complete but not as strict mode promises."""
-
-
-class InvalidJsonError(InvalidReplyError):
-    """The reply is not JSON."""
-
-
-class SchemaMismatchError(InvalidReplyError):
-    """The reply is JSON of another shape."""
+    """A reply arrived, but it was refused, cut, or is not of its schema. Another seed may give a usable one."""

@@ -76,20 +76,16 @@ def merge_messages(first: Parent, second: Parent) -> tuple[str, str]:
     return SYSTEM, fill(USER, values)
 
 
-def check_merge(data: object) -> Merged | Invalid:
-    """The merged scratchpad in a reply, or why there is none."""
-    scratchpad = data.get("scratchpad") if isinstance(data, Mapping) else None
-    if not isinstance(scratchpad, str):
-        return Invalid("the reply has no scratchpad")
-    return Merged(written_scratchpad(scratchpad))
-
-
 def merge(ask: Ask, first: Parent, second: Parent, log: Log) -> Merged:
     """Ask for a merge; once more when the reply is unusable; then take the first parent's scratchpad.
 
     Raises: CallError when there is no reply, which parks the run.
     """
-    result = ask_with_retry(ask, "merge", merge_messages(first, second), check_merge, log)
+
+    def read(data: Mapping[str, Any]) -> Merged | Invalid:
+        return Merged(written_scratchpad(data["scratchpad"]))
+
+    result = ask_with_retry(ask, "merge", merge_messages(first, second), read, log)
     return Merged(first.scratchpad, result.reason) if isinstance(result, Invalid) else result
 
 

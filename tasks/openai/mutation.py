@@ -113,20 +113,14 @@ def mutation_messages(
     return SYSTEM, fill(USER, values)
 
 
-def check_proposal(data: object, current: float, eps: float = EPS) -> Proposal | Invalid:
+def check_proposal(data: Mapping[str, Any], current: float, eps: float = EPS) -> Proposal | Invalid:
     """The proposal in a reply, or why it is invalid: not a finite number within 1000, or within `eps` of `current`."""
-    if not isinstance(data, Mapping):
-        return Invalid("the reply is not an object")
-    delta, scratchpad = data.get("delta"), data.get("scratchpad")
-    if isinstance(delta, bool) or not isinstance(delta, int | float):
-        return Invalid(f"delta is not a number: {delta!r}")
+    delta = data["delta"]
     if not abs(delta) <= LARGEST_DELTA or math.isnan(delta):
         return Invalid(f"delta is not a finite number between -{LARGEST_DELTA:g} and {LARGEST_DELTA:g}")
     if abs(delta - current) <= eps:
         return Invalid(f"delta is the current value, {current!r}")
-    if not isinstance(scratchpad, str):
-        return Invalid("scratchpad is not a string")
-    return Proposal(float(delta), written_scratchpad(scratchpad))
+    return Proposal(float(delta), written_scratchpad(data["scratchpad"]))
 
 
 def propose(ask: Ask, messages: tuple[str, str], current: float, log: Log, eps: float = EPS) -> Proposal | Skipped:

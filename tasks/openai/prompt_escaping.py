@@ -14,8 +14,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from tasks.limits import OVERLONG_SCRATCHPAD_CHARACTERS, SCRATCHPAD_CHARACTERS
-from tasks.openai.errors import OversizedReplyError
+from tasks.limits import SCRATCHPAD_CHARACTERS
 
 EMPTY = "(empty)"
 # Python's and Unicode's line ends that JSON leaves as they are.
@@ -46,14 +45,7 @@ def limit_scratchpad(scratchpad: str) -> str:
 
 
 def written_scratchpad(text: str) -> str:
-    """A scratchpad as the reflector wrote it, with plain line ends and cut to its limit.
-
-    Raises: OversizedReplyError for one of more than `OVERLONG_SCRATCHPAD_CHARACTERS`.
-    """
-    if len(text) > OVERLONG_SCRATCHPAD_CHARACTERS:
-        raise OversizedReplyError(
-            f"the scratchpad has {len(text):,} characters, and at most {SCRATCHPAD_CHARACTERS:,} were asked for"
-        )
+    """A scratchpad as the reflector wrote it, with plain line ends and cut to its limit."""
     return limit_scratchpad(normalize_lines(text))
 
 

@@ -11,14 +11,14 @@ import openai
 import tenacity
 
 from tasks.escape import escape_control
+from tasks.http.bounded import OversizedReply
 from tasks.openai import errors
 from tasks.openai.provider import CONTEXT_EXCEEDED, NO_RULE
-from tasks.openai.transport import OversizedReply
 from tasks.store.address import redacted
 
 RETRIED_STATUS = frozenset({408, 409, 429})
 LONGEST_BACKOFF_S = 30.0
-NOT_SENT = frozenset({"ConnectError", "UnsupportedProtocol"})  # the transport's errors, and the SDK's client's
+NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"})  # errors of httpx2
 # When the endpoint asks for a longer wait, the call fails as transient and the task is retried later.
 LONGEST_REQUESTED_S = 300.0
 
@@ -80,9 +80,9 @@ def to_call_error(error: openai.APIError, max_tries: int, key: str) -> errors.Ca
     if isinstance(error, openai.APIStatusError):
         return _status_to_call_error(error, max_tries, _message(error).replace(key, "[key]"))
     if isinstance(error, openai.APITimeoutError):
-        return errors.TimedOutError(f"no reply in time, tried {max_tries} times")
+        return errors.UnavailableError(f"no reply in time, tried {max_tries} times")
     if isinstance(error.__cause__, OversizedReply):
-        return errors.OversizedReplyError(f"the endpoint ignores max_completion_tokens: {error.__cause__}")
+        return errors.UnusableReplyError(f"the endpoint ignores max_completion_tokens: {error.__cause__}")
     if isinstance(error, openai.APIConnectionError):
         return errors.UnavailableError(f"no connection ({error.__cause__ or error}), tried {max_tries} times")
     return errors.RejectedError(f"the endpoint's answer is not a completion ({error})")
@@ -93,9 +93,9 @@ def _status_to_call_error(error: openai.APIStatusError, max_tries: int, message:
         message = f"it redirects to {escape_control(redacted(location))[:200]}, which is not followed"
     message = f"HTTP {error.status_code}: {message}"
     if _is_quota(error):
-        return errors.QuotaExhaustedError(f"the account's credit is used up ({message})")
+        return errors.RejectedError(f"the account's credit is used up ({message})")
     if error.status_code == 429:
-        return errors.RateLimitedError(f"rate limited ({message}), tried up to {max_tries} times")
+        return errors.UnavailableError(f"rate limited ({message}), tried up to {max_tries} times")
     if error.code == NO_RULE:
         return errors.NoRuleError(message)
     if error.status_code == 400 and (error.code == CONTEXT_EXCEEDED or "context length" in message):

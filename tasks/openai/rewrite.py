@@ -112,19 +112,11 @@ def rewrite_messages(
     return SYSTEM, fill(USER, values)
 
 
-def check_rewrite(data: object, cluster_ids: Sequence[str]) -> Rewrite | Invalid:
-    """The proposal in a reply, or why it is invalid: other clusters than these, or a delta that is no finite number."""
-    if not isinstance(data, Mapping) or not isinstance(data.get("deltas"), Mapping):
-        return Invalid("the reply has no object of deltas")
-    deltas, summary = data["deltas"], data.get("summary")
-    if sorted(deltas) != sorted(cluster_ids):
-        return Invalid(f"the clusters of the deltas are {sorted(map(str, deltas))}, not {sorted(cluster_ids)}")
+def check_rewrite(data: Mapping[str, Any], cluster_ids: Sequence[str]) -> Rewrite | Invalid:
+    """The proposal in a reply, or why it is invalid: a delta that is no finite number within 1000."""
+    deltas = data["deltas"]
     for cluster in cluster_ids:
         value = deltas[cluster]
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return Invalid(f"the delta of cluster {cluster} is not a number: {value!r}")
         if not abs(value) <= LARGEST_DELTA or math.isnan(value):
             return Invalid(f"the delta of cluster {cluster} is not within -{LARGEST_DELTA:g} and {LARGEST_DELTA:g}")
-    if not isinstance(summary, str):
-        return Invalid("summary is not a string")
-    return Rewrite(tuple(float(deltas[cluster]) for cluster in cluster_ids), written_scratchpad(summary))
+    return Rewrite(tuple(float(deltas[cluster]) for cluster in cluster_ids), written_scratchpad(data["summary"]))

@@ -40,6 +40,10 @@ class CollectionFolder(RunFolder):
         path.write_text(yaml.safe_dump(values))
         return path
 
+    def ask(self, url: str) -> None:
+        """Have the reflector and the judge asked at this address."""
+        self.configure({"reflector": {"api_base": url}, "phase0": {"correctness": {"evaluator_api_base": url}}})
+
     def command(self, *arguments: str, **options: str) -> list[str]:
         assert not options, "a collection is configured by its file"
         path = self.folder / "collect.yaml"

@@ -11,7 +11,8 @@ import pytest
 from collection_folder import CollectionFolder
 from filelock import FileLock
 from guide_folder import GuideFolder
-from run_folder import RunFolder
+from rules_server import RulesServer, rules_server
+from run_folder import LOGS, RunFolder
 
 TIMEOUT_S = 900  # of a test with whole runs, on a busy machine; also the first that waits for the reference run
 
@@ -28,6 +29,13 @@ def run_folder(tmp_path: Path) -> Iterator[RunFolder]:
     folder = RunFolder(tmp_path)
     yield folder
     folder.clear()
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Iterator[RulesServer]:
+    """An endpoint of the test's own that answers by rules, with faults on request."""
+    with rules_server(tmp_path / LOGS[1]) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pytest
+from rules_server import KEY
 
 ROOT = Path(__file__).parents[2]
 # Small enough for many runs, large enough for merges, mutations, clones and a validation set.
@@ -37,7 +39,7 @@ SMALL = {
 
 # The longest time between an answer of a server and its record in the store, on a busy machine.
 UNSTORED_S = 0.3
-LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
+LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")  # the second where a test has an endpoint of its own
 
 
 def cache_folder() -> Path:
@@ -81,17 +83,17 @@ class RunFolder:
         return (self.output / "evolution_state.json").read_text()
 
     def answered(self, log: str) -> list[str]:
-        """The ids of the calls that a server of the farm has answered, in order."""
+        """The ids of the calls that a server has answered, in order."""
         return [call for call, _ in self.answer_times(log)]
 
     def answer_times(self, log: str) -> list[tuple[str, float]]:
         """Each answered call with the time of its answer, in seconds since 1970."""
-        found = sorted((self.farm / "logs").glob(log))
+        found = [path for path in (self.farm / "logs" / log, self.folder / log) if path.exists()]
         calls = [json.loads(line) for path in found for line in path.read_text().splitlines()]
         return [(call.get("call_id") or call["sha256"], call["at"]) for call in calls if call.get("status", 200) == 200]
 
     def answers(self) -> int:
-        """How many calls the servers of the farm have answered."""
+        """How many calls the servers have answered."""
         return sum(len(self.answered(log)) for log in LOGS)
 
     def repeated(self, losses: Sequence[tuple[float, float]] = ()) -> list[str]:
@@ -157,10 +159,11 @@ def is_of_kind(process: psutil.Process, kind: str) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Our environment without the variables that would make a test use the real OpenAI."""
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
+    """Our environment with the key of a test's endpoint, and nothing that would make a test use the real OpenAI."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
     # A simulated SGLang server needs no GPU.
-    return {"WHETSTONE_CLUSTERS": str(cache_folder() / "clusters"), "WHETSTONE_GPU": "shared", **ours}
+    farm = {"WHETSTONE_CLUSTERS": str(cache_folder() / "clusters"), "WHETSTONE_GPU": "shared"}
+    return {**farm, **kept, "OPENAI_API_KEY": KEY}
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:
@@ -183,6 +186,21 @@ def finish(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.C
         out, _ = process.communicate(timeout=60)
         pytest.fail(f"the command took longer than {timeout} s:\n{out}")
     return subprocess.CompletedProcess(process.args, process.returncode, out, "")
+
+
+@contextmanager
+def farm_up(run: RunFolder, **options: str) -> Iterator[str]:
+    """A farm of the embedded configuration that stays up, with these options; gives its address."""
+    where = ["--config", str(ROOT / "configs" / "embedded.config"), "--set", f"FARM_DIR={run.farm}"]
+    sets = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
+    up = orchestrator("farm", "up", *where, *sets)
+    assert up.returncode == 0, up.stdout
+    try:
+        yield str(json.loads(orchestrator("farm", "status", "--json", *where).stdout)["redis_url"])
+    finally:
+        down = orchestrator("farm", "down", *where)
+    assert down.returncode == 0, down.stdout
+    assert run.processes() == []
 
 
 def orchestrator(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -39,11 +39,8 @@ def at_work() -> Iterator[AtWork]:
         try:
             process = run.start(NGEN="20")
             wait_until(
-                lambda: (
-                    all(run.answered(log) for log in ("target_requests.jsonl", "endpoint_calls.jsonl"))
-                    or process.poll() is not None
-                ),
-                "answers of both servers",
+                lambda: list((run.output / "reflector_prompts").glob("*")) or process.poll() is not None,
+                "a reply of the reflector",
             )
             assert process.poll() is None, process.communicate()[0]
             yield seen_by_root(run)

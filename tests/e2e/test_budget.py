@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from rules_server import RulesServer
 from run_folder import RunFolder, orchestrator
 
 CALLS = "endpoint_calls.jsonl"
@@ -22,15 +23,15 @@ def status(run_folder: RunFolder) -> dict[str, Any]:
     return found
 
 
-def billed(run_folder: RunFolder) -> float:
+def billed(rules: RulesServer) -> float:
     """The price in dollars of all answered calls, from the log of the endpoint."""
-    calls = [json.loads(line) for line in (run_folder.farm / "logs" / CALLS).read_text().splitlines()]
-    return sum(100 * call["prompt_tokens"] + 5 * call["completion_tokens"] for call in calls) / 1e6
+    return sum(100 * call["prompt_tokens"] + 5 * call["completion_tokens"] for call in rules.calls()) / 1e6
 
 
 def test_a_run_parks_at_its_budget_and_continues_when_it_is_raised(
-    reference_run: RunFolder, run_folder: RunFolder
+    reference_run: RunFolder, run_folder: RunFolder, rules: RulesServer
 ) -> None:
+    run_folder.options |= rules.options
     # when the budget of a run is smaller than the cost of its first generation
     parked = run_folder.run(BUDGET_USD=str(BUDGET), **PRICES)
     # then it parks and names the command that continues it
@@ -41,7 +42,7 @@ def test_a_run_parks_at_its_budget_and_continues_when_it_is_raised(
     # and its cost is within the budget and equals what the endpoint's log gives
     run_status = status(run_folder)
     assert (run_status["state"], run_status["budget_usd"], run_status["unconfirmed_usd"]) == ("parked", BUDGET, 0)
-    assert run_status["cost_usd"] == pytest.approx(billed(run_folder), abs=1e-9)
+    assert run_status["cost_usd"] == pytest.approx(billed(rules), abs=1e-9)
     assert 0.1 < run_status["cost_usd"] <= BUDGET
     assert "of $0.3000" in orchestrator("status", str(run_folder.output)).stdout
 
@@ -53,7 +54,7 @@ def test_a_run_parks_at_its_budget_and_continues_when_it_is_raised(
     assert [call for call, times in Counter(run_folder.answered(CALLS)).items() if times > 1] == []
     # and the report, the history and the status give the cost of the endpoint's log
     cost = status(run_folder)["cost_usd"]
-    assert cost == pytest.approx(billed(run_folder), abs=1e-9)
+    assert cost == pytest.approx(billed(rules), abs=1e-9)
     assert f"${cost:.4f} of $2.00" in done.stdout
     history = [json.loads(line) for line in (run_folder.output / "history.jsonl").read_text().splitlines()]
     assert 0.5 * cost < sum(g["cost_usd"] for g in history) <= cost + 1e-5

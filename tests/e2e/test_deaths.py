@@ -34,7 +34,6 @@ def test_a_killed_supervisor_stops_a_run_with_a_reason_and_the_same_command_fini
     faults = deque(
         [
             Fault("connection cut", "valkey", after=1, seconds=1.0),
-            Fault("500s", "endpoint", after=1, seconds=0.0),
             Fault("kill -9", "supervisor", after=1, seconds=0.0),
         ]
     )

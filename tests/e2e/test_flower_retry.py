@@ -9,30 +9,25 @@ from collections.abc import Iterator
 import pytest
 from browser import browsing, picture
 from flower_process import PASSWORD, USER, Flower
-from run_folder import RunFolder, finish, orchestrator, wait_until
+from rules_server import RulesServer
+from run_folder import LOGS, RunFolder, farm_up, finish, wait_until
 
 pytestmark = pytest.mark.long
-LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
 
 
 @pytest.fixture
-def flower(run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flower]:
+def flower(run_folder: RunFolder, rules: RulesServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flower]:
     """A farm that stays up, whose endpoint fails one call of the reflector, and a Flower on it."""
     monkeypatch.setenv("COLUMNS", "200")
-    where = ("--config", "configs/embedded.config", "--set", f"FARM_DIR={run_folder.farm}")
-    up = orchestrator("farm", "up", *where, "--set", "EMBEDDED_FAULTS=mutation:quota:1")
-    assert up.returncode == 0, up.stdout
-    try:
-        address = json.loads(orchestrator("farm", "status", "--json", *where).stdout)["redis_url"]
+    monkeypatch.setenv("OPENAI_API_KEY", rules.key)  # of the retries that Flower starts
+    rules.fail("mutation:quota:1")
+    run_folder.options |= rules.options
+    with farm_up(run_folder, **rules.options) as address:
         started = Flower(address, run_folder.folder, outputs=run_folder.output)
         try:
             yield started
         finally:
             assert started.stop() == 0
-    finally:
-        down = orchestrator("farm", "down", *where)
-    assert down.returncode == 0, down.stdout
-    assert run_folder.processes() == []
 
 
 def test_retry_on_the_page_of_the_task_ends_in_the_reference_state(

@@ -9,13 +9,17 @@ from collections import Counter
 
 import pytest
 from killing import kill_at_moments, kill_moments
+from rules_server import RulesServer
 from run_folder import LOGS, RunFolder, finish, orchestrator, wait_until
 
 from workers.embedded.valkey import socket_path
 
 
 @pytest.mark.long
-def test_killed_at_many_moments_it_resumes_and_repeats_nothing(reference_run: RunFolder, run_folder: RunFolder) -> None:
+def test_killed_at_many_moments_it_resumes_and_repeats_nothing(
+    reference_run: RunFolder, run_folder: RunFolder, rules: RulesServer
+) -> None:
+    run_folder.options |= rules.options
     kill_at_moments(run_folder, reference_run.answers(), kill_moments(1))
     done = run_folder.run()
     assert done.returncode == 0, done.stdout
@@ -65,9 +69,10 @@ def test_ctrl_c_keeps_the_state_and_ends_all_processes_and_the_same_command_cont
 
 @pytest.mark.long
 def test_a_reflector_that_always_fails_parks_the_run_and_retry_continues_it(
-    reference_run: RunFolder, run_folder: RunFolder
+    reference_run: RunFolder, run_folder: RunFolder, rules: RulesServer
 ) -> None:
-    parked = run_folder.run(EMBEDDED_FAULTS="mutation:quota:*")
+    rules.fail("mutation:quota:*")
+    parked = run_folder.run(**rules.options)
     assert parked.returncode == 3, parked.stdout
     assert f"orchestrator retry {run_folder.output}" in parked.stdout
     assert "Traceback" not in parked.stdout
@@ -77,7 +82,8 @@ def test_a_reflector_that_always_fails_parks_the_run_and_retry_continues_it(
     answered = run_folder.answered(LOGS[0])
     assert answered
 
-    done = orchestrator("retry", str(run_folder.output), "--set", "EMBEDDED_FAULTS=")
+    rules.fail("")
+    done = orchestrator("retry", str(run_folder.output))
     assert done.returncode == 0, done.stdout
     assert run_folder.state() == reference_run.state()
     counted = Counter(run_folder.answered(LOGS[0]))

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from rules_server import RulesServer
 from run_folder import ROOT, RunFolder, environment, finish, wait_until
 
-from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
-
 KEY = "sk-e2e-0123456789-never-printed"
-
-
-@pytest.fixture
-def endpoint(tmp_path: Path) -> Iterator[str]:
-    """The embedded endpoint, started by the test and not by the farm."""
-    command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment() | {ENDPOINT_KEY_VARIABLE: KEY}
-    ) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().split()[-1]
-        process.terminate()
-        process.wait(10)
 
 
 def files_with(folder: Path, text: str) -> list[Path]:
@@ -46,15 +30,16 @@ def command_lines() -> str:
 
 @pytest.mark.long
 def test_a_key_is_in_no_file_of_a_run_and_the_report_names_the_rules_of_an_external_endpoint(
-    run_folder: RunFolder, endpoint: str
+    run_folder: RunFolder, rules: RulesServer
 ) -> None:
     # Given a key, and the address of an external endpoint that answers by rules
-    variables = {**environment(), "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": endpoint}
+    rules.key = KEY
+    variables = {**environment(), "OPENAI_API_KEY": KEY}
     models = {"REFLECTOR_MODEL": "a-large-model", "JUDGE_MODEL": "a-small-model"}
-    command = run_folder.command(NGEN="1", OPENAI_BASE_URL=endpoint, **models)
     run = subprocess.Popen(
-        command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+        run_folder.command(NGEN="1", **rules.options, **models), cwd=ROOT, env=variables, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
     wait_until(lambda: (run_folder.output / "reflector_prompts").exists() or run.poll() is not None, "a prompt")
     assert KEY not in command_lines()
     done = finish(run)

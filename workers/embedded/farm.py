@@ -22,8 +22,8 @@ class FarmSpec:
     """The settings of an embedded farm. `folder` holds its data and logs and is kept when the farm stops.
 
     With `embedded_endpoint` the farm has an endpoint that answers by rules; otherwise OPENAI_API_KEY and
-    OPENAI_BASE_URL of the environment are used.  `faults` are those of the embedded endpoint ("" for none).
-    `visibility_timeout`, in seconds, is how soon a killed worker's tasks return to their queue.
+    OPENAI_BASE_URL of the environment are used.  `visibility_timeout`, in seconds, is how soon a killed worker's
+    tasks return to their queue.
     """
 
     folder: str
@@ -31,7 +31,6 @@ class FarmSpec:
     openai_workers: int = 1
     openai_threads: int = 8
     cpu_workers: int = 2
-    faults: str = ""
     log_level: str = "INFO"
     embedded_endpoint: bool = True
     visibility_timeout: float = 10.0
@@ -93,11 +92,6 @@ class FarmFiles:
     @property
     def logs(self) -> Path:
         return self.folder / "logs"
-
-    @property
-    def endpoint_calls(self) -> Path:
-        """One line for every call of the embedded endpoint."""
-        return self.logs / "endpoint_calls.jsonl"
 
 
 @dataclass(frozen=True)

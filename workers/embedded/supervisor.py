@@ -66,7 +66,7 @@ class Supervisor:
     def logs(self) -> list[Path]:
         """The logs of the farm's processes; the gpu worker rotates those of its target server."""
         children = [child.command.log for child in self.children()]
-        return [self.files.logs / "supervisor.log", self.files.endpoint_calls, *children]
+        return [self.files.logs / "supervisor.log", *children]
 
     def run(self) -> None:
         """Run until `stopping` is set. Raises: ProcessFailed when a child does not start or keeps dying; OSError."""
@@ -141,9 +141,7 @@ class Supervisor:
 def endpoint_command(spec: FarmSpec, listener: int, environment: Mapping[str, str]) -> Command:
     """The embedded OpenAI-compatible endpoint; `listener` is the descriptor of its listening socket."""
     files = FarmFiles(Path(spec.folder))
-    options = ["--fd", str(listener), "--calls-log", str(files.endpoint_calls)]
-    options += ["--faults", spec.faults] if spec.faults else []
-    argv = (sys.executable, "-m", "workers.embedded.endpoint", *options)
+    argv = (sys.executable, "-m", "workers.embedded.endpoint", "--fd", str(listener))
     return Command("endpoint", argv, files.logs / "endpoint.log", environment, signal.SIGKILL, (listener,))
 
 

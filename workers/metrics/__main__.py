@@ -15,7 +15,7 @@ from typing import Any
 import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
-from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, start_http_server
 
 from tasks.private import keep_private
 from tasks.store.address import queues_url, redacted, redis_url_of, store_url
@@ -23,7 +23,6 @@ from tasks.store.client import connect
 from tasks.store.store import Store
 from tasks.store.waiting import NO_WAITING
 from workers.metrics.collector import FarmCollector, TaskEvents
-from workers.metrics.server import start_metrics_server
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +47,10 @@ def main() -> None:
         registry.register(FarmCollector(broker, Store(store)))
         ProcessCollector(registry=registry)
         events = TaskEvents(registry)
-        port = start_metrics_server(options.host, options.port, registry)
+        server, _ = start_http_server(options.port, options.host, registry)
     except (ValueError, OSError) as error:
         sys.exit(f"workers.metrics: {error}")
-    print(f"metrics of {redacted(url)} at http://{options.host}:{port}/metrics", flush=True)
+    print(f"metrics of {redacted(url)} at http://{options.host}:{server.server_port}/metrics", flush=True)
     try:
         listen(create_app(dict(os.environ)), events, threading.Event())
     except KeyboardInterrupt:

@@ -25,7 +25,6 @@ from pathlib import Path
 
 from tasks import die_with_parent
 from tasks.files import NO_ROOM
-from tasks.limits import REPLY_BYTES
 from tasks.process_identity import identify
 from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end_processes
 
@@ -238,11 +237,13 @@ def free_port() -> int:
 
 
 def is_healthy(base_url: str, timeout_s: float = 2.0) -> bool:
-    """Whether GET /health under `base_url` answers 200 in time. Proxies are never used."""
+    """Whether GET /health under `base_url` answers 200 in time."""
     # Here, since the client takes 0.1 s to import, and most users of this module start processes without HTTP.
-    from tasks.http.bounded import OK, HttpFailed, ReplyLimits, fetch
+    import httpx2
+
+    from tasks.http.bounded import OK, fetch
 
     try:
-        return fetch("GET", base_url, ReplyLimits(timeout_s, REPLY_BYTES), path="/health").status == OK
-    except HttpFailed:
+        return fetch(base_url, "/health", timeout_s).status_code == OK
+    except (httpx2.HTTPError, httpx2.InvalidURL):
         return False

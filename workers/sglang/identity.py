@@ -13,12 +13,12 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+import httpx2
 
 from tasks.gpu.host import TargetUnavailable
-from tasks.http.bounded import HttpFailed, ReplyLimits, fetch
-from tasks.limits import REPLY_BYTES
-from tasks.validation import InvalidData, checked_json
+from tasks.http.bounded import fetch
 
 FRESH_S = 5.0
 TIMEOUT_S = 30.0  # SGLang asks its scheduler for a part of the report
@@ -109,17 +109,16 @@ def local_weights(model: str) -> str:
 
 def _get_first(url: str, names: tuple[str, ...], api_key: str | None) -> dict[str, Any]:
     """The report of the first of the routes that the server has.  Raises: OSError or ValueError."""
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     for name in names:
         try:
-            reply = fetch("GET", url, ReplyLimits(TIMEOUT_S, REPLY_BYTES), path=name, headers=headers)
-        except HttpFailed as error:
+            reply = fetch(url, name, TIMEOUT_S, key=api_key)
+        except httpx2.HTTPError as error:
             raise OSError(f"{name}: {error}") from error
-        if reply.status != http.HTTPStatus.NOT_FOUND:
+        if reply.status_code != http.HTTPStatus.NOT_FOUND:
             break
-    if reply.status != http.HTTPStatus.OK:
-        raise OSError(f"{name}: HTTP {reply.status}")
-    try:
-        return cast("dict[str, Any]", checked_json(dict[str, Any], reply.body))
-    except InvalidData as error:
-        raise ValueError(f"{name}: {error}") from None
+    if reply.status_code != http.HTTPStatus.OK:
+        raise OSError(f"{name}: HTTP {reply.status_code}")
+    report = reply.json()
+    if not isinstance(report, dict):
+        raise ValueError(f"{name}: it is not a JSON object")
+    return report

@@ -1,4 +1,4 @@
-"""`make chaos SEED=7 FAULTS=200`: small runs of the real thing under faults of fifteen kinds, one after another.
+"""`make chaos SEED=7 FAULTS=200`: small runs of the real thing under faults of nine kinds, one after another.
 
 Each run must end in the state of a run without faults, or park with a reason and end there after `orchestrator retry`;
 no answered call may be repeated more often than the faults explain, and no process may remain.
@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from chaos_plan import SHARES, Fault, faults
-from chaos_run import FAULTS_OF_A_RUN, Report, run_with_faults
-from chaos_subject import Subject, unmount
+from chaos_run import Report, run_with_faults
+from chaos_subject import Subject
 from figures import table, write
 from run_folder import RunFolder
 
@@ -49,8 +49,6 @@ def main() -> None:
 def stop_now(folder: Path, status: int) -> None:
     """Kill all processes of the runs and exit at once."""
     RunFolder(folder).clear()
-    for mounted in (*folder.glob("*/output"), *folder.glob("*/farm")):
-        unmount(mounted)
     os._exit(status)
 
 
@@ -79,15 +77,7 @@ def chaos(folder: Path, seed: int, planned: Sequence[Fault], minutes: float, lan
 
 
 def one_run(folder: Path, number: int, queue: deque[Fault], state: str, sockets: Path) -> Report:
-    coming = {fault.name for fault in list(queue)[:FAULTS_OF_A_RUN]}
-    subject = Subject(
-        folder,
-        LONGER,
-        outside_endpoint=number % 2 == 1,
-        small_disk="disk full (output)" in coming,
-        small_farm_disk="disk full (farm)" in coming,
-        own_clock=any(name.startswith("clock step") for name in coming),
-    )
+    subject = Subject(folder, LONGER, own_endpoint=number % 2 == 1)
     try:
         report = run_with_faults(folder.name, subject, queue, state, sockets)
     finally:

@@ -1,4 +1,4 @@
-"""A proxy that can be slow or cut, in front of the endpoint and in place of the broker's socket."""
+"""A proxy that can be cut or silent, in front of the endpoint and in place of the broker's socket."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ Result = TypeVar("Result")
 class Proxy:
     """Copies bytes between its clients and the server; both sides are Unix sockets or ports of 127.0.0.1.
 
-    `delay_s` delays each piece, in both directions.  After `cut` it closes all connections and accepts none.  After
-    `silence` it keeps the connections that it has open, without reading from them again.
+    After `cut` it closes all connections and accepts none.  After `silence` it keeps the connections that it has open,
+    without reading from them again.
     """
 
     def __init__(self, front: Path | int, behind: Path | int) -> None:
         self.front, self.behind = front, behind
-        self.delay_s = 0.0
         self._is_cut = False
         self._open: set[asyncio.StreamWriter] = set()
         self._copying: set[asyncio.Task[None]] = set()
@@ -94,7 +93,6 @@ class Proxy:
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while piece := await reader.read(CHUNK):
-                await asyncio.sleep(self.delay_s)
                 writer.write(piece)
                 await writer.drain()
         with contextlib.suppress(OSError):
@@ -112,7 +110,7 @@ class Proxy:
     async def _stop(self) -> None:
         self._server.close()
         await self._drop_all()
-        # When both sides are closed each copying task ends, after its delay.
+        # When both sides are closed each copying task ends.
         if copying := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(copying, timeout=5)
 
@@ -125,20 +123,6 @@ def unreachable(socket: Path, real: Path) -> Iterator[None]:
         disconnect_all(real)
         yield
     finally:
-        _bring_back(real, socket)
-
-
-@contextmanager
-def slowed(socket: Path, real: Path, delay_s: float) -> Iterator[None]:
-    """Within the block everything to and from the broker takes `delay_s` longer."""
-    os.rename(socket, real)
-    proxy = Proxy(socket, real)
-    proxy.delay_s = delay_s
-    try:
-        disconnect_all(real)
-        yield
-    finally:
-        proxy.close()
         _bring_back(real, socket)
 
 

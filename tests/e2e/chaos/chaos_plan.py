@@ -9,59 +9,25 @@ from itertools import cycle
 from typing import Literal
 
 Kind = Literal[
-    "kill -9",
-    "stop and continue",
-    "broker restart",
-    "connection cut",
-    "slow network",
-    "disk full",
-    "429 storm",
-    "500s",
-    "invalid JSON",
-    "hung target",
-    "refusing store",
-    "silent connection",
-    "failover",
-    "clock step",
-    "second owner",
-]
-# The relative frequency of each kind, and the processes that it happens to, in turn.
+    "kill -9", "stop and continue", "broker restart", "connection cut", "silent connection", "disk full",
+    "refusing store", "hung target", "faulty replies",
+]  # fmt: skip
+# The relative frequency of each kind, and what it happens to, in turn.
 SHARES: Mapping[Kind, int] = {
-    "kill -9": 9,
-    "stop and continue": 4,
-    "broker restart": 2,
-    "connection cut": 3,
-    "slow network": 3,
-    "disk full": 4,
-    "429 storm": 2,
-    "500s": 2,
-    "invalid JSON": 2,
-    "hung target": 1,
-    "refusing store": 4,
-    "silent connection": 2,
-    "failover": 2,
-    "clock step": 2,
-    "second owner": 2,
-}
+    "kill -9": 9, "stop and continue": 4, "broker restart": 2, "connection cut": 3, "silent connection": 2,
+    "disk full": 4, "refusing store": 2, "hung target": 1, "faulty replies": 6,
+}  # fmt: skip
 VICTIMS: Mapping[Kind, tuple[str, ...]] = {
-    "kill -9": (
-        "gpu", "target", "openai", "orchestrator", "cpu", "valkey", "pool child", "endpoint", "supervisor",
-    ),
+    "kill -9": ("gpu", "target", "openai", "orchestrator", "cpu", "valkey", "pool child", "endpoint", "supervisor"),
     "stop and continue": ("gpu", "valkey", "openai", "target", "cpu", "endpoint", "orchestrator", "supervisor"),
     "broker restart": ("valkey",),
     "connection cut": ("valkey", "endpoint"),
-    "slow network": ("endpoint", "valkey"),
-    "disk full": ("output", "farm"),
-    "429 storm": ("endpoint",),
-    "500s": ("endpoint",),
-    "invalid JSON": ("endpoint",),
-    "hung target": ("target",),
-    "refusing store": ("memory", "disk"),
     "silent connection": ("valkey", "endpoint"),
-    "failover": ("valkey",),
-    "clock step": ("all",),
-    "second owner": ("same", "fresh", "copy"),
-}  # fmt: skip
+    "disk full": ("orchestrator", "valkey"),
+    "refusing store": ("valkey",),
+    "hung target": ("target",),
+    "faulty replies": ("*:rate_limit:0.3:10", "*:500:5", "*:invalid_json:1"),
+}
 MOST_CALLS_BETWEEN = 5
 SHORTEST_S, LONGEST_S = 1.0, 12.0  # of the faults that last; after 10 s without its lease a task is delivered again
 
@@ -88,13 +54,7 @@ def faults(seed: int, count: int, only: Collection[str] = ()) -> list[Fault]:
     while len(drawn) < count:
         kinds = [kind for kind, share in SHARES.items() for _ in range(share) if kind in (only or SHARES)]
         rng.shuffle(kinds)
-        drawn += [
-            Fault(
-                kind,
-                next(turns[kind]),
-                rng.randint(1, MOST_CALLS_BETWEEN),
-                round(rng.uniform(SHORTEST_S, LONGEST_S), 1),
-            )
-            for kind in kinds
-        ]
+        for kind in kinds:
+            after, seconds = rng.randint(1, MOST_CALLS_BETWEEN), round(rng.uniform(SHORTEST_S, LONGEST_S), 1)
+            drawn.append(Fault(kind, next(turns[kind]), after, seconds))
     return drawn[:count]

@@ -1,48 +1,20 @@
-"""A real endpoint in its own process, and clients for it."""
+"""An endpoint with faults on request, and clients for it."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from rules_server import KEY, RulesServer, rules_server
 
 from tasks.models import Endpoint
 from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
 from tasks.openai.limits import LocalLimiter
 from tasks.openai.provider import Usage
-from workers.embedded.endpoint import ENDPOINT_CONTROL_VARIABLE, ENDPOINT_KEY_VARIABLE
-
-KEY = "key-for-tests-0123456789"
-
-
-@dataclass
-class Service:
-    """The endpoint: its address and the file with its calls."""
-
-    url: str
-    log: Path
-    key: str = KEY
-
-    def fail(self, faults: str) -> None:
-        body = json.dumps({"faults": faults}).encode()
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
-        request = urllib.request.Request(f"{self.url.removesuffix('/v1')}/_faults", body, headers)
-        with urllib.request.urlopen(request, timeout=10) as response:
-            assert response.status == 200
-
-    def calls(self, call_id: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return [line for line in lines if line["call_id"] == call_id]
 
 
 class RecordingBudget(LocalBudget):
@@ -66,26 +38,20 @@ class Caller:
 
 
 @pytest.fixture(scope="session")
-def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    log = tmp_path_factory.mktemp("endpoint") / "calls.jsonl"
-    command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", "--calls-log", str(log)]
-    environment = {**os.environ, ENDPOINT_KEY_VARIABLE: KEY, ENDPOINT_CONTROL_VARIABLE: "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        yield Service(process.stdout.readline().split()[-1], log)
-        process.terminate()
-        assert process.wait(10) in (0, -15)
+def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RulesServer]:
+    with rules_server(tmp_path_factory.mktemp("endpoint") / "calls.jsonl") as server:
+        yield server
 
 
 @pytest.fixture
-def service(running_service: Service) -> Service:
+def service(running_service: RulesServer) -> RulesServer:
     """The endpoint without faults."""
     running_service.fail("")
     return running_service
 
 
 @pytest.fixture
-def call_as(service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Caller]:
+def call_as(service: RulesServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Caller]:
     """A function that creates a caller; keyword arguments change the `Endpoint`."""
     monkeypatch.setenv("KEY_OF_THIS_TEST", KEY)
     standard = Endpoint(

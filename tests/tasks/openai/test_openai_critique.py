@@ -58,7 +58,8 @@ def test_a_critique_comes_with_who_wrote_it_and_what_it_cost(store: Store, servi
 
 
 def test_a_reply_that_was_cut_is_kept_and_not_asked_for_again(store: Store, service: Any) -> None:
-    asked = job(store, service, max_new_tokens=20)
+    service.fail("critique:truncated:1")
+    asked = job(store, service)
     found = ask_endpoint(asked, "critique")
     assert found["finish"] == "length" and found["text"].startswith('{"summary"')
     read = parse_critique(found["text"], found["finish"], 200, 400)

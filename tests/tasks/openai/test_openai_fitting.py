@@ -24,7 +24,7 @@ from tasks.openai.fitting import (
     prompt_estimate,
     prompt_limit,
 )
-from tasks.openai.merge import Merged, check_merge, merge_stage
+from tasks.openai.merge import merge_stage
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
 from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.openai.provider import estimate_tokens
@@ -226,7 +226,5 @@ def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:
     assert limit_scratchpad("y" * 100 + "\n" + "x" * SCRATCHPAD_CHARACTERS) == "x" * SCRATCHPAD_CHARACTERS
     proposal = check_proposal({"delta": 1.0, "scratchpad": "x\n" * 9000}, 0.0)
     assert isinstance(proposal, Proposal) and len(proposal.scratchpad) <= SCRATCHPAD_CHARACTERS
-    merged = check_merge({"scratchpad": "x\n" * 9000})
-    assert isinstance(merged, Merged) and len(merged.scratchpad) <= SCRATCHPAD_CHARACTERS
     for system in (mutation_messages(DESCRIPTIONS, {"1": 0.0}, "", "1", [])[0],):
         assert f"at most {SCRATCHPAD_CHARACTERS} characters" in system

@@ -9,7 +9,7 @@ import pytest
 from tasks.openai.calls import Invalid
 from tasks.openai.fitting import Response
 from tasks.openai.rewrite import NOTHING_LEARNT, Rewrite, check_rewrite, free_clusters, rewrite_messages, schema_of
-from tasks.openai.schema import mismatch, not_strict
+from tasks.openai.schema import mismatch
 
 IDS = ("0", "1", "10")
 DELTAS = {"0": 0.0, "1": 0.5, "10": -1.25}
@@ -40,9 +40,8 @@ def test_the_first_round_says_that_nothing_is_learnt_yet() -> None:
     assert NOTHING_LEARNT in rewrite_messages(DESCRIPTIONS, DELTAS, "", RESPONSES)[1]
 
 
-def test_the_schema_is_strict_and_names_every_cluster() -> None:
+def test_the_schema_names_every_cluster() -> None:
     schema = schema_of(IDS)
-    assert not_strict(schema) is None
     assert mismatch(GOOD, schema) is None
     assert mismatch({**GOOD, "deltas": {"0": 1}}, schema) is not None
 
@@ -61,15 +60,8 @@ def test_a_usable_reply_comes_back_in_canonical_order() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ([], "no object of deltas"),
-        ({"summary": ""}, "no object of deltas"),
-        ({"deltas": {"0": 1, "1": 2}, "summary": ""}, "clusters of the deltas"),
-        ({"deltas": {**GOOD["deltas"], "2": 0}, "summary": ""}, "clusters of the deltas"),  # type: ignore[dict-item]
-        ({"deltas": {"0": 1, "1": True, "10": 0}, "summary": ""}, "cluster 1 is not a number"),
-        ({"deltas": {"0": 1, "1": "2", "10": 0}, "summary": ""}, "cluster 1 is not a number"),
         ({"deltas": {"0": 1, "1": float("nan"), "10": 0}, "summary": ""}, "cluster 1 is not within"),
         ({"deltas": {"0": 10**400, "1": 0, "10": 0}, "summary": ""}, "cluster 0 is not within"),
-        ({"deltas": GOOD["deltas"]}, "summary is not a string"),
     ],
 )
 def test_unusable_replies(data: Any, reason: str) -> None:

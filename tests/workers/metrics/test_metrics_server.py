@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import httpx
 import pytest
 from farm_bench import Bench, until
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.settings import load_settings, make_run
@@ -23,8 +17,6 @@ from tasks.job import JobSpec
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.metrics import server
-from workers.metrics.server import REQUESTS, start_metrics_server
 
 KEY = "file:" + "0" * 64
 ROOT = Path(__file__).parents[3]
@@ -79,36 +71,6 @@ def test_it_tells_of_tasks_and_workers_also_after_the_broker_was_away(farm: Benc
     before = read(address)[gathered]
     until(lambda: farm.app.send_task("cpu.gather", ("demo-1", "g0_pop", 1)) and read(address)[gathered] > before)
     assert read(address)["whetstone_up[]"] == 1
-
-
-@pytest.fixture
-def served() -> str:
-    return f"http://127.0.0.1:{start_metrics_server('127.0.0.1', 0, CollectorRegistry())}/metrics"
-
-
-def test_on_a_loopback_address_a_name_from_elsewhere_is_not_answered(served: str) -> None:
-    assert httpx.get(served, trust_env=False).status_code == 200
-    assert httpx.get(served, headers={"host": "attacker.example"}, trust_env=False).status_code == 421
-
-
-def test_clients_that_send_nothing_are_cut_off_and_no_more_than_some_wait(
-    served: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "REQUEST_S", 1.0)
-    address = ("127.0.0.1", int(urlsplit(served).port or 0))
-    threads = threading.active_count()
-    with ExitStack() as stack:
-        # When more clients connect than are served, and send half a head
-        clients = [stack.enter_context(socket.create_connection(address, timeout=10)) for _ in range(REQUESTS + 10)]
-        for client in clients:
-            with suppress(OSError):
-                client.sendall(b"GET /metrics HTTP/1.1\r\n")
-        # Then each is closed at the latest at its deadline, by the server
-        for client in clients:
-            with suppress(ConnectionError):
-                assert client.recv(100) == b""
-        assert threading.active_count() <= threads + 2 * REQUESTS  # a request, and its deadline
-    until(lambda: httpx.get(served, trust_env=False).status_code == 200)
 
 
 def test_an_address_that_is_none_is_told_in_one_line() -> None:

@@ -17,9 +17,8 @@ import torch
 import uvicorn
 from transformers import AutoTokenizer
 
-from tasks.http.hosts import LOOPBACK
 from tasks.private import keep_private
-from workers.embedded.http_guard import RequestGuard, server_config
+from workers.embedded.http_guard import BearerKey
 from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
@@ -65,8 +64,11 @@ def main(arguments: list[str]) -> int:
 
 def _serve(service: Service, options: argparse.Namespace) -> int:
     """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
-    app = RequestGuard(build_target_app(service), service.api_key, bool(options.uds) or options.host in LOOPBACK)
-    config = server_config(app, host=options.host, port=options.port or 0, timeout_graceful_shutdown=DRAIN_S)
+    app = BearerKey(build_target_app(service), service.api_key)
+    config = uvicorn.Config(
+        app, host=options.host, port=options.port or 0, log_level="warning", access_log=False,
+        timeout_graceful_shutdown=DRAIN_S,
+    )  # fmt: skip
     server = uvicorn.Server(config)
     listeners = [_private_socket(options.uds)] if options.uds else None
 

@@ -16,7 +16,6 @@ from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from workers.embedded.http_guard import parse_body_json
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.engine import Engine, EngineStopped, PendingRequest
 from workers.embedded.target.grammar import CompiledGrammar, GrammarRefused, Grammars
@@ -118,7 +117,7 @@ def _add_generation(app: FastAPI, service: Service) -> None:
     @app.post("/abort_request")
     async def abort_request(http: HttpRequest) -> Response:
         try:
-            rid = parse_body_json(await http.body())["rid"]
+            rid = json.loads(await http.body())["rid"]
         except (ValueError, TypeError, KeyError):
             return _error(400, "abort_request needs an object with rid")
         service.engine.abort(str(rid))

@@ -7,8 +7,8 @@ from typing import Any
 
 from tasks.openai import merge
 from tasks.openai.prompt_escaping import unquote_lines
-from workers.embedded.endpoint.chat import sections
 from workers.embedded.endpoint.rules.mutation import MAX_LINES
+from workers.embedded.endpoint.sections import sections
 
 SCHEMA_NAME = merge.SCHEMA_NAME
 _PARENT = re.compile(r"Parent [AB] \(fitness: (.+)\)")

@@ -23,7 +23,7 @@ from typing import Any
 from tasks.openai import mutation
 from tasks.openai.prompt_escaping import unquote_lines
 from tasks.openai.variant import variant_of
-from workers.embedded.endpoint.chat import json_section, section
+from workers.embedded.endpoint.sections import json_section, section
 
 SCHEMA_NAME = mutation.SCHEMA_NAME
 END_OF_TURN, NUMBERS = "0", "1"

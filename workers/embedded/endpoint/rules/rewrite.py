@@ -21,7 +21,6 @@ from typing import Any
 from tasks.openai import rewrite
 from tasks.openai.prompt_escaping import unquote_lines
 from tasks.openai.variant import variant_of
-from workers.embedded.endpoint.chat import json_section, section
 from workers.embedded.endpoint.rules.mutation import (
     BOUND,
     SMALLEST_STEP,
@@ -31,6 +30,7 @@ from workers.embedded.endpoint.rules.mutation import (
     observe,
     prominences,
 )
+from workers.embedded.endpoint.sections import json_section, section
 
 SCHEMA_NAME = rewrite.SCHEMA_NAME
 _LINE = re.compile(r"(\d+(?:\.\d+)?) tokens, (\d+(?:\.\d+)?) correct with (\{[^{}]*\})")

@@ -16,7 +16,7 @@ from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import Number, read_numbers
 from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure_number
 from tasks.judging.verdict import Category, category_of, polarity
-from workers.embedded.endpoint.chat import json_section
+from workers.embedded.endpoint.sections import json_section
 
 SCHEMA_NAME = prompt.SCHEMA_NAME
 DEFAULT_TOLERANCE = 0.15

@@ -1,0 +1,163 @@
+"""The rules of the embedded endpoint in a thread of the test, with faults on request and a log of the calls.
+
+A fault is `SCHEMA:KIND:TIMES`; several are separated by commas.  SCHEMA is the name of a schema, or `*`; TIMES is a
+count, or `*`.  KIND is rate_limit[:SECONDS], quota, 500, context, refusal, truncated, invalid_json, another_schema,
+oversized, unchanged (the reflector proposes the current delta) or hang:SECONDS.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from workers.embedded.endpoint.app import NoRule, complete, error_body
+from workers.embedded.endpoint.rules import all_rules
+from workers.embedded.endpoint.sections import json_section, section
+
+KEY = "key-for-tests-0123456789"
+OVERSIZED = 10_000_000  # characters
+
+
+class RulesServer:
+    """`url` is its address, `log` the file with a line for each call.  May be used from several threads."""
+
+    def __init__(self, log: Path, key: str = KEY) -> None:
+        self.log, self.key, self.url = log, key, ""
+        self._rules, self._lock = all_rules(), threading.Lock()
+        self._faults: list[list[Any]] = []  # of each its schema, kind, seconds, and how often it still happens
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of a run that asks this server."""
+        return {"OPENAI_BASE_URL": self.url}
+
+    def fail(self, faults: str) -> None:
+        """From now on make these faults, and no others."""
+        parts = [part.split(":") for part in faults.split(",") if part]
+        self._faults = [
+            [schema, kind, float(seconds[0]) if seconds else 1.0, float("inf") if times == "*" else int(times)]
+            for schema, kind, *seconds, times in parts
+        ]
+
+    def calls(self, call_id: str = "") -> list[dict[str, Any]]:
+        """All calls, or those with an id."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        return [line for line in lines if call_id in ("", line["call_id"])]
+
+    def answer(self, request: dict[str, Any], call_id: str, is_gone: Callable[[], bool]) -> tuple[int, Any, Any]:
+        """The status, the body and the headers of a reply."""
+        schema = request["response_format"]["json_schema"]["name"]
+        kind, seconds = self._take(schema)
+        status, headers, usage = 200, {}, {"prompt_tokens": 0, "completion_tokens": 0}
+        try:
+            body = complete(request, self._rules)
+        except NoRule as error:
+            status, body = 400, error_body(str(error), "no_rule")
+        else:
+            status, body, headers = _with_fault(kind, seconds, body, request)
+            usage = body.get("usage", usage)
+        if kind == "hang":
+            time.sleep(seconds)
+            status = 499 if is_gone() else status
+        line = {"call_id": call_id, "schema": schema, "status": status, "fault": kind, **usage, "at": time.time()}
+        with self._lock, self.log.open("a") as out:
+            out.write(json.dumps(line) + "\n")
+        return status, body, headers
+
+    def _take(self, schema: str) -> tuple[str, float]:
+        with self._lock:
+            for fault in self._faults:
+                if fault[0] in ("*", schema) and fault[3] > 0:
+                    fault[3] -= 1
+                    return fault[1], fault[2]
+        return "", 0.0
+
+
+def _with_fault(kind: str, seconds: float, body: dict[str, Any], request: dict[str, Any]) -> tuple[int, Any, Any]:
+    if kind == "rate_limit":
+        headers = {"retry-after": str(int(-(-seconds // 1))), "retry-after-ms": str(int(seconds * 1000))}
+        return 429, error_body("Rate limit reached.", "rate_limit_exceeded"), headers
+    errors = {"quota": (429, "insufficient_quota"), "500": (500, None), "context": (400, "context_length_exceeded")}
+    if kind in errors:
+        return errors[kind][0], error_body(f"a requested fault: {kind}", errors[kind][1]), {}
+    choice = body["choices"][0]
+    text, message = choice["message"]["content"], choice["message"]
+    reply = json.loads(text)
+    if kind == "refusal":
+        message |= {"content": None, "refusal": "I'm sorry, I can't help with that."}
+    elif kind == "truncated":
+        choice["finish_reason"], message["content"] = "length", text[: len(text) // 2]
+    elif kind == "invalid_json":
+        message["content"] = f"Here you are: {text[:-1]}"
+    elif kind == "another_schema":
+        message["content"] = json.dumps({"another": 1})
+    elif kind == "oversized":
+        large = {name: "x" * OVERSIZED if isinstance(value, str) else value for name, value in reply.items()}
+        message["content"] = json.dumps(large)
+    elif kind == "unchanged":
+        user = request["messages"][-1]["content"]
+        current = json_section(user, "Current delta vector")[section(user, "Target cluster").strip()]
+        message["content"] = json.dumps({**reply, "delta": current})
+    return 200, body, {}
+
+
+@contextmanager
+def rules_server(log: Path, key: str = KEY) -> Iterator[RulesServer]:
+    """The server, while the block runs."""
+    rules = RulesServer(log, key)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            """Requests are in the log of the calls."""
+
+        def do_GET(self) -> None:
+            self.reply(200, {"data": [{"id": "whetstone-rules"}]}, {})
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.headers["Authorization"] != f"Bearer {rules.key}":
+                self.reply(401, error_body("a valid API key is needed"), {})
+            else:
+                self.reply(*rules.answer(request, self.headers.get("Idempotency-Key", ""), self.is_gone))
+
+        def is_gone(self) -> bool:
+            self.connection.setblocking(False)
+            try:
+                return self.connection.recv(1, socket.MSG_PEEK) == b""
+            except BlockingIOError:
+                return False
+            finally:
+                self.connection.setblocking(True)
+
+        def reply(self, status: int, body: Any, headers: dict[str, str]) -> None:
+            raw = json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in {**headers, "content-type": "application/json", "content-length": len(raw)}.items():
+                self.send_header(name, str(value))
+            self.end_headers()
+            self.wfile.write(raw)
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads, block_on_close = True, False
+
+        def handle_error(self, *_: object) -> None:
+            """The client has gone away."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        rules.url = f"http://127.0.0.1:{server.server_port}/v1"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield rules
+        finally:
+            server.shutdown()
+            thread.join()

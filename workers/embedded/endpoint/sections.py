@@ -1,0 +1,35 @@
+"""The sections of the project's prompts, which the rules read back.
+
+A prompt is headings ("## ...") with a body each, up to a line of dashes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def sections(message: str) -> list[tuple[str, str]]:
+    """The headings and bodies of a user message, in order. Only "\\n" ends a line: quoted texts may hold others."""
+    found: list[tuple[str, list[str]]] = []
+    for line in message.split("\n"):
+        if line == "---":
+            break
+        if line.startswith("## "):
+            found.append((line.removeprefix("## "), []))
+        elif found:
+            found[-1][1].append(line)
+    return [(heading, "\n".join(lines).strip("\n")) for heading, lines in found]
+
+
+def section(message: str, heading: str) -> str:
+    """The body below the first heading that begins with `heading`. Raises: ValueError when there is none."""
+    for title, text in sections(message):
+        if title.startswith(heading):
+            return text
+    raise ValueError(f"the user message has no section {heading!r}")
+
+
+def json_section(message: str, heading: str) -> Any:
+    """The body as JSON. Raises: ValueError when it is missing or not JSON."""
+    return json.loads(section(message, heading))
