@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tasks import logs
@@ -33,10 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-DELAY_VARIABLE = "OTEL_BSP_SCHEDULE_DELAY"
 HEADER = "traceparent"  # W3C Trace Context's name
-HEADER_PATTERN = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 # Milliseconds until a span is sent; less than OpenTelemetry's 5 s, because the process of a worker can end at any time.
 DELAY_MS = 1000
 FLUSH_S = 3.0
@@ -44,11 +42,11 @@ FLUSH_S = 3.0
 _run: ContextVar[str] = ContextVar("run", default="")
 
 
-def is_traced(environment: Mapping[str, str] = os.environ) -> bool:
+def is_traced() -> bool:
     """Whether the environment asks for traces."""
-    exporters = environment.get("OTEL_TRACES_EXPORTER") or "otlp"
-    is_disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or "otlp" not in exporters.split(",")
-    return any(environment.get(name) for name in ENDPOINTS) and not is_disabled
+    exporters = os.environ.get("OTEL_TRACES_EXPORTER") or "otlp"
+    is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or "otlp" not in exporters.split(",")
+    return any(os.environ.get(name) for name in ENDPOINTS) and not is_disabled
 
 
 @contextmanager
@@ -98,7 +96,7 @@ def spanned(
 def headers() -> dict[str, str]:
     """The headers with which a message makes the span of its task a child of the current one."""
     found: dict[str, str] = {}
-    if _provider() is not None:
+    if _provider(os.getpid()) is not None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         TraceContextTextMapPropagator().inject(found)
@@ -107,7 +105,7 @@ def headers() -> dict[str, str]:
 
 def flush(timeout_s: float = 1.0) -> None:
     """Send the spans of this process that have ended; waits `timeout_s` seconds at most."""
-    if (provider := _providers.get(os.getpid())) is not None:
+    if (provider := _provider(os.getpid())) is not None:
         # OpenTelemetry's own waiting has no limit (its issue 4568).
         flushing = threading.Thread(target=provider.force_flush, daemon=True)
         flushing.start()
@@ -119,7 +117,7 @@ def _current(
     name: str, parent: Mapping[str, Any] | None, attributes: Mapping[str, str | float]
 ) -> Iterator[Span | None]:
     """A new span that is the current one in the block, and is ended by an exception alone."""
-    provider = _provider()
+    provider = _provider(os.getpid())
     if provider is None:
         yield None
         return
@@ -145,47 +143,20 @@ def _attributes(given: Mapping[str, str | float]) -> dict[str, str | float]:
     return {f"whetstone.{name}": value for name, value in (here | dict(given)).items()}
 
 
-_providers: dict[int, TracerProvider | None] = {}  # by process: a fork has threads of its own
-_lock = threading.Lock()
-
-
-def _provider() -> TracerProvider | None:
-    """What makes the spans of this process; None where they are off, or cannot be made."""
-    pid = os.getpid()
-    if pid not in _providers:
-        with _lock:
-            if pid not in _providers:
-                _providers[pid] = _make_provider() if is_traced() else None
-    return _providers[pid]
-
-
-def _make_provider() -> TracerProvider | None:
-    protocol = next((os.environ[name] for name in PROTOCOLS if os.environ.get(name)), "http/protobuf")
-    if protocol != "http/protobuf":
-        log.warning("no traces: they are sent as http/protobuf only, and not as %s", protocol)
+@cache
+def _provider(pid: int) -> TracerProvider | None:
+    """What makes the spans of the process `pid`: a fork has threads of its own.  None where they are off."""
+    if not is_traced():
         return None
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-        _report_once()
-        own = {"service.name": "whetstone", "service.instance.id": logs.current_fields().get("worker", "orchestrator")}
-        resource = Resource.create({"process.pid": os.getpid(), **own, **OTELResourceDetector().detect().attributes})
-        provider = TracerProvider(resource=resource, id_generator=_id_generator(), shutdown_on_exit=False)
-        delay = None if os.environ.get(DELAY_VARIABLE) else DELAY_MS
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=delay))
-        return provider
+        from opentelemetry.sdk.trace.id_generator import IdGenerator
     except ImportError:
         log.warning("no traces: OpenTelemetry is not installed; pip install '.[otel]'")
-    except Exception as error:  # whatever it raises for a variable that it cannot read
-        log.warning("no traces: %s: %s", type(error).__name__, error)
-    return None
-
-
-def _id_generator() -> Any:
-    from opentelemetry.sdk.trace.id_generator import IdGenerator
+        return None
 
     class Ids(IdGenerator):
         """Of a run in `trace` the id that belongs to it; otherwise random ones, which take nothing from `random`."""
@@ -196,27 +167,14 @@ def _id_generator() -> Any:
         def generate_trace_id(self) -> int:
             return trace_id_of(_run.get()) if _run.get() else secrets.randbits(128) or 1
 
-    return Ids()
+    own = {"service.name": "whetstone", "service.instance.id": logs.current_fields().get("worker", "orchestrator")}
+    resource = Resource.create({"process.pid": pid, **own, **OTELResourceDetector().detect().attributes})
+    provider = TracerProvider(resource=resource, id_generator=Ids(), shutdown_on_exit=False)
+    delay = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else DELAY_MS
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=delay))
+    return provider
 
 
 def trace_id_of(run_id: str) -> int:
     """The id of a run's trace: 128 bits of the SHA-256 of the run's id."""
     return int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:16])
-
-
-def _report_once() -> None:
-    """One line for each kind of fault that OpenTelemetry reports, and none for the many like it that follow."""
-
-    class First(logging.Handler):
-        def __init__(self) -> None:
-            super().__init__(logging.WARNING)
-            self.reported: set[object] = set()
-
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.msg not in self.reported:
-                self.reported.add(record.msg)
-                log.warning("traces: %s; the run goes on", record.getMessage())
-
-    theirs = logging.getLogger("opentelemetry")
-    theirs.propagate = False
-    theirs.handlers = [First()]

@@ -92,9 +92,9 @@ class RefusingValkey:
     def refusals(self) -> Mapping[str, Callable[[], object]]:
         """By the words that a user reads."""
         return {
-            "refuses writes: its disk is full or cannot be written": self.full_disk,
-            "refuses writes: its memory is full": self.full_memory,
-            "refuses writes: it is a read-only replica": self.replica,
+            "refuses: MISCONF": self.full_disk,
+            "refuses: OOM": self.full_memory,
+            "refuses: READONLY": self.replica,
             "does not answer": self.away,
         }
 

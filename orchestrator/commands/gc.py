@@ -153,7 +153,7 @@ def _why_not(farm: FarmConnection, runs: Sequence[str], found: Unneeded) -> str:
         if run_id not in known:
             return f"--run {run_id}: the store has no such run"
         held = read_lease(farm.store.redis, run_id)
-        if held is not None and not (held.owner and held.owner.has_ended()):
+        if held is not None and not held.owner.has_ended():
             return f"--run {run_id}: it is running, {held}; stop it first"
         if active := active_tasks(farm, run_id):
             return f"--run {run_id}: workers still have tasks of it: {active[0]}"

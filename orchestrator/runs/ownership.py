@@ -84,7 +84,7 @@ def _take(lease: RunLease, folder: Path, notify: Notify) -> None:
         held = lease.held()
         if held is None:
             continue
-        if held.owner is not None and held.owner.is_visible:
+        if held.owner.is_visible:
             if not held.owner.has_ended():
                 raise RunInUse(folder, str(held))
         elif not _has_fallen_silent(lease, held, folder, notify):

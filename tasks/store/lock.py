@@ -1,8 +1,7 @@
 """A lock on a piece of work, held and refreshed while the work runs, so that it is done once.
 
 Celery delivers a task at least once; a redelivered message or a new attempt may run beside the first.  One of them
-holds the lock and works; the others wait, and then find the result in the store.  A lock whose holder died expires,
-also when the server's clock was set back since: those who wait for it see that it would last too long.
+holds the lock and works; the others wait, and then find the result in the store.  A lock whose holder died expires.
 """
 
 from __future__ import annotations
@@ -18,19 +17,12 @@ from tasks.store.keys import lock_key
 
 TTL_S = 10.0
 
-# KEYS: a lock.  ARGV: milliseconds.  A holder that lives has refreshed it again before it ends.
-_SHORTEN = """
-local limit = tonumber(ARGV[1])
-if redis.call("PTTL", KEYS[1]) > limit then redis.call("PEXPIRE", KEYS[1], limit) end
-"""
-
 
 @contextmanager
 def hold_lock(client: redis.Redis, name: str, ttl: float = TTL_S) -> Iterator[None]:
     """Hold the lock called `name` inside the block; wait for it as long as another process or thread holds it."""
     lock = client.lock(lock_key(name), timeout=ttl, sleep=0.05, thread_local=False)
-    while not lock.acquire(blocking_timeout=ttl):
-        client.eval(_SHORTEN, 1, lock_key(name), int(ttl * 1000))
+    lock.acquire()
     ended = threading.Event()
     refresher = threading.Thread(target=_refresh, args=(lock, ttl, ended), daemon=True, name=f"lock {name}")
     refresher.start()

@@ -11,6 +11,7 @@ expire too, and an eviction would take them like any result.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,11 +20,9 @@ from itertools import islice
 from typing import TypeVar, cast
 
 import redis
-from typing_extensions import TypedDict
 
 from tasks.store import keys
 from tasks.store.keys import run_key
-from tasks.validation import InvalidData, Moment, parse_json
 
 DAY_S = 24 * 3600
 FULL, ROOM = 0.75, 0.6  # of the server's memory limit: from when on room is made, and until when
@@ -77,7 +76,7 @@ return 1
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run in the store: its state ("" when none that can be read was published), when that was, and its own keys.
+    """A run in the store: its state ("" when none was published), when that was, and its own keys.
 
     `updated` is in seconds of the epoch, `size` in bytes.
     """
@@ -97,13 +96,6 @@ class StoredResult:
     kind: str
     expires_s: int
     size: int
-
-
-class PublishedState(TypedDict):
-    """What is read of the status that a run's driver published; `updated` is in seconds of the epoch."""
-
-    state: str
-    updated: Moment
 
 
 class Retention:
@@ -151,10 +143,7 @@ class Retention:
 
     def _published(self, run_id: str) -> tuple[str, float]:
         text = cast("bytes | None", self._redis.hget(run_key(run_id, keys.METADATA), keys.STATUS))
-        try:
-            status = parse_json(PublishedState, text or b"")
-        except InvalidData:  # a run whose state is not known stays
-            return "", 0.0
+        status = json.loads(text) if text else {"state": "", "updated": 0.0}
         return status["state"], status["updated"]
 
     def _keys_of(self, run_id: str) -> Iterator[bytes]:

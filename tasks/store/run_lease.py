@@ -21,7 +21,6 @@ import redis
 from tasks.process_identity import ProcessIdentity, pid_namespace, this_process
 from tasks.store import keys
 from tasks.store.keys import run_key
-from tasks.validation import InvalidData, parse_json
 
 # KEYS: the run's fence and lease.  ARGV: the new owner, the owner that may be replaced ("" for none).
 # Returns the number, or 0 when another process holds the lease.
@@ -64,7 +63,7 @@ class Owner:
     token: str
     host: str
     pid: int
-    started: int
+    started: float
     boot: str
     namespace: str
     since: str
@@ -101,25 +100,14 @@ class Owner:
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Owner:
-        """Raises: InvalidData."""
-        return parse_json(cls, text)
-
 
 @dataclass(frozen=True)
 class Held:
-    """A lease that a process holds: `text` as it is stored, and how often it was renewed.
-
-    `owner` is None for one that a version of the program wrote which says other things of it.
-    """
+    """A lease that a process holds: `text` as it is stored, and how often it was renewed."""
 
     text: bytes
     renewals: int
-    owner: Owner | None
-
-    def __str__(self) -> str:
-        return str(self.owner or "a process of another version of this program")
+    owner: Owner
 
 
 class RunLease:
@@ -158,8 +146,4 @@ def read_lease(client: redis.Redis, run_id: str) -> Held | None:
     text, renewals = cast("list[bytes | None]", found)
     if text is None:
         return None
-    try:
-        owner = Owner.from_json(text)
-    except InvalidData:
-        owner = None
-    return Held(text, int(renewals or 0), owner)
+    return Held(text, int(renewals or 0), Owner(**json.loads(text)))

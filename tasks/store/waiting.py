@@ -30,21 +30,8 @@ REPORT_AFTER_S = 3.0  # a restart takes less
 NO_MORE_WAITING_S = 30.0  # after the time is up, in which a process ends its work in order
 ROOM_PAUSE_S = 5.0  # between two attempts to make room in a server's memory
 
-MEMORY_FULL = "refuses writes: its memory is full"
-# The first word of a server's error, which also stands inside the errors of scripts and transactions.
-REFUSALS = {
-    "MISCONF": "refuses writes: its disk is full or cannot be written",
-    "OOM": MEMORY_FULL,
-    "READONLY": "refuses writes: it is a read-only replica",
-    "UNBLOCKED": "refuses writes: it has become a replica",
-    "NOREPLICAS": "refuses writes: it has too few replicas",
-    "MASTERDOWN": "refuses: its primary is down",
-    "CLUSTERDOWN": "refuses: its cluster is down",
-    "TRYAGAIN": "refuses: its cluster is moving keys",
-    "LOADING": "is loading its data",
-    "BUSY": "is busy with a script",
-}
-_CODE = re.compile(rf"\b({'|'.join(REFUSALS)})\b")
+# The words of a server that refuses for a reason that may pass, also inside the errors of scripts and transactions.
+_REFUSAL = re.compile(r"\b(MISCONF|OOM|READONLY|UNBLOCKED|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|LOADING|BUSY)\b")
 _NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 T = TypeVar("T")
@@ -67,19 +54,16 @@ _NO_REFUSAL = (
 
 
 def refusal_of(error: BaseException | None) -> str | None:
-    """Why the store refuses or does not answer, when that may pass: "refuses writes: its disk is full".
+    """Why the store refuses or does not answer, when that may pass: "refuses: OOM command not allowed ...".
 
     None for any other error.  Libraries above redis-py raise an error of their own from redis-py's.
     """
     while error is not None and not isinstance(error, _NO_REFUSAL):
-        # redis-py takes the word out of the messages of some errors, and keeps it as their status.
-        code = getattr(error, "status_code", None)
         if isinstance(error, redis.ResponseError | redis.exceptions.BusyLoadingError):
-            found = _CODE.search(f"{code or ''} {error}")
-            if found is None:
-                return None
-            no_space = "No space left" in str(error)
-            return "refuses writes: its disk is full" if no_space else REFUSALS[found.group(1)]
+            # redis-py takes the word out of the messages of some errors, and keeps it as their status.
+            message = str(error).rpartition("caused error: ")[2]  # without the command of a pipeline
+            said = f"{getattr(error, 'status_code', None) or ''} {message}".strip()
+            return f"refuses: {said}" if _REFUSAL.search(said) else None
         if isinstance(error, _NO_ANSWER):
             return f"does not answer: {error}"
         error = error.__cause__
@@ -89,10 +73,10 @@ def refusal_of(error: BaseException | None) -> str | None:
 class Waiting(Retry):
     """Sends a command again until it succeeds, `limit_s` seconds at most; 0 sends it once.
 
-    `report` is called with a line when the store has refused for some seconds, and when it has changed its reason.
-    `check` is called before each pause, and may raise to end the waiting.  `make_room` is called every few seconds
-    while the server's memory is full (`open_store` in tasks/store/store.py).  When the time is up, commands are sent
-    once, for a while: what a process still does to end in order does not wait again.
+    `report` is called with a line when the store has refused for some seconds.  `check` is called before each pause,
+    and may raise to end the waiting.  `make_room` is called every few seconds while the server's memory is full
+    (`open_store` in tasks/store/store.py).  When the time is up, commands are sent once, for a while: what a process
+    still does to end in order does not wait again.
     WATCH cannot be used with it: after a refusal `Redis.transaction` would repeat without a pause and without end.
     Raises: StoreUnusable when the time is up; with `limit_s` 0, the error itself.
     """
@@ -107,9 +91,7 @@ class Waiting(Retry):
         super().__init__(NoBackoff(), retries=sys.maxsize)
         self.limit_s, self.report, self._check = limit_s, report, check
         self.make_room: Callable[[], object] = lambda: None
-        self._ended = float("-inf")  # when the time was last up
-        self._room_at = float("-inf")  # when room was last made
-        self._reported: tuple[float, str] = (float("-inf"), "")
+        self._ended = self._room_at = self._reported_at = float("-inf")
 
     def __deepcopy__(self, memo: object) -> Waiting:
         return self  # redis-py copies the policy for each connection, and this one is for all together
@@ -131,10 +113,7 @@ class Waiting(Retry):
 
         def before_pause(state: tenacity.RetryCallState) -> None:
             self._check()
-            reason = refusal_of(state.outcome.exception() if state.outcome else None) or ""
-            if reason == MEMORY_FULL:
-                self._make_room()
-            self._note(state, reason)
+            self._note(state, refusal_of(state.outcome.exception() if state.outcome else None) or "")
 
         attempts = tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_waited_for),
@@ -157,36 +136,27 @@ class Waiting(Retry):
         waited = state.seconds_since_start or 0.0
         return waited >= self.limit_s or time.monotonic() - self._ended < NO_MORE_WAITING_S
 
-    def _make_room(self) -> None:
-        now = time.monotonic()
-        if now - self._room_at < ROOM_PAUSE_S:
-            return
-        self._room_at = now
-        try:
-            self.make_room()
-        except redis.RedisError as error:
-            log.warning("no room could be made in the store: %s", error)
-
     def _note(self, state: tenacity.RetryCallState, reason: str) -> None:
-        """Report the reason, once while it lasts."""
-        waited, (at, reported) = state.seconds_since_start or 0.0, self._reported
-        if waited < REPORT_AFTER_S:
-            return
+        """Make room where memory is short; report the reason, once while it lasts."""
         now = time.monotonic()
-        if reason != reported or now - at > 2 * LONGEST_PAUSE_S + REPORT_AFTER_S:
-            self.report(f"the store {reason}; waiting, {self.limit_s:.0f} s at most")
-        self._reported = now, reason
+        if "OOM" in reason and now - self._room_at >= ROOM_PAUSE_S:
+            self._room_at = now
+            try:
+                self.make_room()
+            except redis.RedisError as error:
+                log.warning("no room could be made in the store: %s", error)
+        if (state.seconds_since_start or 0.0) >= REPORT_AFTER_S:
+            if now - self._reported_at > 2 * LONGEST_PAUSE_S + REPORT_AFTER_S:
+                self.report(f"the store {reason}; waiting, {self.limit_s:.0f} s at most")
+            self._reported_at = now
 
 
 def wait_limit_of(environment: Mapping[str, str] = os.environ) -> float:
-    """How long a command waits for the store, in seconds.  Raises: ValueError for a text that is no such number."""
-    text = environment.get(WAIT_VARIABLE) or str(DEFAULT_WAIT_S)
+    """How long a command waits for the store, in seconds.  Raises: ValueError for a text that is no number."""
     try:
-        if 0 < (seconds := float(text)) < float("inf"):
-            return seconds
+        return float(environment.get(WAIT_VARIABLE) or DEFAULT_WAIT_S)
     except ValueError:
-        pass
-    raise ValueError(f"{WAIT_VARIABLE} is a number of seconds above 0, not {text!r}")
+        raise ValueError(f"{WAIT_VARIABLE} is a number of seconds, not {environment[WAIT_VARIABLE]!r}") from None
 
 
 def waiting_of(client: redis.Redis) -> Waiting:

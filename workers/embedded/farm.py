@@ -7,11 +7,10 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, cast
 
 import psutil
-from typing_extensions import TypedDict
 
-from tasks.validation import parse_json
 from workers.processes.pid_records import PidRecord, PidRecords, read_own_file
 
 FARM_VARIABLE = "WHETSTONE_FARM"
@@ -42,8 +41,7 @@ class FarmSpec:
 
     @classmethod
     def from_json(cls, text: str) -> FarmSpec:
-        """Raises: InvalidData when the text is not what `to_json` writes."""
-        return parse_json(cls, text)
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class FarmStatus:
 
 
 def status(folder: Path) -> FarmStatus:
-    """The state of the farm in `folder`; changes nothing.  Raises: OSError, also for a damaged file."""
+    """The state of the farm in `folder`; changes nothing."""
     files = FarmFiles(folder)
     records = [
         *PidRecords(files.supervisor).read(),
@@ -146,13 +144,14 @@ def status(folder: Path) -> FarmStatus:
 
 def living_supervisor(files: FarmFiles) -> PidRecord | None:
     """The supervisor's process, if it runs."""
-    return next((record for record in PidRecords(files.supervisor).read() if record.leader()), None)
+    return next((record for record in PidRecords(files.supervisor).read() if record.is_alive()), None)
 
 
 def living_owner(files: FarmFiles) -> PidRecord | None:
     """The process that the farm belongs to, if there is one and it runs."""
-    owner = read_own_file(PidRecord, files.owner)
-    return owner if owner and owner.leader() else None
+    found = read_own_file(files.owner)
+    owner = PidRecord(**found) if found else None
+    return owner if owner and owner.is_alive() else None
 
 
 class FarmState(TypedDict):
@@ -165,7 +164,7 @@ class FarmState(TypedDict):
 
 def read_farm_state(files: FarmFiles) -> FarmState | None:
     """The farm's addresses and start time, as its supervisor wrote them when all was ready."""
-    return read_own_file(FarmState, files.state)
+    return cast("FarmState | None", read_own_file(files.state))
 
 
 def error_text(files: FarmFiles) -> str | None:
@@ -182,4 +181,4 @@ def _process_status(record: PidRecord) -> ProcessStatus:
     for process in members:
         with contextlib.suppress(psutil.NoSuchProcess):
             rss += psutil.Process(process.pid).memory_info().rss
-    return ProcessStatus(record.name, record.pid, record.leader() is not None, rss)
+    return ProcessStatus(record.name, record.pid, record.is_alive(), rss)

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import redis
-from pydantic import FiniteFloat
-from typing_extensions import TypedDict
 
 from tasks.openai.budget import TOKENS
 from tasks.store.keys import MODEL, STATUS
 from tasks.store.store import Store
-from tasks.validation import InvalidData, Moment, parse_json
 from workers.metrics.builder import MetricBuilder
 
 RUNS = 20  # at most: those with the latest status
 RUN_STATES = ("running", "finished", "parked", "stopped")
-
-
-class PublishedStatus(TypedDict, total=False):
-    """What is read of the status that a run's driver published."""
-
-    state: str
-    updated: Moment
-    unit: str
-    done: FiniteFloat
-    total: FiniteFloat
-    figures: dict[str, FiniteFloat | None]
-    is_priced: bool
-    budget_usd: FiniteFloat
+Status = Mapping[str, Any]
 
 
 def add_runs(family: MetricBuilder, _broker: redis.Redis, store: Store) -> None:
@@ -40,15 +26,14 @@ def add_runs(family: MetricBuilder, _broker: redis.Redis, store: Store) -> None:
         _usage(family, store, run, statuses[run])
 
 
-def _statuses(store: Store) -> Iterator[tuple[str, PublishedStatus]]:
-    """The status of each run that has published one; one that cannot be read hides no other."""
+def _statuses(store: Store) -> Iterator[tuple[str, Status]]:
+    """The status of each run that has published one (orchestrator/runs/status.py)."""
     for run in store.run_ids():
         if text := store.metadata(run, STATUS):
-            with contextlib.suppress(InvalidData):
-                yield run, parse_json(PublishedStatus, text)
+            yield run, json.loads(text)
 
 
-def _progress(family: MetricBuilder, store: Store, run: str, status: PublishedStatus) -> None:
+def _progress(family: MetricBuilder, store: Store, run: str, status: Status) -> None:
     labels = {"run": run}
     for state in RUN_STATES:
         is_state = status.get("state") == state
@@ -69,7 +54,7 @@ def _progress(family: MetricBuilder, store: Store, run: str, status: PublishedSt
             family.gauge("run_figure", about, {**labels, "figure": name}, value)
 
 
-def _usage(family: MetricBuilder, store: Store, run: str, status: PublishedStatus) -> None:
+def _usage(family: MetricBuilder, store: Store, run: str, status: Status) -> None:
     usage, spending, labels = store.usage(run), store.ledger(run).spending(), {"run": run}
     if status.get("is_priced", True):
         family.counter("cost_usd", "US dollars that answered calls cost.", labels, spending.spent)

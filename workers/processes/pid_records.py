@@ -8,7 +8,6 @@ in their environment.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import signal
@@ -16,17 +15,12 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Any
 
 import psutil
-from annotated_types import Ge, Lt
 
-from tasks.files import read_limited, write_atomic
-from tasks.limits import STATE_BYTES
+from tasks.files import write_atomic
 from tasks.process_identity import ProcessIdentity, identify
-from tasks.validation import parse_json
-
-T = TypeVar("T")
 
 TOKEN_VARIABLE = "WHETSTONE_PROCESS"
 KILL_S = 3.0
@@ -34,35 +28,26 @@ POLL_S = 0.02
 
 
 @dataclass(frozen=True)
-class PidRecord:
-    """One process; `started` in clock ticks since the boot with the id `boot`, `token` as in its WHETSTONE_PROCESS."""
+class PidRecord(ProcessIdentity):
+    """One process with a name, and the value of its WHETSTONE_PROCESS."""
 
     name: str
-    pid: Annotated[int, Ge(1), Lt(2**31)]
-    started: int
-    boot: str
-    token: str
+    token: str = ""
 
     @classmethod
     def of(cls, name: str, process: ProcessIdentity, token: str = "") -> PidRecord:
-        return cls(name, process.pid, process.started, process.boot, token)
-
-    def leader(self) -> ProcessIdentity | None:
-        """The recorded process itself, when it still runs."""
-        process = ProcessIdentity(self.pid, self.started, self.boot)
-        return process if process.is_alive() else None
+        return cls(process.pid, process.started, process.boot, name, token)
 
     def members(self) -> list[ProcessIdentity]:
         """The process and the other members of its group, as far as they still run."""
-        leader = self.leader()
-        others = [identify(pid) for pid in psutil.pids() if pid != self.pid]
-        found = [leader, *(other for other in others if other is not None and self._has_member(other, leader))]
-        return [process for process in found if process is not None and process.is_alive()]
+        is_alive = self.is_alive()
+        others = [identify(pid) for pid in psutil.pids() if pid != self.pid and self._has_member(pid, is_alive)]
+        return [process for process in (self, *others) if process is not None and process.is_alive()]
 
-    def _has_member(self, process: ProcessIdentity, leader: ProcessIdentity | None) -> bool:
+    def _has_member(self, pid: int, is_led: bool) -> bool:
         with contextlib.suppress(psutil.Error, OSError):
-            return os.getpgid(process.pid) == self.pid and (
-                leader is not None or psutil.Process(process.pid).environ().get(TOKEN_VARIABLE) == self.token
+            return os.getpgid(pid) == self.pid and (
+                is_led or psutil.Process(pid).environ().get(TOKEN_VARIABLE) == self.token
             )
         return False
 
@@ -75,8 +60,8 @@ class PidRecords:
         self._lock = threading.Lock()
 
     def read(self) -> list[PidRecord]:
-        """All records; none when there is no file. Raises: OSError, also for a damaged file."""
-        return read_own_file(list[PidRecord], self.path) or []
+        """All records; none when there is no file."""
+        return [PidRecord(**record) for record in read_own_file(self.path) or ()]
 
     def add(self, record: PidRecord) -> None:
         with self._lock:
@@ -98,18 +83,12 @@ class PidRecords:
         write_atomic(self.path, json.dumps([asdict(record) for record in records], indent=1))
 
 
-def read_own_file(kind: type[T], path: Path) -> T | None:
-    """What a JSON file that this project wrote holds; None when there is no file.
-
-    Raises: OSError, also for a damaged file: it names the file and says what to do.
-    """
+def read_own_file(path: Path) -> Any:
+    """What a JSON file that this project wrote holds; None when there is no file."""
     try:
-        return parse_json(kind, read_limited(path, STATE_BYTES))
+        return json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        reason = f"is damaged: {error}; end the processes of its farm, if some still run, and remove the file"
-        raise OSError(errno.EINVAL, reason, str(path)) from None
 
 
 def end_processes(processes: list[ProcessIdentity], grace_s: float) -> None:

@@ -30,7 +30,7 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(
     parked = read_parked_state(output)
     assert parked is not None
     assert parked.reason.startswith("the Redis or Valkey at unix://")
-    assert parked.reason.endswith("refuses writes: its memory is full, for 0 s")
+    assert "refuses: OOM" in parked.reason
     assert f"parked: {parked.reason}" in capsys.readouterr().err
 
 

@@ -102,6 +102,6 @@ def test_a_store_that_refuses_writes_is_wrong(tmp_path: Path) -> None:
         assert check_writes(server.url).ok
         with server.replica():
             found = check_writes(server.url)
-        assert (found.ok, found.message) == (False, "the store refuses writes: it is a read-only replica")
+        assert not found.ok and "READONLY" in found.message
     finally:
         server.close()

@@ -44,8 +44,7 @@ def test_tls_is_checked_unless_the_address_says_otherwise() -> None:
     "url",
     [
         *["http://somewhere", "unix://run/valkey.sock", "redis:///0", "redis://somewhere/first", "unix:///s?db=-1", ""],
-        *["redis://[::1", "redis://h:99999/0", "redis://h:port/0", f"unix:///{'x' * 107}", "redis://h/0?foo=1"],
-        *["rediss://h/0?ssl_cert_reqs=foo", f"redis://{'h' * 64}/0", "redis://a b/0", "redis://\udcff/0"],
+        *["redis://[::1", "redis://h:99999/0", "redis://h:port/0", "redis://h/0?foo=1"],
     ],
 )
 def test_what_is_no_address_is_refused_by_all(url: str) -> None:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 
 from tasks.process_identity import identify
-from tasks.store.keys import FENCE, LEASE, OWNER, run_key
+from tasks.store.keys import FENCE, LEASE, run_key
 from tasks.store.run_lease import Owner, RunLease, read_lease
 from tasks.store.store import Store
 
@@ -74,10 +74,3 @@ def test_an_owner_says_who_it_is_and_whether_it_has_ended() -> None:
     # Of a process in another container, or before a restart of the machine, nothing is known
     for elsewhere in (dataclasses.replace(other, namespace="pid:[1]"), dataclasses.replace(other, boot="b")):
         assert not elsewhere.is_visible and not elsewhere.has_ended()
-
-
-def test_a_lease_of_another_version_is_held_by_an_unknown_process(store: Store) -> None:
-    store.redis.hset(run_key("run", LEASE), OWNER, "{}")
-    held = read_lease(store.redis, "run")
-    assert held is not None and (held.owner, str(held)) == (None, "a process of another version of this program")
-    assert not make_lease(store).take() and make_lease(store).take(replaced=held)

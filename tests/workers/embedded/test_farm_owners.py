@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from clock_step import after_clock_step
 from farm_bench import until
 from farm_processes import farm_spec, processes_of
 from other_user import as_another_user, needs_root, shared_folder
@@ -96,31 +95,6 @@ def test_a_farm_of_another_process_cannot_be_used_or_stopped(farm_folder: Path, 
     owner.kill()
     until(lambda: processes_of(farm_folder) == [], 15)
     assert "the farm is down" in (farm_folder / "logs" / "supervisor.log").read_text()
-
-
-SECOND_START = """
-import sys
-from pathlib import Path
-from workers.embedded import control
-from workers.embedded.farm import FarmSpec
-try:
-    control.start(FarmSpec.from_json(Path(sys.argv[1]).read_text()))
-except control.FarmError as error:
-    sys.exit(f"{type(error).__name__}: {error}")
-"""
-
-
-def test_a_step_of_the_clock_hides_no_farm_that_is_up(
-    farm_folder: Path, owner: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    # Given a farm that is up, and a process whose wall clock is an hour ahead of that of the farm's start
-    before = control.status(farm_folder).processes
-    second = after_clock_step([sys.executable, "-c", SECOND_START, str(tmp_path / "spec.json")], 3600)
-    # Then it sees the farm and its owner, and starts no second Valkey on the same data
-    assert f"FarmBusy: the farm in {farm_folder} belongs to process {owner.pid}" in second.stderr
-    assert [(one.name, one.pid, True) for one in before] == [
-        (one.name, one.pid, one.alive) for one in control.status(farm_folder).processes
-    ]
 
 
 def test_a_second_valkey_is_refused_the_data_of_the_first(farm_folder: Path, owner: subprocess.Popen[str]) -> None:
