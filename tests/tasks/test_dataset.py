@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from tasks.dataset import DatasetError, load_examples
-from tasks.judging.rule import pure_number
-from tasks.judging.verdict import polarity
 from tasks.limits import PAGE_BYTES
 
 SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "sample.jsonl"
@@ -52,14 +50,6 @@ def test_each_page_of_a_document_enters_the_context_once(tmp_path: Path) -> None
     assert example.context == "Three.\n\nNine.\n\nFour."
 
 
-def test_both_names_of_the_document_field_name_the_same_document(tmp_path: Path) -> None:
-    evidence = [page(3, "Three."), page(3, "Three again.", "evidence_doc_name")]
-
-    (example,) = load_examples(written(tmp_path, row(evidence=evidence)))
-
-    assert example.context == "Three."
-
-
 def test_all_malformed_rows_are_named_in_one_error(tmp_path: Path) -> None:
     path = written(
         tmp_path,
@@ -97,36 +87,3 @@ def test_all_malformed_rows_are_named_in_one_error(tmp_path: Path) -> None:
     ]
     for fault, words in zip(faults, expected, strict=True):
         assert words in fault
-
-
-@pytest.mark.parametrize("content", [b"", b"\n\n"])
-def test_a_file_without_rows_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(DatasetError, match="no rows"):
-        load_examples(written(tmp_path, content))
-
-
-def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"absent\.jsonl: cannot be read: No such file"):
-        load_examples(tmp_path / "absent.jsonl")
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path: Path) -> None:
-    (example,) = load_examples(written(tmp_path, b"\xef\xbb\xbf" + json.dumps(row()).encode()))
-
-    assert example.id == "id_1"
-
-
-def test_the_sample_has_short_pages_and_every_shape_of_gold_in_each_third() -> None:
-    examples = load_examples(SAMPLE)
-
-    assert [example.id for example in examples] == [f"sample_id_{number:05d}" for number in range(1, 49)]
-    assert all(60 <= len(example.context.split()) <= 160 for example in examples)
-    for start in (0, 16, 32):
-        golds = [example.gold for example in examples[start : start + 16]]
-        numbers = [number for number in map(pure_number, golds) if number is not None]
-        assert {number.unit for number in numbers} == {"money", "percent", "plain"}
-        assert any(number.value < 0 for number in numbers)
-        assert any(number.value == 0 for number in numbers)
-        sides = [polarity(gold) for gold in golds if pure_number(gold) is None]
-        assert {"yes", "no", None} == set(sides)
-        assert all(len(gold.split()) > 2 for gold in golds if polarity(gold))

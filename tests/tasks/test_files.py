@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tasks.files import folder_atomic, open_atomic, read_limited, remove_unfinished
+from tasks.files import folder_atomic, open_atomic, remove_unfinished
 
 
 def test_what_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -24,18 +23,6 @@ def test_what_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Pa
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_pipe_and_a_device_are_read_only_where_they_may_be(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        with pytest.raises(OSError, match="it is no regular file"):
-            read_limited(path, 10)
-    reading, writing = os.pipe()
-    with os.fdopen(reading), os.fdopen(writing, "w") as out:
-        out.write("secret")
-        out.close()
-        assert read_limited(Path(f"/dev/fd/{reading}"), 10, pipes=True) == b"secret"
-
-
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "model"
     with pytest.raises(KeyboardInterrupt), folder_atomic(path) as work:
@@ -45,16 +32,6 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with folder_atomic(path) as work:
         (work / "weights").write_text("all of them")
         assert not path.exists()
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_of_two_who_make_the_same_folder_the_first_one_counts(tmp_path: Path) -> None:
-    path = tmp_path / "model"
-    with folder_atomic(path) as second:
-        (second / "weights").write_text("second")
-        with folder_atomic(path) as first:
-            (first / "weights").write_text("first")
-    assert (path / "weights").read_text() == "first"
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextvars
 import io
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,17 +66,6 @@ def test_a_json_line_is_one_object_whatever_it_says(log: logging.Logger, monkeyp
     assert told["time"].endswith("Z") and told["logger"] == "whetstone.of.this.test"
 
 
-def test_what_a_line_is_about_stays_with_its_thread(log: logging.Logger) -> None:
-    written = lines_of(log)
-    with logs.fields(run="demo-1"):
-        for work in (log.info, contextvars.copy_context().run):
-            arguments = ("alone",) if work == log.info else (log.info, "sent along")
-            thread = threading.Thread(target=work, args=arguments)
-            thread.start()
-            thread.join()
-    assert [line.split("test ")[1] for line in written()] == ["alone", "sent along  run=demo-1"]
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_no_secret_comes_through(
     log: logging.Logger, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, form: str
@@ -103,9 +90,3 @@ def test_no_secret_comes_through(
     said = "\n".join(written())
     assert said.count("with [secret]") == said.count("HTTP 401: [secret] is wrong") == len(secrets)
     assert not [text for text in secrets if text in said]
-
-
-def test_a_format_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WHETSTONE_LOG_FORMAT", "xml")
-    with pytest.raises(ValueError, match="WHETSTONE_LOG_FORMAT is 'xml', and can be text or json"):
-        logs.set_formatter(logging.NullHandler())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.named import NAME, absolute, load_named
+from tasks.named import load_named
 
 
 def test_two_files_of_one_stem_are_two_modules_and_each_is_run_once(tmp_path: Path) -> None:
@@ -25,19 +25,3 @@ def test_a_file_that_fails_is_run_again_when_it_is_mended(tmp_path: Path) -> Non
         load_named(f"{path}:judge", "none")
     path.write_text("class Judges:\n    judge = print\n")
     assert load_named(f"{path}:Judges.judge", "none") is print
-
-
-def test_a_file_is_named_by_its_whole_path() -> None:
-    assert absolute("judges/mine.py:judge") == f"{Path.cwd()}/judges/mine.py:judge"
-    assert absolute("/somewhere/mine.py:judge") == "/somewhere/mine.py:judge"
-    assert [absolute(name) for name in ("my_judges:judge", "exact_number")] == ["my_judges:judge", "exact_number"]
-
-
-@pytest.mark.parametrize("name", ["module:function", "a.b:C.d", "path/to my/file-1.py:f", "entry-point.name"])
-def test_forms_of_names(name: str) -> None:
-    assert NAME.fullmatch(name)
-
-
-@pytest.mark.parametrize("name", ["", "a,b.py:f", "module:", ":f", "module:f()", "two words"])
-def test_what_is_no_name(name: str) -> None:
-    assert not NAME.fullmatch(name)

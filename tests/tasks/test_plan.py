@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.models import Score
-from tasks.plan import Candidate, Evaluations, Merge, Outcome, Plan, outcome, stage_refs
+from tasks.plan import Candidate, Evaluations, Merge, Outcome, outcome, stage_refs
 
 SCORE = Score(0.5, 0.4, 0.6, 30.0)
 OTHER = Score(0.7, 0.5, 0.8, 20.0)
@@ -61,15 +61,6 @@ def test_a_mutation_comes_back_with_both_scores() -> None:
     assert result is not None
     assert (result.pre, result.delta, result.mutated_scratchpad, result.mut) == (SCORE, -1.5, "after", OTHER)
     assert result.deltas is None
-
-
-def test_a_plan_survives_json_with_all_its_fields() -> None:
-    candidates = (
-        Candidate(0, (0.1, -0.2), "s", MERGE, 1, (0, 2), "validation", variant=3),
-        Candidate(1, (0.0, 0.0), rewrite=True),
-    )
-    plan = Plan("g1_child", 1, candidates)
-    assert Plan.from_json(plan.to_json()) == plan
 
 
 def records_of(phase: str, generated: int | None) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from other_user import as_another_user, needs_root, shared_folder
 
-from tasks.private import check_own_file, keep_private, private_folder, runtime_folder, runtime_path, runtime_socket
+from tasks.private import check_own_file, keep_private, private_folder, runtime_folder, runtime_path
 
 
 def mode(path: Path) -> int:
@@ -24,18 +24,6 @@ def test_a_private_folder_is_made_with_its_parents_whatever_the_umask(tmp_path: 
         os.umask(before)
 
 
-def test_a_folder_that_was_open_to_others_is_closed(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    assert mode(private_folder(tmp_path)) == 0o700
-
-
-def test_a_link_that_this_user_made_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir(mode=0o755)
-    (tmp_path / "link").symlink_to(tmp_path / "disk")
-    private_folder(tmp_path / "link")
-    assert mode(tmp_path / "disk") == 0o700
-
-
 def test_a_file_that_others_may_write_is_not_this_user_s_own(tmp_path: Path) -> None:
     history = tmp_path / "history"
     check_own_file(history)  # nothing is there yet
@@ -48,12 +36,6 @@ def test_a_file_that_others_may_write_is_not_this_user_s_own(tmp_path: Path) -> 
         history.chmod(open_to)
         with pytest.raises(PermissionError, match="only this user may write"):
             check_own_file(history)
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="file"):
-        private_folder(tmp_path / "file")
 
 
 @needs_root
@@ -95,11 +77,3 @@ def test_files_of_a_process_that_keeps_them_private_are_readable_by_its_user_alo
     finally:
         os.umask(before)
     assert (mode(tmp_path / "file"), mode(tmp_path / "folder")) == (0o600, 0o700)
-
-
-def test_the_path_of_a_socket_that_would_be_too_long_is_an_error_that_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 100)))
-    with pytest.raises(OSError, match="set TMPDIR to a shorter folder"):
-        runtime_socket("valkey-0123456789ab")

@@ -38,12 +38,6 @@ def test_the_parts_of_a_dataset_dict_are_splits(tmp_path: Path) -> None:
     assert read_questions(folder) == EXPECTED
 
 
-def test_splits_may_number_their_rows_alike(tmp_path: Path) -> None:
-    rows = [{**ROWS[0], "id": 0, "split": split} for split in ("train", "test")]
-    path = write_jsonl(tmp_path / "q.jsonl", rows)
-    assert [(q.example.id, q.split) for q in read_questions(path)] == [("0", "train"), ("0", "test")]
-
-
 def test_the_columns_have_the_names_that_the_settings_give(tmp_path: Path) -> None:
     rows = [{"nr": 7, "part": "dev", "q": "How much?", "passages": ["One.", "Two."], "gold": 3.5, "other": [1]}]
     columns = Columns(id="nr", question="q", answer="gold", context="passages", split="part")
@@ -67,27 +61,6 @@ def test_a_column_that_is_named_and_that_no_row_has_is_refused(tmp_path: Path, o
     # when one row has it, then the others may lack it
     rows = [{"question": "How much?", "answer": "6"}, {"question": "Who?", "answer": "7", "contxt": "x"}]
     assert len(read_questions(write_jsonl(path, rows), Columns(**{option: "contxt"}))) == 2
-
-
-def test_a_csv_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "q.csv"
-    path.write_text("question,answer,answer\nHow much?,6,7\n")
-    with pytest.raises(DatasetError, match="two columns are named 'answer'"):
-        read_questions(path)
-
-
-def test_rows_of_a_saved_data_set_are_counted_over_all_its_files(tmp_path: Path) -> None:
-    # given a data set in two files, whose first rows have the same id
-    pyarrow = pytest.importorskip("pyarrow")
-    table = pyarrow.table({"id": ["x"], "question": ["How much?"], "answer": ["6"]})
-    for name in ("0.arrow", "1.arrow"):
-        with pyarrow.OSFile(str(tmp_path / name), "wb") as out, pyarrow.ipc.new_stream(out, table.schema) as stream:
-            stream.write_table(table)
-    files = [{"filename": "0.arrow"}, {"filename": "1.arrow"}]
-    (tmp_path / "state.json").write_text(json.dumps({"_data_files": files}))
-    # when and then
-    with pytest.raises(DatasetError, match="row 2: column 'id': 'x' is already in row 1"):
-        read_questions(tmp_path)
 
 
 def test_financebench_is_recognised_and_read_as_ever() -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from question_files import ROWS, faults, write_arrow_folder, write_jsonl, write_parquet
+from question_files import ROWS, faults, write_jsonl, write_parquet
 
 from tasks.dataset import DatasetError
-from tasks.questions import Columns, read_questions
-from tasks.tables import format_of
+from tasks.questions import read_questions
 
 
 def test_all_faults_are_said_at_once_by_line_and_column(tmp_path: Path) -> None:
@@ -49,13 +48,6 @@ def test_all_faults_are_said_at_once_by_line_and_column(tmp_path: Path) -> None:
     ]
 
 
-def test_many_faults_are_counted_and_the_first_listed(tmp_path: Path) -> None:
-    said = faults(write_jsonl(tmp_path / "q.jsonl", [{"question": "?"}] * 200))
-    assert "200 faults" in said
-    assert said.splitlines()[-1].strip() == "and 150 more"
-    assert len(said.splitlines()) == 52
-
-
 def test_faults_of_a_csv_have_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
     path.write_text('id,question,answer\na,"How\nmuch?",5\nb,Who?\nc,Who?,x,y\nd,,1\n', "utf-8")
@@ -66,63 +58,11 @@ def test_faults_of_a_csv_have_their_lines(tmp_path: Path) -> None:
     assert "line 3" not in said
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "no column 'question' and no column 'answer'; it has []"),
-        (b"id,question\na,b\n", "no column 'answer'; it has ['id', 'question']"),
-        (b"question,answer\n", "no rows"),
-        (b"question,answer\n\xff,1\n", "invalid UTF-8"),
-        (b'question,answer\n"a,1\n', "line 2: unexpected end of data"),
-    ],
-)
-def test_a_csv_that_is_none_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
-    path = tmp_path / "q.csv"
-    path.write_bytes(content)
-    assert says in faults(path)
-
-
-def test_files_that_are_missing_or_damaged_are_refused(tmp_path: Path) -> None:
-    assert "q.csv" in faults(tmp_path / "q.csv")
-    parquet = write_parquet(tmp_path / "q.parquet", ROWS)
-    parquet.write_bytes(parquet.read_bytes()[:-20])
-    assert "q.parquet" in faults(parquet)
-    folder = write_arrow_folder(tmp_path / "saved", ROWS)
-    (folder / "data-00000-of-00001.arrow").write_bytes(b"nothing")
-    assert faults(folder)
-    (folder / "state.json").write_text("{")
-    assert faults(folder)
-
-
 def test_a_parquet_file_names_rows_and_columns(tmp_path: Path) -> None:
     said = faults(write_parquet(tmp_path / "q.parquet", [{**ROWS[0], "question": None}, {**ROWS[1], "answer": ""}]))
     assert "row 1: column question is null" in said
     assert "row 2: column answer is empty" in said
     assert "no column 'question'" in faults(write_parquet(tmp_path / "other.parquet", [{"q": 1, "answer": "x"}]))
-
-
-def test_a_parquet_file_with_two_columns_of_one_name_or_a_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    texts = [pyarrow.array(["q"]), pyarrow.array(["1"]), pyarrow.array(["2"])]
-    twice = pyarrow.Table.from_arrays(texts, names=["question", "answer", "answer"])
-    parquet.write_table(twice, tmp_path / "twice.parquet")
-    assert "two columns are named 'answer'" in faults(tmp_path / "twice.parquet")
-    bytes_as_text = pyarrow.array([b"\xff"]).view(pyarrow.string())
-    parquet.write_table(pyarrow.table({"question": bytes_as_text, "answer": ["1"]}), tmp_path / "bytes.parquet")
-    assert "can't decode byte 0xff" in faults(tmp_path / "bytes.parquet")
-
-
-@pytest.mark.parametrize("name", ["q.xlsx", "questions"])
-def test_an_unknown_format_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DatasetError, match=name):
-        format_of(tmp_path / name)
-
-
-@pytest.mark.parametrize("change", [{"question": ""}, {"answer": ""}, {"answer": "question"}, {"id": "split"}])
-def test_columns_without_a_question_or_with_one_name_twice_are_refused(change: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="five different names"):
-        Columns(**change)
 
 
 NAMES = st.sampled_from(["id", "question", "answer", "context", "split", "x"])

@@ -15,10 +15,6 @@ def test_braces_in_the_texts_stay_what_they_are() -> None:
     assert filled == f"a {hostile} b {{context}} {{other}} {{}}"
 
 
-def test_a_doubled_brace_is_two_braces() -> None:
-    assert fill('{{"question": "{query}"}}', {"query": "why?"}) == '{{"question": "why?"}}'
-
-
 def test_a_template_without_the_place_is_an_error() -> None:
     assert missing_placeholders("{here}", ["here", "nowhere"]) == ["{nowhere}"]
     with pytest.raises(KeyError, match="nowhere"):

@@ -51,49 +51,12 @@ def test_spans_are_nested_and_say_what_a_log_line_would(
     assert receiver.headers["authorization"] == "Bearer key-of-the-receiver"
 
 
-def test_each_step_has_a_span_and_the_end_has_none(receiver: OtlpReceiver) -> None:
-    def numbers() -> Iterator[int]:
-        for number in range(2):
-            with tracing.span(f"inside {number}"):
-                yield_this = number
-            yield yield_this
-
-    with tracing.trace("demo-1", "evolve"):
-        for number in tracing.spanned("generation", numbers(), lambda number: {"generation": number}):
-            with tracing.span(f"after {number}"):
-                pass
-    steps = [span for span in receiver.spans if span.name == "generation"]
-    assert [span.attributes["whetstone.generation"] for span in steps] == [0, 1]
-    others = {span.name: span.parent for span in receiver.spans if span.name != "generation"}
-    [root] = [span.id for span in receiver.spans if span.name == "evolve"]
-    assert others == {"inside 0": steps[0].id, "inside 1": steps[1].id, "after 0": root, "after 1": root, "evolve": ""}
-
-
 def test_an_error_is_that_of_its_span_without_secrets(receiver: OtlpReceiver) -> None:
     register_secret("the-secret-key-of-a-server")
     with pytest.raises(ValueError), tracing.trace("demo-1", "evolve"), tracing.span("reflect"):
         raise ValueError("401 for the-secret-key-of-a-server")
     errors = {span.name: span.error for span in receiver.spans}
     assert errors == {"reflect": "ValueError: 401 for [secret]", "evolve": "ValueError: 401 for [secret]"}
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
-        {"OTEL_SDK_DISABLED": "true"},
-        {"OTEL_TRACES_EXPORTER": "none"},
-    ],
-)
-def test_there_are_no_traces_unless_they_are_asked_for(
-    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with tracing.trace("demo-1", "evolve"):
-        assert tracing.headers() == {}
-        assert list(tracing.spanned("generation", iter([1, 2]))) == [1, 2]
-    assert receiver.spans == []
 
 
 def test_nothing_waits_for_a_receiver_that_says_nothing(

@@ -5,21 +5,8 @@ import sys
 
 import pytest
 
-from tasks.queues import QUEUES, TASKS, modules_of
-from workers.app import create_app
+from tasks.queues import modules_of
 from workers.queues import QUEUE_VARIABLE, modules_to_import, worker_command
-
-
-def test_a_task_goes_to_the_queue_that_its_name_begins_with() -> None:
-    app = create_app({})
-    for name in TASKS:
-        assert app.amqp.router.route({}, name)["queue"].name == name.split(".")[0]
-
-
-def test_every_queue_has_an_exchange_of_its_own() -> None:
-    # A message that is given back is routed anew: two queues behind one exchange and key would both get it.
-    bindings = {(queue.exchange.name, queue.routing_key) for queue in create_app({}).conf.task_queues}
-    assert bindings == {(name, name) for name in QUEUES}
 
 
 def test_a_worker_imports_its_own_queue_and_the_orchestrator_none() -> None:

@@ -129,21 +129,6 @@ def test_a_call_whose_worker_died_counts_as_unconfirmed_until_its_answer_comes_a
     assert store.usage("run") == {"requests": 1, "completion": 5, "cost_usd": 0.01}
 
 
-def test_what_is_sent_twice_is_set_aside_once(store: Store) -> None:
-    ledger = store.ledger("run")
-    for _ in range(2):
-        assert ledger.reserve("call", 0.05, 0.08, life_s=60)[0]
-    assert ledger.spending() == Spending(0, 0.05, 0)
-    assert store.usage("run")["requests"] == 1
-
-
-def test_without_a_budget_everything_fits(store: Store) -> None:
-    budget = run_purse(store, 0.0)
-    for _ in range(50):
-        budget.settle(budget.reserve(Usage(prompt=10**9)), "m", Usage(1, 10**9))
-    assert store.ledger("run").spending().spent == pytest.approx(50_000)
-
-
 def test_any_number_of_small_prices_adds_up(store: Store) -> None:
     rng, budget = random.Random(3), run_purse(store, 0.0)
     used = [Usage(1, rng.randrange(5), 0, rng.randrange(3)) for _ in range(200)]

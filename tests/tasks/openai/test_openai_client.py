@@ -94,15 +94,6 @@ def test_a_failure_that_stays_has_its_own_error(call_as, service, fault, error, 
     assert [used is None for used in caller.budget.tries] == [fault in ("hang:2", "oversized")] * tries
 
 
-def test_what_was_written_before_the_end_is_kept_for_the_log(call_as, service):
-    service.fail("merge:truncated:1")
-    caller = call_as()
-    with pytest.raises(errors.UnusableReplyError) as raised:
-        ask(caller)
-    assert raised.value.raw.startswith('{"scratchpad"')
-    assert caller.budget.tries[0].completion > 0, "cut replies are paid for too"
-
-
 def test_no_server_is_unavailable(call_as):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -149,11 +140,6 @@ def test_without_a_key_nothing_is_sent(call_as, monkeypatch):
     with pytest.raises(errors.MissingKeyError, match="KEY_OF_THIS_TEST"):
         ask(caller)
     assert caller.budget.tries == []
-
-
-def test_the_environment_says_where_an_endpoint_without_address_is(call_as, service, monkeypatch):
-    monkeypatch.setenv("OPENAI_BASE_URL", service.url)
-    assert ask(call_as(base_url="")).data["scratchpad"]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -59,14 +58,3 @@ def test_a_prompt_that_is_too_long_is_skipped_with_its_reason(store: Store) -> N
     gathered = Gathered({0: LONG}, {0: ""}, {0: verdict}, skipped={0: skipped["skipped"]})
     [pair] = gathered.discarded(1.0)
     assert pair.correctness["reasoning"] == f"Not compressed: {skipped['skipped']}."
-
-
-def test_another_limit_makes_the_call_that_was_skipped() -> None:
-    larger = dataclasses.replace(COLLECTION, context_tokens=128_000)
-    assert larger.compression_key(EXAMPLE, LONG) != COLLECTION.compression_key(EXAMPLE, LONG)
-    assert larger.compression_key(EXAMPLE, "short") == COLLECTION.compression_key(EXAMPLE, "short")
-    unlimited = dataclasses.replace(COLLECTION, context_tokens=0)
-    assert unlimited.compression_key(EXAMPLE, LONG) == larger.compression_key(EXAMPLE, LONG)
-    a_minute = dataclasses.replace(NOWHERE, tokens_per_minute=4_000)
-    limited = dataclasses.replace(unlimited, reflector_endpoint=a_minute)
-    assert limited.too_long(("system", LONG)) and not limited.too_long(("system", "short"))

@@ -16,12 +16,8 @@ from tasks.limits import SCRATCHPAD_CHARACTERS
 from tasks.models import Example, Run
 from tasks.openai.errors import ContextExceededError
 from tasks.openai.fitting import (
-    SHORTEST,
     Response,
-    cut_middle,
     fit_responses,
-    largest_prompt,
-    prompt_estimate,
     prompt_limit,
 )
 from tasks.openai.merge import merge_stage
@@ -52,12 +48,6 @@ def response(number: int, length: int, is_correct: bool = True) -> Response:
 
 def tokens_of(responses: Sequence[Response]) -> int:
     return sum(map(estimate_tokens, mutation_messages(DESCRIPTIONS, {"0": 0.0, "1": 0.0}, "", "1", responses)))
-
-
-def test_what_fits_stays_as_it_is() -> None:
-    responses = [response(0, 4000), response(1, 10, is_correct=False)]
-    assert fit_responses(responses, None, tokens_of) == (responses, 0)
-    assert fit_responses(responses, tokens_of(responses), tokens_of) == (responses, 0)
 
 
 def test_the_longest_are_cut_first_and_the_wrong_before_the_correct() -> None:
@@ -121,13 +111,6 @@ def test_the_prompt_of_a_mutation_is_fitted(
     context.store.cache_clear()
 
 
-def test_a_limit_that_no_cut_can_keep_cuts_all_to_the_shortest() -> None:
-    fitted, cut = fit_responses([response(i, 1000) for i in range(5)], 10, tokens_of)
-    assert cut == 5 and {one.text.partition(" [...")[0] for one in fitted} == {
-        response(i, 1000).text[: SHORTEST // 2] for i in range(5)
-    }
-
-
 def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(
     store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,42 +163,6 @@ def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
     with pytest.raises(ContextExceededError, match="too long for the model"):
         reflect_stage(stage)
     context.store.cache_clear()
-
-
-def test_the_note_of_a_variant_is_fitted_too(
-    store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    context.store.cache_clear()
-    stage = reflecting(store, run, [response(i, 2800) for i in range(100)])
-    second = dataclasses.replace(stage, candidate=dataclasses.replace(stage.candidate, variant=1))
-    messages, _ = mutation_prompt(second, 1)
-    limit = prompt_limit(run)
-    assert "has been put 1 time(s) before" in messages[1]
-    assert limit is not None and sum(map(estimate_tokens, messages)) <= limit
-    context.store.cache_clear()
-
-
-def test_a_cut_keeps_both_ends_and_says_how_much_is_gone() -> None:
-    assert cut_middle("short", 5) == "short"
-    assert cut_middle("a" * 50 + "b" * 900 + "c" * 50, 100) == "a" * 50 + " [... 900 characters cut ...] " + "c" * 50
-
-
-def test_the_smaller_of_context_and_minute_is_the_limit(run: Run) -> None:
-    assert prompt_limit(run) == 30_000 - run.reflector.max_completion_tokens
-    assert prompt_limit(dataclasses.replace(run, reflector_context_tokens=8_192)) == 8_192 - 2_048
-    without = dataclasses.replace(run, endpoint=dataclasses.replace(run.endpoint, tokens_per_minute=0))
-    assert prompt_limit(without) is None
-    assert prompt_limit(dataclasses.replace(without, reflector_context_tokens=1_000)) == 0
-
-
-def test_the_largest_prompt_is_estimated_beforehand(run: Run) -> None:
-    longest = run.target.sampling.max_new_tokens
-    responses = [response(i, 4 * longest) for i in range(100)]
-    assert 0.8 < largest_prompt(run, 100, 100) / tokens_of(responses) < 1.6
-    line = prompt_estimate(run, 100, 100)
-    assert "27,952 are allowed" in line and "are cut in the middle" in line
-    assert prompt_estimate(run, 3, 100).endswith("tokens"), "nothing is cut where all fits"
 
 
 def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:

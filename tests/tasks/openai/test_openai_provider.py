@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from orchestrator.settings import load_settings, make_run
 from tasks.models import Run
 from tasks.openai import calls, merge
 from tasks.openai.calls import LocalReplyCounter, make_ask
-from tasks.openai.describe import describe_clusters
 from tasks.openai.judge import verdict_record
-from tasks.openai.provider import NO_MODEL, RULES, listed, provider_of
+from tasks.openai.provider import RULES
 from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -33,12 +31,6 @@ def run(store: Store, service: Any, valkey_url: str, monkeypatch: pytest.MonkeyP
     endpoint = dataclasses.replace(made.endpoint, base_url=service.url, api_key_env="KEY_OF_THIS_TEST")
     store.put_run(made := dataclasses.replace(made, endpoint=endpoint))
     return made
-
-
-def test_the_model_that_was_asked_for_answers_unless_the_fingerprint_is_the_rules() -> None:
-    assert (provider_of("fp_44709d6fcb", "large"), provider_of("", "large")) == ("large", "large")
-    assert provider_of("whetstone-rules-2", "large") == RULES
-    assert (listed(["b", "a"]), listed([])) == ("a and b", NO_MODEL)
 
 
 def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
@@ -60,13 +52,3 @@ def test_a_verdict_says_who_reached_it(store: Store, run: Run, answer: str, by: 
     )
 
     assert verdict["by"] == by
-
-
-def test_rules_that_cannot_describe_leave_the_descriptions_by_rule(store: Store, run: Run) -> None:
-    clusters = [{"id": i, "description": "", "examples": ["a"], "count": 1} for i in range(3)]
-    store.clusterings.put(run.id, "a-clustering", b"", json.dumps(clusters))
-    store.put_metadata(run.id, "clustering", "a-clustering")
-
-    found = describe_clusters(store, run.id)
-
-    assert found["by"] == "rules" and "no rule answers" in found["why"]

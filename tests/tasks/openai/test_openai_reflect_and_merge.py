@@ -61,14 +61,6 @@ GOOD = {"delta": 2.0, "scratchpad": "raised"}
 UNCHANGED = {"delta": 0.0, "scratchpad": "kept"}
 
 
-def test_the_first_valid_proposal_is_taken():
-    ask, calls = scripted(GOOD)
-    log: list[CallRecord] = []
-    assert propose(ask, MESSAGES, 0.0, log.append) == Proposal(2.0, "raised")
-    assert calls == [(*MESSAGES, 1)]
-    assert log == [CallRecord("mutation", 1, *MESSAGES, str(GOOD), "used", "f-1", "m")]
-
-
 @pytest.mark.parametrize("first", [UNCHANGED, errors.UnusableReplyError("no JSON", "{")])
 def test_an_invalid_proposal_is_asked_for_once_more(first):
     ask, calls = scripted(first, GOOD)
@@ -84,15 +76,6 @@ def test_the_second_invalid_proposal_skips_the_mutation():
     log: list[CallRecord] = []
     assert propose(ask, MESSAGES, 0.0, log.append) == Skipped("delta is the current value, 0.0")
     assert len(calls) == len(log) == 2
-
-
-def test_a_reply_that_is_refused_or_cut_is_asked_for_once_more_and_then_skipped():
-    kind = errors.UnusableReplyError
-    log: list[CallRecord] = []
-    assert propose(scripted(kind("why", "half"), GOOD)[0], MESSAGES, 0.0, log.append) == Proposal(2.0, "raised")
-    assert propose(scripted(kind("why"), kind("why"))[0], MESSAGES, 0.0, log.append) == Skipped("why")
-    assert [(record.reply, record.outcome) for record in log[:1]] == [("half", "invalid: why")]
-    assert merge(scripted(kind("why"), kind("why"))[0], A, B, log.append) == Merged("from A", fallback="why")
 
 
 def test_a_call_without_a_reply_is_raised_and_logged():
@@ -127,15 +110,6 @@ def test_over_http_the_second_attempt_is_a_call_of_its_own(call_as, service):
     assert len(service.calls("gen-0-child-1")) == len(service.calls("gen-0-child-1-2")) == 1
 
 
-@pytest.mark.parametrize("fault", ["unchanged", "invalid_json"])
-def test_over_http_an_endpoint_that_never_changes_its_mind_skips(call_as, service, fault):
-    service.fail(f"mutation:{fault}:*")
-    caller = call_as()
-    ask = make_ask(caller.client, REFLECTOR, "mutation", SCHEMA, f"never-{fault}")
-    assert isinstance(propose(ask, MESSAGES, 0.0, lambda record: None), Skipped)
-    assert len(caller.budget.tries) == 2
-
-
 def test_over_http_a_merge_falls_back_to_the_first_parent(call_as, service):
     service.fail("merge:invalid_json:2")
     ask = make_ask(call_as().client, REFLECTOR, "merge", MERGE_SCHEMA, "merge-1")
@@ -143,14 +117,3 @@ def test_over_http_a_merge_falls_back_to_the_first_parent(call_as, service):
     assert merged.scratchpad == "from A" and "not JSON" in merged.fallback
     again = merge(ask, A, B, lambda record: None)
     assert again == Merged("from B\nfrom A"), "the fitter parent's lines come first"
-
-
-@pytest.mark.parametrize("fault", ["refusal", "truncated"])
-def test_over_http_an_endpoint_that_always_refuses_or_cuts_skips(call_as, service, fault):
-    service.fail(f"mutation:{fault}:*,merge:{fault}:*")
-    caller = call_as()
-    ask = make_ask(caller.client, REFLECTOR, "mutation", SCHEMA, f"always-{fault}")
-    assert isinstance(propose(ask, MESSAGES, 0.0, lambda record: None), Skipped)
-    ask = make_ask(caller.client, REFLECTOR, "merge", MERGE_SCHEMA, f"always-{fault}-merge")
-    assert merge(ask, A, B, lambda record: None).scratchpad == "from A"
-    assert len(caller.budget.tries) == 4

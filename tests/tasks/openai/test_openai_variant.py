@@ -20,15 +20,6 @@ REWRITE = rewrite_messages(DESCRIPTIONS, {"0": 0.5}, CLAIM, RESPONSES)
 
 
 @pytest.mark.parametrize("messages", [MUTATION, REWRITE])
-def test_a_variant_asks_for_something_else(messages: tuple[str, str]) -> None:
-    assert as_variant(messages, 0) == messages
-    system, user = as_variant(messages, 3)
-    assert system == messages[0]
-    assert user.startswith(messages[1])
-    assert "put 3 time(s) before" in user
-
-
-@pytest.mark.parametrize("messages", [MUTATION, REWRITE])
 def test_the_count_is_read_from_the_note_alone(messages: tuple[str, str]) -> None:
     """Answers and scratchpads that claim the same are data."""
     assert variant_of(messages[1]) == 0

@@ -19,20 +19,6 @@ def test_three_databases_follow_one_another() -> None:
     assert broker["password"] == backend["password"] == store["password"] == "secret"
 
 
-def test_the_databases_of_a_socket_follow_one_another() -> None:
-    url = "unix:///run/valkey.sock?db=3"
-    assert broker_url(url).endswith("virtual_host=3")
-    assert Celery(broker=broker_url(url), backend=backend_url(url)).backend.connparams["db"] == 4
-    assert redis.ConnectionPool.from_url(store_url(url)).connection_kwargs["db"] == 5
-
-
-def test_a_socket_is_the_same_socket_for_every_client() -> None:
-    url = "unix:///run/valkey.sock"
-    assert broker_url(url) == "redis+socket:///run/valkey.sock?virtual_host=0"
-    assert Celery(broker=broker_url(url), backend=backend_url(url)).backend.connparams["path"] == "/run/valkey.sock"
-    assert redis.ConnectionPool.from_url(store_url(url)).connection_kwargs["path"] == "/run/valkey.sock"
-
-
 def test_tls_is_checked_unless_the_address_says_otherwise() -> None:
     assert broker_url("rediss://somewhere/0") == "rediss://somewhere/0?ssl_cert_reqs=required"
     assert backend_url("rediss://somewhere/0?ssl_cert_reqs=none") == "rediss://somewhere/1?ssl_cert_reqs=none"
@@ -64,10 +50,6 @@ def test_a_password_is_never_shown(url: str) -> None:
         assert "s3cret" not in str(refused.value)
 
 
-def test_an_address_without_a_password_is_shown_as_it_is() -> None:
-    assert redacted("redis://somewhere:6379/0") == "redis://somewhere:6379/0"
-
-
 @pytest.mark.parametrize(
     ("url", "with_password"),
     [
@@ -84,8 +66,3 @@ def test_a_password_of_the_environment_joins_an_address_without_one(url: str, wi
     # and every client finds it there
     store = redis.ConnectionPool.from_url(store_url(with_password)).connection_kwargs
     assert store["password"] in ("a/b", "known")
-
-
-def test_an_address_that_was_configured_comes_before_that_of_the_environment() -> None:
-    environment = {"WHETSTONE_REDIS_URL": "redis://there", "WHETSTONE_REDIS_PASSWORD": "secret"}
-    assert redis_url_of(environment, "redis://here") == "redis://:secret@here"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
 from test_store_plans import PLAN, failure
 from test_store_runs import make_run
 
@@ -111,9 +110,3 @@ def test_a_server_that_lost_its_last_second_refuses_its_owner_nothing(store: Sto
     second.put_run(RUN)
     assert later.renew()
     assert store.owner_number("run") == later.number
-
-
-def test_other_errors_of_a_script_are_errors(store: Store) -> None:
-    store.redis.set("text", "x")
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        store.fence.write("run", ("HSET", "text", "a", "b"))

@@ -54,13 +54,6 @@ def test_records_that_are_forgotten_are_not_written_again_by_a_task_of_an_earlie
     assert store.plan("r", PLAN.name) == PLAN
 
 
-def test_plans_that_are_recorded_elsewhere_are_dropped_whole(store: Store) -> None:
-    store.put_plan("r", PLAN)
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, 1)
-    store.forget_plans("r", ["g0_pop", PLAN.name])
-    assert store.redis.keys("*") == []
-
-
 def failure(name: str, attempt: int) -> Failure:
     return Failure("r", PLAN.name, name, f"g0_pop{name}", "score", "E", f"task-{name}", 1, float(name), attempt)
 
@@ -72,21 +65,6 @@ def test_failures_are_forgotten_by_the_next_attempt(store: Store) -> None:
     assert store.failures("r") == store.failures("r", PLAN.name) == [failure("0", 1)]
     assert store.failures("r", "jobs") == []
     assert store.begin_attempt("r", PLAN.name, lambda failures: []) == 2
-    assert store.failures("r") == []
-
-
-def test_failures_that_stand_belong_to_the_next_attempt(store: Store) -> None:
-    store.begin_attempt("r", PLAN.name, lambda failures: [])
-    for name in ("0", "1"):
-        store.put_failure(failure(name, 1))
-    assert store.begin_attempt("r", PLAN.name, lambda failures: failures[1:]) == 2
-    assert store.failures("r") == [failure("1", 2)]
-
-
-def test_the_failures_of_a_plan_are_forgotten_with_it(store: Store) -> None:
-    store.put_plan("r", PLAN)
-    store.put_failure(failure("0", 1))
-    store.forget_plans("r", [PLAN.name])
     assert store.failures("r") == []
 
 

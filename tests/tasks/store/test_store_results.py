@@ -37,14 +37,6 @@ def test_a_result_that_is_used_again_is_held_again(store: Store) -> None:
     assert 55 <= ttl(store) <= 60
 
 
-def test_a_result_that_is_written_again_is_held_again(store: Store) -> None:
-    store.put_shared("first", "answer:a", {"text": "so"})
-    store.release_shared("first")
-    store.put_shared("second", "answer:a", {"text": "later"})
-    assert store.shared("second", ["answer:a"]) == {"answer:a": {"text": "so"}}
-    assert ttl(store) == KEPT_FOR_EVER
-
-
 def test_what_another_run_holds_does_not_expire(store: Store) -> None:
     for run in ("first", "second"):
         store.put_metadata(run, "code", "c")

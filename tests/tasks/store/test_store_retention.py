@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import time
 
-import pytest
-
 from tasks.store import keys
 from tasks.store.keys import run_key
 from tasks.store.run_lease import Owner, RunLease
@@ -44,12 +42,6 @@ def test_a_run_that_is_parked_stopped_or_driven_is_never_removed(store: Store) -
 
     assert store.run_ids() == ["begins", "driven", "parked", "running", "stopped"]
     assert not any(store.retention.remove_finished(run, time.time()) for run in store.run_ids())
-
-
-def test_the_run_that_begins_again_keeps_its_records(store: Store) -> None:
-    put_run(store, "again", days_ago=31)
-    store.retention.apply_rule("again", 30)
-    assert store.run_ids() == ["again"]
 
 
 def test_a_run_that_begins_after_the_look_at_it_is_not_removed(store: Store) -> None:
@@ -108,14 +100,3 @@ def test_results_are_removed_until_the_store_is_small_enough(store: Store) -> No
 
 GARBAGE = ["", "{", "7", "[]", '{"state": 7, "updated": 1}', '{"state": "finished", "updated": "x"}',
            '{"state": "finished", "updated": NaN}', '{"state": "finished", "updated": -1e300}']  # fmt: skip
-
-
-@pytest.mark.parametrize("status", GARBAGE)
-def test_a_run_whose_state_is_garbage_stays_and_hinders_no_other(store: Store, status: str) -> None:
-    put_run(store, "old", days_ago=31)
-    put_run(store, "damaged")
-    store.put_metadata("damaged", keys.STATUS, status)
-
-    store.retention.apply_rule("new", 30)
-
-    assert [(run.run, run.state) for run in store.retention.runs()] == [("damaged", "")]

@@ -53,14 +53,6 @@ def test_of_two_owners_with_one_number_the_later_stays(store: Store) -> None:
     assert second.renew()
 
 
-def test_renewals_are_seen(store: Store) -> None:
-    lease = make_lease(store)
-    lease.take()
-    before = lease.held()
-    assert lease.renew()
-    assert before is not None and lease.held() == dataclasses.replace(before, renewals=1)
-
-
 def test_an_owner_says_who_it_is_and_whether_it_has_ended() -> None:
     owner = Owner.here("/outputs/run")
     assert f"process {owner.pid} on host {socket.gethostname()} (since " in str(owner)

@@ -13,7 +13,7 @@ from tasks.plan import Plan
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store, open_store
-from tasks.store.waiting import NO_WAITING, StoreUnusable, Waiting, refusal_of
+from tasks.store.waiting import StoreUnusable, Waiting
 from workers.celery_ext.broker import ONE_TRY
 
 REASONS = ("refuses: MISCONF", "refuses: OOM", "refuses: READONLY", "does not answer")
@@ -85,40 +85,12 @@ def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) 
         store.redis.flushall()
 
 
-def test_a_refusal_that_lasts_is_reported_once(refusing_valkey: RefusingValkey) -> None:
-    lines: list[str] = []
-    client = connect(store_url(refusing_valkey.url), Waiting(5.5, lines.append))
-    with refusing_valkey.full_memory(), pytest.raises(StoreUnusable):
-        client.set("key", "x" * 100)
-    [line] = lines
-    assert "OOM" in line
-
-
 def test_a_server_that_stops_answering_is_an_error_in_time_and_not_for_ever(refusing_valkey: RefusingValkey) -> None:
     client = connect(store_url(refusing_valkey.url), Waiting(1.0), timeout_s=0.5)
     client.ping()
     with refusing_valkey.silent(), pytest.raises(StoreUnusable, match="does not answer"):
         client.get("key")
     assert client.ping()
-
-
-def test_waiting_ends_when_the_farm_has_ended(refusing_valkey: RefusingValkey) -> None:
-    def ended() -> None:
-        raise RuntimeError("the farm has ended")
-
-    client = connect(store_url(refusing_valkey.url), Waiting(60.0, check=ended))
-    with refusing_valkey.replica(), pytest.raises(RuntimeError, match="the farm has ended"):
-        client.set("key", 1)
-
-
-def test_an_error_in_the_use_of_the_store_is_not_waited_for(refusing_valkey: RefusingValkey) -> None:
-    client = connect(store_url(refusing_valkey.url))
-    client.set("text", "a")
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        client.hget("text", "field")
-    assert refusal_of(redis.AuthenticationError("WRONGPASS")) is None
-    with refusing_valkey.replica(), pytest.raises(redis.exceptions.ReadOnlyError):
-        connect(store_url(refusing_valkey.url), NO_WAITING).set("text", "b")
 
 
 def test_the_transactions_of_kombu_are_sent_once(refusing_valkey: RefusingValkey) -> None:

@@ -60,14 +60,3 @@ def test_a_worker_of_processes_writes_json_lines_with_their_context(farm: Bench)
     assert len(of_done) == 2
     # and no key is in them, although one was in a refused message
     assert SECRET not in text and "[secret]" in text
-
-
-def test_a_worker_of_threads_writes_text_lines_with_their_context(farm: Bench) -> None:
-    farm.start_worker("openai", 2)
-    sent = farm.app.send_task("openai.judge", ("demo-1", "g2_child", 3, "mut", 1)).id
-    log = farm.log("openai")
-    until(lambda: log.read_text().count(sent) >= 3)
-    about = f"  run=demo-1 generation=2 child=g2_child3_mut stage=judge task={sent} worker=openai@"
-    lines = [line for line in log.read_text().splitlines() if sent in line]
-    assert len(lines) >= 2
-    assert [line for line in lines if about not in line] == []

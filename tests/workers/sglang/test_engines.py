@@ -31,8 +31,3 @@ def test_a_key_file_that_a_killed_worker_left_is_replaced(tmp_path: Path) -> Non
     file.chmod(0o644)
     engine_of("sglang").pass_key(KEY, file)
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (f"api-key: {KEY}\n", 0o600)
-
-
-def test_an_engine_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(ModuleNotFoundError, match="steam"):
-        engine_of("steam")

@@ -19,9 +19,7 @@ from tasks.gpu.sglang_file import SGLANG
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetRefused
 from tasks.models import Target
 from tasks.store.store import Store
-from workers.embedded.target.protocol import FILE_CLASS
 from workers.sglang.host import LocalTargetHost
-from workers.steering.request import parse_reference
 
 QUESTIONS = ("Sales were 12.", "The sky is blue.")
 PROMPT = (504, 3575, 282)
@@ -56,10 +54,6 @@ def ask(host: LocalTargetHost, target: Target, text: str, requests: Sequence[Gen
     client = TargetClient(host.serve(target, text), 60, 4, host.api_key(target))
     client.generate_many(requests, answers.__setitem__)
     return [answers[index] for index in range(len(requests))]
-
-
-def test_the_worker_and_the_server_name_the_same_class() -> None:
-    assert parse_reference(processor_reference()) == ("processor", FILE_CLASS)
 
 
 def test_the_file_alone_steers_a_request_that_names_it(host: LocalTargetHost, small_model: Path) -> None:

@@ -10,11 +10,11 @@ import pytest
 from answer_runs import Evaluation, embedded_target, evaluate, installed_host, put_run
 from server_target import server_target
 
-from tasks.gpu.host import TargetChanged, TargetUnavailable, differences
+from tasks.gpu.host import TargetChanged, TargetUnavailable
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.store.store import Store
 from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
-from workers.sglang.identity import CHANGES_RESULTS, SAMPLE_BYTES, weights_fingerprint
+from workers.sglang.identity import SAMPLE_BYTES, weights_fingerprint
 
 QUESTIONS = ("Sales were 12.", "The sky is blue.", "Two and two")
 VOCABULARY = 49152
@@ -58,20 +58,6 @@ def test_the_embedded_server_reports_what_changes_its_answers(host: LocalTargetH
     assert identity["version"] and identity["torch"]
 
 
-def test_an_identity_is_read_once_for_each_start(host: LocalTargetHost) -> None:
-    # Given a server whose identity is known
-    identity = host.identity(server_target())
-    # When it is stopped, then the identity is still known, and asking for it starts nothing
-    host.stop()
-    assert host.identity(server_target()) == identity
-    assert "url" not in host.describe()
-
-
-def test_other_arguments_are_another_identity(host: LocalTargetHost) -> None:
-    plain, quantized = (host.identity(server_target(args=args)) for args in ("", "--size 2"))
-    assert differences(plain, quantized) == "arguments [] is now ['--size', '2']"
-
-
 def test_a_server_that_comes_back_as_another_one_is_refused(host: LocalTargetHost, tmp_path: Path) -> None:
     # Given a server whose version changes while it is down
     version = tmp_path / "version"
@@ -101,21 +87,6 @@ def test_an_external_server_is_described_by_its_own_report(small_model: Path, tm
             stranger.identity(embedded_target(small_model, url=url))
     finally:
         other.close()
-
-
-@pytest.mark.parametrize(
-    ("field", "matters"),
-    [
-        ("quantization", True), ("kv_cache_dtype", True), ("lora_paths", True), ("attention_backend", True),
-        ("tp_size", True), ("enable_deterministic_inference", True), ("json_model_override_args", True),
-        ("grammar_backend", True), ("constrained_json_disable_any_whitespace", True),
-        ("model_path", True), ("revision", True), ("version", True), ("weight_version", True), ("dtype", True),
-        ("random_seed", False), ("port", False), ("api_key", False), ("max_total_num_tokens", False),
-        ("internal_states", False), ("log_level", False), ("mem_fraction_static", False), ("cuda_graph_max_bs", False),
-    ],
-)  # fmt: skip
-def test_fields_of_a_report_that_change_results(field: str, matters: bool) -> None:
-    assert bool(CHANGES_RESULTS.search(field)) is matters
 
 
 def test_a_fingerprint_differs_when_weights_or_settings_differ(tmp_path: Path) -> None:

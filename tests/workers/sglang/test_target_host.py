@@ -15,7 +15,7 @@ from server_target import TINY_SERVER, http_client, server_reply, server_target
 
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.server_stats import SERVER_STATS
-from workers.sglang.host import KILLED_TRIES, LocalTargetHost
+from workers.sglang.host import LocalTargetHost
 
 
 @pytest.fixture
@@ -88,28 +88,6 @@ def test_a_server_can_be_started_before_a_task_needs_it(host: LocalTargetHost) -
     assert server_reply(host, server_target())["pid"] == server["pid"]
 
 
-@pytest.mark.usefixtures("processes")
-def test_an_early_start_that_fails_does_not_fail_the_task_that_needs_the_server(
-    host: LocalTargetHost, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Given a server that fails at its first start, for lack of memory
-    failed = tmp_path / "failed"
-    command = (
-        f"sh -c 'test -e {failed} || {{ touch {failed}; echo out of memory; exit 1; }}; exec {TINY_SERVER} \"$@\"' -"
-    )
-    host.start_early(server_target(command))
-    until(lambda: "out of memory" in caplog.text)
-    # Then the first task that needs it starts it
-    assert lives(server_reply(host, server_target(command))["pid"])
-
-
-def test_a_stopped_server_is_started_again_when_needed(host: LocalTargetHost) -> None:
-    first = server_reply(host, server_target())
-    host.stop()
-    assert not lives(first["pid"])
-    assert lives(server_reply(host, server_target())["pid"])
-
-
 def test_a_server_outlives_the_thread_that_requested_it(host: LocalTargetHost) -> None:
     urls: list[str] = []
     asking = threading.Thread(target=lambda: urls.append(host.serve(server_target())))
@@ -133,13 +111,6 @@ def test_a_server_that_is_killed_while_it_starts_is_started_again(host: LocalTar
     command = f"sh -c '{first}; exec {TINY_SERVER} \"$@\"' sh"
     assert server_reply(host, server_target(command=command))["model_path"] == "some/model"
     assert mark.exists()
-
-
-def test_a_server_that_is_killed_in_every_start_is_given_up(host: LocalTargetHost, tmp_path: Path) -> None:
-    tries = tmp_path / "tries"
-    with pytest.raises(TargetUnavailable, match="SIGKILL"):
-        host.serve(server_target(command=f"sh -c 'echo >> {tries}; kill -9 $$'"))
-    assert len(tries.read_text().splitlines()) == KILLED_TRIES
 
 
 def test_the_server_requires_a_key_that_stays_secret(host: LocalTargetHost, tmp_path: Path) -> None:
@@ -170,17 +141,6 @@ def test_the_key_of_a_running_server_comes_from_the_environment(tmp_path: Path) 
         host.close()
 
 
-def test_a_failed_start_is_reported_to_all_waiting_tasks_without_another_try(
-    host: LocalTargetHost, tmp_path: Path
-) -> None:
-    broken = server_target(args="--fail 'out of memory'")
-    # When four tasks wait for it, then all get the reason, and it was started once
-    with ThreadPoolExecutor(max_workers=4) as tasks:
-        errors = [future.exception() for future in [tasks.submit(host.serve, broken) for _ in range(4)]]
-    assert all("out of memory" in str(error) for error in errors)
-    assert (tmp_path / "logs" / "target.log").read_text().count("out of memory") == 1
-
-
 def test_a_gpu_that_does_not_exist_is_the_reason_of_the_error(tmp_path: Path) -> None:
     host = LocalTargetHost(tmp_path, "gpu", {**os.environ, "WHETSTONE_GPU": "99"})
     with pytest.raises(TargetUnavailable, match=r'^CONFIG_DEVICE is "cuda": (no GPU on this machine|WHETSTONE_GPU)'):
@@ -188,27 +148,10 @@ def test_a_gpu_that_does_not_exist_is_the_reason_of_the_error(tmp_path: Path) ->
     host.close()
 
 
-def test_a_host_describes_its_target(host: LocalTargetHost) -> None:
-    assert host.describe().keys() == {"card", "in_flight", "tokens_a_second"}
-    server = server_reply(host, server_target())
-    kill(server["pid"], host.serve(server_target()))
-    url = host.serve(server_target())
-    known = {"engine": "sglang", "version": "0.0.tiny", "url": url, "model": "some/model", "starts": 2}
-    assert host.describe().items() >= known.items()
-
-
 def test_a_server_that_is_not_ready_in_time_is_stopped(host: LocalTargetHost, tmp_path: Path) -> None:
     with pytest.raises(TargetUnavailable, match=r"not ready in 0\.5 s"):
         host.serve(server_target(command="sh -c 'sleep 600'", ready_timeout_s=0.5))
     assert "[]" in (tmp_path / "target-gpu.json").read_text()
-
-
-def test_closing_does_not_wait_for_a_server_that_is_starting(host: LocalTargetHost) -> None:
-    with ThreadPoolExecutor(max_workers=1) as tasks:
-        asked = tasks.submit(host.serve, server_target(command="sh -c 'sleep 600'", ready_timeout_s=600))
-        host.close()
-        with pytest.raises(TargetUnavailable):
-            asked.result(timeout=15)
 
 
 def test_an_external_server_is_used_and_never_stopped(host: LocalTargetHost, tmp_path: Path) -> None:
@@ -238,13 +181,3 @@ def test_the_server_of_a_killed_worker_ends(bench: Bench) -> None:
     server = bench.app.send_task("gpu.serve", (TINY_SERVER,)).get(timeout=30)
     os.kill(worker.pid or 0, signal.SIGKILL)
     until(lambda: not lives(server["pid"]))
-
-
-def test_clusterings_are_stored_in_the_folder_of_this_machine(host: LocalTargetHost, tmp_path: Path) -> None:
-    # A run may come from another machine, with a folder that does not exist here.
-    own = LocalTargetHost(tmp_path / "own", "gpu", {"WHETSTONE_CLUSTERS": "/kept/here"})
-    try:
-        assert own.clusters_folder("/home/somebody/outputs/clusters") == "/kept/here"
-        assert host.clusters_folder("outputs/clusters") == "outputs/clusters"
-    finally:
-        own.close()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from embedded_server import CLUSTERING, CLUSTERS, KEY, TargetServer
 
-from tasks.gpu.target import PROCESSOR, Generated, GenerateRequest, TargetClient, TargetRefused
-from workers.steering.request import reference_string
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetRefused
 
 
 def _request(number: int, deltas: tuple[float, ...], new: int = 6) -> GenerateRequest:
@@ -23,10 +22,6 @@ def _request(number: int, deltas: tuple[float, ...], new: int = 6) -> GenerateRe
     )
 
 
-def test_client_and_server_name_the_same_processor() -> None:
-    assert reference_string() == PROCESSOR
-
-
 def test_answers_arrive_with_their_index_and_without_the_stop_token(target_server: TargetServer) -> None:
     # Given: individuals of which every second one ends at once.
     plain, ended = (0.0,) * CLUSTERS, (500.0,) + (0.0,) * (CLUSTERS - 1)
@@ -41,14 +36,6 @@ def test_answers_arrive_with_their_index_and_without_the_stop_token(target_serve
         assert answer.completion_tokens == len(answer.output_ids)
         if number % 2:
             assert (answer.finish, answer.output_ids, answer.text) == ("stop", (), "")
-
-
-def test_a_stop_token_at_the_cap_is_still_the_end(target_server: TargetServer) -> None:
-    found: list[Generated] = []
-    ended = (500.0,) + (0.0,) * (CLUSTERS - 1)
-    client = TargetClient(target_server.url, timeout_s=60, concurrency=1, api_key=KEY)
-    client.generate_many([_request(0, ended, new=1)], lambda _, answer: found.append(answer))
-    assert found[0].finish == "stop" and found[0].completion_tokens == 0
 
 
 def test_a_refusal_carries_the_servers_reason(target_server: TargetServer) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM
 
 from workers.embedded.target.cache import KVCache, Prompt
 from workers.embedded.target.decoder import Decoder
@@ -57,11 +57,6 @@ def test_greedy_tokens_are_those_of_transformers(family: str, small_model: Calla
     assert _clear_agreements(small_model(family), prompt, 16) >= 12
 
 
-def test_a_row_that_outgrows_the_buckets_keeps_its_answer(small_model: Callable[[str], Path]) -> None:
-    prompt = torch.randint(500, (506,), generator=torch.Generator().manual_seed(4)).tolist()
-    assert _clear_agreements(small_model("llama"), prompt, 16) >= 12
-
-
 def test_the_embedded_model_answers_as_in_transformers(model_folder: Path) -> None:
     prompt = torch.randint(17, 49152, (40,), generator=torch.Generator().manual_seed(6)).tolist()
     assert _clear_agreements(model_folder, prompt, 6) >= 4
@@ -93,13 +88,6 @@ def test_a_row_has_the_same_bits_whatever_its_neighbours_and_its_place(
             assert torch.equal(found[row], alone[number]), f"prompt of {lengths[number]} in row {row} beside {placed}"
 
 
-def test_a_step_of_few_rows_is_smaller(calibrated: Callable[[torch.dtype], Decoder]) -> None:
-    decoder = calibrated(torch.bfloat16)
-    prompt = decoder.prefill([5, 6, 7])
-    cache = decoder.new_cache(ROWS)
-    assert [len(_together(decoder, cache, {row: prompt})) for row in (0, 3, 4, 7, 8, 15)] == [4, 4, 8, 8, 16, 16]
-
-
 def test_a_step_has_no_more_rows_than_the_cache(calibrated: Callable[[torch.dtype], Decoder]) -> None:
     decoder = calibrated(torch.bfloat16)
     prompt = decoder.prefill(list(range(5, 45)))
@@ -114,17 +102,3 @@ def _together(decoder: Decoder, cache: KVCache, prompts: dict[int, Prompt]) -> t
         cache.admit(row, prompt.kv, 4)
     entering = {row: (int(prompt.logits.argmax()), prompt.kv.shape[3]) for row, prompt in prompts.items()}
     return decoder.step(entering, cache)
-
-
-def test_the_same_prompt_gives_the_same_bits_twice(wide_model: Path) -> None:
-    decoder = Decoder(wide_model, torch.bfloat16)
-    first, second = decoder.prefill([5, 6, 7]), decoder.prefill([5, 6, 7])
-    assert torch.equal(first.logits, second.logits) and torch.equal(first.kv, second.kv)
-
-
-def test_a_model_of_another_shape_is_refused_with_its_name(tmp_path: Path) -> None:
-    config = LlamaConfig(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-                         num_attention_heads=2, num_key_value_heads=1, hidden_act="gelu")  # fmt: skip
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="llama with gelu"):
-        Decoder(tmp_path, torch.float32)

@@ -39,15 +39,6 @@ def test_a_layer_that_mixes_rows_or_threads_is_detected(by_row: bool, counts: tu
     assert DeterminismProbe(counts).linears([cast(Linear, InexactLinear(by_row))], [ROWS]) is exact
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_laid_out_layer_computes_the_same_product(dtype: torch.dtype) -> None:
-    draw = torch.Generator().manual_seed(1)
-    weight, bias, x = (torch.randn(*shape, generator=draw).to(dtype) for shape in ((96, 64), (96,), (5, 64)))
-    expected = x.double() @ weight.double().T + bias.double()
-    tolerance = 0.1 if dtype == torch.bfloat16 else 1e-5
-    torch.testing.assert_close(Linear(weight, bias)(x).double(), expected, atol=tolerance, rtol=0.02)
-
-
 def _write_load(path: Path, running: int) -> None:
     path.write_text(f"0.50 0.40 0.30 {running}/123 4567\n")
 
@@ -62,17 +53,3 @@ def test_one_thread_is_used_while_other_processes_run_and_all_afterwards(tmp_pat
         tuner.choose()
         taken.append(torch.get_num_threads())
     assert taken == [2, 2, 1, 1, 2, 2]
-
-
-def test_without_a_load_figure_all_threads_are_used(tmp_path: Path) -> None:
-    torch.set_num_threads(2)
-    ThreadTuner(adaptive=True, load=tmp_path / "nothing", cores=2).choose()
-    assert torch.get_num_threads() == 2
-
-
-def test_where_threads_change_results_one_thread_is_used(tmp_path: Path) -> None:
-    torch.set_num_threads(2)
-    _write_load(tmp_path / "loadavg", 1)
-    tuner = ThreadTuner(adaptive=False, load=tmp_path / "loadavg", cores=2)
-    tuner.choose()
-    assert torch.get_num_threads() == 1

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from workers.embedded.target.cache import KVCache, PrefixCache
+from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
-from workers.embedded.target.engine import Engine, EngineStopped
+from workers.embedded.target.engine import Engine
 from workers.embedded.target.protocol import Finished, GenerationRequest, SamplingParams
 from workers.steering.request import Steering
 
@@ -100,44 +99,6 @@ def test_requests_that_join_later_change_no_answer(calibrated: Calibrated) -> No
         assert [job.done.result(WAIT_S).output_ids for job in jobs] == alone
 
 
-def test_a_step_has_no_free_row_below_one_in_use(calibrated: Calibrated, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder, used = calibrated(torch.bfloat16), list[list[int]]()
-    step = decoder.step
-
-    def noted(entering: Mapping[int, tuple[int, int]], cache: KVCache) -> torch.Tensor:
-        used.append(sorted(entering))
-        return step(entering, cache)
-
-    monkeypatch.setattr(decoder, "step", noted)
-    with running(decoder) as (engine, _):
-        jobs = [engine.submit(request) for request in _mixed_requests(10)]
-        for job in jobs:
-            job.done.result(WAIT_S)
-    assert max(map(len, used)) > 1 and all(rows == list(range(len(rows))) for rows in used)
-
-
-def test_a_cached_prompt_is_not_computed_again(calibrated: Calibrated) -> None:
-    request = _mixed_requests(1)[0]
-    with running(calibrated(torch.bfloat16)) as (engine, prompts):
-        assert engine.submit(request).done.result(WAIT_S).cached_tokens == 0
-        assert engine.submit(request).done.result(WAIT_S).cached_tokens == len(request.input_ids)
-        prompts.flush()
-        assert engine.submit(request).done.result(WAIT_S).cached_tokens == 0
-
-
-def test_the_prefix_cache_stays_within_its_limit_and_drops_the_least_recently_used(wide_model: Path) -> None:
-    decoder = Decoder(wide_model, torch.bfloat16)
-    with torch.inference_mode():
-        made = [decoder.prefill([number] * 10) for number in range(3)]
-    prompts = PrefixCache(made[0].bytes * 2)
-    prompts.put([0] * 10, made[0])
-    prompts.put([1] * 10, made[1])
-    assert prompts.get([0] * 10) is made[0]
-    prompts.put([2] * 10, made[2])
-    assert prompts.get([1] * 10) is None and prompts.get([0] * 10) is made[0] and prompts.get([2] * 10) is made[2]
-    assert prompts.bytes == made[0].bytes * 2
-
-
 def _endless(rid: str) -> GenerationRequest:
     return GenerationRequest(rid, (1, 2, 3), SamplingParams(max_new_tokens=1500, temperature=0.0), frozenset(), None)
 
@@ -152,17 +113,6 @@ def test_an_aborted_request_gives_its_row_to_the_next(calibrated: Calibrated) ->
         assert waiting.done.result(WAIT_S) == Finished((), 0, "abort")
         assert next_one.done.result(WAIT_S).reason in ("stop", "length")
         assert engine.in_flight == (0, 0)
-
-
-def test_a_closed_engine_fails_what_it_has_not_answered(calibrated: Calibrated) -> None:
-    with running(calibrated(torch.bfloat16), rows=1) as (engine, _):
-        jobs = [engine.submit(_endless(rid)) for rid in "ab"]
-        engine.close()
-        for job in jobs:
-            with pytest.raises(EngineStopped):
-                job.done.result(WAIT_S)
-        with pytest.raises(EngineStopped):
-            engine.submit(_endless("c"))
 
 
 def test_min_new_tokens_come_before_a_stop_token_which_is_reported(calibrated: Calibrated) -> None:

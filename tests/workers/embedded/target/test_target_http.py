@@ -49,14 +49,6 @@ def test_deltas_steer_and_zero_deltas_change_nothing(http: httpx.Client) -> None
     assert end_at_once.json()["output_ids"] == [2]
 
 
-def test_a_list_of_prompts_gives_a_list_of_the_same_answers(http: httpx.Client) -> None:
-    sampling = {"temperature": 0, "max_new_tokens": 5}
-    several = http.post("/generate", json={"text": ["The sky is", "Two and two"], "sampling_params": sampling}).json()
-    single = [http.post("/generate", json={"text": text, "sampling_params": sampling}).json()
-              for text in ("The sky is", "Two and two")]  # fmt: skip
-    assert [one["output_ids"] for one in several] == [one["output_ids"] for one in single]
-
-
 def test_a_stop_text_ends_the_answer_as_in_sglang(http: httpx.Client) -> None:
     """The text is without it, its tokens are there and count, and the reply names it."""
     sampling = {"temperature": 0, "max_new_tokens": 24}
@@ -103,15 +95,6 @@ def test_answers_keep_a_grammar_beside_others_without_one(http: httpx.Client) ->
     assert cut.json()["meta_info"]["finish_reason"]["type"] == "length" and "Verdict:".startswith(
         cut.json()["text"][:8]
     )
-
-
-def test_steering_chooses_among_what_a_grammar_allows(http: httpx.Client) -> None:
-    sampling = {"regex": "[a-z]{4}", "max_new_tokens": 8}
-    only_three = http.post("/generate", json=steered_body([0, 0, 0, 500, 0, 0], **sampling)).json()
-    plain = http.post("/generate", json=steered_body([0.0] * CLUSTERS, **sampling)).json()
-    assert re.fullmatch("[a-z]{4}", only_three["text"]) and re.fullmatch("[a-z]{4}", plain["text"])
-    assert only_three["text"] != plain["text"]
-    assert all(token % (CLUSTERS - 1) + 1 == 3 for token in only_three["output_ids"][:1])
 
 
 def test_a_grammar_ends_the_answer_where_it_is_complete_also_without_stop_tokens(http: httpx.Client) -> None:
@@ -181,13 +164,6 @@ def test_health_answers_while_a_long_prompt_is_read(http: httpx.Client) -> None:
             answered += 1
         assert long.result().json()["meta_info"]["prompt_tokens"] == 1200
     assert answered > 10 and slowest < 1
-
-
-def test_what_the_server_says_of_itself(http: httpx.Client, model_folder: Any) -> None:
-    assert http.get("/model_info").json()["model_path"] == str(model_folder)
-    assert http.get("/health_generate").status_code == 200
-    info = http.get("/server_info").json()
-    assert info["context_length"] == 8192 and info["dtype"] in ("bfloat16", "float32")
 
 
 def test_each_answer_leaves_one_line_and_a_refusal_none(http: httpx.Client, target_server: TargetServer) -> None:

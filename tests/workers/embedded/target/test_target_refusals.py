@@ -60,12 +60,6 @@ def test_a_processor_of_another_name_is_refused_and_never_run(http: httpx.Client
     assert response.status_code == 400 and "os.system" in response.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"text": "a", "sampling_params": {"temperature": NaN}}'])
-def test_what_is_not_a_request_is_refused(http: httpx.Client, raw: bytes) -> None:
-    response = http.post("/generate", content=raw, headers={"content-type": JSON})
-    assert response.status_code == 400
-
-
 def test_what_a_web_page_can_send_is_not_read(http: httpx.Client) -> None:
     """A page of another origin can send plain text without being asked, and call this host by a name of its own."""
     raw = json.dumps({"input_ids": [504]}).encode()

@@ -51,8 +51,3 @@ def test_it_never_says_more_than_the_answer(question: str, said: str) -> None:
 def test_an_answer_that_looks_like_the_prompt_stays_an_answer() -> None:
     said = "Previous answer:\nit is 5.\nRewritten answer:\nit is 6 times."
     assert compress("How many?", said) in said.replace("it", "It") + said
-
-
-def test_a_prompt_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match="Previous answer"):
-        all_rules()[SCHEMA_NAME]("", "Shorten this: it is 5.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +14,6 @@ from workers.embedded.endpoint.rules.mutation import (
     MAX_LINES,
     DeltaStep,
     Observation,
-    complete_steps,
-    read_step,
     read_steps,
 )
 
@@ -45,42 +41,10 @@ def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[
 ZERO = {str(cluster["id"]): 0.0 for cluster in CLUSTERS}
 
 
-def test_the_end_of_turn_becomes_more_likely_and_more_so_for_long_answers():
-    assert reflect(ZERO, "", "0", responses(60)).delta == 2.0
-    assert reflect(ZERO, "", "0", responses(8)).delta == 1.0
-
-
 def test_a_question_that_was_put_before_gets_a_longer_step():
     messages = mutation_messages(CLUSTERS, ZERO, "", "2", responses(60))
     deltas = [mutation.answer(*as_variant(messages, variant))["delta"] for variant in range(3)]
     assert deltas == [-1.0, -1.5, -2.0]
-
-
-def test_numbers_become_a_little_more_likely():
-    assert reflect(ZERO, "", "1", responses(60)).delta == 0.5
-    assert reflect({**ZERO, "1": 1.5}, "", "1", responses(60)).delta == 1.25
-
-
-def test_a_cluster_becomes_less_likely_by_its_share_of_the_long_answers():
-    assert reflect(ZERO, "", "2", responses(60)).delta == -1.0
-    assert reflect(ZERO, "", "4", responses(60)).delta == -0.25
-
-
-def test_only_the_long_answers_count_for_the_share():
-    short = [Response(f"s{i}", True, "", "red blue red blue red", 4) for i in range(3)]
-    long = [Response(f"l{i}", True, "", "cat dog cat dog cat", 50) for i in range(4)]
-    assert reflect(ZERO, "", "4", [*short, *long]).delta == -0.25
-    assert reflect(ZERO, "", "3", [*short, *long]).delta == -1.0
-
-
-def test_descriptions_without_examples_are_used_as_examples():
-    described = [
-        {"id": "0", "description": "end"},
-        {"id": "1", "description": "the, of"},
-        {"id": "2", "description": "x"},
-    ]
-    shares = mutation.cluster_shares(described, ["The end of the day"])
-    assert shares == {"0": 0.2, "1": 0.6, "2": 0.0}
 
 
 def test_a_step_that_helped_is_repeated():
@@ -95,17 +59,6 @@ def test_a_step_that_hurt_is_taken_back_by_half(target):
     first = reflect(ZERO, "", target, responses(60, correct=4))
     second = reflect({**ZERO, target: first.delta}, first.scratchpad, target, responses(59, correct=2))
     assert second.delta == pytest.approx(first.delta / 2)
-
-
-def test_a_loss_caused_by_another_cluster_lowers_the_end_of_turn():
-    past = DeltaStep("2", 0.0, -1.0, Observation(60, 1.0), Observation(50, 1.0)).line()
-    assert reflect({**ZERO, "0": 3.0}, past, "0", responses(50, correct=2)).delta == 2.0
-
-
-def test_an_outcome_after_a_crossover_is_not_credited_to_the_step():
-    first = reflect(ZERO, "", "0", responses(60))
-    later = reflect({**ZERO, "0": first.delta / 2}, first.scratchpad, "2", responses(10))
-    assert "then unseen" in later.scratchpad and "10.0 tokens, 0.75 correct; then ?" in later.scratchpad
 
 
 def test_steps_shorten_the_answers_and_return_when_they_become_wrong():
@@ -152,12 +105,3 @@ def test_every_proposal_is_valid_and_bounded_and_so_is_its_scratchpad(target, cu
     assert len(proposal.scratchpad.split("\n")) <= MAX_LINES
     assert read_steps(proposal.scratchpad)[-1].new == proposal.delta
     assert reflect(deltas, scratchpad, target, responses(tokens, correct)) == proposal
-
-
-def test_lines_of_steps_are_read_back_and_other_lines_are_kept():
-    step = DeltaStep("12", -0.5, 1e-05, Observation(41.3, 0.75))
-    assert read_step(step.line()) == step
-    done = dataclasses.replace(step, after=Observation(30.0, 1.0))
-    assert read_step(done.line()) == done
-    assert read_step("cluster 12 was bad") is None
-    assert complete_steps(f"a note\n{step.line()}", {"12": 1e-05}, Observation(30.0, 1.0)) == f"a note\n{done.line()}"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tasks.openai.fitting import Response
 from tasks.openai.rewrite import Rewrite, check_rewrite, rewrite_messages, schema_of
 from tasks.openai.schema import mismatch
 from tasks.openai.variant import as_variant
 from workers.embedded.endpoint.rules import rewrite
-from workers.embedded.endpoint.rules.rewrite import Round, read_rounds
 
 IDS = ("0", "1", "2")
 ZERO = dict.fromkeys(IDS, 0.0)
@@ -51,26 +48,3 @@ def test_after_a_step_that_hurt_the_next_is_half_way_back_to_the_best() -> None:
     first, summary = asked(ZERO, "", responses(60))
     second, _ = asked(dict(zip(IDS, first.deltas, strict=True)), summary, responses(40, correct=1))
     assert second.deltas == (0.5, 0.125, -0.25)
-
-
-def test_where_steps_have_become_small_one_cluster_is_tried() -> None:
-    summary = Round(ZERO, rewrite.observe([{"tokens": 60, "correct": "yes"}])).line()
-    found, _ = asked({**ZERO, "2": 0.1}, summary, responses(70))
-    assert found.deltas == (0.0, 0.25, 0.0)
-
-
-def test_a_question_that_was_put_before_gets_a_longer_step() -> None:
-    assert asked(ZERO, "", responses(60), variant=2)[0].deltas == (2.0, 0.5, -1.0)
-
-
-def test_deltas_stay_within_the_bound() -> None:
-    deltas = {"0": 8.0, "1": -8.0, "2": -7.75}
-    assert all(abs(delta) <= 8 for delta in asked(deltas, "", responses(60))[0].deltas)
-
-
-@pytest.mark.parametrize("line", ["", "other words", '1 tokens, 1 correct with {"0": [], "1": 0, "2": 0}'])
-def test_other_lines_of_the_summary_are_passed_over(line: str) -> None:
-    lines = [line, Round(ZERO, rewrite.observe([{"tokens": 60, "correct": "no"}])).line()]
-    assert [found.deltas for found in read_rounds("\n".join(lines), ZERO)] == [ZERO]
-    assert read_rounds('9 tokens, 1 correct with {"0": NaN, "1": 0, "2": 0}', ZERO) == []
-    assert read_rounds('9 tokens, 1 correct with {"0": 1.0}', ZERO) == []
