@@ -19,7 +19,7 @@ _UNFINISHED = ".part"
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Replace a file, and make its folder where there is none.  Raises: OSError; the old content is then left."""
+    """Replace a file, and make its folder where there is none."""
     with open_atomic(path) as out:
         out.write(data.encode() if isinstance(data, str) else data)
 
@@ -29,10 +29,7 @@ class FileTooLarge(ValueError):
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
-    """The file, open with these flags of `os.open`; with O_CREAT it is made where there is none.
-
-    Raises: OSError, also for a pipe or a device: opening or reading these may wait for ever.
-    """
+    """The file, open with these flags of `os.open`; with O_CREAT it is made where there is none."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -44,10 +41,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
 
 
 def read_limited(path: Path, most: int, *, pipes: bool = False) -> bytes:
-    """The content of a regular file of at most so many bytes; with `pipes`, of whatever can be read.
-
-    Raises: OSError, FileTooLarge.
-    """
+    """The content of a regular file of at most so many bytes; with `pipes`, of whatever can be read."""
     with path.open("rb") if pipes else open_regular(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -75,7 +69,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 def folder_atomic(path: Path) -> Iterator[Path]:
     """An empty folder to fill, which becomes `path` when the block ends; a folder that is already there stays.
 
-    Its parent must exist.  Of two processes that make the same folder the first one counts.  Raises: OSError.
+    Its parent must exist.  Of two processes that make the same folder the first one counts.
     """
     work = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_UNFINISHED}")
     work.mkdir()

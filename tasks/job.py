@@ -58,7 +58,7 @@ class Job:
         return f"{self.run}-{self.key.replace(':', '-')}"
 
     def results(self, keys: Sequence[str]) -> list[dict[str, Any]]:
-        """Results of earlier jobs, in the order of `keys`.  Raises: LookupError when one is missing."""
+        """Results of earlier jobs, in the order of `keys`."""
         found = self.store.shared(self.run, keys)
         if missing := [key for key in keys if key not in found]:
             raise LookupError(f"{missing[0]} is not in the store")
@@ -87,9 +87,6 @@ def run_job(
     """Do `work` unless its result is there, and keep what it returns under the job's key.
 
     `usage` says what a result has used; it is counted for the run together with the result, once.
-
-    Raises: Ignore when the run has been started anew since this message was sent, or has no such job; whatever
-    `work` raises.
     """
     run_id, key, attempt = message
     store = context.store()

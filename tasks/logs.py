@@ -51,7 +51,7 @@ def set_process_fields(**fields: object) -> None:
 
 
 def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
-    """Send all log lines of this process to `handlers`.  Raises: ValueError for an unknown format or level."""
+    """Send all log lines of this process to `handlers`."""
     for handler in handlers:
         set_formatter(handler)
     logging.basicConfig(level=level, handlers=list(handlers), force=True)
@@ -60,7 +60,7 @@ def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
 
 
 def set_formatter(handler: logging.Handler) -> None:
-    """Give a handler the format that the environment names.  Raises: ValueError for an unknown format."""
+    """Give a handler the format that the environment names."""
     for name, value in os.environ.items():
         if (found := _SECRET_NAME.fullmatch(name)) and value:
             register_secret(_secret(found[1]))
@@ -73,7 +73,7 @@ def set_formatter(handler: logging.Handler) -> None:
 
 
 def is_json_format() -> bool:
-    """Whether logs are JSON lines.  Raises: ValueError for an unknown format."""
+    """Whether logs are JSON lines."""
     chosen = os.environ.get(FORMAT_VARIABLE) or "text"
     if chosen not in ("text", "json"):
         raise ValueError(f"{FORMAT_VARIABLE} is {chosen!r}, and can be text or json")

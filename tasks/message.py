@@ -28,7 +28,7 @@ def discard(reason: str) -> Ignore:
 
 
 def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Whether `function` can be called so, by its parameters and their annotations.  Raises: InvalidData."""
+    """Whether `function` can be called so, by its parameters and their annotations."""
     hints = get_type_hints(function, include_extras=True)
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)

@@ -29,7 +29,6 @@ def private_folder(path: Path) -> Path:
     """Make a folder that only this user may enter, with its parents, or check one that is there; returns it.
 
     A symbolic link is followed only if this user or root made it.
-    Raises: OSError when it cannot be made, or when it, or the link, belongs to another user.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_owner(path, path.lstat())
@@ -45,7 +44,7 @@ def private_folder(path: Path) -> Path:
 
 
 def check_own_file(path: Path) -> None:
-    """Nothing where there is no file.  Raises: OSError when another user made it or may write it, or it is a link."""
+    """Nothing where there is no file."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -60,7 +59,6 @@ def runtime_folder() -> Path:
 
     Not XDG_RUNTIME_DIR: that is removed when the user logs out, and a farm may stay up.  In a TMPDIR that all users may
     write to and that lacks the sticky bit, they could rename the folder; /tmp has that bit.
-    Raises: OSError when the name is taken by another user.
     """
     return private_folder(runtime_path())
 
@@ -73,7 +71,7 @@ def runtime_path() -> Path:
 
 
 def runtime_socket(name: str) -> Path:
-    """The path of a socket in `runtime_folder`.  Creates nothing.  Raises: OSError when it is too long for a socket."""
+    """The path of a socket in `runtime_folder`.  Creates nothing."""
     path = runtime_path() / f"{name}.sock"
     if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
         raise OSError(errno.ENAMETOOLONG, "the path of a socket is too long; set TMPDIR to a shorter folder", str(path))

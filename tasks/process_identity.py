@@ -29,7 +29,7 @@ class ProcessIdentity:
         return self._process() is not None
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Signal this very process; nothing happens when it has ended.  Raises: psutil.AccessDenied."""
+        """Signal this very process; nothing happens when it has ended."""
         if (process := self._process()) is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(number)

@@ -26,7 +26,7 @@ class SecretError(ValueError):
 
 
 def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """The secret called `name`, without the space around it; "" where there is none.  Raises: SecretError."""
+    """The secret called `name`, without the space around it; "" where there is none."""
     environment = os.environ if environment is None else environment
     if environment.get(name):
         return register_secret(environment[name].strip())

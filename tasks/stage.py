@@ -61,7 +61,7 @@ class Stage:
         return self.store.stage(self.run.id, self.plan.name, ref.field)
 
     def need(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any]:
-        """The record of an earlier stage.  Raises: LookupError when it is not there, which a chain rules out."""
+        """The record of an earlier stage."""
         found = self.record(stage, phase)
         if found is None:
             raise LookupError(f"{self.node}: stage {stage} has left no record")
@@ -115,11 +115,7 @@ def run_stage(
     args: tuple[str, str, int, Phase, int],
     work: Callable[[Stage], Mapping[str, Any]],
 ) -> None:
-    """Do `work` unless it is done, and record its outcome with the seconds that it took.
-
-    Raises: Ignore when there is a later attempt at the plan, or when the plan or the stage does not exist (any more);
-    whatever `work` raises.
-    """
+    """Do `work` unless it is done, and record its outcome with the seconds that it took."""
     run_id, plan_name, index, phase, attempt = args
     store, ref = context.store(), StageRef(index, stage, phase)
 

@@ -39,7 +39,7 @@ def is_of_the_store(error: BaseException) -> bool:
 
 @contextmanager
 def rejected_without_store() -> Iterator[None]:
-    """A task that the store has failed has not failed itself: its message returns.  Raises: Reject."""
+    """A task that the store has failed has not failed itself: its message returns."""
     try:
         yield
     except redis.RedisError as error:
@@ -67,7 +67,6 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     """What the task has the card of a gpu worker do (tasks/gpu/host.py)."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises: Reject, for the message to return to its queue, when the store or the card cannot be used."""
         with rejected_without_store():
             try:
                 return super().__call__(*args, **kwargs)
@@ -80,7 +79,6 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
         return bool((self.request.delivery_info or {}).get("redelivered"))
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        """Raises: Ignore for wrong arguments; PoisonMessage; Reject when the store cannot be used."""
         try:
             check_arguments(self.run, args, kwargs)
         except InvalidData as error:
@@ -98,7 +96,7 @@ class Cancelled(Ignore):
 
 
 def raise_if_cancelled(store: Store, run_id: str) -> None:
-    """For a long task, between two answers or calls.  Raises: Cancelled."""
+    """For a long task, between two answers or calls."""
     if store.metadata(run_id, CANCELLED):
         raise Cancelled(f"run {run_id} was cancelled")
 
@@ -181,8 +179,6 @@ def run_once(
     """Do `work` unless its result is recorded, and have `keep` record it, with the seconds that the work took.
 
     Of several that hold the same `lock`, one works; the others wait, and find its result.
-    Raises: Ignore when `find` raises KeyError (the run was deleted), when the run was cancelled, when the record has a
-    later attempt than this message, or when another process has taken the run over since; whatever `work` raises.
     """
     with hold_lock(store.redis, lock):
         try:

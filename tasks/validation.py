@@ -64,7 +64,7 @@ class InvalidData(ValueError):
 
 
 def parse_json(kind: type[T], text: str | bytes) -> T:
-    """The value of this type that a JSON text holds.  Raises: InvalidData."""
+    """The value of this type that a JSON text holds."""
     try:
         found: T = adapter(cast(Any, kind)).validate_json(text, strict=True)
     except ValidationError as error:
@@ -73,7 +73,7 @@ def parse_json(kind: type[T], text: str | bytes) -> T:
 
 
 def checked_json(kind: Any, text: str | bytes) -> Any:
-    """What a JSON text holds, exactly as it is written there, if that has this type.  Raises: InvalidData.
+    """What a JSON text holds, exactly as it is written there, if that has this type.
 
     For what is written again: a validated copy has its keys in another order, and 1.0 in the place of 1.
     """
@@ -85,10 +85,7 @@ def checked_json(kind: Any, text: str | bytes) -> Any:
 
 
 def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, as a hook of `json.loads`, which would silently take the last value of a key.
-
-    Raises: InvalidData for a key that occurs twice.
-    """
+    """An object of JSON, as a hook of `json.loads`, which would silently take the last value of a key."""
     found = dict(pairs)
     if len(found) < len(pairs):
         times = Counter(key for key, _ in pairs)
@@ -97,10 +94,7 @@ def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_value(kind: Any, value: Any, name: str = "") -> Any:
-    """A value of this type (any annotation), from what JSON became in Python.
-
-    Raises: InvalidData, which calls the value `name`.
-    """
+    """A value of this type (any annotation), from what JSON became in Python."""
     try:
         return adapter(kind).validate_python(value, strict=True)
     except ValidationError as error:
@@ -109,10 +103,7 @@ def check_value(kind: Any, value: Any, name: str = "") -> Any:
 
 @cache  # building one takes a thousand times as long as using it
 def adapter(kind: Any) -> SchemaValidator:
-    """A check of values that ends in each list and object at its first wrong entry: only one error is reported.
-
-    Raises: pydantic.PydanticSchemaGenerationError for a type that pydantic does not know.
-    """
+    """A check of values that ends in each list and object at its first wrong entry: only one error is reported."""
     return SchemaValidator(_failing_fast(TypeAdapter(kind).core_schema))
 
 

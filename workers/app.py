@@ -40,7 +40,7 @@ RESULT_REPLY_S = 15.0
 
 
 def create_app(environment: dict[str, str]) -> Celery[Any]:
-    """The application for one process; `environment` is normally `os.environ`. Raises: ValueError on a bad address."""
+    """The application for one process; `environment` is normally `os.environ`."""
     broker.register_transport()
     FarmTask.Request = "workers.celery_ext.request:SettledRequest"  # Celery imports it in a worker
     url = redis_url_of(environment)

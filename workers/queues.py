@@ -25,10 +25,7 @@ ROUTES = {f"{name}.*": {"queue": name} for name in QUEUES}
 
 
 def modules_to_import(environment: dict[str, str]) -> tuple[str, ...]:
-    """The modules that this process needs: those of its queue, or none in a process that only sends by name.
-
-    Raises: KeyError for a queue that does not exist.
-    """
+    """The modules that this process needs: those of its queue, or none in a process that only sends by name."""
     if environment.get(MODULES_VARIABLE):
         return tuple(name.strip() for name in environment[MODULES_VARIABLE].split(",") if name.strip())
     queue = environment.get(QUEUE_VARIABLE)

@@ -138,7 +138,6 @@ def answer_missing(
     """Ask the target for the answers that the store does not have.  Returns how many that were.
 
     `processor` is the text of the file that steers, or "" where the requests' deltas do.
-    Raises: what `ask_target` raises; Cancelled.
     """
     available = stage.store.shared(stage.run.id, keys)
     positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
@@ -159,7 +158,6 @@ def answer_batch(stage: Stage, batch: PromptBatch, seeds: Sequence[int]) -> tupl
     """Have prompts answered under the deltas of a stage, with a seed for each prompt.
 
     Returns the content key of each answer, which is then in the store, and how many were generated for it.
-    Raises: as `answer_missing`; LookupError when the run has no clustering.
     """
     clustering = _clustering(stage) if stage.deltas() else ""
     identity = host.current().identity(stage.run.target)

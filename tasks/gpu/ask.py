@@ -40,9 +40,6 @@ def ask_target(
     seconds.
 
     `processor` and `identity` are those of `TargetHost.serve`.
-
-    Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable when the server
-    does not come back; CardComputes; whatever `on_answer` raises.
     """
     unanswered = _Unanswered(dict(requests), on_answer)
 

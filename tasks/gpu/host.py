@@ -35,7 +35,6 @@ class TargetHost(Protocol):
         """In the block the server of `target` is in use, and no task begins to compute.
 
         Whoever sends requests does so in such a block.  Of a target with a `url` nothing is kept from computing.
-        Raises: CardComputes.
         """
 
     def computing(self, check: Callable[[], None], *, alone: bool = False) -> AbstractContextManager[None]:
@@ -56,8 +55,6 @@ class TargetHost(Protocol):
 
         It is started on the first call, when it has died, and when `target` is another one: a host has one server at a
         time.  Of a target with a `url` only the health is checked.
-
-        Raises: TargetUnavailable; CardComputes; TargetChanged; ModelUnavailable of the embedded models.
         """
 
     def start_early(self, target: Target) -> None:
@@ -71,20 +68,17 @@ class TargetHost(Protocol):
         """What determines the answers of the server of `target`, as JSON values: it is part of every answer's key.
 
         Its engine, version, model, weights, dtype and all arguments that change results, as the server reports them.
-        Read once for each start of a server; the first call starts one.  Raises: as `serve`.
+        Read once for each start of a server; the first call starts one.
         """
 
     def api_key(self, target: Target) -> str | None:
         """The bearer token for the server of `target`; None where it needs none, and before `serve`.
 
-        A server that this worker starts gets a new one at each start.  Raises: SecretError.
+        A server that this worker starts gets a new one at each start.
         """
 
     def environment(self, device: str) -> Mapping[str, str]:
-        """Environment variables for a process that computes on `device`: on "cuda", only this worker's GPU.
-
-        Raises: TargetUnavailable when no GPU is free.
-        """
+        """Environment variables for a process that computes on `device`: on "cuda", only this worker's GPU."""
 
     def labels_folder(self) -> Path:
         """The existing folder from which the server loads `<hash>.npy`: the cluster of each token, int32 [V]."""
@@ -123,7 +117,7 @@ def install(host: TargetHost | None) -> None:
 
 
 def current() -> TargetHost:
-    """The host of this worker. Raises: RuntimeError outside a worker of the gpu queue."""
+    """The host of this worker."""
     if _Installed.host is None:
         raise RuntimeError("no target host: this is not a worker of the gpu queue")
     return _Installed.host

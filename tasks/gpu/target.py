@@ -140,7 +140,6 @@ class TargetClient:
         """Answer all requests, in their turn; `on_answer(index, answer)` as each one arrives.
 
         Answers arrive in any order; `on_answer` runs in this thread.  The first error cancels the rest.
-        Raises: TargetRefused on HTTP 4xx, at once. TargetDown after retries. Whatever `on_answer` raises.
         """
         answers: SimpleQueue[tuple[int, Generated] | None] = SimpleQueue()
         sending = asyncio.run_coroutine_threadsafe(self._all(requests, answers.put), CONNECTIONS.loop())
@@ -242,7 +241,6 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
 
 
 def parse_generate_reply(base_url: str, text: str) -> GenerateReply:
-    """Raises: TargetRefused when the text is not a reply of /generate."""
     try:
         return parse_json(GenerateReply, text)
     except InvalidData as error:
@@ -254,7 +252,6 @@ def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequ
 
     The server counts and returns the stop token; `Generated` does neither.  SGLang reports `length` when the stop
     token is the last token allowed; here that is `stop`.
-    Raises: TargetDown when the answer was broken off by the server.
     """
     meta = reply["meta_info"]
     reason = meta["finish_reason"]

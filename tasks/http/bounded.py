@@ -67,7 +67,7 @@ def _limits() -> httpx2.Limits:
 
 
 def fetch(url: str, path: str, timeout_s: float, *, key: str | None = None, most: int = REPLY_BYTES) -> httpx2.Response:
-    """The reply to one GET, with `key` as the bearer token.  Raises: httpx2.HTTPError, httpx2.InvalidURL."""
+    """The reply to one GET, with `key` as the bearer token."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     with bounded_client(url, timeout_s, most) as client:
         return client.get(http_url(url, path), headers=headers)

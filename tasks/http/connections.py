@@ -78,7 +78,7 @@ def _session(server: str, api_key: str | None) -> aiohttp.ClientSession:
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body of a reply of at most so many bytes.  Raises: ReplyTooLarge, aiohttp.ClientError."""
+    """The body of a reply of at most so many bytes."""
     body = bytearray()
     while part := await response.content.readany():
         body += part

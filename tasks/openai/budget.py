@@ -28,8 +28,6 @@ class Budget(Protocol):
     def reserve(self, most: Usage) -> str:
         """Reserve the largest possible cost of a call; returns the id of the reservation.  Blocks while calls in flight
         hold the rest of the budget.
-
-        Raises: BudgetSpent when the call does not fit even if the calls in flight cost nothing.
         """
 
     def settle(self, reservation_id: str, model: str, usage: Usage | None) -> None:

@@ -61,7 +61,7 @@ class CallRecord:
 
 
 class Ask(Protocol):
-    """One call to the reflector. Raises: tasks.openai.errors.CallError."""
+    """One call to the reflector."""
 
     def __call__(self, system: str, user: str, attempt: int) -> Reply: ...
 
@@ -98,7 +98,6 @@ def make_ask(
 
 
 def check_length(system: str, user: str, limit: int | None) -> None:
-    """Raises: PromptTooLong for more than `limit` tokens; None is no limit."""
     tokens = estimate_tokens(system) + estimate_tokens(user)
     if limit is not None and tokens > limit:
         raise PromptTooLong(f"the prompt has about {tokens:,} tokens, and {limit:,} are allowed; nothing was sent")
@@ -110,7 +109,6 @@ def ask_with_retry(
     """What `check` makes of the first usable reply, or why the second was unusable too.
 
     A reply that was refused, filtered or truncated is unusable as well; a prompt that is too long is not sent.
-    Raises: CallError when there is no reply: the client has already repeated the call.
     """
     system, user = messages
     result: Used | Invalid = Invalid("never asked")
@@ -173,10 +171,7 @@ class StoredReplyCounter:
 def repeat_unusable(
     call: Callable[[], Used], counter: ReplyCounter, unusable: tuple[type[Exception], ...] = ()
 ) -> Used:
-    """`call()` until its reply can be used, `NEEDED_TRIES` times at most; each time `call` adds the count to its seed.
-
-    Raises: the last UnusableReplyError or error of the classes `unusable`; every other error at once.
-    """
+    """`call()` until its reply can be used, `NEEDED_TRIES` times at most; each adds the count to its seed."""
     repeated: tuple[type[Exception], ...] = (UnusableReplyError, *unusable)
     for remaining in reversed(range(NEEDED_TRIES)):
         try:
@@ -217,10 +212,7 @@ class Caller:
 
 
 def client_for(run: HasEndpoint, store: Store) -> OpenAIClient:
-    """A client whose limits and budget hold across all workers and whose usage is counted for the run.
-
-    Raises: Cancelled when the run was.
-    """
+    """A client whose limits and budget hold across all workers and whose usage is counted for the run."""
     raise_if_cancelled(store, run.id)
     return OpenAIClient(run.endpoint, _limiter(run.endpoint), RedisBudget(store.ledger(run.id), run.endpoint))
 

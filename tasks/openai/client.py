@@ -85,12 +85,12 @@ class OpenAIClient:
         self._budget = budget
 
     def ask(self, system: str, user: str, **options: Unpack[CallOptions]) -> Reply:
-        """One answer in the form of its schema.  Raises: the classes of `tasks.openai.errors`."""
+        """One answer in the form of its schema."""
         completion = self._completion(*_request(system, user, options))
         return read_completion(completion, options["schema"], options["model"])
 
     def write(self, system: str, user: str, **options: Unpack[CallOptions]) -> Written:
-        """One answer, as it came.  Raises: the classes of `tasks.openai.errors` when there is none."""
+        """One answer, as it came."""
         completion = self._completion(*_request(system, user, options))
         return read_written(completion, options["model"])
 
@@ -186,7 +186,7 @@ def read_response(response: httpx2.Response) -> Completion:
     """The completion that a reply with status 200 holds.
 
     The SDK's own models are not made of it: they check no types, and take 500 times the memory of a reply that has
-    many small objects.  Raises: UnavailableError for broken JSON, RejectedError for anything else, such as HTML.
+    many small objects.
     """
     try:
         return cast("Completion", check_value(Completion, json.loads(response.content)))
@@ -220,10 +220,7 @@ def _count(used: object, *path: str) -> int:
 
 
 def read_completion(completion: Completion, schema: Schema, model: str) -> Reply:
-    """The reply of a completion; `model` is the one that was requested.
-
-    Raises: UnusableReplyError.
-    """
+    """The reply of a completion; `model` is the one that was requested."""
     choice = completion["choices"][0]
     message, finish_reason = choice["message"], choice.get("finish_reason")
     text = message.get("content") or ""

@@ -18,10 +18,7 @@ from tasks.openai.provider import cost_usd
 
 
 def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
-    """One reply of the endpoint.  The job's arguments are those of `tasks.gpu.rollout.ask_itself`.
-
-    Raises: tasks.openai.errors.CallError when there is no reply; ValueError without an endpoint.
-    """
+    """One reply of the endpoint.  The job's arguments are those of `tasks.gpu.rollout.ask_itself`."""
     context, arguments = guide_context(job), job.arguments
     if context.endpoint is None:
         raise ValueError("the run has no endpoint")

@@ -73,10 +73,7 @@ def check_descriptions(data: Mapping[str, Any], clusters: Sequence[Mapping[str, 
 
 
 def ask_descriptions(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) -> dict[int, str] | Invalid:
-    """Ask for descriptions of the clusters; once more when the reply cannot be used.
-
-    Raises: CallError when there is no reply.
-    """
+    """Ask for descriptions of the clusters; once more when the reply cannot be used."""
     return ask_with_retry(
         ask, "descriptions", describe_messages(clusters), lambda data: check_descriptions(data, clusters), log
     )
@@ -93,8 +90,6 @@ def described(clusters: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     """{"by": "model", "descriptions": [...]}, or {"by": "rules", "why": ...} without a key, with rules in
     place of a model, or when no reply is usable.
-
-    Raises: CallError when the endpoint cannot be reached.
     """
     run = store.run(run_id)
     descriptions = store.clusterings.descriptions(run_id)

@@ -68,7 +68,6 @@ def verdict_record(
     """The verdict on (question, gold, answer) as the store keeps it; `by` names who decided, "" for stage 1.
 
     A reply that cannot be used is asked for again with another seed.
-    Raises: tasks.openai.errors.CallError, JudgeReplyError: a reply that cannot be used is no verdict.
     """
     by: list[str] = []
     ask = ask_judge(client, settings, call_id, by.append, counter)
@@ -77,7 +76,7 @@ def verdict_record(
 
 
 def grader_of(run: Run) -> Grader:
-    """The run's judge; where it is the three stages, for keys alone.  Raises: UserFunctionError."""
+    """The run's judge; where it is the three stages, for keys alone."""
     return make_grader(run.judge.name, lambda: ThreeStages(run.judge, _no_call, name_of(run.endpoint)))
 
 
@@ -86,7 +85,7 @@ def _no_call(system: str, user: str, schema_name: str, schema: dict[str, Any]) -
 
 
 def graded_record(grader: Grader, name: str, row: tuple[str, str, str]) -> dict[str, Any]:
-    """The verdict of a judge without a model, as the store keeps it.  Raises: UserFunctionError, GoldError."""
+    """The verdict of a judge without a model, as the store keeps it."""
     return {**dataclasses.asdict(grader.grade(*row)), "by": title_of(name)}
 
 
@@ -146,7 +145,6 @@ def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: 
 
 
 def judge_sample(job: SampleJob) -> dict[str, Any]:
-    """Raises: tasks.openai.errors.CallError, JudgeReplyError: a reply that cannot be used is no verdict."""
     collection, store, run = job.collection, job.job.store, job.job.run
     client = client_for(Caller(run, collection.judge_endpoint), store)
     [compressed] = job.texts()

@@ -77,10 +77,7 @@ def merge_messages(first: Parent, second: Parent) -> tuple[str, str]:
 
 
 def merge(ask: Ask, first: Parent, second: Parent, log: Log) -> Merged:
-    """Ask for a merge; once more when the reply is unusable; then take the first parent's scratchpad.
-
-    Raises: CallError when there is no reply, which parks the run.
-    """
+    """Ask for a merge; once more when the reply is unusable; then take the first parent's scratchpad."""
 
     def read(data: Mapping[str, Any]) -> Merged | Invalid:
         return Merged(written_scratchpad(data["scratchpad"]))

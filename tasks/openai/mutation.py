@@ -99,7 +99,7 @@ def mutation_messages(
     """The system and the user message for one mutation.
 
     descriptions: what `cluster_descriptions.json` lists; deltas: by cluster id, in canonical order; target: one of
-    the ids; responses: all of the training set, in its order.  Raises: KeyError for a target without a delta.
+    the ids; responses: all of the training set, in its order.
     """
     if target not in deltas:
         raise KeyError(f"cluster {target!r} has no delta")
@@ -126,7 +126,7 @@ def check_proposal(data: Mapping[str, Any], current: float, eps: float = EPS) ->
 def propose(ask: Ask, messages: tuple[str, str], current: float, log: Log, eps: float = EPS) -> Proposal | Skipped:
     """Ask for a mutation; once more when the reply is unusable; then skip it.
 
-    current: the target cluster's delta now.  Raises: CallError when there is no reply, which parks the run.
+    current: the target cluster's delta now.
     """
     result = ask_with_retry(ask, "mutation", messages, lambda data: check_proposal(data, current, eps), log)
     return Skipped(result.reason) if isinstance(result, Invalid) else result

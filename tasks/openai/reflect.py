@@ -100,7 +100,6 @@ def _ask_fitted(
     """What `use` makes of the reply, and for the record how many answers were cut.
 
     fitted: the messages within a share of their limit; asking: the call after so many refused ones.
-    Raises: ContextExceededError when the endpoint refuses the shortest messages too.
     """
     for refused, share in enumerate(SHARES):
         messages, answers_cut = fitted(share)

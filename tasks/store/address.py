@@ -30,7 +30,7 @@ class AddressError(ValueError):
 def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
     """The address that is `configured`, or that an environment names, or the usual one on this machine.
 
-    One without a password gets the environment's.  Raises: SecretError, AddressError; both are a ValueError.
+    One without a password gets the environment's.
     """
     url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
     password = secret(PASSWORD_VARIABLE, environment)
@@ -64,22 +64,22 @@ def with_password(url: str, password: str) -> str:
 
 
 def broker_url(url: str) -> str:
-    """The address of Celery's messages, as kombu writes it. Raises: ValueError when `url` is not a Redis address."""
+    """The address of Celery's messages, as kombu writes it."""
     return _for_celery(url, _BROKER)
 
 
 def backend_url(url: str) -> str:
-    """The address of Celery's results, as Celery writes it. Raises: ValueError when `url` is not a Redis address."""
+    """The address of Celery's results, as Celery writes it."""
     return _for_celery(url, _BACKEND)
 
 
 def store_url(url: str) -> str:
-    """The address of the store, as redis-py writes it. Raises: ValueError when `url` is not a Redis address."""
+    """The address of the store, as redis-py writes it."""
     return _for_redis(url, _STORE)
 
 
 def queues_url(url: str) -> str:
-    """The address of Celery's messages, as redis-py writes it. Raises: ValueError when `url` is not a Redis address."""
+    """The address of Celery's messages, as redis-py writes it."""
     return _for_redis(url, _BROKER)
 
 
@@ -115,7 +115,6 @@ def _tcp(parts: SplitResult, database: int) -> str:
 
 
 def _parse(url: str) -> tuple[SplitResult, int]:
-    """Raises: ValueError; redis-py and kombu find what is wrong otherwise when they connect."""
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -17,7 +17,6 @@ def connect(url: str, waiting: Waiting | None = None, timeout_s: float | None = 
     `waiting`: what it does when the server refuses or does not answer; by default it waits as long as the environment
     says, so a client outlives a restart of the server.  `timeout_s`: how long a connection or a reply may take; None
     is the usual.  A connection that was idle for `HEALTH_CHECK_S` seconds is checked before it is used.
-    Raises: ValueError for an address that is none.
     """
     return redis.Redis.from_url(
         url,

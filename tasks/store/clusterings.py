@@ -19,7 +19,7 @@ from tasks.store.results import SharedResults
 
 
 class Clusterings:
-    """Typed access to the clusterings in one Redis or Valkey.  Raises: redis.RedisError."""
+    """Typed access to the clusterings in one Redis or Valkey."""
 
     def __init__(self, client: redis.Redis, fence: Fence) -> None:
         self._redis, self._results = client, SharedResults(client, fence)
@@ -41,15 +41,15 @@ class Clusterings:
         self._results.release(run_id, other_runs, kept_s, keys.HELD_CLUSTERINGS)
 
     def labels(self, clustering: str) -> bytes:
-        """The packed labels.  Raises: KeyError."""
+        """The packed labels."""
         return self._field(clustering, keys.LABELS)
 
     def figures(self, clustering: str) -> ClusterFigures:
-        """Which cluster ends a turn, which is pinned, and the log-odds of each.  Raises: KeyError, InvalidData."""
+        """Which cluster ends a turn, which is pinned, and the log-odds of each."""
         return ClusterFigures.from_json(self._field(clustering, keys.FIGURES))
 
     def descriptions(self, run_id: str) -> list[dict[str, Any]]:
-        """What the run's clusters hold: the run's own descriptions, or those of its clustering.  Raises: KeyError."""
+        """What the run's clusters hold: the run's own descriptions, or those of its clustering."""
         metadata = self._redis.hmget(run_key(run_id, keys.METADATA), [keys.DESCRIPTIONS, keys.CLUSTERING])
         own, clustering = cast("list[bytes | None]", metadata)
         text = own or self._redis.hget(clustering_key((clustering or b"").decode()), keys.DESCRIPTIONS)
@@ -58,7 +58,7 @@ class Clusterings:
         return cast("list[dict[str, Any]]", json.loads(text))
 
     def made_descriptions(self, clustering: str) -> list[dict[str, Any]]:
-        """What the clustering itself says of its clusters, with examples of their tokens.  Raises: KeyError."""
+        """What the clustering itself says of its clusters, with examples of their tokens."""
         return cast("list[dict[str, Any]]", json.loads(self._field(clustering, keys.DESCRIPTIONS)))
 
     def _field(self, clustering: str, name: str) -> bytes:

@@ -74,7 +74,7 @@ class Fence:
         return call
 
     def write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
-        """Do commands of Redis in one transaction; their raw replies.  Raises: RunTaken, redis.RedisError."""
+        """Do commands of Redis in one transaction; their raw replies."""
         parts = [part for command in commands for part in (len(command), *command)]
         replies: list[Any] = self._commands(run_id, [], parts)
         return replies

@@ -82,7 +82,6 @@ class PlanRecords(StoreAccess):
         self._write(run_id, ("HSET", key, keys.PLAN, text), *outdated)
 
     def plan(self, run_id: str, name: str) -> Plan:
-        """Raises: KeyError when there is no such plan, InvalidData."""
         text = self.redis.hget(plan_key(run_id, name), keys.PLAN)
         if text is None:
             raise KeyError(f"no plan {name!r} of run {run_id!r} in the store")
@@ -112,7 +111,7 @@ class PlanRecords(StoreAccess):
         return int(cast("bytes | None", self.redis.hget(plan_key(run_id, name), keys.ATTEMPT)) or 0)
 
     def stage_context(self, run_id: str, name: str, stage: str) -> StageContext:
-        """All that a stage must know before it begins, in one trip.  Raises: KeyError for an unknown run or plan."""
+        """All that a stage must know before it begins, in one trip."""
         pipe = self.redis.pipeline(transaction=False)
         pipe.get(run_key(run_id, keys.SETTINGS))
         pipe.hmget(plan_key(run_id, name), [keys.PLAN, keys.ATTEMPT, stage])
@@ -166,7 +165,7 @@ class PlanRecords(StoreAccess):
         return text_of(self.redis.hget(plan_key(run_id, keys.JOBS), key))
 
     def job_context(self, run_id: str, key: str) -> JobContext:
-        """All that a job must know before it begins, in one trip.  Raises: KeyError for an unknown run or job."""
+        """All that a job must know before it begins, in one trip."""
         pipe = self.redis.pipeline(transaction=False)
         pipe.hmget(plan_key(run_id, keys.JOBS), [keys.ATTEMPT, key])
         pipe.exists(result_key(key))

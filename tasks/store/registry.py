@@ -16,7 +16,7 @@ from tasks.store.keys import PAUSED, PROBE, WORKERS, worker_key
 
 
 class WorkerRegistry:
-    """Typed access to reports and pauses in one Redis or Valkey.  Raises: redis.RedisError."""
+    """Typed access to reports and pauses in one Redis or Valkey."""
 
     def __init__(self, client: redis.Redis) -> None:
         self.redis = client
@@ -35,10 +35,7 @@ class WorkerRegistry:
         pipe.execute()
 
     def check_writes(self) -> None:
-        """Write something small: a store that refuses is noticed also by a process that only reads for a while.
-
-        Raises: redis.RedisError; StoreUnusable by a client that waits.
-        """
+        """Write something small: a store that refuses is noticed also by a process that only reads for a while."""
         self.redis.set(PROBE, "1", ex=1)
 
     def workers(self) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ redis.call("UNLINK", KEYS[1])
 
 
 class SharedResults:
-    """Typed access to the shared results in one Redis or Valkey.  Raises: redis.RedisError."""
+    """Typed access to the shared results in one Redis or Valkey."""
 
     def __init__(self, client: redis.Redis, fence: Fence) -> None:
         self._redis = client

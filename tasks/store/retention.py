@@ -99,7 +99,7 @@ class StoredResult:
 
 
 class Retention:
-    """The rule for one Redis or Valkey.  Raises: redis.RedisError."""
+    """The rule for one Redis or Valkey."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client

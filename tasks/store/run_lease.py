@@ -141,7 +141,7 @@ class RunLease:
 
 
 def read_lease(client: redis.Redis, run_id: str) -> Held | None:
-    """Who holds the lease of a run; None when no process does.  Raises: redis.RedisError."""
+    """Who holds the lease of a run; None when no process does."""
     found = client.hmget(run_key(run_id, keys.LEASE), [keys.OWNER, keys.RENEWALS])
     text, renewals = cast("list[bytes | None]", found)
     if text is None:

@@ -24,7 +24,6 @@ class RunRecords(StoreAccess):
         self._write(run.id, ("SADD", keys.RUNS, run.id), ("SET", run_key(run.id, keys.SETTINGS), run.to_json()))
 
     def run(self, run_id: str) -> Run:
-        """Raises: KeyError when there is no such run, InvalidData."""
         text = self.redis.get(run_key(run_id, keys.SETTINGS))
         if text is None:
             raise KeyError(f"no run {run_id!r} in the store")
@@ -68,7 +67,7 @@ class RunRecords(StoreAccess):
         self._write(run_id, ("SET", run_key(run_id, keys.EXAMPLES), json.dumps(sets)))
 
     def examples(self, run_id: str) -> Mapping[str, tuple[Example, ...]]:
-        """The sets of examples by name.  Raises: KeyError, InvalidData."""
+        """The sets of examples by name."""
         text = self.redis.get(run_key(run_id, keys.EXAMPLES))
         if text is None:
             raise KeyError(f"no examples of run {run_id!r} in the store")
@@ -90,7 +89,6 @@ class RunRecords(StoreAccess):
 # Every stage reads its run, and the many stages of a run the same one: checking its fields takes longest.
 @lru_cache(maxsize=8)
 def read_run(text: bytes) -> Run:
-    """Raises: InvalidData."""
     return parse_json(Run, text)
 
 

@@ -66,7 +66,7 @@ class Store(RunRecords, PlanRecords, RunOutputs):
         self._results.put(run_id, key, value, usage or {})
 
     def put_checkpoint(self, run_id: str, key: str, data: bytes) -> None:
-        """Keep how far a job is under its content key; the latest stands.  Raises: ValueError for one too large."""
+        """Keep how far a job is under its content key; the latest stands."""
         if len(data) > CHECKPOINT_BYTES:
             raise ValueError(f"a checkpoint of {len(data):,} bytes is larger than {CHECKPOINT_BYTES:,}")
         self._results.put_bytes(run_id, key, data)
@@ -99,7 +99,7 @@ def open_store(redis_url: str, waiting: Waiting | None = None) -> Store:
     """The store of the farm at this address.
 
     While the server's memory is full, what waits for it removes results that no run holds, from this store: `waiting`
-    may be that of several clients.  Raises: ValueError for an address that is none.
+    may be that of several clients.
     """
     client = connect(store_url(redis_url), waiting)
     waiting_of(client).make_room = Retention(connect(store_url(redis_url), NO_WAITING)).make_room

@@ -152,7 +152,7 @@ class Waiting(Retry):
 
 
 def wait_limit_of(environment: Mapping[str, str] = os.environ) -> float:
-    """How long a command waits for the store, in seconds.  Raises: ValueError for a text that is no number."""
+    """How long a command waits for the store, in seconds."""
     try:
         return float(environment.get(WAIT_VARIABLE) or DEFAULT_WAIT_S)
     except ValueError:

@@ -54,7 +54,6 @@ class QoS(redis.QoS):
         return bool(self.channel._in_poll) or self.has_room()
 
     def append(self, message: Any, delivery_tag: str) -> None:
-        """Raises: NotRecorded."""
         try:
             super().append(message, delivery_tag)
         except ResponseError as error:

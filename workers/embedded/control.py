@@ -96,11 +96,7 @@ class Farm:
 
 
 def start(spec: FarmSpec) -> Farm:
-    """Start a farm that belongs to this process and ends with it, even when this process is killed.
-
-    Raises: FarmBusy when a farm is up in that folder already; FarmError when it does not become ready; OSError, as
-    when its disk is full.
-    """
+    """Start a farm that belongs to this process and ends with it, even when this process is killed."""
     reading, writing = os.pipe()
     try:
         return _start(spec, reading, writing)
@@ -112,15 +108,12 @@ def start(spec: FarmSpec) -> Farm:
 
 
 def up(spec: FarmSpec) -> Farm:
-    """Start a farm that stays up until `down`. Raises: as `start`."""
+    """Start a farm that stays up until `down`."""
     return _start(spec, None, None)
 
 
 def attach(folder: Path) -> Farm | None:
-    """The farm that was started by `up` in `folder`, or None.
-
-    Raises: FarmBusy when a farm is up there that belongs to another running process.
-    """
+    """The farm that was started by `up` in `folder`, or None."""
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
         state = read_farm_state(files)
@@ -130,15 +123,12 @@ def attach(folder: Path) -> Farm | None:
 
 
 def attach_or_start(spec: FarmSpec) -> Farm:
-    """The farm that is up in the spec's folder, or else a new one of this process. Raises: as `start`."""
+    """The farm that is up in the spec's folder, or else a new one of this process."""
     return attach(Path(spec.folder)) or start(spec)
 
 
 def down(folder: Path) -> bool:
-    """Stop the farm in `folder`, and end what a killed one left running. Returns whether anything was running.
-
-    Raises: FarmBusy when it belongs to another running process.
-    """
+    """Stop the farm in `folder`, and end what a killed one left running. Returns whether anything was running."""
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
         return _clear(files)

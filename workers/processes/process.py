@@ -71,7 +71,7 @@ class ChildProcess:
         self._record: PidRecord | None = None
 
     def start(self) -> None:
-        """Start it, once. Raises: OSError when it cannot be started."""
+        """Start it, once."""
         token = uuid.uuid4().hex
         self.command.log.parent.mkdir(parents=True, exist_ok=True)
         with self.command.log.open("ab") as log:
@@ -114,10 +114,7 @@ class ChildProcess:
     def wait_ready(
         self, is_ready: Callable[[], bool], timeout_s: float, cancelled: threading.Event | None = None
     ) -> None:
-        """Wait until `is_ready()` is true.
-
-        Raises: ProcessFailed when the process dies, when `timeout_s` seconds are over, or when `cancelled` is set.
-        """
+        """Wait until `is_ready()` is true."""
         cancelled = cancelled or threading.Event()
         deadline = time.monotonic() + timeout_s
         while not is_ready():
@@ -178,7 +175,7 @@ class RestartPolicy:
         self._restart_at: float | None = None
 
     def check(self, now: float) -> None:
-        """Detect a death, and restart when the pause is over. Raises: ProcessFailed when the child keeps dying."""
+        """Detect a death, and restart when the pause is over."""
         if self._restart_at is None and not self.child.alive:
             self._note_death(now)
         if self._restart_at is not None and now >= self._restart_at:

@@ -35,7 +35,6 @@ class Card:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Raises: CardComputes."""
         depth = getattr(self._own, "depth", 0)
         with self._changed:
             if self._computing and not depth:

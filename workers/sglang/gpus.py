@@ -45,7 +45,7 @@ class Gpu:
         return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", VISIBLE_VARIABLE: str(self.index)}
 
     def memory(self) -> tuple[int, int]:
-        """Used and total, in bytes.  Raises: GpuUnavailable when the driver does not answer."""
+        """Used and total, in bytes."""
         import pynvml
 
         try:
@@ -82,7 +82,7 @@ class Claim:
 
 
 def available_gpus() -> list[Gpu]:
-    """All GPUs of this host, by their number.  Raises: GpuUnavailable when there is none."""
+    """All GPUs of this host, by their number."""
     try:
         import pynvml
     except ImportError as error:
@@ -101,10 +101,7 @@ def available_gpus() -> list[Gpu]:
 
 
 def eligible(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Gpu]:
-    """The GPUs that this worker may use, in the order in which it tries them.
-
-    Raises: GpuUnavailable when the environment names a GPU that does not exist.
-    """
+    """The GPUs that this worker may use, in the order in which it tries them."""
     requested, visible = environment.get(GPU_VARIABLE), environment.get(VISIBLE_VARIABLE)
     listed = visible.split(",") if visible is not None else [str(gpu.index) for gpu in gpus]
     if requested:
@@ -118,10 +115,7 @@ def eligible(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Gpu]:
 
 
 def claim_own(environment: Mapping[str, str], cancelled: threading.Event) -> Claim:
-    """A GPU of this host for a worker with this environment; waits `RELEASE_S` seconds when all are in use.
-
-    Raises: GpuUnavailable; also when `cancelled` is set while all are in use.
-    """
+    """A GPU of this host for a worker with this environment; waits `RELEASE_S` seconds when all are in use."""
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(GpuUnavailable),
         stop=tenacity.stop_any(tenacity.stop_after_delay(RELEASE_S), tenacity.stop_when_event_set(cancelled)),
@@ -134,10 +128,7 @@ def claim_own(environment: Mapping[str, str], cancelled: threading.Event) -> Cla
 
 
 def claim(gpus: Sequence[Gpu], folder: Path | None = None) -> Claim:
-    """The first of `gpus` that no other worker of this host has claimed; `folder` holds the locks.
-
-    Raises: GpuUnavailable when all are claimed.
-    """
+    """The first of `gpus` that no other worker of this host has claimed; `folder` holds the locks."""
     try:
         folder = private_folder(folder or runtime_folder() / "gpus")
     except OSError as error:

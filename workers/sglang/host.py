@@ -297,7 +297,7 @@ class LocalTargetHost:
         }, locks
 
     def _own_gpu(self) -> gpus.Claim:
-        """This worker's GPU, claimed on first use.  Raises: TargetUnavailable."""
+        """This worker's GPU, claimed on first use."""
         with self._claim_lock:
             if self._claim is None:
                 try:

@@ -35,7 +35,7 @@ SAMPLES, SAMPLE_BYTES = 64, 65_536
 
 
 def read_identity(url: str, api_key: str | None) -> dict[str, Any]:
-    """The fields of a server's report that change results.  Raises: OSError or ValueError when it reports nothing."""
+    """The fields of a server's report that change results."""
     info: dict[str, Any] = {}
     for names in ROUTES:
         info |= _get_first(url, names, api_key)
@@ -49,7 +49,7 @@ class ExternalServers:
         self._reports: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by URL: when it was read, and the report
 
     def identity(self, url: str, api_key: str | None) -> Mapping[str, Any]:
-        """As reported `FRESH_S` seconds ago at most.  Raises: TargetUnavailable."""
+        """As reported `FRESH_S` seconds ago at most."""
         at, report = self._reports.get(url, (float("-inf"), {}))
         if time.monotonic() - at > FRESH_S:
             try:
@@ -108,7 +108,7 @@ def local_weights(model: str) -> str:
 
 
 def _get_first(url: str, names: tuple[str, ...], api_key: str | None) -> dict[str, Any]:
-    """The report of the first of the routes that the server has.  Raises: OSError or ValueError."""
+    """The report of the first of the routes that the server has."""
     for name in names:
         try:
             reply = fetch(url, name, TIMEOUT_S, key=api_key)

@@ -79,7 +79,6 @@ def make_steering_path(folder: Path) -> Path:
 
     The server sees it as an installed distribution with its entry point, so SGLang loads the plugin.  The project's
     other packages are left out: the server may run another Python, and its own packages must not be hidden.
-    Raises: OSError.
     """
     metadata = folder / f"{steering.NAME}-{steering.VERSION}.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
@@ -127,7 +126,7 @@ class TargetServer:
         self._process: ChildProcess | None = None
 
     def start(self, environment: Mapping[str, str], pass_fds: tuple[int, ...]) -> None:
-        """Start the process; it is not ready then.  Raises: OSError."""
+        """Start the process; it is not ready then."""
         engine = engine_of(self.spec.engine)
         key_options, key_environment = engine.pass_key(self.api_key, self._paths.key_file)
         with engine.listen(self._socket) as listen:
@@ -139,10 +138,7 @@ class TargetServer:
             self._process.start()
 
     def wait_ready(self, timeout_s: float, cancelled: threading.Event) -> None:
-        """Wait until it is healthy.
-
-        Raises: TargetUnavailable, with the last lines of its log, or ServerKilled; it is stopped then.
-        """
+        """Wait until it is healthy."""
         assert self._process is not None
         try:
             self._process.wait_ready(self._is_listening_and_healthy, timeout_s, cancelled)
@@ -200,7 +196,7 @@ class TargetServer:
 def make_socket_path(records: Path) -> Path:
     """A new path for the socket of a server with these records, in this user's private folder.
 
-    Sockets that killed servers with the same records left there are removed.  Raises: OSError.
+    Sockets that killed servers with the same records left there are removed.
     """
     folder, name = runtime_folder(), _runtime_name(records)
     for old in folder.glob(f"{name}-*.sock"):
@@ -212,7 +208,7 @@ def temporary_environment(records: Path, environment: Mapping[str, str]) -> dict
     """Variables that keep a server's temporary files from names under /tmp that other users could take.
 
     SGLang leaves the Unix sockets between its processes behind, so its folder is emptied.  The code that torch has
-    compiled is in another folder, which all servers of this user share.  Raises: OSError.
+    compiled is in another folder, which all servers of this user share.
     """
     temporary = clear_temporary(records)
     compiled = environment.get(COMPILED_VARIABLE) or str(private_folder(runtime_folder() / "torchinductor"))

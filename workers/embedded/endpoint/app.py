@@ -48,10 +48,7 @@ def build_endpoint_app(rules: Mapping[str, Rule]) -> FastAPI:
 
 
 def complete(request: dict[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """The completion for a request with a JSON schema.
-
-    Raises: NoRule; ValueError, LookupError, TypeError or AttributeError for a request that a rule cannot read.
-    """
+    """The completion for a request with a JSON schema."""
     name = request["response_format"]["json_schema"]["name"]
     if name not in rules:
         raise NoRule(f"no rule answers the schema {name!r}; there are {sorted(rules)}")

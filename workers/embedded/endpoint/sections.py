@@ -23,7 +23,7 @@ def sections(message: str) -> list[tuple[str, str]]:
 
 
 def section(message: str, heading: str) -> str:
-    """The body below the first heading that begins with `heading`. Raises: ValueError when there is none."""
+    """The body below the first heading that begins with `heading`."""
     for title, text in sections(message):
         if title.startswith(heading):
             return text
@@ -31,5 +31,5 @@ def section(message: str, heading: str) -> str:
 
 
 def json_section(message: str, heading: str) -> Any:
-    """The body as JSON. Raises: ValueError when it is missing or not JSON."""
+    """The body as JSON."""
     return json.loads(section(message, heading))

@@ -137,13 +137,13 @@ def _add_generation(app: FastAPI, service: Service) -> None:
 
 
 async def _compile_grammar(service: Service, sampling: SamplingParams) -> CompiledGrammar | None:
-    """In a thread, so that other requests go on meanwhile.  Raises: BadRequest, GrammarRefused."""
+    """In a thread, so that other requests go on meanwhile."""
     check_grammar(sampling)
     return await asyncio.to_thread(service.grammars.compile, *sampling.grammar) if sampling.grammar else None
 
 
 def _read_requests(service: Service, body: GenerateBody, grammar: CompiledGrammar | None) -> list[GenerationRequest]:
-    """All requests of a body. Raises: BadRequest."""
+    """All requests of a body."""
     if (body.text is None) == (body.input_ids is None):
         raise BadRequest("give either text or input_ids")
     prompts: list[Any]

@@ -80,7 +80,7 @@ class Engine:
         self._stopped = False
 
     def submit(self, request: GenerationRequest) -> PendingRequest:
-        """Queue a request; first come, first served. Raises: EngineStopped."""
+        """Queue a request; first come, first served."""
         pending = PendingRequest(request)
         with self._changed:
             if self._stopped:
@@ -219,7 +219,7 @@ class Engine:
             self._finish(row, running, Finished(produced, running.cached_tokens, "stop", matched=text))
 
     def _choose(self, running: RunningRequest, logits: torch.Tensor) -> tuple[int, bool]:
-        """The row's next token, and whether its grammar is complete with it.  Raises: GrammarRefused."""
+        """The row's next token, and whether its grammar is complete with it."""
         steered = logits if running.steer is None else running.steer(logits)
         allowed = steered if running.constraint is None else running.constraint.mask(steered)
         token = running.sampler.choose(allowed, len(running.produced))

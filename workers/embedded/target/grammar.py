@@ -52,7 +52,7 @@ class Constraint:
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits [vocabulary] with -inf for each token that may not come next.
 
-        At the end of the grammar only the tokens that end the answer may come.  Raises: GrammarRefused.
+        At the end of the grammar only the tokens that end the answer may come.
         """
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         self._check()
@@ -60,7 +60,7 @@ class Constraint:
         return torch.where(torch.from_numpy(allowed), logits, NOT_ALLOWED)
 
     def accept(self, token: int) -> bool:
-        """Go on with the chosen token; whether the answer is then complete.  Raises: GrammarRefused."""
+        """Go on with the chosen token; whether the answer is then complete."""
         at_end = self._matcher.is_stopped()  # and so the token is one that ends the answer
         if not at_end:
             self._matcher.consume_token(token)
@@ -86,7 +86,7 @@ class Grammars:
         self._lock = threading.Lock()
 
     def compile(self, kind: GrammarKind, text: str) -> CompiledGrammar:
-        """Takes milliseconds, and a second for the first grammar.  Raises: GrammarRefused."""
+        """Takes milliseconds, and a second for the first grammar."""
         if len(text) > LONGEST_GRAMMAR:
             raise GrammarRefused(f"{kind} has {len(text):,} characters, and at most {LONGEST_GRAMMAR:,} are taken")
         with self._lock:
@@ -112,7 +112,6 @@ class Grammars:
 
 
 def _schema_grammar(text: str) -> str:
-    """Raises: GrammarRefused for what is no JSON object."""
     from llguidance import LLMatcher
 
     try:
@@ -141,7 +140,6 @@ def _limits() -> LLParserLimits:
 
 
 def _llguidance_tokenizer(tokenizer: Any, vocabulary: int, eos: list[int]) -> LLTokenizer:
-    """Raises: GrammarRefused for a tokenizer that is not built on the tokenizers library."""
     from llguidance import LLTokenizer
 
     backend = getattr(tokenizer, "backend_tokenizer", None)

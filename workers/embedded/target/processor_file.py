@@ -34,10 +34,7 @@ class ProcessorFile:
 
 
 def load_processor(path: Path) -> ProcessorFile:
-    """Import the file at `path` and make its class.  It runs the file's code, so it must come from this worker.
-
-    Raises: OSError; ImportError or AttributeError when it is no processor file.
-    """
+    """Import the file at `path` and make its class.  It runs the file's code, so it must come from this worker."""
     _provide_base_class()
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:

@@ -141,7 +141,6 @@ class Finished:
 
 
 def parse_body(raw: bytes) -> GenerateBody:
-    """Raises: BadRequest, naming the first field that is wrong."""
     try:
         return GenerateBody.model_validate_json(raw)
     except ValidationError as error:
@@ -150,7 +149,7 @@ def parse_body(raw: bytes) -> GenerateBody:
 
 
 def check_grammar(sampling: SamplingParams) -> None:
-    """Before a grammar is compiled.  Raises: BadRequest."""
+    """Before a grammar is compiled."""
     if sampling.regex is not None and sampling.json_schema is not None:
         raise BadRequest("only one of regex and json_schema can be set")
     if sampling.grammar is not None and sampling.min_new_tokens:
@@ -160,7 +159,7 @@ def check_grammar(sampling: SamplingParams) -> None:
 def make_request(
     body: GenerateBody, ids: list[int], rid: str | None, limits: Limits, grammar: CompiledGrammar | None = None
 ) -> GenerationRequest:
-    """One request of a body, its text already as ids and its grammar compiled. Raises: BadRequest."""
+    """One request of a body, its text already as ids and its grammar compiled."""
     sampling = body.sampling_params
     if not ids:
         raise BadRequest("the prompt is empty: give text or input_ids")

@@ -61,5 +61,4 @@ class TargetEngine:
 
 
 def engine_of(name: str) -> TargetEngine:
-    """Raises: ModuleNotFoundError for an engine that does not exist."""
     return cast(TargetEngine, importlib.import_module(f"{__name__}.{name}").ENGINE)

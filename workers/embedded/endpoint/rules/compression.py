@@ -28,7 +28,7 @@ _LEAD_IN = re.compile(
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.collect.compression.messages`. Raises: ValueError for a prompt of another form."""
+    """The reply to `tasks.collect.compression.messages`."""
     del system
     found = _PROMPT.fullmatch(user)
     if found is None:

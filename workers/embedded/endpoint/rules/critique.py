@@ -20,7 +20,7 @@ SHOWN = 8  # words that a critique names
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `critic_messages`.  Raises: ValueError for a prompt of another form."""
+    """The reply to `critic_messages`."""
     del system
     candidate = _candidate(user)
     images = {name: str(json.loads(text)) for name, text in _IMAGE.findall(user)}

@@ -16,7 +16,7 @@ _CLUSTER = re.compile(r"cluster (\d+)", re.IGNORECASE)
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.merge.merge_messages`. Raises: ValueError for a prompt of another form."""
+    """The reply to `tasks.openai.merge.merge_messages`."""
     del system
     parents = [
         (float(found[1]), unquote_lines(text))

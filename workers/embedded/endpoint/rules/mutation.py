@@ -101,7 +101,7 @@ class MutationPrompt:
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.mutation.mutation_messages`. Raises: ValueError or KeyError for another prompt."""
+    """The reply to `tasks.openai.mutation.mutation_messages`."""
     del system
     prompt = parse_prompt(user)
     scratchpad = complete_steps(unquote_lines(section(user, "Current scratchpad")), prompt.deltas, prompt.now)
@@ -125,7 +125,6 @@ def parse_prompt(user: str) -> MutationPrompt:
 
 
 def observe(responses: Sequence[Mapping[str, Any]]) -> Observation:
-    """Raises: ValueError without responses."""
     if not responses:
         raise ValueError("there are no responses to learn from")
     tokens = [float(response["tokens"]) for response in responses]

@@ -22,7 +22,7 @@ _EXPERIENCE = re.compile(r"^\[G\d+\]\. (.*)$", re.MULTILINE)
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `proposal_messages`.  Raises: ValueError for a prompt of another form."""
+    """The reply to `proposal_messages`."""
     del system
     tickets = _tickets(user)
     if not any(ticket.group for ticket in tickets):

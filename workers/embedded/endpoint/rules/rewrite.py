@@ -49,7 +49,7 @@ class Round:
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.rewrite.rewrite_messages`. Raises: ValueError or KeyError for another prompt."""
+    """The reply to `tasks.openai.rewrite.rewrite_messages`."""
     del system
     responses = json_section(user, "All minibatch responses")
     now = Round(json_section(user, "Deltas used"), observe(responses))

@@ -63,7 +63,7 @@ class RuleVerdict:
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.judging.prompt`. Raises: ValueError for a prompt of another form."""
+    """The reply to `tasks.judging.prompt`."""
     question, gold, text = (str(json_section(user, h)) for h in ("Question", "Ground truth", "Answer to judge"))
     match = _TOLERANCE.search(system)
     tolerance = float(match[1]) / 100 if match else DEFAULT_TOLERANCE
