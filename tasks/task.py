@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import redis
 from billiard.exceptions import WorkerLostError
@@ -21,6 +21,7 @@ from tasks.message import check_arguments, discard
 from tasks.secret import redact
 from tasks.store.keys import CANCELLED
 from tasks.store.lock import hold_lock
+from tasks.store.plans import WorkState
 from tasks.store.store import Store
 from tasks.store.waiting import StoreUnusable, refusal_of
 from tasks.validation import InvalidData
@@ -149,23 +150,7 @@ class RecordedTask(FarmTask):
         store.notify(place.run)
 
 
-class TaskState(Protocol):
-    """What the store says of a task before it begins.
-
-    `attempt` is the latest of its record, `owner` the number of the run's latest owner.
-    """
-
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def done(self) -> bool: ...
-    @property
-    def cancelled(self) -> bool: ...
-    @property
-    def owner(self) -> int: ...
-
-
-S = TypeVar("S", bound=TaskState)
+S = TypeVar("S", bound=WorkState)
 
 
 def run_once(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from annotated_types import Ge, Le, Lt, MaxLen
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, SchemaValidator
+from pydantic_core import ErrorDetails
 
 from tasks.escape import escape_control, quote, shorten
 from tasks.limits import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
@@ -24,10 +24,6 @@ Delta = Annotated[FiniteFloat, Ge(-LARGEST_DELTA), Le(LARGEST_DELTA)]
 """The delta of one cluster in data from outside: what every server takes."""
 Scratchpad = Annotated[str, MaxLen(SCRATCHPAD_CHARACTERS)]
 """A scratchpad in data from outside."""
-
-# In pydantic's description of a type: the types of collections, and the names under which no types stand.
-COLLECTIONS = ("list", "tuple", "set", "frozenset", "dict")
-NO_SCHEMAS = ("default", "expected", "metadata", "serialization")
 
 # What pydantic calls an error, and what a person reads.  Numbers in braces are of the constraint.
 REASONS: Mapping[str, str] = {
@@ -102,19 +98,8 @@ def check_value(kind: Any, value: Any, name: str = "") -> Any:
 
 
 @cache  # building one takes a thousand times as long as using it
-def adapter(kind: Any) -> SchemaValidator:
-    """A check of values that ends in each list and object at its first wrong entry: only one error is reported."""
-    return SchemaValidator(_failing_fast(TypeAdapter(kind).core_schema))
-
-
-def _failing_fast(schema: Any) -> Any:
-    """pydantic's description of a type, with `fail_fast` in every collection: an error takes a kilobyte."""
-    if isinstance(schema, list):
-        return [_failing_fast(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {name: part if name in NO_SCHEMAS else _failing_fast(part) for name, part in schema.items()}
-    return found | {"fail_fast": True} if found.get("type") in COLLECTIONS else found
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def first_error(error: ValidationError, root: str = "") -> str:

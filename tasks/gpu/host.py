@@ -44,59 +44,45 @@ class TargetHost(Protocol):
         waits, and may raise.
         """
 
-    def card_use(self) -> CardUse:
-        """What the card does now; returns at once."""
+    def card_use(self) -> CardUse: ...
 
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
-        """The base URL, without a slash at its end, of a ready server for `target` (`tasks.http.address`).
+        """The base URL of a ready server for `target`; of one with a `url` only the health is checked.
 
-        `processor` is the text of a processor file that the server must have loaded; "" for none.  With `identity` the
-        server must still be the one that `identity(target)` has described.
-
-        It is started on the first call, when it has died, and when `target` is another one: a host has one server at a
-        time.  Of a target with a `url` only the health is checked.
+        It is started on the first call, when it has died, and when `target` is another one.  `processor` is the text of
+        a file that the server must have loaded, "" for none.  `identity`: what the server must still be.
         """
 
     def start_early(self, target: Target) -> None:
-        """Start the server of `target` in the background, unless one runs: loading a model takes a minute.
-
-        Returns at once.  A start that fails is tried again by the first task that needs the server, and that task
-        reports the error.  While the card computes nothing is started.
-        """
+        """Start the server in the background, unless one runs; a failure is left to the first task that needs it."""
 
     def identity(self, target: Target) -> Mapping[str, Any]:
-        """What determines the answers of the server of `target`, as JSON values: it is part of every answer's key.
+        """What determines the answers of the server, as JSON values: it is part of every answer's key.
 
-        Its engine, version, model, weights, dtype and all arguments that change results, as the server reports them.
         Read once for each start of a server; the first call starts one.
         """
 
     def api_key(self, target: Target) -> str | None:
-        """The bearer token for the server of `target`; None where it needs none, and before `serve`.
-
-        A server that this worker starts gets a new one at each start.
-        """
+        """The bearer token of the server: a new one at each start; None where it needs none, and before `serve`."""
 
     def environment(self, device: str) -> Mapping[str, str]:
-        """Environment variables for a process that computes on `device`: on "cuda", only this worker's GPU."""
+        """Variables for a process that computes on `device`: on "cuda", only this worker's GPU."""
 
     def labels_folder(self) -> Path:
-        """The existing folder from which the server loads `<hash>.npy`: the cluster of each token, int32 [V]."""
+        """From which the server loads `<hash>.npy`: the cluster of each token, int32 [V]."""
 
-    def bases_folder(self) -> Path:
-        """The existing folder in which the bases of weights are kept on this machine."""
+    def bases_folder(self) -> Path: ...
 
     def model_folder(self, target: Target) -> str:
-        """Where the target's tokenizer and configuration are loaded from: a folder, or a Hugging Face id."""
+        """Where the tokenizer and configuration are loaded from: a folder, or a Hugging Face id."""
 
-    def embedder(self, name: str) -> str:
-        """Where the sentence-transformers model `name` is loaded from: a folder, or a Hugging Face id."""
+    def embedder(self, name: str) -> str: ...
 
     def clusters_folder(self, folder: str) -> str:
         """Where clusterings are kept on this machine; `folder` is where the run's own machine keeps them."""
 
     def stop(self) -> None:
-        """Stop the server if one runs; its memory is free on return. The next `serve` starts it again."""
+        """Stop the server if one runs; the next `serve` starts it again."""
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Protocol
 
 from tasks.models import Endpoint
 from tasks.openai.errors import BudgetSpent
@@ -22,23 +21,8 @@ PAUSE_S = 0.2  # between two attempts, while other calls hold what this one need
 MARGIN_S = 30.0  # beyond the endpoint's timeout, after which a call without an outcome counts as unconfirmed
 
 
-class Budget(Protocol):
-    """`reserve` is called before every attempt of a call and counts it; the outcome is recorded afterwards."""
-
-    def reserve(self, most: Usage) -> str:
-        """Reserve the largest possible cost of a call; returns the id of the reservation.  Blocks while calls in flight
-        hold the rest of the budget.
-        """
-
-    def settle(self, reservation_id: str, model: str, usage: Usage | None) -> None:
-        """Replace a reservation by what the call used.
-
-        None when that is unknown, as after a timeout: the reservation stays, because the call may have been paid.
-        """
-
-
 class RedisBudget:
-    """The `Budget` of a run, shared by all workers through the store."""
+    """The budget of a run, shared by all workers through the store."""
 
     def __init__(self, ledger: Ledger, endpoint: Endpoint, sleep: Callable[[float], None] = time.sleep) -> None:
         self._ledger = ledger
@@ -46,6 +30,10 @@ class RedisBudget:
         self._sleep = sleep
 
     def reserve(self, most: Usage) -> str:
+        """Reserve the largest possible cost of a call, and count the call; returns the id of the reservation.
+
+        Waits while calls in flight hold the rest of the budget.
+        """
         reservation_id, dollars = uuid.uuid4().hex, cost_usd(most, self._endpoint)
         budget, life_s = self._endpoint.budget_usd, self._endpoint.timeout_s + MARGIN_S
         while True:
@@ -57,6 +45,10 @@ class RedisBudget:
             self._sleep(PAUSE_S)
 
     def settle(self, reservation_id: str, model: str, usage: Usage | None) -> None:
+        """Replace a reservation by what the call used.
+
+        None when that is unknown, as after a timeout: the reservation stays, because the call may have been paid.
+        """
         if usage is None:
             self._ledger.mark_unconfirmed(reservation_id)
             return
@@ -66,7 +58,7 @@ class RedisBudget:
 
 
 class LocalBudget:
-    """A `Budget` for the threads of one process."""
+    """A budget for the threads of one process."""
 
     def __init__(self, endpoint: Endpoint, sleep: Callable[[float], None] = time.sleep) -> None:
         self.used = Usage()
@@ -101,6 +93,9 @@ class LocalBudget:
                 self._unconfirmed += most
             else:
                 self.used += dataclasses.replace(usage, requests=0)
+
+
+Budget = LocalBudget | RedisBudget
 
 
 def model_counter(kind: str, model: str) -> str:

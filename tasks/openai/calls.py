@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tasks import context
 from tasks.escape import shorten
@@ -60,12 +60,7 @@ class CallRecord:
     provider: str = ""
 
 
-class Ask(Protocol):
-    """One call to the reflector."""
-
-    def __call__(self, system: str, user: str, attempt: int) -> Reply: ...
-
-
+Ask = Callable[[str, str, int], Reply]  # of system, user and attempt
 Log = Callable[[CallRecord], None]
 Used = TypeVar("Used")
 
@@ -133,16 +128,9 @@ def ask_with_retry(
     return result
 
 
-class ReplyCounter(Protocol):
-    """How many unusable replies a call has had."""
-
-    def read(self) -> int: ...
-    def increment(self) -> None: ...
-
-
 @dataclass
-class LocalReplyCounter:
-    """A `ReplyCounter` of one process."""
+class ReplyCounter:
+    """How many unusable replies a call has had, in one process."""
 
     count: int = 0
 
@@ -153,19 +141,17 @@ class LocalReplyCounter:
         self.count += 1
 
 
-@dataclass(frozen=True)
-class StoredReplyCounter:
-    """A `ReplyCounter` that is kept with the run, so that a retried task uses seeds that were not used before."""
+class StoredReplyCounter(ReplyCounter):
+    """The same, kept with the run, so that a retried task uses seeds that were not used before."""
 
-    store: Store
-    run_id: str
-    call_id: str
+    def __init__(self, store: Store, run_id: str, call_id: str) -> None:
+        self._store, self._run_id, self._what = store, run_id, f"reply:{call_id}"
 
     def read(self) -> int:
-        return self.store.failure_count(self.run_id, f"reply:{self.call_id}")
+        return self._store.failure_count(self._run_id, self._what)
 
     def increment(self) -> None:
-        self.store.count_failure(self.run_id, f"reply:{self.call_id}", 1)
+        self._store.count_failure(self._run_id, self._what, 1)
 
 
 def repeat_unusable(
@@ -194,27 +180,10 @@ def repeated_call_id(call_id: str, offset: int) -> str:
     return f"{call_id}-{offset + 1}" if offset else call_id
 
 
-class HasEndpoint(Protocol):
-    """A run, or a part of it with an endpoint of its own."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def endpoint(self) -> Endpoint: ...
-
-
-@dataclass(frozen=True)
-class Caller:
-    """The id for which usage is counted, and the endpoint."""
-
-    id: str
-    endpoint: Endpoint
-
-
-def client_for(run: HasEndpoint, store: Store) -> OpenAIClient:
+def client_for(store: Store, run_id: str, endpoint: Endpoint) -> OpenAIClient:
     """A client whose limits and budget hold across all workers and whose usage is counted for the run."""
-    raise_if_cancelled(store, run.id)
-    return OpenAIClient(run.endpoint, _limiter(run.endpoint), RedisBudget(store.ledger(run.id), run.endpoint))
+    raise_if_cancelled(store, run_id)
+    return OpenAIClient(endpoint, _limiter(endpoint), RedisBudget(store.ledger(run_id), endpoint))
 
 
 def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord], None]:

@@ -10,7 +10,7 @@ from tasks.collect import compression
 from tasks.collect.collection import SampleJob, sample_job
 from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
-from tasks.openai.calls import Caller, StoredReplyCounter, client_for, raised_seed, repeat_unusable, repeated_call_id
+from tasks.openai.calls import StoredReplyCounter, client_for, raised_seed, repeat_unusable, repeated_call_id
 from tasks.openai.client import Reply
 
 
@@ -24,7 +24,7 @@ def compress(job: SampleJob) -> dict[str, Any]:
     system, user = compression.messages(collection.compress_template, job.example.question, verbose)
     if reason := collection.too_long((system, user)):
         return {"text": "", "by": "", "skipped": reason}
-    client = client_for(Caller(run, collection.reflector_endpoint), store)
+    client = client_for(store, run, collection.reflector_endpoint)
     counter = StoredReplyCounter(store, run, job.job.key)
 
     def ask() -> Reply:

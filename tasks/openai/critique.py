@@ -13,7 +13,7 @@ from celery import shared_task
 from tasks.guide.jobs import guide_context
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
-from tasks.openai.calls import Caller, client_for
+from tasks.openai.calls import client_for
 from tasks.openai.provider import cost_usd
 
 
@@ -23,7 +23,7 @@ def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
     if context.endpoint is None:
         raise ValueError("the run has no endpoint")
     system, user = arguments["messages"]
-    written = client_for(Caller(job.run, context.endpoint), job.store).write(
+    written = client_for(job.store, job.run, context.endpoint).write(
         system,
         user,
         model=context.endpoint_model,

@@ -94,7 +94,9 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     run = store.run(run_id)
     descriptions = store.clusterings.descriptions(run_id)
     call = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}"
-    ask = make_ask(client_for(run, store), run.reflector, "descriptions", SCHEMA, call, prompt_limit(run))
+    ask = make_ask(
+        client_for(store, run.id, run.endpoint), run.reflector, "descriptions", SCHEMA, call, prompt_limit(run)
+    )
     try:
         result = ask_descriptions(ask, described(descriptions), prompt_logger(store, run_id, "clusters_describe"))
     except (MissingKeyError, NoRuleError) as error:

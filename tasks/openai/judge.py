@@ -18,7 +18,6 @@ from tasks.judging.verdict import Ask, JudgeReplyError, judge
 from tasks.message import ContentKey, Count, PlanName, RunId
 from tasks.models import Example, Judge, Run
 from tasks.openai.calls import (
-    Caller,
     ReplyCounter,
     StoredReplyCounter,
     client_for,
@@ -107,7 +106,8 @@ def judge_missing(
         example, text = todo[key]
         row = (example.question, example.gold, text)
         if grader.needs_model:
-            client, counter = client_for(stage.run, stage.store), StoredReplyCounter(stage.store, stage.run.id, key)
+            client = client_for(stage.store, stage.run.id, stage.run.endpoint)
+            counter = StoredReplyCounter(stage.store, stage.run.id, key)
             verdict = verdict_record(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row, counter)
         else:
             raise_if_cancelled(stage.store, stage.run.id)
@@ -146,7 +146,7 @@ def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: 
 
 def judge_sample(job: SampleJob) -> dict[str, Any]:
     collection, store, run = job.collection, job.job.store, job.job.run
-    client = client_for(Caller(run, collection.judge_endpoint), store)
+    client = client_for(store, run, collection.judge_endpoint)
     [compressed] = job.texts()
     row, counter = (job.example.question, job.example.gold, compressed), StoredReplyCounter(store, run, job.job.key)
     verdict = verdict_record(client, collection.judge, job.job.call_id, row, counter)

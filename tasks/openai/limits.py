@@ -11,22 +11,15 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
 import redis
 
 from tasks.store.keys import limit_key
 
 
-class Limiter(Protocol):
-    """Called before every attempt of a call."""
-
-    def acquire(self, cost: int) -> None:
-        """Return when a call of `cost` tokens (prompt and completion) may be sent. Blocks until then."""
-
-
 class LocalLimiter:
-    """A `Limiter` for the threads of one process: requests and tokens a minute (0: no limit), in the order of calls."""
+    """For the threads of one process: requests and tokens a minute (0: no limit), in the order of calls."""
 
     def __init__(
         self,
@@ -42,6 +35,7 @@ class LocalLimiter:
         self._free = -math.inf  # when the next call may begin
 
     def acquire(self, cost: int) -> None:
+        """Return when a call of `cost` tokens (prompt and completion) may be sent."""
         shares = [1 / self._requests] if self._requests else []
         shares += [min(max(cost, 1), self._tokens) / self._tokens] if self._tokens else []
         with self._lock:
@@ -74,13 +68,12 @@ return tostring(wait)
 
 
 class RedisLimiter:
-    """A `Limiter` whose state is in Redis or Valkey, with one key a limit for each `name`.
+    """The limits over all workers: the state is in Redis or Valkey, with one key a limit for each `name`.
 
     A key holds the theoretical arrival time, when all admitted calls are paid off, and when that was written.  The
     server's clock is used, so the clocks of the workers may differ; when it is set back, the waiting stays as it was.
     requests and tokens: the limits a minute, 0 for none; burst_s: how many seconds' worth may pass at once.  A call of
     more tokens than a minute has is charged a whole minute.
-    Raises: what `client` raises when the server does not come back.
     """
 
     def __init__(
@@ -108,3 +101,6 @@ class RedisLimiter:
         wait = float(cast(bytes, self._reserve(self._keys, [self._burst_s, *seconds])))
         if wait > 0:
             self._sleep(wait)
+
+
+Limiter = LocalLimiter | RedisLimiter

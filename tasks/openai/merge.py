@@ -90,7 +90,7 @@ def merge_stage(stage: Stage) -> dict[str, Any]:
     parents = stage.candidate.merge
     if parents is None:
         raise ValueError(f"{stage.node} has no parents to merge")
-    client = client_for(stage.run, stage.store)
+    client = client_for(stage.store, stage.run.id, stage.run.endpoint)
     call_id = f"{stage.run.id}-{stage.node}-merge"
     ask = make_ask(client, stage.run.reflector, "merge", SCHEMA, call_id, prompt_limit(stage.run))
     log = prompt_logger(stage.store, stage.run.id, f"gen_{stage.plan.generation}_merge_{stage.node}")

@@ -136,7 +136,8 @@ def _fitted(stage: Stage, build: Callable[[Sequence[Response]], Messages], share
 
 def _asking(stage: Stage, kind: Kind, schema: Schema, refused: int) -> tuple[Ask, Log]:
     """The call to the reflector after so many that were refused, with an id of its own, and the log of its prompts."""
-    client, reflector = client_for(stage.run, stage.store), reflector_of(stage.run.reflector, stage.candidate.variant)
+    client = client_for(stage.store, stage.run.id, stage.run.endpoint)
+    reflector = reflector_of(stage.run.reflector, stage.candidate.variant)
     name = f"{stage.node}-{kind}" + (f"-shorter{refused}" if refused else "")
     ask = make_ask(client, reflector, kind, schema, f"{stage.run.id}-{name}", prompt_limit(stage.run))
     stem = f"gen_{stage.plan.generation}_{kind}_{stage.node}" + (f"_shorter{refused}" if refused else "")

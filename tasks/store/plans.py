@@ -36,29 +36,27 @@ return attempt
 
 
 @dataclass(frozen=True)
-class StageContext:
-    """What a stage must know before it begins: its run and plan, the latest attempt, and what is done.
+class WorkState:
+    """What a task must know before it begins: the latest attempt at its record, what is done, and whether to go on.
 
     `owner` is the number of the run's latest owner: attempts with lower numbers are of earlier owners.
     """
 
-    run: Run
-    plan: Plan
     attempt: int
     done: bool
     cancelled: bool
-    owner: int = 0
+    owner: int
 
 
 @dataclass(frozen=True)
-class JobContext:
-    """What a job must know before it begins: its spec as JSON, the latest attempt, and whether its result is there."""
+class StageContext(WorkState):
+    run: Run
+    plan: Plan
 
-    spec: bytes
-    attempt: int
-    done: bool
-    cancelled: bool
-    owner: int = 0
+
+@dataclass(frozen=True)
+class JobContext(WorkState):
+    spec: bytes  # JSON
 
 
 class PlanRecords(StoreAccess):
@@ -120,14 +118,8 @@ class PlanRecords(StoreAccess):
         settings, (plan, attempt, record), cancelled, owner = pipe.execute()
         if settings is None or plan is None:
             raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
-        return StageContext(
-            read_run(settings),
-            _read_plan(plan),
-            int(attempt or 0),
-            record is not None,
-            bool(cancelled),
-            int(owner or 0),
-        )
+        state = (int(attempt or 0), record is not None, bool(cancelled), int(owner or 0))
+        return StageContext(*state, read_run(settings), _read_plan(plan))
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
         """Record the outcome of a stage of a candidate; the first record stands.
@@ -174,7 +166,7 @@ class PlanRecords(StoreAccess):
         (attempt, spec), done, cancelled, owner = pipe.execute()
         if spec is None:
             raise KeyError(f"no job {key!r} of a run {run_id!r} in the store")
-        return JobContext(spec, int(attempt or 0), bool(done), bool(cancelled), int(owner or 0))
+        return JobContext(int(attempt or 0), bool(done), bool(cancelled), int(owner or 0), spec)
 
     # What failed, in plans and jobs.
 

@@ -44,52 +44,20 @@ class FarmSpec:
         return cls(**json.loads(text))
 
 
-@dataclass(frozen=True)
 class FarmFiles:
     """The paths of a farm's files."""
 
-    folder: Path
-
-    @property
-    def spec(self) -> Path:
-        return self.folder / "spec.json"
-
-    @property
-    def state(self) -> Path:
-        """The addresses of a farm that is up, written when all of it is ready."""
-        return self.folder / "farm.json"
-
-    @property
-    def owner(self) -> Path:
-        """The process that the farm belongs to; absent for a farm that stays up until `down`."""
-        return self.folder / "owner.json"
-
-    @property
-    def supervisor(self) -> Path:
-        return self.folder / "supervisor.json"
-
-    @property
-    def pids(self) -> Path:
-        """The supervisor's child processes."""
-        return self.folder / "pids.json"
-
-    @property
-    def target_pids(self) -> Path:
-        """The gpu worker's target server."""
-        return self.folder / "target-gpu.json"
-
-    @property
-    def error(self) -> Path:
-        """Why the farm stopped by itself, as text."""
-        return self.folder / "error.txt"
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / "lock"
-
-    @property
-    def logs(self) -> Path:
-        return self.folder / "logs"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.spec = folder / "spec.json"
+        self.state = folder / "farm.json"  # the addresses of a farm that is up, written when all of it is ready
+        self.owner = folder / "owner.json"  # its process; absent for a farm that stays up until `down`
+        self.supervisor = folder / "supervisor.json"
+        self.pids = folder / "pids.json"  # the supervisor's child processes
+        self.target_pids = folder / "target-gpu.json"  # the gpu worker's target server
+        self.error = folder / "error.txt"  # why the farm stopped by itself
+        self.lock = folder / "lock"
+        self.logs = folder / "logs"
 
 
 @dataclass(frozen=True)
@@ -125,11 +93,7 @@ class FarmStatus:
 def status(folder: Path) -> FarmStatus:
     """The state of the farm in `folder`; changes nothing."""
     files = FarmFiles(folder)
-    records = [
-        *PidRecords(files.supervisor).read(),
-        *PidRecords(files.pids).read(),
-        *PidRecords(files.target_pids).read(),
-    ]
+    records = [r for path in (files.supervisor, files.pids, files.target_pids) for r in PidRecords(path).read()]
     state = read_farm_state(files) if living_supervisor(files) else None
     owner = living_owner(files)
     return FarmStatus(

@@ -10,8 +10,6 @@ import secrets
 import shlex
 import shutil
 import signal
-import socket
-import struct
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,7 +139,7 @@ class TargetServer:
         """Wait until it is healthy."""
         assert self._process is not None
         try:
-            self._process.wait_ready(self._is_listening_and_healthy, timeout_s, cancelled)
+            self._process.wait_ready(lambda: is_server_healthy(self.url, self.spec.engine), timeout_s, cancelled)
             self.identity = self._read_identity()
         except ProcessFailed as error:
             kind = ServerKilled if self._process.returncode == -signal.SIGKILL else TargetUnavailable
@@ -167,16 +165,6 @@ class TargetServer:
         if self._process is not None:
             self._process.stop(engine_of(self.spec.engine).stop_grace_s)
         self._socket.unlink(missing_ok=True)
-
-    def _is_listening_and_healthy(self) -> bool:
-        """Whether it is healthy, asked only when the process that listens is the one that was started."""
-        listener = listening_process(self._socket)
-        if listener is None:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(listener) == self.pid:
-                return is_server_healthy(self.url, self.spec.engine)
-        raise ProcessFailed(f"process {listener} listens on {self._socket}, and it is not the server that was started")
 
     def _read_identity(self) -> dict[str, Any]:
         """The server's report, with its weights and arguments as this worker knows them.
@@ -224,18 +212,6 @@ def clear_temporary(records: Path) -> Path:
 
 def _runtime_name(records: Path) -> str:
     return f"target-{hashlib.sha256(os.fsencode(records)).hexdigest()[:12]}"
-
-
-def listening_process(path: Path) -> int | None:
-    """The pid of the process that listens on a Unix socket, as the kernel knows it; None when there is none."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.settimeout(1.0)
-            connection.connect(str(path))
-        except OSError:
-            return None
-        pid, _user, _group = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(pid)
 
 
 def is_server_healthy(url: str, engine: str) -> bool:

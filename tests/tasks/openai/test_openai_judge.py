@@ -9,7 +9,7 @@ import pytest
 
 from tasks.models import Judge
 from tasks.openai import errors
-from tasks.openai.calls import NEEDED_TRIES, LocalReplyCounter, StoredReplyCounter
+from tasks.openai.calls import NEEDED_TRIES, ReplyCounter, StoredReplyCounter
 from tasks.openai.judge import ask_judge, verdict_record
 from tasks.store.store import Store
 
@@ -21,7 +21,7 @@ UNUSABLE = ["invalid_json", "truncated", "refusal"]
 @pytest.mark.parametrize("fault", UNUSABLE)
 def test_an_unusable_verdict_is_asked_for_again(call_as: Callable[..., Any], service: Any, fault: str) -> None:
     service.fail(f"verdict:{fault}:{NEEDED_TRIES - 1}")
-    verdict = verdict_record(call_as().client, SETTINGS, f"judge-{fault}", ROW, LocalReplyCounter())
+    verdict = verdict_record(call_as().client, SETTINGS, f"judge-{fault}", ROW, ReplyCounter())
     assert verdict["is_correct"] is True
     assert [len(service.calls(f"judge-{fault}{suffix}")) for suffix in ("", "-2", "-3")] == [1, 1, 1]
 
@@ -56,18 +56,18 @@ class Client:
 
 
 def test_a_reply_that_the_judge_cannot_read_has_another_seed_the_next_time() -> None:
-    client, counter = Client(), LocalReplyCounter()
+    client, counter = Client(), ReplyCounter()
     verdict = verdict_record(client, SETTINGS, "call", ROW, counter)  # type: ignore[arg-type]
     assert (verdict["is_correct"], verdict["by"]) == (True, "some-model")
     assert client.seeds == [42, 43, 44]
-    ask = ask_judge(client, SETTINGS, "call", lambda _: None, LocalReplyCounter(5))  # type: ignore[arg-type]
+    ask = ask_judge(client, SETTINGS, "call", lambda _: None, ReplyCounter(5))  # type: ignore[arg-type]
     ask("system", "user", "verdict", {})
     assert client.seeds[-1] == 47
 
 
 def test_a_judge_that_cannot_be_reached_is_not_asked_again(call_as: Callable[..., Any], service: Any) -> None:
     service.fail("verdict:500:*")
-    counter = LocalReplyCounter()
+    counter = ReplyCounter()
     with pytest.raises(errors.UnavailableError):
         verdict_record(call_as(max_tries=1).client, SETTINGS, "unreachable", ROW, counter)
     assert counter.count == 0 and len(service.calls("unreachable")) == 1

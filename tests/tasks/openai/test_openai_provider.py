@@ -11,7 +11,7 @@ import pytest
 from orchestrator.settings import load_settings, make_run
 from tasks.models import Run
 from tasks.openai import calls, merge
-from tasks.openai.calls import LocalReplyCounter, make_ask
+from tasks.openai.calls import ReplyCounter, make_ask
 from tasks.openai.judge import verdict_record
 from tasks.openai.provider import RULES
 from tasks.store.store import Store
@@ -34,7 +34,7 @@ def run(store: Store, service: Any, valkey_url: str, monkeypatch: pytest.MonkeyP
 
 
 def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
-    ask = make_ask(calls.client_for(run, store), run.reflector, "merge", merge.SCHEMA, "a-call")
+    ask = make_ask(calls.client_for(store, run.id, run.endpoint), run.reflector, "merge", merge.SCHEMA, "a-call")
 
     merge.merge(ask, *SCRATCHPADS, calls.prompt_logger(store, run.id, "merge"))
 
@@ -45,10 +45,10 @@ def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
 
 @pytest.mark.parametrize(("answer", "by"), [("It is not.", RULES), ("", "")])
 def test_a_verdict_says_who_reached_it(store: Store, run: Run, answer: str, by: str) -> None:
-    client = calls.client_for(run, store)
+    client = calls.client_for(store, run.id, run.endpoint)
 
     verdict: dict[str, Any] = verdict_record(
-        client, run.judge, "a-call", ("Is it?", "No, it is not.", answer), LocalReplyCounter()
+        client, run.judge, "a-call", ("Is it?", "No, it is not.", answer), ReplyCounter()
     )
 
     assert verdict["by"] == by

@@ -78,6 +78,6 @@ def test_a_job_is_known_by_its_key(store: Store) -> None:
         store.job_context("r", "file:x")
     store.begin_attempt("r", "jobs", lambda failures: [])
     store.put_job("r", "file:x", "{}")
-    assert store.job_context("r", "file:x") == JobContext(b"{}", 1, done=False, cancelled=False)
+    assert store.job_context("r", "file:x") == JobContext(1, done=False, cancelled=False, owner=0, spec=b"{}")
     store.put_shared("r", "file:x", {})
     assert store.job_context("r", "file:x").done

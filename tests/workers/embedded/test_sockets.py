@@ -14,7 +14,7 @@ from other_user import as_another_user, needs_root
 from tasks.http.address import unix_url
 from tasks.models import Endpoint, Judge
 from tasks.openai.budget import LocalBudget
-from tasks.openai.calls import LocalReplyCounter
+from tasks.openai.calls import ReplyCounter
 from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import verdict_record
 from tasks.openai.limits import LocalLimiter
@@ -44,9 +44,7 @@ def test_the_endpoint_answers_over_its_socket_also_when_it_is_started_again(
         for number in range(2):
             # Given an endpoint that is being started, when it is called, then the call waits and is answered
             with serve(listener) as process:
-                assert (
-                    verdict_record(client, SETTINGS, f"call-{number}", ROW, LocalReplyCounter())["is_correct"] is True
-                )
+                assert verdict_record(client, SETTINGS, f"call-{number}", ROW, ReplyCounter())["is_correct"] is True
                 process.kill()
     remove_farm_socket(ENDPOINT_SOCKET, tmp_path)
     assert not path.exists()

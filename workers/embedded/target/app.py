@@ -71,23 +71,12 @@ def _add_information(app: FastAPI, service: Service) -> None:
     async def health() -> Response:
         return PlainTextResponse("", 200 if service.engine.alive else 503)
 
-    @app.get("/health_generate")
-    async def health_generate() -> Response:
-        body = parse_body(b'{"sampling_params": {"max_new_tokens": 1, "temperature": 0}}')
-        try:
-            await asyncio.wrap_future(service.engine.submit(make_request(body, [0], None, service.limits)).done)
-        except EngineStopped:
-            return PlainTextResponse("", 503)
-        return PlainTextResponse("")
-
     @app.get("/model_info")
-    @app.get("/get_model_info")
     async def model_info() -> dict[str, Any]:
         path = str(service.model)
         return {"model_path": path, "tokenizer_path": path, "weights": service.weights, "is_generation": True}
 
     @app.get("/server_info")
-    @app.get("/get_server_info")
     async def server_info() -> dict[str, Any]:
         running, waiting = service.engine.in_flight
         return {
@@ -107,21 +96,12 @@ def _add_information(app: FastAPI, service: Service) -> None:
 
 
 def _add_generation(app: FastAPI, service: Service) -> None:
-    """Answers, their abortion, and the cache of prompts."""
+    """Answers, and the cache of prompts."""
 
     @app.post("/flush_cache")
     async def flush_cache() -> Response:
         service.prompts.flush()
         return PlainTextResponse("Cache flushed.\n")
-
-    @app.post("/abort_request")
-    async def abort_request(http: HttpRequest) -> Response:
-        try:
-            rid = json.loads(await http.body())["rid"]
-        except (ValueError, TypeError, KeyError):
-            return _error(400, "abort_request needs an object with rid")
-        service.engine.abort(str(rid))
-        return PlainTextResponse("")
 
     @app.post("/generate")
     async def generate(http: HttpRequest) -> Response:

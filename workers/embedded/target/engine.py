@@ -89,13 +89,6 @@ class Engine:
             self._changed.notify()
         return pending
 
-    def abort(self, rid: str) -> None:
-        """End all requests of this id with what they have. An unknown id is no error: it may just have ended."""
-        with self._changed:
-            for pending in [*self._waiting, *(running.pending for running in self._running if running)]:
-                if pending.request.rid == rid:
-                    pending.abort.set()
-
     @property
     def alive(self) -> bool:
         return not self._stopped

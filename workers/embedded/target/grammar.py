@@ -1,12 +1,11 @@
 """Answers that match a regular expression or a JSON schema: only tokens that lead there may be chosen.
 
 llguidance (https://github.com/guidance-ai/llguidance), which SGLang has as a grammar backend too, tells for each step
-which tokens these are.  Grammars come from outside, so their size, and the work at each step, are bounded.
+which tokens these are.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
@@ -17,11 +16,10 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer
 
 GrammarKind = Literal["regex", "json_schema"]
 
-LONGEST_GRAMMAR = 65_536  # characters
 KEPT = 64  # compiled grammars; the least recently used are dropped
 LONGEST_REASON = 300  # characters of what an error tells the client
 NOT_ALLOWED = float("-inf")
@@ -87,8 +85,6 @@ class Grammars:
 
     def compile(self, kind: GrammarKind, text: str) -> CompiledGrammar:
         """Takes milliseconds, and a second for the first grammar."""
-        if len(text) > LONGEST_GRAMMAR:
-            raise GrammarRefused(f"{kind} has {len(text):,} characters, and at most {LONGEST_GRAMMAR:,} are taken")
         with self._lock:
             if (kind, text) not in self._compiled:
                 self._compiled[kind, text] = self._compile(kind, text)
@@ -103,7 +99,7 @@ class Grammars:
         if self._built is None:
             self._built = _llguidance_tokenizer(self._tokenizer, self._vocabulary, self._eos)
         grammar = LLMatcher.grammar_from_regex(text) if kind == "regex" else _schema_grammar(text)
-        matcher = LLMatcher(self._built, grammar, log_level=0, limits=_limits())
+        matcher = LLMatcher(self._built, grammar, log_level=0)
         if matcher.is_error():
             raise GrammarRefused(f"{kind}: {_shortened(matcher.get_error())}")
         compiled = CompiledGrammar(matcher, self._vocabulary)
@@ -115,40 +111,15 @@ def _schema_grammar(text: str) -> str:
     from llguidance import LLMatcher
 
     try:
-        schema = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise GrammarRefused(f"json_schema: it is not JSON: {_shortened(str(error))}") from None
-    if not isinstance(schema, dict):
-        raise GrammarRefused("json_schema: it is not a JSON object")
-    try:
         return LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False})
     except ValueError as error:
         raise GrammarRefused(f"json_schema: {_shortened(str(error))}") from None
 
 
-def _limits() -> LLParserLimits:
-    """What a grammar may cost: a tenth of a second to compile, some milliseconds a step, 50 MB of states."""
-    from llguidance import LLParserLimits
-
-    return LLParserLimits(
-        initial_lexer_fuel=1_000_000,
-        step_lexer_fuel=200_000,
-        max_lexer_states=25_000,
-        max_grammar_size=100_000,
-        verbose_errors=False,
-    )
-
-
 def _llguidance_tokenizer(tokenizer: Any, vocabulary: int, eos: list[int]) -> LLTokenizer:
     from llguidance import LLTokenizer
 
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise GrammarRefused("the tokenizer of this model is not built on the tokenizers library")
-    try:
-        return LLTokenizer(backend.to_str(), n_vocab=vocabulary, eos_token=eos or None)
-    except ValueError as error:
-        raise GrammarRefused(f"no grammar for the tokenizer of this model: {_shortened(str(error))}") from None
+    return LLTokenizer(tokenizer.backend_tokenizer.to_str(), n_vocab=vocabulary, eos_token=eos or None)
 
 
 def _shortened(message: str) -> str:

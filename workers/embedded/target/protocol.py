@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 FILE_CLASS = "DeltaProcessor"  # of a generated processor file, whose module has the file's name
 TokenId = Annotated[int, Field(ge=0)]
-MOST_STOPS, LONGEST_STOP = 16, 256  # texts that end an answer, and characters of one
-StopText = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]  # each text has an empty one in it
+StopText = Annotated[str, Field(min_length=1)]  # each text has an empty one in it
 
 
 class BadRequest(ValueError):
@@ -43,7 +42,7 @@ class SamplingParams(BaseModel):
     top_k: int = Field(default=-1, ge=-1)
     sampling_seed: int | None = Field(default=None, ge=0, lt=2**63)
     stop_token_ids: list[TokenId] | None = None
-    stop: StopText | Annotated[list[StopText], Field(max_length=MOST_STOPS)] | None = None
+    stop: StopText | list[StopText] | None = None
     regex: str | None = None
     json_schema: str | None = None
     ignore_eos: bool = False

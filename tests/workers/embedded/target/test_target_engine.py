@@ -107,8 +107,8 @@ def test_an_aborted_request_gives_its_row_to_the_next(calibrated: Calibrated) ->
     with running(calibrated(torch.bfloat16), rows=1) as (engine, _):
         endless, waiting = engine.submit(_endless("a")), engine.submit(_endless("b"))
         next_one = engine.submit(_mixed_requests(1)[0])
-        engine.abort("b")
-        engine.abort("a")
+        waiting.abort.set()
+        endless.abort.set()
         assert endless.done.result(WAIT_S).reason == "abort"
         assert waiting.done.result(WAIT_S) == Finished((), 0, "abort")
         assert next_one.done.result(WAIT_S).reason in ("stop", "length")

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoTokenizer
 
 from workers.embedded.models import embedded_model
-from workers.embedded.target.grammar import LONGEST_GRAMMAR, CompiledGrammar, GrammarRefused, Grammars
+from workers.embedded.target.grammar import CompiledGrammar, GrammarRefused, Grammars
 
 VOCABULARY, END = 49152, 2
 THREE_LINES = r"Verdict: (通过|不通过|pass|fail)\nReason: [A-Za-z][ -~一-鿿]{0,30}\nConfidence: (0\.[0-9][0-9]|1\.00)"
@@ -80,11 +80,6 @@ def test_an_answer_may_end_only_where_the_grammar_may(grammars: Grammars, tokeni
         ("regex", "(", "unclosed group"),
         ("regex", "[z-a]", "invalid character class"),
         ("regex", "(?=a)b", "look-around"),
-        ("regex", "a" * (LONGEST_GRAMMAR + 1), "at most 65,536"),
-        ("regex", "(" * 9000 + ")" * 9000, "regex"),
-        ("json_schema", "{", "not JSON"),
-        ("json_schema", "[" * 60_000, "not JSON"),
-        ("json_schema", "[]", "not a JSON object"),
         ("json_schema", '{"type": "nonsense"}', "nonsense"),
         ("json_schema", '{"$ref": "http://127.0.0.1:9/schema"}', "does not fetch"),
         ("json_schema", '{"enum": []}', "Unsatisfiable"),

@@ -141,16 +141,6 @@ def test_a_client_that_goes_away_frees_its_row(http: httpx.Client, target_server
     _until(http, (0, 0))
 
 
-def test_an_aborted_request_answers_with_what_it_has(http: httpx.Client) -> None:
-    body = {"input_ids": [5], "rid": "stop-me", "sampling_params": {"max_new_tokens": 8000, "ignore_eos": True}}
-    with ThreadPoolExecutor(1) as threads:
-        answer = threads.submit(http.post, "/generate", json=body)
-        _until(http, (1, 0))
-        assert http.post("/abort_request", json={"rid": "stop-me"}).status_code == 200
-        reply = answer.result(60).json()
-    assert reply["meta_info"]["finish_reason"]["type"] == "abort" and reply["output_ids"]
-
-
 def test_health_answers_while_a_long_prompt_is_read(http: httpx.Client) -> None:
     body = {"input_ids": [random.Random(8).randrange(17, 49152) for _ in range(1200)],
             "sampling_params": {"max_new_tokens": 1, "temperature": 0}}  # fmt: skip

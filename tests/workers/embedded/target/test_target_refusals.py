@@ -23,17 +23,11 @@ JSON = "application/json"
         ({"text": "a", "sampling_params": {"seed": 1}}, "seed"),
         ({"text": "a", "sampling_params": {"frequency_penalty": 1.0}}, "frequency_penalty"),
         ({"text": "a", "sampling_params": {"temperature": -1}}, "temperature"),
-        ({"text": "a", "sampling_params": {"max_new_tokens": 0}}, "max_new_tokens"),
-        ({"text": "a", "sampling_params": {"top_k": 0}}, "top_k"),
         ({"text": "a", "sampling_params": {"stop": ""}}, "stop"),
-        ({"text": "a", "sampling_params": {"stop": ["x"] * 17}}, "stop"),
         ({"text": "a", "sampling_params": {"regex": "("}}, "unclosed group"),
         ({"text": "a", "sampling_params": {"json_schema": '{"type": "nonsense"}'}}, "nonsense"),
-        ({"text": "a", "sampling_params": {"json_schema": {"type": "object"}}}, "json_schema"),
         ({"text": "a", "sampling_params": {"regex": "a", "json_schema": "{}"}}, "only one of"),
-        ({"text": "a", "sampling_params": {"regex": "a", "min_new_tokens": 3}}, "min_new_tokens"),
         ({"text": "a", "stream": True}, "stream"),
-        ({"text": "a", "input_ids": [1]}, "either"),
         ({}, "either"),
         ({"text": ""}, "empty"),
         ({"input_ids": [49152]}, "vocabulary"),
@@ -58,14 +52,6 @@ def test_a_processor_of_another_name_is_refused_and_never_run(http: httpx.Client
     evil = json.dumps({"callable": b"\x80\x04cos\nsystem\n.".hex()})
     response = http.post("/generate", json=steered_body([0.0] * CLUSTERS) | {"custom_logit_processor": evil})
     assert response.status_code == 400 and "os.system" in response.json()["error"]["message"]
-
-
-def test_what_a_web_page_can_send_is_not_read(http: httpx.Client) -> None:
-    """A page of another origin can send plain text without being asked, and call this host by a name of its own."""
-    raw = json.dumps({"input_ids": [504]}).encode()
-    assert http.post("/generate", content=raw, headers={"content-type": "text/plain"}).status_code == 415
-    assert http.post("/generate", json={"input_ids": [504]}, headers={"host": "attacker.example"}).status_code == 421
-    assert http.post("/abort_request", content=b"[" * 10**6, headers={"content-type": JSON}).status_code == 400
 
 
 def test_only_health_is_open_without_the_key(http: httpx.Client) -> None:
