@@ -65,25 +65,40 @@ def trace(run_id: str, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def span(name: str, *, parent: Mapping[str, Any] | None = None, **attributes: str | float) -> Iterator[None]:
-    """A span around the block; an exception is its error.
+def span(
+    name: str, *, parent: Mapping[str, Any] | None = None, is_ended: bool = True, **attributes: str | float
+) -> Iterator[Span | None]:
+    """A span around the block, ended with it unless `is_ended` is False; an exception is its error, and ends it.
 
     It is a child of the span around it, or of the one that the headers `parent` name.  Its attributes are `attributes`
     and the fields that a line of the log has here, each with "whetstone." before its name.
     """
-    with _current(name, parent, attributes) as own:
-        yield
-    if own is not None:
+    provider = _provider(os.getpid())
+    if provider is None:
+        yield None
+        return
+    from opentelemetry import trace as api
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    above = None if parent is None else TraceContextTextMapPropagator().extract(parent, Context())
+    own = provider.get_tracer("whetstone").start_span(name, above, attributes=_attributes(attributes))
+    try:
+        with api.use_span(own, record_exception=False, set_status_on_exception=False):
+            yield own
+    except BaseException as error:
+        own.set_status(api.StatusCode.ERROR, redact(f"{type(error).__name__}: {error}"))
+        own.end()
+        raise
+    if is_ended:
         own.end()
 
 
-def spanned(
-    name: str, items: Iterator[T], about: Callable[[T], Mapping[str, str | float]] = lambda item: {}
-) -> Iterator[T]:
+def spanned(name: str, items: Iterator[T], about: Callable[[T], Mapping[str, str | float]]) -> Iterator[T]:
     """The items, with a span around the work for each; `about` gives the span's attributes, from the item."""
     end = object()
     while True:
-        with _current(name, None, {}) as own:
+        with span(name, is_ended=False) as own:
             item: Any = next(items, end)
         if item is end:
             return  # a span that is never ended is never sent
@@ -110,30 +125,6 @@ def flush(timeout_s: float = 1.0) -> None:
         flushing = threading.Thread(target=provider.force_flush, daemon=True)
         flushing.start()
         flushing.join(timeout_s)
-
-
-@contextmanager
-def _current(
-    name: str, parent: Mapping[str, Any] | None, attributes: Mapping[str, str | float]
-) -> Iterator[Span | None]:
-    """A new span that is the current one in the block, and is ended by an exception alone."""
-    provider = _provider(os.getpid())
-    if provider is None:
-        yield None
-        return
-    from opentelemetry import trace as api
-    from opentelemetry.context import Context
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    above = None if parent is None else TraceContextTextMapPropagator().extract(parent, Context())
-    own = provider.get_tracer("whetstone").start_span(name, above, attributes=_attributes(attributes))
-    try:
-        with api.use_span(own, record_exception=False, set_status_on_exception=False):
-            yield own
-    except BaseException as error:
-        own.set_status(api.StatusCode.ERROR, redact(f"{type(error).__name__}: {error}"))
-        own.end()
-        raise
 
 
 def _attributes(given: Mapping[str, str | float]) -> dict[str, str | float]:

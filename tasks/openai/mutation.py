@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.limits import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
-from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry
+from tasks.openai.calls import Invalid
 from tasks.openai.fitting import Response, response_record
 from tasks.openai.prompt_escaping import (
     json_array,
@@ -82,13 +82,6 @@ class Proposal:
     scratchpad: str
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """Both replies were unusable, so the child is not mutated. `reason` is that of the second."""
-
-    reason: str
-
-
 def mutation_messages(
     descriptions: Sequence[Mapping[str, Any]],
     deltas: Mapping[str, float],
@@ -101,8 +94,6 @@ def mutation_messages(
     descriptions: what `cluster_descriptions.json` lists; deltas: by cluster id, in canonical order; target: one of
     the ids; responses: all of the training set, in its order.
     """
-    if target not in deltas:
-        raise KeyError(f"cluster {target!r} has no delta")
     values = {
         "cluster_descriptions_json": json_array(descriptions),
         "current_deltas_json": one_line(dict(deltas)),
@@ -121,12 +112,3 @@ def check_proposal(data: Mapping[str, Any], current: float, eps: float = EPS) ->
     if abs(delta - current) <= eps:
         return Invalid(f"delta is the current value, {current!r}")
     return Proposal(float(delta), written_scratchpad(data["scratchpad"]))
-
-
-def propose(ask: Ask, messages: tuple[str, str], current: float, log: Log, eps: float = EPS) -> Proposal | Skipped:
-    """Ask for a mutation; once more when the reply is unusable; then skip it.
-
-    current: the target cluster's delta now.
-    """
-    result = ask_with_retry(ask, "mutation", messages, lambda data: check_proposal(data, current, eps), log)
-    return Skipped(result.reason) if isinstance(result, Invalid) else result

@@ -24,7 +24,7 @@ from tasks.openai.merge import merge_stage
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
 from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.openai.provider import estimate_tokens
-from tasks.openai.reflect import mutation_prompt, reflect_stage
+from tasks.openai.reflect import fitted, mutation_builder, reflect_stage
 from tasks.plan import Candidate, Merge, Plan
 from tasks.stage import Stage
 from tasks.store.keys import CLUSTERING
@@ -103,7 +103,8 @@ def test_the_prompt_of_a_mutation_is_fitted(
     context.store.cache_clear()
     responses = [response(i, 2800, is_correct=i % 2 == 0) for i in range(100)]
     # When the messages of its mutation are written
-    messages, cut = mutation_prompt(reflecting(store, run, responses), 1)
+    stage = reflecting(store, run, responses)
+    messages, cut = fitted(stage, mutation_builder(stage, 1))
     # Then they fit, and every answer is in them
     limit = prompt_limit(run)
     assert limit is not None and sum(map(estimate_tokens, messages)) <= limit

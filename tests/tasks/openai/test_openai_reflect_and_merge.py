@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tasks.models import Reflector
 from tasks.openai import errors
-from tasks.openai.calls import CallRecord, Invalid, make_ask
+from tasks.openai.calls import CallRecord, Invalid, ask_with_retry, make_ask
 from tasks.openai.client import Reply
 from tasks.openai.fitting import Response
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Merged, Parent, merge
-from tasks.openai.mutation import SCHEMA, Proposal, Skipped, check_proposal, mutation_messages, propose
+from tasks.openai.mutation import SCHEMA, Proposal, check_proposal, mutation_messages
 from tasks.openai.provider import Usage
 
 REFLECTOR = Reflector("any", temperature=0.2, top_p=0.9, max_completion_tokens=900, seed=7)
@@ -57,6 +59,10 @@ def scripted(*replies: object):
     return ask, calls
 
 
+def propose(ask: Any, log: list[CallRecord]) -> Proposal | Invalid:
+    return ask_with_retry(ask, "mutation", MESSAGES, lambda data: check_proposal(data, 0.0), log.append)
+
+
 GOOD = {"delta": 2.0, "scratchpad": "raised"}
 UNCHANGED = {"delta": 0.0, "scratchpad": "kept"}
 
@@ -65,7 +71,7 @@ UNCHANGED = {"delta": 0.0, "scratchpad": "kept"}
 def test_an_invalid_proposal_is_asked_for_once_more(first):
     ask, calls = scripted(first, GOOD)
     log: list[CallRecord] = []
-    assert propose(ask, MESSAGES, 0.0, log.append) == Proposal(2.0, "raised")
+    assert propose(ask, log) == Proposal(2.0, "raised")
     assert [attempt for *_, attempt in calls] == [1, 2]
     assert log[0].outcome.startswith("invalid: ") and log[1].outcome == "used"
     assert (log[0].system, log[0].user) == MESSAGES
@@ -74,7 +80,7 @@ def test_an_invalid_proposal_is_asked_for_once_more(first):
 def test_the_second_invalid_proposal_skips_the_mutation():
     ask, calls = scripted(errors.UnusableReplyError("no JSON", "{"), UNCHANGED, GOOD)
     log: list[CallRecord] = []
-    assert propose(ask, MESSAGES, 0.0, log.append) == Skipped("delta is the current value, 0.0")
+    assert propose(ask, log) == Invalid("delta is the current value, 0.0")
     assert len(calls) == len(log) == 2
 
 
@@ -82,7 +88,7 @@ def test_a_call_without_a_reply_is_raised_and_logged():
     ask, calls = scripted(errors.UnavailableError("why"))
     log: list[CallRecord] = []
     with pytest.raises(errors.UnavailableError):
-        propose(ask, MESSAGES, 0.0, log.append)
+        propose(ask, log)
     assert len(calls) == 1
     assert [record.outcome for record in log] == ["error: UnavailableError: why"]
 
@@ -104,7 +110,7 @@ def test_over_http_the_second_attempt_is_a_call_of_its_own(call_as, service):
     service.fail("mutation:unchanged:1")
     ask = make_ask(call_as().client, REFLECTOR, "mutation", SCHEMA, "gen-0-child-1")
     log: list[CallRecord] = []
-    proposal = propose(ask, MESSAGES, 0.0, log.append)
+    proposal = propose(ask, log)
     assert isinstance(proposal, Proposal) and proposal.delta != 0.0
     assert [record.outcome for record in log] == ["invalid: delta is the current value, 0.0", "used"]
     assert len(service.calls("gen-0-child-1")) == len(service.calls("gen-0-child-1-2")) == 1
