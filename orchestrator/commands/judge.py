@@ -126,7 +126,7 @@ def _grade(settings: Judge, endpoint: Endpoint | None, budget: LocalBudget | Non
     """Judges a row; without an endpoint by rules alone.  Raises: UserFunctionError for a function that is not there."""
     from tasks.judging.grader import make_grader, needs_model
     from tasks.judging.verdict import judge, verdict_key
-    from tasks.openai.calls import LocalReplyCounter
+    from tasks.openai.calls import ReplyCounter
     from tasks.openai.client import OpenAIClient
     from tasks.openai.judge import verdict_record
     from tasks.openai.limits import LocalLimiter
@@ -153,6 +153,6 @@ def _grade(settings: Judge, endpoint: Endpoint | None, budget: LocalBudget | Non
     def by_model(row: AnswerRow) -> Record:
         texts = row.question, row.gold, row.answer
         call = f"judge-{verdict_key(*texts, settings, endpoint.base_url)}"
-        return verdict_record(client, settings, call, texts, LocalReplyCounter())
+        return verdict_record(client, settings, call, texts, ReplyCounter())
 
     return by_model

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
+from rules_server import rules_server
 
 NUMBER = {"question": "Capital expenditure in USD millions?", "gold": "$1577.00", "answer": "It was $1,577 million."}
 NEAR = NUMBER | {"answer": "It was $1,700 million."}
@@ -26,13 +25,8 @@ CONFIG = (ROOT / "configs" / "embedded.config").read_text()
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """The address of a model's endpoint, and the file with its calls."""
-    log = tmp_path / "calls.jsonl"
-    command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", "--calls-log", str(log)]
-    environment = {**os.environ, ENDPOINT_KEY_VARIABLE: "k"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().split()[-1], log
-        process.terminate()
+    with rules_server(tmp_path / "calls.jsonl", "k") as server:
+        yield server.url, server.log
 
 
 def judge(folder: Path, rows: list[dict[str, str]] | bytes, *options: str, **environment: str) -> Any:
