@@ -22,7 +22,6 @@ from workers.metrics import runs
 from workers.metrics.collector import FarmCollector
 
 ROOT = Path(__file__).parents[3]
-OPS = ROOT / "ops"
 GPU = {"index": 0, "name": "H200", "used": 5 * 10**9, "total": 140 * 10**9, "utilization": 0.75}
 
 
