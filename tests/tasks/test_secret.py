@@ -19,14 +19,6 @@ def test_a_secret_is_what_its_file_holds(tmp_path: Path) -> None:
     assert secret("KEY", environment) == "sk-2"
 
 
-def test_the_variable_itself_comes_first_and_an_empty_one_is_none(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("of the file")
-
-    assert secret("KEY", {"KEY": "of the variable", "KEY_FILE": str(tmp_path / "key")}) == "of the variable"
-    assert secret("KEY", {"KEY": "", "KEY_FILE": str(tmp_path / "key")}) == "of the file"
-    assert secret("KEY", {"KEY": "", "KEY_FILE": ""}) == ""
-
-
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(SecretError, match=r"^KEY_FILE: .*nowhere cannot be read: No such file or directory$"):
         secret("KEY", {"KEY_FILE": str(tmp_path / "nowhere")})

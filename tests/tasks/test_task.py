@@ -46,24 +46,12 @@ def test_a_stage_s_failure_is_recorded_for_its_candidate(store: Store) -> None:
     )
 
 
-def test_failures_of_one_stage_are_counted_over_all_attempts(store: Store) -> None:
-    for attempt in (7, 8, 9):
-        score_task.on_failure(ValueError(), f"task-{attempt}", ("run", "g0_pop", 2, "pre", attempt), {}, None)
-    [failure] = store.failures("run")
-    assert (failure.tries, failure.attempt) == (3, 9)
-
-
 def test_a_job_s_failure_is_recorded_under_its_key_and_its_label(store: Store) -> None:
     store.put_job("run", KEY, JobSpec("cpu.tokenize", "sample_id_3/0", {}).to_json())
     tokenize_task.on_failure(ValueError("no text"), "some-id", ("run", KEY, 7), {}, None)
 
     [failure] = store.failures("run", "jobs")
     assert (failure.node, failure.stage, failure.name, failure.attempt) == ("sample_id_3/0", "tokenize", KEY, 7)
-
-
-def test_every_task_whose_worker_dies_is_tried_a_few_times() -> None:
-    assert isinstance(score_task._get_current_object(), FarmTask)
-    assert (score_task.max_retries, tokenize_task.max_retries) == (5, 5)
 
 
 @pytest.mark.parametrize("redelivered", [False, True])

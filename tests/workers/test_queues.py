@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tasks.queues import modules_of
-from workers.queues import QUEUE_VARIABLE, modules_to_import, worker_command
+from workers.queues import QUEUE_VARIABLE, modules_to_import
 
 
 def test_a_worker_imports_its_own_queue_and_the_orchestrator_none() -> None:
@@ -14,15 +14,6 @@ def test_a_worker_imports_its_own_queue_and_the_orchestrator_none() -> None:
     assert modules_to_import({QUEUE_VARIABLE: "cpu"}) == modules_of("cpu")
     with pytest.raises(KeyError, match="disk"):
         modules_to_import({QUEUE_VARIABLE: "disk"})
-
-
-def test_a_worker_is_a_command_of_this_python() -> None:
-    assert worker_command("gpu", "gpu2", 3)[:4] == [sys.executable, "-m", "workers", "gpu"]
-    refused = subprocess.run(
-        [*worker_command("gpu", "gpu", 1)[:3], "disk"], check=False, capture_output=True, text=True
-    )
-    assert refused.returncode == 2
-    assert "disk" in refused.stderr
 
 
 def test_the_application_brings_nothing_heavy_along() -> None:

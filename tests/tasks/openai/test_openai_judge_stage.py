@@ -58,13 +58,6 @@ def test_a_second_run_reaches_its_own_verdicts_only_with_the_cache_off(
     assert judged(store, dataclasses.replace(run, id="second", evaluation_cache=caches[1])) == second
 
 
-def test_a_run_that_is_resumed_takes_its_own_verdicts_with_the_cache_off(store: Store, run: Run) -> None:
-    run = dataclasses.replace(run, evaluation_cache=False)
-    assert judged(store, run) == 1
-    store.forget_plans(run.id, [PLAN.name])
-    assert judged(store, run) == 0
-
-
 def without_a_model(run: Run, name: str) -> Run:
     """The run with another judge, and an endpoint at which no server listens."""
     judge = dataclasses.replace(run.judge, name=name)

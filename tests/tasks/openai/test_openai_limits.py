@@ -102,14 +102,6 @@ def test_large_calls_are_not_overtaken_by_small_ones(valkey_url):
     assert total <= 1000 * max(map(max, by_process)) + 100 + 600 + 3 * 50
 
 
-def test_a_call_of_more_than_a_minute_is_charged_a_minute(valkey_url):
-    slept: list[float] = []
-    limiter = RedisLimiter(connect(valkey_url), "huge", 0, 600, burst_s=0, sleep=slept.append)
-    for _ in range(3):
-        limiter.acquire(1_000_000)
-    assert slept == pytest.approx([60.0, 120.0], abs=0.5), "the first goes at once, each next pays for those before"
-
-
 def test_the_limit_of_one_process_spaces_its_calls() -> None:
     # given 60 requests and 600 tokens a minute, and a clock that stands still
     slept: list[float] = []

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from tasks.failure import Failure
 from tasks.plan import Candidate, Merge, Plan
-from tasks.store.plans import JobContext
 from tasks.store.store import Store
 
 PLAN = Plan(
@@ -66,18 +63,3 @@ def test_failures_are_forgotten_by_the_next_attempt(store: Store) -> None:
     assert store.failures("r", "jobs") == []
     assert store.begin_attempt("r", PLAN.name, lambda failures: []) == 2
     assert store.failures("r") == []
-
-
-def test_of_two_that_forget_a_failure_one_is_told_that_it_was_there(store: Store) -> None:
-    store.put_failure(failure("0", 1))
-    assert [store.forget_failure(failure("0", 1)) for _ in range(2)] == [True, False]
-
-
-def test_a_job_is_known_by_its_key(store: Store) -> None:
-    with pytest.raises(KeyError, match="no job 'file:x' of a run 'r'"):
-        store.job_context("r", "file:x")
-    store.begin_attempt("r", "jobs", lambda failures: [])
-    store.put_job("r", "file:x", "{}")
-    assert store.job_context("r", "file:x") == JobContext(1, done=False, cancelled=False, owner=0, spec=b"{}")
-    store.put_shared("r", "file:x", {})
-    assert store.job_context("r", "file:x").done

@@ -6,7 +6,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from workers.metrics import collector
 from workers.metrics.collector import TaskEvents
 
 
@@ -34,15 +33,3 @@ def test_a_task_is_followed_from_its_sending_to_its_end() -> None:
     assert registry.get_sample_value("whetstone_task_seconds_sum", {"task": "gpu.answer"}) == 3.5
     bucket = {"task": "gpu.answer", "le": "2.5"}, {"task": "gpu.answer", "le": "5.0"}
     assert [registry.get_sample_value("whetstone_task_seconds_bucket", labels) for labels in bucket] == [0, 1]
-
-
-def test_a_task_that_is_retried_keeps_its_name_until_it_ends() -> None:
-    registry = counted(
-        {"type": "task-received", "uuid": "1", "name": "openai.judge"},
-        {"type": "task-retried", "uuid": "1"},
-        {"type": "task-failed", "uuid": "1"},
-        {"type": "task-failed", "uuid": "1"},
-    )
-    assert tasks(registry, "openai.judge", "retried") == 1
-    assert tasks(registry, "openai.judge", "failed") == 1
-    assert tasks(registry, collector.OTHER, "failed") == 1, "what has ended is forgotten"

@@ -73,27 +73,6 @@ def test_with_restart_each_individual_has_its_own_server(store: Store, tmp_path:
     assert store.file("run", "processor.py") is None
 
 
-@pytest.mark.parametrize(
-    ("caches", "generated"), [((True, True), 0), ((True, False), QUESTIONS), ((False, False), QUESTIONS)]
-)
-def test_a_second_run_generates_its_own_answers_only_with_the_cache_off(
-    store: Store, caches: tuple[bool, bool], generated: int
-) -> None:
-    put_run(store, "first", caches[0])
-    put_run(store, "second", caches[1])
-    [first], [second] = evaluate(store, 1, "first"), evaluate(store, 1, "second")
-    assert (first.generated, second.generated) == (QUESTIONS, generated)
-
-
-def test_a_run_that_is_resumed_repeats_nothing_with_the_cache_off(store: Store) -> None:
-    put_run(store, cache=False)
-    [before] = evaluate(store, 1)
-    store.forget_plans("run", ["g0_pop"])
-    [after] = evaluate(store, 1)
-    assert (before.generated, after.generated) == (QUESTIONS, 0)
-    assert (before.keys, before.answers) == (after.keys, after.answers)
-
-
 def test_an_answer_that_was_evicted_is_generated_again(store: Store) -> None:
     # Given a run that has recorded its generation, so that its answers may be evicted
     put_run(store)

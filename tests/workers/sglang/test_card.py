@@ -13,7 +13,7 @@ import pytest
 from farm_bench import Bench, until
 from server_target import server_reply, server_target
 
-from tasks.gpu.host import CardComputes, TargetUnavailable
+from tasks.gpu.host import CardComputes
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
@@ -126,25 +126,6 @@ def test_the_server_is_stopped_while_tasks_compute_and_started_again_afterwards(
     two.join()
     # Then the next task has a server again
     assert lives(server_reply(host, server_target())["pid"])
-
-
-def test_a_worker_that_shuts_down_lets_nobody_wait_for_its_card(host: LocalTargetHost) -> None:
-    failed: list[BaseException] = []
-
-    def compute() -> None:
-        try:
-            with host.computing(lambda: None):
-                pass
-        except TargetUnavailable as error:
-            failed.append(error)
-
-    with host.serving(server_target()):
-        waiting = threading.Thread(target=compute)
-        waiting.start()
-        until(lambda: host.card_use() == "computes")
-        host.close()
-        waiting.join()
-    assert [str(error) for error in failed] == ["the worker is shutting down"]
 
 
 def test_on_a_farm_training_goes_first_and_who_would_be_served_goes_elsewhere(bench: Bench) -> None:

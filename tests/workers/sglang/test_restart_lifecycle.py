@@ -2,9 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -33,15 +32,6 @@ def host(tmp_path: Path) -> Iterator[LocalTargetHost]:
     host = LocalTargetHost(tmp_path / "host", "gpu", dict(os.environ))
     yield host
     host.close()
-
-
-class OtherFile(LocalTargetHost):
-    """A host whose servers load `text`, whatever file they are started with."""
-
-    text = ""
-
-    def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
-        return super().serve(target, processor and self.text, identity)
 
 
 def processor(*deltas: float) -> str:
@@ -95,20 +85,3 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
     assert from_file[0].texts != from_file[1].texts
     assert {e.generated for e in (*from_file, *by_request)} == {len(QUESTIONS)}
     assert not {key for e in from_file for key in e.keys} & {key for e in by_request for key in e.keys}
-
-
-def test_the_deltas_of_the_file_count_and_those_of_the_individual_do_not(
-    store: Store, small_model: Path, tmp_path: Path
-) -> None:
-    # Given an individual whose deltas forbid the end of the turn, and a server with a file that forces it
-    put_run(store, "run", embedded_target(small_model, lifecycle="restart"), LABELS, QUESTIONS)
-    host = OtherFile(tmp_path / "host", "gpu", dict(os.environ))
-    host.text = processor(500.0, 0.0, 0.0)
-    # When the individual is evaluated
-    try:
-        with installed_host(host):
-            [evaluation] = evaluate(store, "run", [[-500.0, 500.0, 0.0]])
-    finally:
-        host.close()
-    # Then its answers end at once
-    assert evaluation.texts == [""] * len(QUESTIONS)

@@ -49,15 +49,6 @@ def test_servers_of_different_arguments_never_share_answers(store: Store, small_
     assert (third.generated, third.keys) == (0, first.keys)
 
 
-def test_the_embedded_server_reports_what_changes_its_answers(host: LocalTargetHost, small_model: Path) -> None:
-    identity = host.identity(embedded_target(small_model, dtype="bfloat16", args="--rows 2"))
-    assert identity.items() >= {
-        "engine": "embedded", "dtype": "bfloat16", "model_path": str(small_model), "arguments": ["--rows", "2"],
-        "weights": weights_fingerprint(small_model), "steering": "plugin",
-    }.items()  # fmt: skip
-    assert identity["version"] and identity["torch"]
-
-
 def test_a_server_that_comes_back_as_another_one_is_refused(host: LocalTargetHost, tmp_path: Path) -> None:
     # Given a server whose version changes while it is down
     version = tmp_path / "version"

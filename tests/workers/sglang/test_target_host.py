@@ -1,6 +1,5 @@
 """The target server's life cycle: started on first use, restarted when it dies, stopped with its worker."""
 
-import dataclasses
 import os
 import signal
 import threading
@@ -68,12 +67,6 @@ def test_a_server_that_runs_but_is_unhealthy_is_replaced(host: LocalTargetHost) 
     assert (second["pid"] != first["pid"], lives(first["pid"])) == (True, False)
 
 
-def test_a_server_for_another_target_replaces_the_first(host: LocalTargetHost) -> None:
-    first = server_reply(host, server_target(args="--size 1"))
-    second = server_reply(host, server_target(args="--size 2"))
-    assert (first["size"], second["size"], lives(first["pid"])) == (1, 2, False)
-
-
 @pytest.mark.usefixtures("processes")
 def test_a_server_can_be_started_before_a_task_needs_it(host: LocalTargetHost) -> None:
     # Given two jobs that have it started early, each without waiting for it
@@ -139,13 +132,6 @@ def test_the_key_of_a_running_server_comes_from_the_environment(tmp_path: Path) 
         assert host.api_key(server_target(url="http://127.0.0.1:1")) == "sesame"
     finally:
         host.close()
-
-
-def test_a_gpu_that_does_not_exist_is_the_reason_of_the_error(tmp_path: Path) -> None:
-    host = LocalTargetHost(tmp_path, "gpu", {**os.environ, "WHETSTONE_GPU": "99"})
-    with pytest.raises(TargetUnavailable, match=r'^CONFIG_DEVICE is "cuda": (no GPU on this machine|WHETSTONE_GPU)'):
-        host.serve(dataclasses.replace(server_target(), device="cuda"))
-    host.close()
 
 
 def test_a_server_that_is_not_ready_in_time_is_stopped(host: LocalTargetHost, tmp_path: Path) -> None:

@@ -87,18 +87,6 @@ def test_an_answer_never_depends_on_other_requests(
                 assert job.done.result(WAIT_S).output_ids == alone[number]
 
 
-def test_requests_that_join_later_change_no_answer(calibrated: Calibrated) -> None:
-    first, *later = _mixed_requests(6)
-    with running(calibrated(torch.bfloat16), rows=4) as (engine, _):
-        alone = [engine.submit(request).done.result(WAIT_S).output_ids for request in (first, *later)]
-        jobs = [engine.submit(first)]
-        for request in later:
-            # One by one, each submitted by the completion of none: rows fill while others are decoding.
-            jobs.append(engine.submit(request))
-            jobs[0].done.exception(WAIT_S)
-        assert [job.done.result(WAIT_S).output_ids for job in jobs] == alone
-
-
 def _endless(rid: str) -> GenerationRequest:
     return GenerationRequest(rid, (1, 2, 3), SamplingParams(max_new_tokens=1500, temperature=0.0), frozenset(), None)
 

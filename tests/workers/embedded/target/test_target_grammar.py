@@ -63,17 +63,6 @@ def test_a_model_that_chooses_at_random_keeps_the_form(
         assert ids[-1] == END and matches(tokenizer.decode(ids[:-1]))
 
 
-def test_an_answer_may_end_only_where_the_grammar_may(grammars: Grammars, tokenizer: Any) -> None:
-    constraint = grammars.compile("regex", "(ab)+").start()
-    allowed = constraint.mask(torch.zeros(VOCABULARY))
-    assert not torch.isfinite(allowed[END])
-    assert {tokenizer.decode([int(i)]) for i in torch.isfinite(allowed).nonzero()} >= {"a", "ab"}
-    [both] = tokenizer("ab", add_special_tokens=False)["input_ids"]
-    assert not constraint.accept(both)
-    assert torch.isfinite(constraint.mask(torch.zeros(VOCABULARY))[END])
-    assert constraint.accept(END)
-
-
 @pytest.mark.parametrize(
     ("kind", "grammar", "said"),
     [

@@ -97,12 +97,6 @@ def test_answers_keep_a_grammar_beside_others_without_one(http: httpx.Client) ->
     )
 
 
-def test_a_grammar_ends_the_answer_where_it_is_complete_also_without_stop_tokens(http: httpx.Client) -> None:
-    sampling = {"temperature": 0, "max_new_tokens": 30, "ignore_eos": True, "regex": "(yes|no)"}
-    reply = http.post("/generate", json={"text": "Is it?", "sampling_params": sampling}).json()
-    assert reply["text"] in ("yes", "no") and reply["meta_info"]["finish_reason"] == {"type": "stop", "matched": 2}
-
-
 def test_the_real_model_answers_the_same_in_any_company(http: httpx.Client) -> None:
     draw = random.Random(3)
     bodies = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,20 +44,6 @@ def test_a_question_that_was_put_before_gets_a_longer_step():
     messages = mutation_messages(CLUSTERS, ZERO, "", "2", responses(60))
     deltas = [mutation.answer(*as_variant(messages, variant))["delta"] for variant in range(3)]
     assert deltas == [-1.0, -1.5, -2.0]
-
-
-def test_a_step_that_helped_is_repeated():
-    first = reflect(ZERO, "", "0", responses(60))
-    second = reflect({**ZERO, "0": first.delta}, first.scratchpad, "0", responses(30))
-    assert 1.0 <= second.delta - first.delta <= 2.0
-    assert "then 30.0 tokens, 0.75 correct" in second.scratchpad
-
-
-@pytest.mark.parametrize("target", ["0", "1", "2"])
-def test_a_step_that_hurt_is_taken_back_by_half(target):
-    first = reflect(ZERO, "", target, responses(60, correct=4))
-    second = reflect({**ZERO, target: first.delta}, first.scratchpad, target, responses(59, correct=2))
-    assert second.delta == pytest.approx(first.delta / 2)
 
 
 def test_steps_shorten_the_answers_and_return_when_they_become_wrong():
