@@ -11,8 +11,6 @@ from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
 from orchestrator.output import OutputError, OutputFolder
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import HISTORY_BYTES
 from tasks.validation import InvalidData, checked_json
 
 
@@ -60,13 +58,11 @@ class GenerationRecord(TypedDict):
 
 def read_history(path: Path) -> list[dict[str, Any]]:
     try:
-        whole, _, _ = read_limited(path, HISTORY_BYTES).rpartition(b"\n")
+        whole, _, _ = path.read_bytes().rpartition(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
         raise OutputError(f"{path} cannot be read: {error.strerror}") from None
-    except FileTooLarge as error:
-        raise OutputError(f"{path} cannot be read: {error}") from None
     generations: list[dict[str, Any]] = []
     for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
         try:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.output import OutputError, writing
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import COLLECTED_BYTES
 from tasks.validation import InvalidData, checked_json
 
 
@@ -22,11 +20,9 @@ def load_lines(
     A last line that was cut short is dropped; with `repair` from the file as well, so that it can be added to.
     """
     try:
-        raw = read_limited(path, COLLECTED_BYTES) if path.exists() else b""
+        raw = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise OutputError(f"{path} cannot be read: {error.strerror}") from None
-    except FileTooLarge as error:
-        raise OutputError(f"{path} cannot be read: {error}") from None
     whole, _, torn = raw.rpartition(b"\n")
     lines = whole.split(b"\n") if whole else []
     if lines and _read(lines[-1], kind) is None:

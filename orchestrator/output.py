@@ -17,8 +17,7 @@ from typing_extensions import TypedDict
 
 from orchestrator.folder_lock import holder_of, lock_folder
 from orchestrator.shell import command_line
-from tasks.files import NO_ROOM, FileTooLarge, read_limited, write_atomic
-from tasks.limits import STATE_BYTES
+from tasks.files import NO_ROOM, write_atomic
 from tasks.message import RunId
 from tasks.validation import InvalidData, checked_json, parse_json
 
@@ -237,10 +236,10 @@ def read_json(path: Path, kind: type[T], *, as_written: bool = False) -> T:
     """
     parse = checked_json if as_written else parse_json
     try:
-        found: T = parse(kind, read_limited(path, STATE_BYTES))
+        found: T = parse(kind, path.read_bytes())
     except FileNotFoundError:
         raise
-    except (OSError, InvalidData, FileTooLarge) as error:
+    except (OSError, InvalidData) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
     return found
 
@@ -253,9 +252,9 @@ def read_state(path: Path, kind: type[T], remedy: str = "", *, as_written: bool 
         raise OutputError(f"{error}; {remedy}" if remedy else str(error)) from None
 
 
-def read_output_text(path: Path, limit: int) -> str:
-    """The text of a file of at most `limit` bytes; what is no UTF-8 in it is replaced."""
+def read_output_text(path: Path) -> str:
+    """The text of a file; what is no UTF-8 in it is replaced."""
     try:
-        return read_limited(path, limit).decode("utf-8", "replace")
-    except (OSError, FileTooLarge) as error:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
         raise OutputError(f"{path} cannot be read: {error}") from None

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.output import read_output_text
-from tasks.limits import STATE_BYTES
 
 _NODE = re.compile(r"_(g\d+_(?:pop\d+|child\d+_(?:pre|mut)))(?:_attempt\d+)?\.txt$")
 
@@ -41,7 +40,7 @@ def candidate_of(individual: str) -> str:
 
 def read_reflector_call(path: Path) -> ReflectorCall:
     """The parts of a file of reflector_prompts (`tasks.openai.calls.prompt_logger` writes it)."""
-    head, _, rest = read_output_text(path, STATE_BYTES).partition("===== system =====\n")
+    head, _, rest = read_output_text(path).partition("===== system =====\n")
     system, _, rest = rest.partition("\n===== user =====\n")
     user, _, reply = rest.partition("\n===== reply =====\n")
     title, *others = [line.removeprefix("# ") for line in head.splitlines()] or [""]

@@ -40,7 +40,6 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.population import ForkFile
 from orchestrator.settings.references import FORK_FILE
-from tasks.limits import SETTINGS_BYTES
 from tasks.validation import Delta
 
 EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"
@@ -225,7 +224,7 @@ class RunResults:
     def system_prompt(self) -> str | None:
         """The system prompt that belongs to the winner's deltas; None before the run has ended."""
         path = self.folder / "system_prompt.txt"
-        return read_output_text(path, SETTINGS_BYTES) if path.exists() else None
+        return read_output_text(path) if path.exists() else None
 
 
 def _yaml_settings(folder: Path) -> dict[str, str]:

@@ -52,16 +52,8 @@ DELTAS_BYTES = 16 * MIB
 """A file of deltas: one vector, or a population."""
 SECRET_BYTES = 65_536
 """A file with a key or a password."""
-STATE_BYTES = 64 * MIB
-"""A state file of a run, such as evolution_state.json and usage.json."""
-HISTORY_BYTES = 256 * MIB
-"""history.jsonl, which grows by a line for each generation."""
-INDIVIDUALS_BYTES = 1024 * MIB
-"""individuals.jsonl, which grows by a line for each evaluation."""
 COLLECTED_BYTES = 1024 * MIB
-"""The output of a collection, and each of its checkpoints."""
-CHECKPOINT_BYTES = 64 * MIB
-"""How far a job that trains is, in the store and in the output folder."""
+"""The output of a collection."""
 
 VOCABULARY_TOKENS = 4_000_000
 """Ten times the largest vocabulary that there is."""

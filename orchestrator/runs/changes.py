@@ -18,7 +18,6 @@ from orchestrator.settings.kconfig import read_assignments
 from orchestrator.settings.load import typed_value
 from orchestrator.settings.run import by_rules, judge_of
 from tasks.judging.grader import needs_model
-from tasks.limits import SETTINGS_BYTES
 
 CHANGES_FILE = "settings_changes.json"
 
@@ -50,7 +49,7 @@ def written_settings(output: OutputFolder) -> dict[str, str]:
     config = output.config
     if not config.exists():
         return {}
-    found, problems = read_assignments(read_output_text(config, SETTINGS_BYTES))
+    found, problems = read_assignments(read_output_text(config))
     if problems:
         raise OutputError(f"{config} cannot be read: " + "; ".join(f"{name}: {why}" for name, why in problems.items()))
     return found

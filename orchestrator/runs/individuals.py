@@ -21,8 +21,6 @@ from typing_extensions import TypedDict
 from orchestrator.optimisers.generation import Evaluated, Generation
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import OutputError, write_output, writing
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import INDIVIDUALS_BYTES
 from tasks.validation import Delta, InvalidData, parse_json
 
 REMEDY = "remove the file to go on without its record"
@@ -48,13 +46,11 @@ def read_individuals(path: Path) -> Iterator[tuple[bytes, IndividualRecord]]:
     A last line that a kill cut short is left out.
     """
     try:
-        whole, _, _ = read_limited(path, INDIVIDUALS_BYTES).rpartition(b"\n")
+        whole, _, _ = path.read_bytes().rpartition(b"\n")
     except FileNotFoundError:
         return
     except OSError as error:
         raise OutputError(f"{path} cannot be read: {error.strerror or error}") from None
-    except FileTooLarge as error:
-        raise OutputError(f"{path} cannot be read: {error}") from None
     for number, line in enumerate(whole.split(b"\n"), start=1):
         if not line:
             continue

@@ -17,8 +17,6 @@ from orchestrator.runs.vectors import VECTORS_FILE, read_vectors
 from orchestrator.settings import Settings, layout_of, pinned_of
 from orchestrator.settings.population import read_population
 from orchestrator.settings.references import BEST_VECTOR
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import STATE_BYTES
 from tasks.plan import Evaluations, Outcome
 
 Watch = Callable[[Generation, float | None], None]
@@ -138,8 +136,8 @@ def _load_state(output: OutputFolder, search: Search) -> SearchState:
     if not output.state.exists():
         return search.init()
     try:
-        state = search.from_json(read_limited(output.state, STATE_BYTES).decode())
-    except (OSError, StateError, UnicodeDecodeError, FileTooLarge) as error:
+        state = search.from_json(output.state.read_bytes().decode())
+    except (OSError, StateError, UnicodeDecodeError) as error:
         raise OutputError(f"{output.state}: {error}") from None
     # Where nothing has been evaluated, what the search starts from may have become known since it was written.
     return search.init() if state.generation == 0 and state.best is None else state

@@ -143,7 +143,9 @@ class Retention:
 
     def _published(self, run_id: str) -> tuple[str, float]:
         text = cast("bytes | None", self._redis.hget(run_key(run_id, keys.METADATA), keys.STATUS))
-        status = json.loads(text) if text else {"state": "", "updated": 0.0}
+        if not text:
+            return "", 0.0
+        status = json.loads(text)
         return status["state"], status["updated"]
 
     def _keys_of(self, run_id: str) -> Iterator[bytes]:

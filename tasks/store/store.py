@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import redis
 
-from tasks.limits import CHECKPOINT_BYTES
 from tasks.store import keys
 from tasks.store.address import store_url
 from tasks.store.client import connect
@@ -67,8 +66,6 @@ class Store(RunRecords, PlanRecords, RunOutputs):
 
     def put_checkpoint(self, run_id: str, key: str, data: bytes) -> None:
         """Keep how far a job is under its content key; the latest stands."""
-        if len(data) > CHECKPOINT_BYTES:
-            raise ValueError(f"a checkpoint of {len(data):,} bytes is larger than {CHECKPOINT_BYTES:,}")
         self._results.put_bytes(run_id, key, data)
 
     def checkpoint(self, run_id: str, key: str) -> bytes | None:

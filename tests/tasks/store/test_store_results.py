@@ -7,7 +7,6 @@ from itertools import count
 import pytest
 import redis
 
-from tasks.limits import CHECKPOINT_BYTES
 from tasks.store.keys import result_key
 from tasks.store.results import KEPT_S
 from tasks.store.store import Store
@@ -109,6 +108,3 @@ def test_the_latest_checkpoint_stands_and_is_held(store: Store) -> None:
     # it expires some time after its run has ended
     store.release_shared("run", 60)
     assert 55 <= int(store.redis.ttl(result_key(key))) <= 60
-    with pytest.raises(ValueError, match="larger than 67,108,864"):
-        store.put_checkpoint("run", key, bytes(CHECKPOINT_BYTES + 1))
-    assert store.checkpoint("run", key) == b"\x00second"
