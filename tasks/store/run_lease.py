@@ -109,6 +109,9 @@ class Held:
     renewals: int
     owner: Owner
 
+    def __str__(self) -> str:
+        return str(self.owner)
+
 
 class RunLease:
     """The lease of one run, for this process.  Every method may be called again after a lost reply.
