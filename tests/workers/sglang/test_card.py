@@ -102,7 +102,6 @@ def test_one_that_computes_alone_waits_for_the_others_and_new_ones_wait_for_it()
     assert (order, card.use) == (["first", "alone", "later"], "")
 
 
-@pytest.mark.usefixtures("processes")
 def test_the_server_is_stopped_while_tasks_compute_and_started_again_afterwards(host: LocalTargetHost) -> None:
     # Given a server that nobody uses
     first = server_reply(host, server_target())

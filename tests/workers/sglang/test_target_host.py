@@ -67,7 +67,6 @@ def test_a_server_that_runs_but_is_unhealthy_is_replaced(host: LocalTargetHost) 
     assert (second["pid"] != first["pid"], lives(first["pid"])) == (True, False)
 
 
-@pytest.mark.usefixtures("processes")
 def test_a_server_can_be_started_before_a_task_needs_it(host: LocalTargetHost) -> None:
     # Given two jobs that have it started early, each without waiting for it
     host.start_early(server_target())
