@@ -54,6 +54,8 @@ SECRET_BYTES = 65_536
 """A file with a key or a password."""
 COLLECTED_BYTES = 1024 * MIB
 """The output of a collection."""
+CHECKPOINT_BYTES = 64 * MIB
+"""How far a training is."""
 
 VOCABULARY_TOKENS = 4_000_000
 """Ten times the largest vocabulary that there is."""
