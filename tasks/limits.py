@@ -57,9 +57,6 @@ COLLECTED_BYTES = 1024 * MIB
 CHECKPOINT_BYTES = 64 * MIB
 """How far a training is."""
 
-VOCABULARY_TOKENS = 4_000_000
-"""Ten times the largest vocabulary that there is."""
-
 # What a judge of the user's own returns, characters.
 REASONING_CHARACTERS = 20_000
 
