@@ -22,7 +22,6 @@ from typing_extensions import TypedDict
 from orchestrator.guide.settings import mission_name
 from orchestrator.output import OutputError, OutputFolder, run_file, write_output, writing
 from tasks.escape import quote
-from tasks.files import FileTooLarge, read_limited
 from tasks.guide.experiences import (
     Guidance,
     GuidanceMetadata,
@@ -33,7 +32,6 @@ from tasks.guide.experiences import (
     is_consistent,
     sort_experiences,
 )
-from tasks.limits import STATE_BYTES
 from tasks.validation import parse_json, unrepeated
 
 GUIDANCE, START, SNAPSHOTS = "guidance.json", "guidance_start.json", "snapshots"
@@ -70,10 +68,10 @@ def read_guidance(path: Path) -> dict[str, StoredGuidance]:
     new step.
     """
     try:
-        text = read_limited(path, STATE_BYTES)
+        text = path.read_bytes()
         json.loads(text, object_pairs_hook=unrepeated)
         entries = parse_json(dict[str, GuidanceEntry], text)
-    except (OSError, FileTooLarge, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise GuidanceError(f"{path} cannot be read: {error}") from None
     found: dict[str, StoredGuidance] = {}
     for mission, entry in entries.items():
