@@ -93,10 +93,6 @@ class Callback(Protocol):
         return None
 
 
-class CallbackError(Exception):
-    """There is no such callback, or it cannot be made.  The message is one line and names it."""
-
-
 class Callbacks:
     """The callbacks of one session.  `notify` is given one line for each call that fails."""
 
@@ -141,7 +137,7 @@ def names_of(text: str) -> tuple[str, ...]:
 def load_callbacks(names: Sequence[str]) -> tuple[Callback, ...]:
     """The callbacks of these names: each names a class or a function without arguments, which is called.
 
-    Raises: CallbackError.
+    Raises: ValueError, in one line with the name.
     """
     return tuple(_load(name) for name in names)
 
@@ -150,16 +146,7 @@ def _load(name: str) -> Callback:
     try:
         made: Callback = load_named(name, GROUP)()
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes
-        raise CallbackError(f"the callback {name!a} cannot be loaded: {first_line(error)}") from error
-    if problem := callback_problem(made):
-        raise CallbackError(f"the callback {name!a} {problem}")
+        raise ValueError(f"the callback {name!a} cannot be loaded: {first_line(error)}") from error
+    if not all(callable(getattr(made, method, None)) for method in ("on_start", "on_generation", "on_end")):
+        raise ValueError(f"the callback {name!a} does not inherit from orchestrator.callbacks.Callback")
     return made
-
-
-def callback_problem(given: object) -> str:
-    """Why an object is no callback; "" where it is one."""
-    if isinstance(given, type):
-        return f"is a class; give an object: {given.__name__}()"
-    if missing := [m for m in ("on_start", "on_generation", "on_end") if not callable(getattr(given, m, None))]:
-        return f"has no {missing[0]}; inherit from orchestrator.callbacks.Callback"
-    return ""

@@ -22,21 +22,22 @@ def load_lines(
     try:
         raw = path.read_bytes() if path.exists() else b""
     except OSError as error:
-        raise OutputError(f"{path} cannot be read: {error.strerror}") from None
+        raise OutputError(f"{path} cannot be read: {error}") from None
     whole, _, torn = raw.rpartition(b"\n")
     lines = whole.split(b"\n") if whole else []
-    if lines and _read(lines[-1], kind) is None:
-        torn = lines.pop()  # a power cut may leave a line of zeros with its end
+    found = list[dict[str, Any]]()
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(checked_json(kind, line))
+        except InvalidData as error:
+            if number < len(lines) or not repair:
+                raise OutputError(f"{path}: line {number} is no {name}: {error}; correct it or remove it") from None
+            torn = line  # a power cut may leave a line of zeros with its end
     if torn and is_whole:
         raise OutputError(f"{path}: the last line is no {name}; correct it or remove it")
-    found = []
-    for number, line in enumerate(lines, start=1):
-        if (value := _read(line, kind)) is None:
-            raise OutputError(f"{path}: line {number} is no {name}; correct it or remove it")
-        found.append(value)
     if torn and repair:
         with path.open("r+b") as file:
-            file.truncate(sum(len(line) + 1 for line in lines))
+            file.truncate(sum(len(line) + 1 for line in lines[: len(found)]))
             os.fsync(file.fileno())
     return found
 
@@ -53,11 +54,3 @@ def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 def json_line(value: Mapping[str, Any]) -> bytes:
     """A value as one line of JSON in UTF-8, where half of a pair of UTF-16 is a question mark."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
-
-
-def _read(line: bytes, kind: Any) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = checked_json(kind, line)
-    except InvalidData:
-        return None
-    return found

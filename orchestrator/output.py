@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import pwd
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NotRequired, TypeVar
@@ -19,7 +18,7 @@ from orchestrator.folder_lock import holder_of, lock_folder
 from orchestrator.shell import command_line
 from tasks.files import NO_ROOM, write_atomic
 from tasks.message import RunId
-from tasks.validation import InvalidData, checked_json, parse_json
+from tasks.validation import InvalidData, parse_json
 
 T = TypeVar("T")
 
@@ -101,7 +100,7 @@ class OutputFolder:
         """Make the folder and keep other runs out of it.
 
         Raises: RunInUse when another process has it open; OutputNotWritable when a disk is full; OutputError when it
-        belongs to another user, or has a link in it that leads out of it, or what is neither a file nor a folder.
+        belongs to another user.
         """
         if self._lock is not None:
             return
@@ -109,7 +108,6 @@ class OutputFolder:
             while self._lock is None:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._refuse_that_of_another_user()
-                self._refuse_what_is_no_file()
                 self._lock = lock_folder(self.path)
         except BlockingIOError:
             raise RunInUse(self.path, holder_of(self.path)) from None
@@ -121,15 +119,7 @@ class OutputFolder:
     def _refuse_that_of_another_user(self) -> None:
         """Its owner could replace each file, and see all that is written; a folder of root's is the machine's."""
         if (owner := self.path.stat().st_uid) not in (os.getuid(), 0):
-            raise OutputError(f"{self.path} belongs to another user ({_name_of(owner)}); give another output folder")
-
-    def _refuse_what_is_no_file(self) -> None:
-        inside = self.path.resolve()
-        for entry in (*self.path.iterdir(), *self.prompts.glob("*")):
-            if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
-                raise OutputError(f"{entry} is a link that leads out of the folder; nothing is written through it")
-            if entry.exists() and not (entry.is_file() or entry.is_dir()):
-                raise OutputError(f"{entry} is neither a file nor a folder; remove it")
+            raise OutputError(f"{self.path} belongs to another user ({owner}); give another output folder")
 
     def close(self) -> None:
         if self._lock is not None:
@@ -187,13 +177,6 @@ class OutputFolder:
             path.unlink(missing_ok=True)
 
 
-def _name_of(user: int) -> str:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)
-
-
 def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
     """Whether a file to write is none that is read, by its path, by a link or by a hard link.  `inputs` have names."""
     for name, path in inputs.items():
@@ -229,25 +212,23 @@ def run_file(folder: Path) -> RunFile:
         raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
 
 
-def read_json(path: Path, kind: type[T], *, as_written: bool = False) -> T:
-    """What a JSON file holds, as a value of this type; with `as_written` its keys and numbers as they are there.
+def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = parse_json) -> T:
+    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`).
 
     Raises: FileNotFoundError; OutputError, with file, place and fault in one line, for everything else.
     """
-    parse = checked_json if as_written else parse_json
     try:
-        found: T = parse(kind, path.read_bytes())
+        return parse(kind, path.read_bytes())
     except FileNotFoundError:
         raise
     except (OSError, InvalidData) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
-    return found
 
 
-def read_state(path: Path, kind: type[T], remedy: str = "", *, as_written: bool = False) -> T:
+def read_state(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_json) -> T:
     """As `read_json`; `remedy` is what a person can do about a file that cannot be used."""
     try:
-        return read_json(path, kind, as_written=as_written)
+        return read_json(path, kind, parse)
     except OutputError as error:
         raise OutputError(f"{error}; {remedy}" if remedy else str(error)) from None
 

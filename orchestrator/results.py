@@ -40,7 +40,7 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.population import ForkFile
 from orchestrator.settings.references import FORK_FILE
-from tasks.validation import Delta
+from tasks.validation import Delta, checked_json
 
 EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"
 
@@ -152,7 +152,7 @@ class RunResults:
     @cached_property
     def _lineage(self) -> LineageFile:
         try:
-            found: LineageFile = read_state(self.output.tree, LineageFile, as_written=True)
+            found: LineageFile = read_state(self.output.tree, LineageFile, parse=checked_json)
         except FileNotFoundError:
             return {"nodes": [], "edges": []}
         return found
@@ -160,7 +160,7 @@ class RunResults:
     @cached_property
     def individuals(self) -> tuple[IndividualResult, ...]:
         """Every evaluation of the recorded generations, in their order."""
-        recorded = {record["node"]: record for _, record in read_individuals(self.output.individuals)}
+        recorded = {record["node"]: record for record in read_individuals(self.output.individuals)}
         count = len(self.generations)
         nodes = [node for node in self._lineage["nodes"] if node["generation"] < count]
         return tuple(individual_result(node, recorded.get(node["id"])) for node in nodes)

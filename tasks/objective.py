@@ -49,16 +49,6 @@ def score_answers(tokens: Sequence[float], correct: Sequence[float], objective: 
     )
 
 
-def rescored(score: Score, objective: Objective) -> Score:
-    """The score of the same tokens and right answers by another objective."""
-    return Score(
-        fitness=fitness_of(score.mean_tokens, score.correctness, objective),
-        shortness=shortness_of(score.mean_tokens, objective),
-        correctness=score.correctness,
-        mean_tokens=score.mean_tokens,
-    )
-
-
 def fitness_of(mean_tokens: float, correctness: float, objective: Objective) -> float:
     """The fitness of a mean number of tokens and a share of right answers; higher is better."""
     if isinstance(objective, Constrained):

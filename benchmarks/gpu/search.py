@@ -208,7 +208,7 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
     report = json.loads((folder / "report.json").read_text())
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     questions = json.loads((folder / "questions.json").read_text())
-    individuals = [one for _, one in read_individuals(folder / "individuals.jsonl")]
+    individuals = read_individuals(folder / "individuals.jsonl")
     return {
         "report": report,
         "tokens_a_second": [line["tokens"]["target"] / line["seconds"]["wall"] for line in history],

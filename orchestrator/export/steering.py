@@ -67,7 +67,7 @@ def read_steering(folder: Path, node: str = "") -> ExportedSteering:
     best = dataclasses.replace(best, descriptions=tuple(map(dataclasses.asdict, results.clusters)))
     if not node:
         return best
-    records = {record["node"]: record["deltas"] for _, record in read_individuals(results.output.individuals)}
+    records = {record["node"]: record["deltas"] for record in read_individuals(results.output.individuals)}
     if node not in records:
         raise OutputError(f"{folder} has no individual {node!a}; individuals.jsonl has the names")
     deltas = {cluster: float(delta) for cluster, delta in records[node].items()}

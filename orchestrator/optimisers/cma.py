@@ -38,11 +38,6 @@ class CmaParams(SearchParams):
 
     sigma: float = 0.8
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.population_size < 2:
-            raise ValueError(f"a population of {self.population_size} has no better half")
-
 
 @dataclass(frozen=True, kw_only=True)
 class CmaState(DrawnState):
@@ -94,9 +89,6 @@ class Cma(DrawnSearch[CmaParams, CmaState]):
         moved = update(state, params, results[-params.population_size :])
         corners = self.corners(state, params, plan, outcomes)
         return dataclasses.replace(moved, generation=state.generation + 1, best=best, corners=corners)
-
-    def problem(self, state: CmaState, params: CmaParams) -> str:
-        return shape_problem(state, params)
 
 
 def first_distribution(params: CmaParams) -> dict[str, Any]:
@@ -166,17 +158,6 @@ def strategy(state: CmaState, params: CmaParams) -> Any:
     made.pc, made.ps = np.array(state.covariance_path), np.array(state.sigma_path)
     made.update_count = state.updates
     return made
-
-
-def shape_problem(state: CmaState, params: CmaParams) -> str:
-    """Why the distribution cannot be one of these parameters; "" where it can."""
-    size = len(params.free)
-    rows = (state.centroid, state.covariance, state.covariance_path, state.sigma_path, *state.covariance)
-    if any(len(row) != size for row in rows):
-        return f"its distribution is not over {size} free clusters"
-    if state.sigma <= 0 or state.updates < 0:
-        return f"its step size is {state.sigma} after {state.updates} updates"
-    return ""
 
 
 @contextmanager

@@ -73,11 +73,6 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
     def stages_of_a_generation(self, params: LineageParams) -> float:
         return EVALUATION + 1.0
 
-    def problem(self, state: LineageState, params: LineageParams) -> str:
-        if len(state.deltas) != len(params.cluster_ids):
-            return f"its vector is not one delta for each of {len(params.cluster_ids)} clusters"
-        return ""
-
 
 def _allowed(proposed: Sequence[float], params: LineageParams) -> tuple[float, ...]:
     """A proposal with the pinned clusters as they were and the others within the bound."""

@@ -23,7 +23,6 @@ from orchestrator.optimisers.base import (
     Optimiser,
     SearchParams,
     SearchState,
-    StateError,
     better,
 )
 from orchestrator.optimisers.generation import Evaluated, Generation, Genome, as_evaluated
@@ -143,19 +142,7 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
         return state_to_json(state, params.cluster_ids)
 
     def from_json(self, text: str, params: ReflectiveParams) -> ReflectiveState:
-        state = ReflectiveState(**parse_state(text, params.cluster_ids))
-        if reason := self.problem(state, params):
-            raise StateError(reason)
-        return state
-
-    def problem(self, state: ReflectiveState, params: ReflectiveParams) -> str:
-        if len(state.population) != params.population_size:
-            return f"it holds {len(state.population)} individuals, the population is {params.population_size}"
-        if not 0 <= state.rr_idx < len(params.free):
-            return f"rr_idx {state.rr_idx} is no position among {len(params.free)} free clusters"
-        if any(len(m.deltas) != len(params.cluster_ids) for m in state.population):
-            return f"an individual has not one delta for each of {len(params.cluster_ids)} clusters"
-        return ""
+        return ReflectiveState(**parse_state(text, params.cluster_ids))
 
 
 def elites(state: ReflectiveState, params: ReflectiveParams) -> list[int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import FiniteFloat, NonNegativeInt
 from typing_extensions import TypedDict
 
-from orchestrator.optimisers.base import Best, Member, StateError
+from orchestrator.optimisers.base import Best, Member
 from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.individual import canonical_order, list_to_deltas
 from tasks.validation import Delta, Scratchpad, parse_json
@@ -55,14 +55,11 @@ def state_to_json(state: ReflectiveState, cluster_ids: Sequence[str]) -> str:
 
 
 def parse_state(text: str, cluster_ids: Sequence[str]) -> dict[str, Any]:
-    """The fields of a `ReflectiveState`."""
-    try:
-        values = parse_json(StateFile, text)
-        best, fitness = values["best_individual"], values["best_fitness"]
-        population = [_genome(genome, cluster_ids) for genome in values["population"]]
-        leader = None if best is None else _genome(best, cluster_ids)
-    except ValueError as error:
-        raise StateError(f"it is not an evolution state ({error})") from None
+    """The fields of a `ReflectiveState`.  Raises: ValueError when the text is no state, or one of other clusters."""
+    values = parse_json(StateFile, text)
+    best, fitness = values["best_individual"], values["best_fitness"]
+    population = [_genome(genome, cluster_ids) for genome in values["population"]]
+    leader = None if best is None else _genome(best, cluster_ids)
     return {
         "generation": values["generation"],
         "best": None if leader is None or fitness is None else Best(leader.deltas, leader.scratchpad, fitness),

@@ -39,6 +39,7 @@ from tasks.job import JobSpec
 from tasks.openai.provider import Role
 from tasks.plan import Evaluations
 from tasks.store.store import Store
+from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class Recorder:
         self.history = [g for g in read_history(self.output.history) if g["generation"] < generation]
         self.individuals.keep_before(generation)
         if self.output.tree.exists():
-            self.tree.restore(read_state(self.output.tree, TreeFile, as_written=True), generation)
+            self.tree.restore(read_state(self.output.tree, TreeFile, parse=checked_json), generation)
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             self.store.add_providers(self.run_id, role, names)
 

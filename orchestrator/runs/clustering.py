@@ -34,7 +34,7 @@ from tasks.openai.describe import SCHEMA, describe_messages, described
 from tasks.plan import Candidate
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS
 from tasks.store.store import Store
-from tasks.validation import InvalidData, check_value
+from tasks.validation import InvalidData, check_value, checked_json
 
 SIDES = "cluster_sides.json"
 SHORT_PROMPTS = 2
@@ -142,7 +142,7 @@ class ClusterDescription(TypedDict):
 def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) -> None:
     """Have the reflector read descriptions of the user's own."""
     try:
-        values = read_json(path, list[ClusterDescription], as_written=True)
+        values = read_json(path, list[ClusterDescription], parse=checked_json)
         ids = sorted(int(d["id"]) for d in values)
     except (FileNotFoundError, OutputError, ValueError) as error:
         raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {error}"]) from None

@@ -12,7 +12,6 @@ from pathlib import Path
 from orchestrator import exit_status
 from orchestrator.callbacks import (
     Callback,
-    CallbackError,
     Callbacks,
     EndState,
     RunEnd,
@@ -145,7 +144,7 @@ def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
     """The callbacks that a setting names."""
     try:
         return load_callbacks(names_of(text))
-    except CallbackError as error:
+    except ValueError as error:
         raise SettingsError([f"{option}: {error}"]) from None
 
 

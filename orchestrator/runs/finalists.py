@@ -45,7 +45,7 @@ def read_evaluations(path: Path) -> list[Evaluation]:
             record["mean_tokens"],
             record["correctness"],
         )
-        for _, record in read_individuals(path)
+        for record in read_individuals(path)
     ]
 
 

@@ -9,21 +9,18 @@ Each generation is appended when it has ended.  A line also says why a reply of 
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
+from orchestrator.line_file import append_lines, json_line, load_lines
 from orchestrator.optimisers.generation import Evaluated, Generation
 from orchestrator.optimisers.individual import list_to_deltas
-from orchestrator.output import OutputError, write_output, writing
-from tasks.validation import Delta, InvalidData, parse_json
-
-REMEDY = "remove the file to go on without its record"
+from orchestrator.output import write_output
+from tasks.validation import Delta
 
 
 class IndividualRecord(TypedDict):
@@ -40,24 +37,9 @@ class IndividualRecord(TypedDict):
     merge_fallback: NotRequired[str]
 
 
-def read_individuals(path: Path) -> Iterator[tuple[bytes, IndividualRecord]]:
-    """The lines of the file, and what each holds; none where there is no file.
-
-    A last line that a kill cut short is left out.
-    """
-    try:
-        whole, _, _ = path.read_bytes().rpartition(b"\n")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise OutputError(f"{path} cannot be read: {error.strerror or error}") from None
-    for number, line in enumerate(whole.split(b"\n"), start=1):
-        if not line:
-            continue
-        try:
-            yield line, parse_json(IndividualRecord, line)
-        except InvalidData as error:
-            raise OutputError(f"{path}: line {number} is no individual: {error}; {REMEDY}") from None
+def read_individuals(path: Path) -> list[IndividualRecord]:
+    """What the lines of the file hold; none where there is no file.  A last line that a kill cut short is left out."""
+    return cast("list[IndividualRecord]", load_lines(path, IndividualRecord, "individual"))
 
 
 class IndividualsFile:
@@ -70,26 +52,18 @@ class IndividualsFile:
     def keep_before(self, generation: int) -> None:
         """Remove this generation, later ones, and a last line that a kill cut short."""
         if self._path.exists():
-            kept = [line for line, record in read_individuals(self._path) if record["generation"] < generation]
-            write_output(self._path, b"".join(line + b"\n" for line in kept))
+            kept = [record for record in read_individuals(self._path) if record["generation"] < generation]
+            write_output(self._path, b"".join(map(json_line, kept)))
 
     def deltas_of(self, node: str) -> tuple[float, ...] | None:
         """The deltas of an evaluation, in canonical order; None where the file has none of this name."""
-        found = [record["deltas"] for _, record in read_individuals(self._path) if record["node"] == node]
-        if not found:
-            return None
-        if sorted(found[-1]) != sorted(self._cluster_ids):
-            raise OutputError(f"{self._path}: {node} does not have one delta for each cluster; {REMEDY}")
-        return tuple(float(found[-1][cluster]) for cluster in self._cluster_ids)
+        found = [record["deltas"] for record in read_individuals(self._path) if record["node"] == node]
+        return tuple(float(found[-1][cluster]) for cluster in self._cluster_ids) if found else None
 
     def append(self, generation: Generation) -> None:
         """Add the evaluations of a generation."""
         evaluations = (*generation.population, *generation.offspring)
-        lines = [json.dumps(self._line(generation.number, one), ensure_ascii=False) for one in evaluations]
-        with writing(self._path), self._path.open("ab") as file:
-            file.write("".join(f"{line}\n" for line in lines).encode())
-            file.flush()
-            os.fsync(file.fileno())
+        append_lines(self._path, [self._line(generation.number, one) for one in evaluations])
 
     def _line(self, generation: int, evaluated: Evaluated) -> dict[str, Any]:
         return {

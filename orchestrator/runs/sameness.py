@@ -22,6 +22,7 @@ from tasks.gpu.host import differences
 from tasks.job import JobSpec
 from tasks.models import Example, Target
 from tasks.store.store import Store
+from tasks.validation import checked_json
 
 QUESTIONS, SERVERS = "questions.json", "servers.json"
 MOST_LISTED = 10
@@ -138,6 +139,6 @@ def unknown_servers(output: OutputFolder, store: Store, run_id: str) -> list[dic
 
 def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
     try:
-        return read_state(output.path / SERVERS, ServersFile, as_written=True)["servers"]
+        return read_state(output.path / SERVERS, ServersFile, parse=checked_json)["servers"]
     except FileNotFoundError:
         return []

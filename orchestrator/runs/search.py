@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.optimisers import make_optimiser
-from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, SearchState, StateError, search
+from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, SearchState, search
 from orchestrator.optimisers.generation import Generation, Genome
 from orchestrator.optimisers.individual import canonical_order
 from orchestrator.output import OutputError, OutputFolder
@@ -44,7 +44,7 @@ class Search:
         return self.optimiser.to_json(state, self.params)
 
     def from_json(self, text: str) -> SearchState:
-        """Raises: StateError when the text is no state, or one of another search."""
+        """Raises: ValueError when the text is no state, or one of another search."""
         state: SearchState = self.optimiser.from_json(text, self.params)
         return state
 
@@ -137,7 +137,7 @@ def _load_state(output: OutputFolder, search: Search) -> SearchState:
         return search.init()
     try:
         state = search.from_json(output.state.read_bytes().decode())
-    except (OSError, StateError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise OutputError(f"{output.state}: {error}") from None
     # Where nothing has been evaluated, what the search starts from may have become known since it was written.
     return search.init() if state.generation == 0 and state.best is None else state
