@@ -26,6 +26,7 @@ SETTINGS = {
     "OBJECTIVE": "constrained",
     "TRAINING": "train[0:32]",
     "VALIDATION": "validation",
+    "TEST": "test",
     "POPULATION_SIZE": "4",
     "NGEN": str(GENERATIONS),
 }
