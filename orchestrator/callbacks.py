@@ -135,10 +135,7 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def load_callbacks(names: Sequence[str]) -> tuple[Callback, ...]:
-    """The callbacks of these names: each names a class or a function without arguments, which is called.
-
-    Raises: ValueError, in one line with the name.
-    """
+    """The callbacks of these names: each names a class or a function without arguments, which is called."""
     return tuple(_load(name) for name in names)
 
 

@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _import(name: str) -> ModuleType:
-    """The module of a command.  Raises: SystemExit, with a line printed, for an environment that it cannot use."""
+    """The module of a command."""
     from tasks.secret import SecretError
     from tasks.store.address import AddressError
 

@@ -36,10 +36,7 @@ the retained pairs."""
 
 
 def digest_of(results: RunResults) -> dict[str, Any]:
-    """All FIELDS; None where there is no figure yet, or where the run's kind has none.
-
-    Raises: OutputError for a file of the run that cannot be used.
-    """
+    """All FIELDS; None where there is no figure yet, or where the run's kind has none."""
     status = results.status
     common: dict[str, Any] = {
         "run": results.run,

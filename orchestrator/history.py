@@ -40,7 +40,6 @@ class GenerationRecord(TypedDict):
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """Raises: OutputError for a line that is no generation, but for a last one that was cut short."""
     return load_lines(path, GenerationRecord, "generation")
 
 

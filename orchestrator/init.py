@@ -150,7 +150,6 @@ def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
     """PATH, and where the columns have unusual names COLUMN=NAME behind it: questions.csv answer=Antwort.
 
     `sizes` are how many questions each set has at most.
-    Raises: WrongAnswer when it cannot be read, has no column for question or answer, or too few rows.
     """
     path, named = _path_and_names(text)
     try:
@@ -225,7 +224,6 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
     """ "rules", "exact_number", module:function or file.py:function, or a model at an OpenAI-compatible endpoint.
 
     `prices` are those of the model, as a setting; `external`: an external farm's workers judge, which has no rules.
-    Raises: WrongAnswer when it cannot judge these questions.
     """
     if text in ("rules", THREE_STAGES):
         if external:
@@ -253,7 +251,7 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
 
 
 def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
-    """As in "60 evaluations", "$5", or both; `judge` are the options of the third answer.  Raises: WrongAnswer."""
+    """As in "60 evaluations", "$5", or both; `judge` are the options of the third answer."""
     match = re.fullmatch(r"(?:(\d{1,6}) evaluations?)?,? *(?:\$(\d+(?:\.\d+)?))?", text.strip())
     if match is None or not any(match.groups()):
         raise WrongAnswer('name an amount: "60 evaluations", "$5", or both')

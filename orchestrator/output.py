@@ -61,7 +61,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_output(path: Path, data: bytes | str) -> None:
-    """Replace a file whole (tasks/files.py).  Raises: OutputNotWritable; the old content is left."""
+    """Replace a file whole (tasks/files.py)."""
     with writing(path):
         write_atomic(path, data)
 
@@ -97,11 +97,7 @@ class OutputFolder:
     log = property(lambda self: self.path / "run.log")
 
     def open(self) -> None:
-        """Make the folder and keep other runs out of it.
-
-        Raises: RunInUse when another process has it open; OutputNotWritable when a disk is full; OutputError when it
-        belongs to another user.
-        """
+        """Make the folder and keep other runs out of it."""
         if self._lock is not None:
             return
         try:
@@ -127,10 +123,7 @@ class OutputFolder:
             self._lock = None
 
     def run_id(self, kind: str) -> str:
-        """The id of this folder's run, made at its first start.  A folder that was moved keeps it.
-
-        Raises: OutputError for a run of another kind, and for a copy of another folder.
-        """
+        """The id of this folder's run, made at its first start.  A folder that was moved keeps it."""
         run_id = own_run_id(self.path) if (self.path / RUN_FILE).exists() else ""
         if run_id and (known := run_file(self.path)["kind"]) != kind:
             raise OutputError(f"{self.path} holds a run of {known!a}; give another folder")
@@ -194,7 +187,7 @@ def run_id_of(folder: Path) -> str:
 
 
 def own_run_id(folder: Path) -> str:
-    """As `run_id_of`, for what is done to the run.  Raises: OutputError also for a copy of the run's folder."""
+    """As `run_id_of`, for what is done to the run."""
     known = run_file(folder)
     original = Path(known.get("folder", folder))
     if (original / RUN_FILE).exists() and run_file(original)["id"] == known["id"] and not original.samefile(folder):
@@ -213,10 +206,7 @@ def run_file(folder: Path) -> RunFile:
 
 
 def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = parse_json) -> T:
-    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`).
-
-    Raises: FileNotFoundError; OutputError, with file, place and fault in one line, for everything else.
-    """
+    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`)."""
     try:
         return parse(kind, path.read_bytes())
     except FileNotFoundError:

@@ -16,14 +16,14 @@ from tasks.store.store import Store, open_store
 
 @cache
 def store() -> Store:
-    """The store of this process.  Raises: RuntimeError when the environment names none."""
+    """The store of this process."""
     if not os.environ.get(ENVIRONMENT_VARIABLE):
         raise RuntimeError(f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey of the farm")
     return open_store(redis_url_of(os.environ))
 
 
 def store_of(run_id: str) -> Store:
-    """The store, for a task of this run.  Raises: Ignore when the store has no such run, or no longer."""
+    """The store, for a task of this run."""
     if not store().has_run(run_id):
         raise discard(f"no run {run_id!r} in the store")
     return store()

@@ -33,8 +33,6 @@ def load_examples(path: str | Path) -> list[Example]:
 
     The context is the `evidence_text_full_page` of each evidence entry, each page of a document once, joined by an
     empty line.  The document is `doc_name` or `evidence_doc_name`.
-
-    Raises: DatasetError, once, with all malformed rows.
     """
     examples: list[Example] = []
     faults: list[str] = []

@@ -183,7 +183,6 @@ class Constrained:
     gain_reward: float = 2.0
 
     def __post_init__(self) -> None:
-        """Raises: ValueError for a baseline without tokens, or a share, penalty or reward out of range."""
         if not (math.isfinite(self.baseline_tokens) and self.baseline_tokens > 0):
             raise ValueError(f"a baseline of {self.baseline_tokens} tokens cannot be compared with")
         for name in ("baseline_correctness", "margin"):
@@ -243,7 +242,6 @@ class ClusterFigures:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ClusterFigures:
-        """Raises: InvalidData when the text is not what `to_json` writes."""
         return parse_json(cls, text)
 
 
@@ -268,5 +266,4 @@ class Run:
 
     @classmethod
     def from_json(cls, text: str) -> Run:
-        """Raises: InvalidData when the text is not what `to_json` writes."""
         return parse_json(cls, text)

@@ -126,7 +126,6 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Raises: InvalidData when the text is not what `to_json` writes."""
         return parse_json(cls, text)
 
     def candidate(self, index: int) -> Candidate:

@@ -64,7 +64,7 @@ def queue_of(task: str) -> str:
 
 
 def modules_of(queue: str) -> tuple[str, ...]:
-    """The modules that a worker of this queue imports.  Raises: KeyError for a queue that does not exist."""
+    """The modules that a worker of this queue imports."""
     if queue not in QUEUES:
         raise KeyError(queue)
     return tuple(dict.fromkeys(entry.module for task, entry in TASKS.items() if queue_of(task) == queue))

@@ -15,10 +15,7 @@ def missing_placeholders(template: str, names: Iterable[str]) -> list[str]:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """`template` with each `{name}` replaced, in one pass: braces inside a value stay as they are.
-
-    Raises: KeyError when the template has no placeholder for a name of `values`.
-    """
+    """`template` with each `{name}` replaced, in one pass: braces inside a value stay as they are."""
     if missing := missing_placeholders(template, values):
         raise KeyError(f"the template has no placeholder for {', '.join(missing)}")
     places = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))

@@ -125,7 +125,7 @@ def split(examples: Sequence[Example], ratios: SplitRatios, seed: int) -> Split:
 
 
 def choose_split(settings: CollectSettings) -> Split:
-    """Read and split the questions.  Raises: SettingsError for a file that cannot be used."""
+    """Read and split the questions."""
     try:
         examples = [question.example for question in read_questions(settings.data.financebench_path)]
     except DatasetError as error:

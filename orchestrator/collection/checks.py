@@ -11,7 +11,6 @@ from tasks.secret import secret
 
 
 def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
-    """Raises: SettingsError with all problems; nothing was started then."""
     if problems := [*_farm_problems(settings, options), *_limit_problems(settings, options)]:
         raise SettingsError(problems)
 

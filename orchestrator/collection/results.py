@@ -61,7 +61,6 @@ def read_collection(folder: Path, settings: Mapping[str, str]) -> CollectionResu
     """The output of the collection in this folder, None before there is one.
 
     A folder that was moved is looked into when the path of its settings leads nowhere.
-    Raises: OutputError for a file that cannot be used.
     """
     named = Path(settings.get(OUTPUT_PATH, ""))
     path = next((path for path in (named, folder / named.name) if path.is_file()), None)

@@ -78,7 +78,6 @@ def start_collection(
     Of what has failed, `only` names what is to be retried.  `callbacks` are called beside those that the options name.
 
     A fresh collection sets the one aside that the output folder holds; when it is resumed, it stays a fresh one.
-    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: a command that only shows a collection does not need them.
     from orchestrator.collection.build import choose_split, collect_announcement
@@ -182,7 +181,7 @@ def save_settings(output: OutputFolder, settings: CollectSettings, options: Farm
 
 
 def load_saved(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, FarmOptions]:
-    """What the collection was started with, and what is changed of it.  Raises: SettingsError."""
+    """What the collection was started with, and what is changed of it."""
     values = read_mapping(folder / SETTINGS_FILE)
     override_values(values, overrides, RESUMABLE, "collection")
     options = pop_section(values, "farm", FarmOptions)

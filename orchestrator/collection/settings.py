@@ -179,12 +179,12 @@ class FarmOptions(Document):
 
 
 def read_collect_settings(path: Path) -> CollectSettings:
-    """The settings in a YAML file.  Raises: SettingsError with one line for each key that is wrong."""
+    """The settings in a YAML file."""
     return read_document(path, CollectSettings, CROSS_CHECKS)
 
 
 def collect_settings_from(values: Mapping[str, Any]) -> CollectSettings:
-    """The settings of a mapping.  Raises: SettingsError, as `read_collect_settings`."""
+    """The settings of a mapping."""
     return parse_document(values, CollectSettings, CROSS_CHECKS)
 
 

@@ -91,10 +91,7 @@ def add_forms(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[arg
 
 
 def parse_options(arguments: argparse.Namespace, kind: type[D]) -> D:
-    """The options of a command whose file has no keys of them: `arguments` have the names of the fields of `kind`.
-
-    Raises: SettingsError that names each as it is written on the command line.
-    """
+    """The options of a command whose file has no keys of them: `arguments` have the names of the fields of `kind`."""
     from orchestrator.settings import SettingsError
     from orchestrator.settings.documents import key_names, parse_document
 

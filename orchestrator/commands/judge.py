@@ -123,7 +123,7 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 
 def _grade(settings: Judge, endpoint: Endpoint | None, budget: LocalBudget | None) -> Callable[[AnswerRow], Record]:
-    """Judges a row; without an endpoint by rules alone.  Raises: UserFunctionError for a function that is not there."""
+    """Judges a row; without an endpoint by rules alone."""
     from tasks.judging.grader import make_grader, needs_model
     from tasks.judging.verdict import judge, verdict_key
     from tasks.openai.calls import ReplyCounter

@@ -49,10 +49,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _individual(results: RunResults, name: str) -> dict[str, Any]:
-    """The individual with its clusters, those that it descends from and that descend from it, and the files about it.
-
-    Raises: OutputError for a name that no individual of the run has, or a damaged file.
-    """
+    """The individual with its clusters, its ancestors, its descendants, and the files about it."""
     one = dataclasses.asdict(results.individual(name))
     known = {cluster.id: dataclasses.asdict(cluster) for cluster in results.clusters}
     return {

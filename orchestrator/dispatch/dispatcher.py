@@ -117,10 +117,7 @@ class Dispatcher:
             raise Parked(CANCELLED_REASON)
 
     def wait(self, work: Work) -> Iterator[None]:
-        """Comes back after each look at the record, until the work is done.
-
-        Raises: Parked when only failures are left, or nothing has finished for too long; what `check` raises.
-        """
+        """Comes back after each look at the record, until the work is done."""
         seen: object = None
         changed = counted = time.monotonic()
         is_notified, resends = False, 0

@@ -44,7 +44,7 @@ def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = 
     """Send failed tasks again, all of a run or those of these names (see `Failure.is_called`).
 
     `app` is any application that sends to the farm.  Returns what was sent: of several processes that retry the same
-    task at once, one sends it.  Raises: NoSuchTask, before anything is sent.
+    task at once, one sends it.
     """
     selected = select_failures(failed_tasks(store, run_id), names)
     owned = [failure for failure in selected if store.forget_failure(failure)]

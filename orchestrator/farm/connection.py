@@ -61,10 +61,7 @@ class FarmConnection:
 
 @contextmanager
 def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[FarmConnection]:
-    """The farm that the settings name; an embedded one is taken down at the end, unless it was up before.
-
-    Raises: FarmUnavailable.
-    """
+    """The farm that the settings name; an embedded one is taken down at the end, unless it was up before."""
     if not settings.is_embedded:
         with external_farm(settings.redis_url, line) as external:
             yield external
@@ -75,10 +72,7 @@ def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[FarmC
 
 @contextmanager
 def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[FarmConnection]:
-    """The farm whose workers are at this address or, when it is empty, where `external_address` finds one.
-
-    Raises: FarmUnavailable, SecretError.
-    """
+    """The farm whose workers are at this address or, when it is empty, where `external_address` finds one."""
     redis_url = external_address(redis_url)
     line(f"using the farm at {redacted(redis_url)}")
     with connected(redis_url, rules=False, waiting=run_waiting(line)) as external:
@@ -95,7 +89,7 @@ def endpoints_of(farm: FarmConnection) -> set[str]:
 
 @contextmanager
 def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmConnection]:
-    """The embedded farm of a folder, taken down at the end unless it was up before.  Raises: FarmUnavailable."""
+    """The embedded farm of a folder, taken down at the end unless it was up before."""
     line(f"starting the embedded farm in {spec.folder}")
     try:
         farm = control.attach_or_start(spec)

@@ -60,7 +60,6 @@ def submit(app: Celery, store: Store, send: Callable[[], object]) -> None:
     """Send messages; a broker that refuses them, or does not answer, is waited for as the store is.
 
     `send` is called again from its start then: the work of a message that was sent twice is done once.
-    Raises: StoreUnusable.
     """
 
     def reconnect(_: object) -> None:

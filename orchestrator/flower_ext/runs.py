@@ -59,7 +59,7 @@ class RunView:
 
 
 def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
-    """All runs under a folder or in the store, by id.  Raises: redis.RedisError when the store is unreachable."""
+    """All runs under a folder or in the store, by id."""
     known = set(store.run_ids())
     found = {run: RunView(run, None, store.usage(run), tuple(failed_tasks(store, run))) for run in sorted(known)}
     for folder in find_runs(outputs):
@@ -88,7 +88,7 @@ def _signature(folder: Path) -> tuple[object, ...]:
 
 
 def retry(app: Celery, store: Store, view: RunView, tasks: Sequence[str], logs: Path) -> None:
-    """Have a run go on: with `tasks`, or with all that failed in it.  Raises: RetryRejected."""
+    """Have a run go on: with `tasks`, or with all that failed in it."""
     if view.problem or view.state == "finished":
         raise RetryRejected(409, view.problem or f"run {view.run} is finished")
     if view.status is None or view.state == "running":

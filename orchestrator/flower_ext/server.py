@@ -45,7 +45,7 @@ class ServerConfig:
 
 
 def serve(config: ServerConfig) -> None:
-    """Serve until SIGTERM or SIGINT.  Raises: OSError, ValueError for a bad address."""
+    """Serve until SIGTERM or SIGINT."""
     for history in private_folder(config.data).glob(f"{HISTORY}*"):
         check_own_file(history)  # Flower loads it as a pickle, which runs what its writer wants
     logs.set_up([logging.StreamHandler()], logging.INFO)

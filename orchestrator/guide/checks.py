@@ -29,7 +29,6 @@ class Templates:
 
     @classmethod
     def read(cls, settings: GuideSettings) -> Templates:
-        """Raises: SettingsError for each file that cannot be used as a template."""
         critic, reflection, problems = None, None, list[str]()
         try:
             critic = CriticTemplate.read(Path(settings.critic.prompt_path)) if settings.critic.enabled else None
@@ -50,7 +49,7 @@ class Templates:
 
 
 def check_guide(settings: GuideSettings, options: GuideOptions) -> Templates:
-    """The templates, as they are now.  Raises: SettingsError with all problems; nothing was started then."""
+    """The templates, as they are now."""
     problems = list(_problems(settings, options))
     try:
         templates = Templates.read(settings)

@@ -54,7 +54,7 @@ def prepare_folder(
     """Open the folder for a new run, or to go on with the one that it holds.
 
     A finished run, or one of other settings or data, is refused; with `fail_if_exists: false` what is there is set
-    aside.  `resume`: whether a person asks for the run that is there.  Raises: SettingsError, OutputError.
+    aside.  `resume`: whether a person asks for the run that is there.
     """
 
     def problems() -> list[str]:
@@ -70,7 +70,7 @@ def prepare_folder(
 def keep_run(
     output: OutputFolder, settings: GuideSettings, options: GuideOptions, tickets: Ingested, templates: Templates
 ) -> None:
-    """Write down what the run depends on.  Raises: OutputNotWritable."""
+    """Write down what the run depends on."""
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
     if not (output.path / TICKETS_FILE).exists():
@@ -78,10 +78,7 @@ def keep_run(
 
 
 def load_guide(folder: Path, overrides: Sequence[str] = ()) -> tuple[GuideSettings, GuideOptions]:
-    """What the run in a folder was started with, and what is changed of it; wherever the folder is now.
-
-    Raises: SettingsError.
-    """
+    """What the run in a folder was started with, and what is changed of it; wherever the folder is now."""
     values = read_mapping(folder / SETTINGS_FILE)
     override_values(values, overrides, RESUMABLE, "run")
     options = pop_section(values, "farm", GuideOptions)
@@ -103,10 +100,7 @@ def differing_settings(folder: Path, settings: GuideSettings) -> list[str]:
 
 
 def differing_content(folder: Path, tickets: Ingested, templates: Templates) -> list[str]:
-    """One line for each template, and each mission's tickets, that are others than those that the run began with.
-
-    Raises: OutputError where the folder no longer says what they were.
-    """
+    """One line for each template, and each mission's tickets, that are others than those that the run began with."""
     try:
         before = read_state(folder / TICKETS_FILE, TicketsFile)
     except FileNotFoundError:

@@ -44,11 +44,7 @@ Ingested = Mapping[str, MissionTickets]
 
 
 def ingest(settings: GuideSettings) -> Ingested:
-    """The tickets of all missions of the settings.
-
-    Raises: SettingsError, with every bad line of every file, or with what else is wrong with the data: a mission
-    without tickets or of which none are held out, fewer training tickets than a batch.
-    """
+    """The tickets of all missions of the settings."""
     tickets, excluded = read_tickets(settings.stage_a_paths, list(settings.missions))
     found = {
         mission: MissionTickets(mission, *split_holdout(tickets[mission], settings), tuple(excluded[mission]))

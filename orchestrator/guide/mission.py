@@ -72,7 +72,6 @@ class Mission:
         self._longest: Sequence[Ticket] = ()
 
     def steps(self) -> Steps[None]:
-        """Raises: StepStopped, TooManyRejected; what the folder and the repository raise."""
         self.folder.extend("review.jsonl", excluded_lines(self.setup.tickets))
         yield from self._check_all_prompts()
         settings, numbers = self.setup.settings, count(1)

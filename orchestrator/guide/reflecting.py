@@ -63,7 +63,6 @@ class RejectionCounter:
     in_a_row: Counter[AskedFor] = field(default_factory=Counter)
 
     def add(self, asked_for: AskedFor, rejected: Rejected | None) -> None:
-        """Raises: TooManyRejected."""
         self.replies += 1
         self.in_a_row[asked_for] = self.in_a_row[asked_for] + 1 if rejected else 0
         if rejected and self.in_a_row[asked_for] >= MOST_REJECTED:
@@ -119,7 +118,7 @@ class MissionReflector:
     replies: RejectionCounter
 
     def criticise(self, rolled: RolledOut, findings: BatchFindings) -> Steps[Criticised]:
-        """Critiques of the candidates of a batch; none where the critic is off.  Raises: TooManyRejected."""
+        """Critiques of the candidates of a batch; none where the critic is off."""
         critic, template = self.setup.settings.critic, self.templates.critic
         if template is None:
             return Criticised({}, {})
@@ -169,7 +168,7 @@ class MissionReflector:
         shown: Sequence[str],
         step: int,
     ) -> Steps[Proposed]:
-        """One proposal, from the tickets of a batch that are shown, in this order.  Raises: TooManyRejected."""
+        """One proposal, from the tickets of a batch that are shown, in this order."""
         reflection = self.setup.settings.reflection
         kinds = {group.outcome.group_id: group.outcome.kind for group in findings.groups}
         by_id = {found.ticket.group_id: found for found in rolled.tickets}
@@ -218,7 +217,7 @@ class MissionReflector:
         how: CriticSettings | ReflectionSettings,
         label: str,
     ) -> Steps[list[Mapping[str, Any]]]:
-        """The replies to prompts, in their order.  Raises: StepStopped for a prompt over the target's budget."""
+        """The replies to prompts, in their order."""
         setup = self.setup
         if how.backend == "target":
             lengths = yield from measure_lengths(setup, prompts, how.max_new_tokens, f"{asked_for}-{label}")

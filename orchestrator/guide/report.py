@@ -89,7 +89,7 @@ _DECISIONS = (
 
 
 def guide_tables(folder: Path) -> Sequence[ShownTable]:
-    """Of a run that has not begun, none.  Raises: OutputError for a file that cannot be used."""
+    """Of a run that has not begun, none."""
     missions = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{STATS}"))}
     if not missions:
         return ()

@@ -64,8 +64,7 @@ def read_guidance(path: Path) -> dict[str, StoredGuidance]:
     """The guidance of each mission in a file, which a person may have written.
 
     An entry without metadata begins its history at its step.  Where a person has edited an entry that has a history,
-    and raised its step, the edit is one more step of that history.  Raises: GuidanceError, also for an edit without a
-    new step.
+    and raised its step, the edit is one more step of that history.
     """
     try:
         text = path.read_bytes()
@@ -83,13 +82,12 @@ def read_guidance(path: Path) -> dict[str, StoredGuidance]:
 
 
 def write_guidance(path: Path, guidance: Mapping[str, Guidance]) -> None:
-    """Replace a file with these missions.  Raises: OutputNotWritable."""
+    """Replace a file with these missions."""
     entries = {mission: dataclasses.asdict(one) for mission, one in guidance.items()}
     write_output(path, json.dumps(entries, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _stored(entry: GuidanceEntry) -> StoredGuidance:
-    """Raises: ValueError."""
     check_experiences(entry["experiences"])
     experiences, step = sort_experiences(entry["experiences"]), entry["step"]
     if "metadata" not in entry:
@@ -152,14 +150,14 @@ class GuidanceRepository:
         return first
 
     def load(self) -> Guidance:
-        """The current guidance.  Raises: GuidanceError also where a person has edited it."""
+        """The current guidance."""
         return self._read(self.path)
 
     def commit(self, guidance: Guidance) -> None:
         """Make this the current guidance, one step after the one on disk.
 
         A step that the file has or had already is skipped, so that a run that goes through its steps anew never moves
-        the guidance back.  Raises: GuidanceError where the file has moved otherwise.
+        the guidance back.
         """
         current = self.load()
         made, on_disk = (
@@ -197,7 +195,6 @@ class GuidanceRepository:
         return self._now().strftime(TIME)
 
     def _read(self, path: Path) -> Guidance:
-        """Raises: GuidanceError for what the run has not written."""
         try:
             found = read_guidance(path)[self.mission]
         except (GuidanceError, KeyError) as error:
@@ -229,7 +226,7 @@ class GuidanceRepository:
 
 
 def run_guidance(run: Path, missions: Sequence[str] = ()) -> dict[str, Guidance]:
-    """The current guidance of a run's missions, of all without names.  Raises: GuidanceError, OutputError."""
+    """The current guidance of a run's missions, of all without names."""
     if run_file(run)["kind"] != "guide":
         raise GuidanceError(f"{run} holds no run of guide")
     names = [path.parent.name for path in sorted(run.glob(f"*/{GUIDANCE}"))]
@@ -243,8 +240,7 @@ def run_guidance(run: Path, missions: Sequence[str] = ()) -> dict[str, Guidance]
 def promote(guidance: dict[str, Guidance], path: Path) -> dict[str, tuple[int, int]]:
     """Put the guidance of a run into the file that runs begin with; other missions of the file stay.
 
-    Returns the step before and after, by mission.  Raises: GuidanceError where a mission of the file has moved: its
-    step and experiences are none that the run knows.
+    Returns the step before and after, by mission.
     """
     before = {name: stored.guidance for name, stored in read_guidance(path).items()}
     for name, one in guidance.items():
@@ -261,7 +257,7 @@ def promote(guidance: dict[str, Guidance], path: Path) -> dict[str, tuple[int, i
 
 
 def roll_back(run: Path, mission: str, step: int, retention: int) -> Guidance:
-    """Make an earlier step of a run's mission its next one.  Raises: OutputError."""
+    """Make an earlier step of a run's mission its next one."""
     run_guidance(run, [mission])
     output = OutputFolder(run)
     output.open()

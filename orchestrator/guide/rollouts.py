@@ -116,7 +116,7 @@ class Rollout:
 
     @cached_property
     def prompts(self) -> list[Messages]:
-        """One for each ticket.  Raises: StepStopped for one without each experience."""
+        """One for each ticket."""
         return [prompt_of(self.setup, ticket, self.experiences) for ticket in self.tickets]
 
     @cached_property
@@ -170,7 +170,6 @@ class Rollout:
 
 
 def prompt_of(setup: MissionSetup, ticket: Ticket, experiences: Mapping[str, str]) -> Messages:
-    """Raises: StepStopped when it lacks an experience."""
     try:
         return rollout_messages(setup.mission, setup.focus, experiences, ticket, setup.settings.sampler.prompt)
     except MissingExperience as error:
@@ -203,7 +202,7 @@ def measure_lengths(setup: MissionSetup, prompts: Sequence[Messages], reply_toke
 
 
 def require_fit(rollout: Rollout) -> Steps[Lengths]:
-    """Measure the prompts of a rollout.  Raises: StepStopped when one exceeds the token budget."""
+    """Measure the prompts of a rollout."""
     longest = longest_reply(rollout.setup)
     label = f"{rollout.purpose}{rollout.step or ''}"
     lengths = yield from measure_lengths(rollout.setup, rollout.prompts, longest, label)

@@ -42,7 +42,6 @@ def start_guide(
 
     step: `all` is the whole; `ingest` ends after the shuffles and needs no farm.  Of what has failed, `only` names what
     is to be retried.
-    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: a command that only shows a run does not need them.
     from orchestrator.guide.build import LEVELS, guide_announcement

@@ -118,7 +118,7 @@ class _Session:
         return Scheduler(dispatcher, in_flight)
 
     def begin(self) -> None:
-        """Put the run into the store.  Raises: FarmUnavailable."""
+        """Put the run into the store."""
         store, endpoint = self.farm.store, self.settings.endpoint
         if self.settings.needs_endpoint and endpoint and endpoint.api_base == EMBEDDED and not self.farm.rules:
             raise FarmUnavailable('the farm has no embedded endpoint, and endpoint.api_base is "embedded"')
@@ -148,7 +148,7 @@ class _Session:
         return closing_lines(self.settings, [mission.tally for mission in self.missions], self.output.path)
 
     def _identify_server(self) -> None:
-        """Learn which server answers, because all keys cover it.  Raises: Parked, SettingsError for another one."""
+        """Learn which server answers, because all keys cover it."""
         server = current_server(self.scheduler, self.context.target, JOB_LIMIT_S)
         self.context = dataclasses.replace(self.context, server=server)
         if (self.output.path / CONTEXT_FILE).exists():
@@ -227,11 +227,11 @@ class MissionRun:
     _missing: int = 0
 
     def begin(self) -> list[MissionRequest]:
-        """The first requests.  Raises: as the steps; Parked."""
+        """The first requests."""
         return self._advance(None)
 
     def take(self, key: str, result: Mapping[str, Any]) -> list[MissionRequest]:
-        """What is asked next, once all that was waited for is there.  Raises: as the steps; Parked."""
+        """What is asked next, once all that was waited for is there."""
         self.journal.add(key, result)
         self._missing -= self._waiting[key] is None
         self._waiting[key] = result
@@ -267,7 +267,6 @@ class MissionPipeline:
     watch: Callable[[], None]
 
     def run(self) -> None:
-        """Raises: Parked, and what the steps raise."""
         by_name = {mission.name: mission for mission in self.missions}
         try:
             for mission in by_name.values():

@@ -215,12 +215,12 @@ class GuideSettings(Document):
 
 
 def read_guide_settings(path: Path) -> GuideSettings:
-    """The settings in a YAML file.  Raises: SettingsError with one line for each key that is wrong."""
+    """The settings in a YAML file."""
     return _named(read_document(path, GuideSettings, [cross_problems]), path.stem)
 
 
 def guide_settings_from(values: Mapping[str, Any], name: str = "guide") -> GuideSettings:
-    """The settings of a mapping; `name` is for a run without `output.run_id`.  Raises: SettingsError."""
+    """The settings of a mapping; `name` is for a run without `output.run_id`."""
     return _named(parse_document(values, GuideSettings, [cross_problems]), name)
 
 

@@ -22,10 +22,7 @@ Tickets = Mapping[str, Sequence[Ticket]]
 
 
 def read_tickets(paths: Iterable[str], missions: Sequence[str]) -> tuple[Tickets, Mapping[str, Sequence[str]]]:
-    """By mission the tickets of files that Stage-A has completed, and the ids of the others, both by group id.
-
-    Raises: SettingsError with the bad lines and duplicates, the first ones of very many.
-    """
+    """By mission the tickets of files that Stage-A has completed, and the ids of the others, both by group id."""
     tickets: dict[str, list[Ticket]] = {mission: [] for mission in missions}
     excluded: dict[str, list[str]] = {mission: [] for mission in missions}
     first: dict[tuple[str, str], str] = {}  # where a ticket was seen first
@@ -79,7 +76,7 @@ def stage_a_line(ticket: Ticket) -> dict[str, Any]:
 def parse_ticket(row: Mapping[str, Any]) -> tuple[Ticket, bool]:
     """The ticket of one object of Stage-A, and whether Stage-A has completed it.
 
-    Where it has not, summaries may be blank or missing.  Raises: DatasetError with everything that is wrong.
+    Where it has not, summaries may be blank or missing.
     """
     row, faults = dict(row), list[str]()
     group_id = text_field(row, "group_id", faults, NAME_BYTES)

@@ -242,7 +242,6 @@ def progress_of(tallies: Iterable[Tally], *, is_finished: bool) -> GuideProgress
 
 
 def read_progress(folder: Path) -> RunProgress:
-    """Raises: OutputError for a file that cannot be used."""
     try:
         found = read_state(folder / PROGRESS_FILE, GuideProgress, "the next start writes it anew: remove it")
     except FileNotFoundError:

@@ -22,7 +22,7 @@ OPTIMISERS: Mapping[str, str] = {
 
 
 def make_optimiser(name: str) -> Optimiser[Any, Any]:
-    """The optimiser of this name.  Raises: KeyError for a name that is not in `OPTIMISERS`."""
+    """The optimiser of this name."""
     module, _, member = OPTIMISERS[name].partition(":")
     optimiser: Optimiser[Any, Any] = getattr(importlib.import_module(module), member)()
     return optimiser

@@ -126,7 +126,7 @@ class Optimiser(Protocol[P, S]):
         ...
 
     def tell(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> S:
-        """The state after the plan that `ask` gave for `state`.  Raises: LookupError when an outcome is missing."""
+        """The state after the plan that `ask` gave for `state`."""
         ...
 
     def whole(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Plan, list[Outcome]]:
@@ -159,7 +159,6 @@ class Optimiser(Protocol[P, S]):
         return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def from_json(self, text: str, params: P) -> S:
-        """Raises: ValueError when the text is no state, or one of another optimiser or clustering."""
         values = parse_json(SearchFile, text)
         if (values["optimiser"], values["clusters"]) != (self.name, list(params.cluster_ids)):
             raise ValueError(f"it is of {quote(values['optimiser'])} over {len(values['clusters'])} clusters")

@@ -55,7 +55,7 @@ def state_to_json(state: ReflectiveState, cluster_ids: Sequence[str]) -> str:
 
 
 def parse_state(text: str, cluster_ids: Sequence[str]) -> dict[str, Any]:
-    """The fields of a `ReflectiveState`.  Raises: ValueError when the text is no state, or one of other clusters."""
+    """The fields of a `ReflectiveState`."""
     values = parse_json(StateFile, text)
     best, fitness = values["best_individual"], values["best_fitness"]
     population = [_genome(genome, cluster_ids) for genome in values["population"]]

@@ -23,7 +23,6 @@ def checked_inputs(settings: RouteSettings, *, is_planned: bool = False) -> tupl
     """The texts of the data files, by the name of their setting, and the hash of the world's source.
 
     `is_planned`: nothing will be written, so the output folder need not be there.
-    Raises: SettingsError with all problems.
     """
     problems = list(_mode_problems(settings))
     texts: dict[str, str] = _collected(problems, lambda: read_texts(settings), {})

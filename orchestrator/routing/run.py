@@ -37,7 +37,6 @@ def start_route(
     """Train, evaluate and compare, and write to `stream` (standard error) how it goes.
 
     Of what has failed, `only` names what is to be retried.
-    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: a command that only shows a run does not need them.
     from orchestrator.routing.build import LEVELS

@@ -140,7 +140,7 @@ class _Session:
         return RunInfo(self.run_id, KIND_NAME, self.output.path, settings, len(arms(self.settings)))
 
     def work(self) -> None:
-        """Everything that needs the farm, and the report.  Raises: Parked."""
+        """Everything that needs the farm, and the report."""
         self.report()
         bases = self._one(bases_job(self.inputs, self.limit_s))
         log.info("bases: %d modules, largest error %.1e", bases["modules"], bases["largest_error"])

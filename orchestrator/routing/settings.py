@@ -183,12 +183,12 @@ class RouteOptions(Document):
 
 
 def read_route_settings(path: Path) -> RouteSettings:
-    """The settings in a YAML file.  Raises: SettingsError with one line for each key that is wrong."""
+    """The settings in a YAML file."""
     return _with_run_id(read_document(path, RouteSettings, CROSS_CHECKS), path.stem)
 
 
 def route_settings_from(values: Mapping[str, Any], name: str = "route") -> RouteSettings:
-    """The settings of a mapping; `name` is for a run without `output.run_id`.  Raises: SettingsError."""
+    """The settings of a mapping; `name` is for a run without `output.run_id`."""
     return _with_run_id(parse_document(values, RouteSettings, CROSS_CHECKS), name)
 
 

@@ -96,7 +96,7 @@ def options_of(changes: list[SettingsChange], generation: int) -> dict[str, str]
 
 
 def check_resumable(output: OutputFolder, settings: Settings) -> None:
-    """Refuse to go on with a run under settings that would make it another one.  Raises: SettingsError."""
+    """Refuse to go on with a run under settings that would make it another one."""
     if not output.config.exists():
         return
     before = saved_settings(output.path)

@@ -61,7 +61,6 @@ def drive(
 
     `again` is what goes on beside `orchestrator retry`, "" where nothing does.  `raise_budget` is the option that gives
     a run more money, such as "--set BUDGET_USD=8".
-    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     try:
         with _parking_on_a_full_disk():

@@ -42,8 +42,6 @@ def start_evolution(
     Of what has failed, `only` names what is to be retried.  `callbacks` are called beside those that the settings name.
     A run that begins with what is in `fork` has settings that fit it (`Fork.fitting`).  With nothing left but failed
     tasks it waits `retry_wait_s` for a retry before it parks.
-
-    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: a command that only shows a run needs neither DEAP nor reports.
     from orchestrator.report.live import open_view

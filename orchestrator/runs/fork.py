@@ -113,7 +113,6 @@ def resolve_fork(spec: str, config: Path | None, overrides: Mapping[str, str] | 
     """The settings of a run that begins at `spec`, and what it begins with.
 
     They are those of the file `config`, or without one those of the run to fork, with `overrides` in their place.
-    Raises: SettingsError, OutputError.
     """
     fork = find_fork(spec)
     names = [override.partition("=")[0].strip() for override in overrides]  # of a mapping its keys

@@ -78,7 +78,7 @@ class RunKind(Protocol):
         """Where the farm of the run answers."""
 
     def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
-        """The farm of the run; an embedded one that is down is started.  Raises: as `farm_address`."""
+        """The farm of the run; an embedded one that is down is started."""
 
     def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
         """Go on with the run, and return the exit status.  Of what has failed, `only` names what is to be retried.
@@ -88,7 +88,7 @@ class RunKind(Protocol):
 
 
 def kind_of(folder: Path) -> tuple[str, RunKind]:
-    """The kind of the run in an output folder, by name.  Raises: OutputError when the folder holds no run."""
+    """The kind of the run in an output folder, by name."""
     name = run_file(folder)["kind"]
     if name not in MODULES:
         raise OutputError(f"{folder / 'run.json'}: no kind of runs is called {name!a}")
@@ -107,7 +107,6 @@ def open_run_folder(
     """Open the folder for a new run, or to go on with the one that it holds.
 
     set_aside: whether a run that is there makes room for a new one; problems: why it cannot go on, if it stays.
-    Raises: SettingsError, OutputError; also for files of a run that nothing names any more.
     """
     if not (output.path / "run.json").exists():
         if (output.path / "settings.yaml").exists():

@@ -52,7 +52,6 @@ def owned(farm: FarmConnection, run_id: str, folder: Path, notify: Notify) -> It
     """The farm, for the process that works on the run now: this one, until the block ends.
 
     What it writes in the run's name is refused from when on another process has taken the run over.
-    Raises: RunInUse when another process works on the run; in the block RunTaken, when one has taken it over.
     """
     lease = RunLease(farm.store.redis, run_id, Owner.here(str(folder.resolve())))
     _take(lease, folder, notify)

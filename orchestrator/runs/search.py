@@ -44,7 +44,6 @@ class Search:
         return self.optimiser.to_json(state, self.params)
 
     def from_json(self, text: str) -> SearchState:
-        """Raises: ValueError when the text is no state, or one of another search."""
         state: SearchState = self.optimiser.from_json(text, self.params)
         return state
 
@@ -119,10 +118,7 @@ def make_search(settings: Settings, start: Sequence[float] = ()) -> Search:
 
 
 def load_search(settings: Settings, output: OutputFolder) -> tuple[Search, SearchState]:
-    """The search of the run in a folder, and its saved state, or that at the start.
-
-    Raises: OutputError for files that cannot be used.
-    """
+    """The search of the run in a folder, and its saved state, or that at the start."""
     starts_at_best = settings.initial_deltas_path == BEST_VECTOR
     known = read_vectors(output) if starts_at_best else None
     search = make_search(settings, known.start.deltas if known is not None else ())

@@ -27,11 +27,7 @@ MOST_LISTED = 10
 
 
 def choose_examples(settings: Settings) -> Examples:
-    """The training, validation and test set, fixed for the run; the latter two may be empty.
-
-    Raises: SettingsError, once, for data that cannot be read, splits and indices that the data does not have, and
-    questions that are in two sets.
-    """
+    """The training, validation and test set, fixed for the run; the latter two may be empty."""
     try:
         questions = _with_distinct_ids(read_questions(settings.data_path, parse_columns(settings.data_columns)))
     except DatasetError as error:

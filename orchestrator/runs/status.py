@@ -111,7 +111,6 @@ def find_runs(folder: Path) -> list[Path]:
 
 
 def run_status(folder: Path) -> RunStatus:
-    """Raises: OutputError when the folder holds no run."""
     output, run_id = OutputFolder(folder), run_id_of(folder)
     name, kind = kind_of(folder)
     progress, parked, used = kind.progress(folder), read_parked_state(output), read_usage(output)

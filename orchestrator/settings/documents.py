@@ -57,10 +57,7 @@ class Document:
 
 
 def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
-    """The document in a file, which is JSON when its name ends in .json and YAML otherwise.
-
-    Raises: SettingsError with one line for each key that is wrong, in the order of the fields.
-    """
+    """The document in a file, which is JSON when its name ends in .json and YAML otherwise."""
     return parse_document(read_mapping(path), kind, cross_checks)
 
 

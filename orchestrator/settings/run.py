@@ -40,10 +40,7 @@ EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with r
 
 
 def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> Run:
-    """The part of `settings` that tasks need, under the id of the run; `baseline` is that of `objective_of`.
-
-    Raises: SettingsError when the file of discovered tokens or of system prompts cannot be read.
-    """
+    """The part of `settings` that tasks need, under the id of the run; `baseline` is that of `objective_of`."""
     s = settings
     return Run(
         id=run_id,

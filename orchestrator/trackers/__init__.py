@@ -22,7 +22,7 @@ class TrackerMissing(Exception):
 
 
 def make_trackers(names: Sequence[str]) -> tuple[Tracker, ...]:
-    """The trackers of these names.  Raises: TrackerMissing."""
+    """The trackers of these names."""
     return tuple(_make(name) for name in names)
 
 

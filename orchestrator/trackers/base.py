@@ -73,7 +73,6 @@ class Tracker(Callback, ABC):
         self._report()
 
     def on_end(self, run: RunInfo, end: RunEnd) -> None:
-        """Raises: TrackerTimeout when it takes too long; the first failure of the session, unless it was reported."""
         self._todo.put(lambda: self._end(run, end))
         self._todo.put(None)
         self._thread.join(self._end_s)

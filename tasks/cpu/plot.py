@@ -49,7 +49,7 @@ PLOTS: Mapping[str, Plot] = {
 
 
 def draw(file: str, data: Mapping[str, Any]) -> bytes:
-    """The plot of this file name as PNG; `data` holds what the plot names.  Raises: ValueError."""
+    """The plot of this file name as PNG; `data` holds what the plot names."""
     if file not in PLOTS:
         raise ValueError(f"there is no plot {file!r}")
     plot = PLOTS[file]

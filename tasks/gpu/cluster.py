@@ -60,7 +60,6 @@ def cluster(job: Job) -> dict[str, Any]:
     """Cluster the vocabulary, in a process of its own, and put the result into the store under its content hash.
 
     The argument `sides` is the content key of the answers from which clusters by waste are made.
-    Raises: ClusteringError; LookupError when the answers are not in the store.
     """
     # Imported here: numpy is for a worker that clusters.
     from tasks.gpu.clustering.loading import load_clustering

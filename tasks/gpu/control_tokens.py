@@ -31,10 +31,7 @@ class PromptEncoder:
         self._texts: _TextTokenizer | None = None
 
     def encode(self, messages: Messages) -> list[int]:
-        """The ids of a chat, up to where the next message begins.
-
-        Raises: ValueError when a message writes out a control token and the tokenizer cannot read it as text.
-        """
+        """The ids of a chat, up to where the next message begins."""
         written = next((found for m in messages if (found := self._find_written(m["content"]))), None)
         if written is None:
             ids = self._tokenizer.apply_chat_template(
@@ -78,7 +75,6 @@ class _TextTokenizer:
     """A tokenizer without its control tokens: `ids` are known by random names, and their own texts are only text."""
 
     def __init__(self, tokenizer: Any, ids: Mapping[str, int], written: str) -> None:
-        """Raises: ValueError for a tokenizer that is not built on the tokenizers library."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ValueError(

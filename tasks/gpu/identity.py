@@ -15,7 +15,7 @@ from tasks.validation import parse_json
 
 
 def identify_server(target: Target) -> dict[str, Any]:
-    """{"server": the identity of the target's server}.  Raises: as `TargetHost.serve`."""
+    """{"server": the identity of the target's server}."""
     return {"server": dict(host.current().identity(target))}
 
 

@@ -33,7 +33,7 @@ def processor_reference() -> str:
 
 
 def generate(store: Store, run_id: str, deltas: Sequence[float], check: ModelCheck = NO_CHECK) -> str:
-    """The text of a processor for a run; `deltas` in canonical order.  Raises: LookupError without a clustering."""
+    """The text of a processor for a run; `deltas` in canonical order."""
     clustering = store.metadata(run_id, CLUSTERING)
     if clustering is None:
         raise LookupError(f"run {run_id} has no clustering")

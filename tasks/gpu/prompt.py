@@ -17,10 +17,7 @@ TOKENIZER_LOCK = threading.Lock()
 
 @lru_cache(maxsize=4)
 def load_tokenizer(model: str) -> Any:
-    """The tokenizer of a folder or a Hugging Face id, loaded once for each process.
-
-    Raises: OSError when there is none.
-    """
+    """The tokenizer of a folder or a Hugging Face id, loaded once for each process."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model, trust_remote_code=False)
@@ -43,8 +40,6 @@ def render(tokenizer: Any, system: str, template: str, context: str, query: str)
     `{context}` and `{query}` in the template are replaced (see `tasks.template`).  Without a system
     prompt the model's own default applies.  Only the chat template writes control tokens: `<|im_end|>` in any of the
     texts is text (tasks/gpu/control_tokens.py).
-    Raises: ValueError when the tokenizer has no chat template, or cannot read a control token as text; KeyError when
-    the template lacks one of them.
     """
     return render_chat(tokenizer, system, fill(template, {"context": context, "query": query}))
 
@@ -52,8 +47,6 @@ def render(tokenizer: Any, system: str, template: str, context: str, query: str)
 def render_chat(tokenizer: Any, system: str, *turns: str) -> list[int]:
     """The token ids of a system message and the turns of user and assistant, up to where the answer begins; an empty
     system message is none.
-
-    Raises: ValueError as `render` does.
     """
     messages = [{"role": "system", "content": system}] if system else []
     messages += [{"role": role, "content": text} for role, text in zip(cycle(("user", "assistant")), turns)]

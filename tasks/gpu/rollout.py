@@ -49,7 +49,7 @@ def chat_request(
 
 
 def ask_for_guide(context: GuideContext, requests: Sequence[GenerateRequest]) -> list[Generated]:
-    """All answers, in the order of the requests.  Raises: what `ask_target` raises."""
+    """All answers, in the order of the requests."""
     answers: dict[int, Generated] = {}
     asked = dict(enumerate(requests))
     ask_target(context.target, asked, answers.__setitem__, identity=context.server)

@@ -37,7 +37,7 @@ class Ticket:
 
 
 def image_number(key: str) -> int:
-    """The number of an image: 10 of `image_10`.  Raises: ValueError."""
+    """The number of an image: 10 of `image_10`."""
     found = _IMAGE.fullmatch(key)
     if found is None:
         raise ValueError(f"{key!r} is not image_ and a number")
@@ -45,7 +45,7 @@ def image_number(key: str) -> int:
 
 
 def sorted_images(summaries: Mapping[str, str]) -> dict[str, str]:
-    """The same summaries, `image_2` before `image_10`.  Raises: ValueError."""
+    """The same summaries, `image_2` before `image_10`."""
     return dict(sorted(summaries.items(), key=lambda item: (image_number(item[0]), item[0])))
 
 

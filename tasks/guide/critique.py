@@ -88,7 +88,7 @@ def critic_messages(
     summary_max_chars: int,
     critique_max_chars: int,
 ) -> Messages:
-    """The system and the user message on one valid candidate.  Raises: MissingExperience."""
+    """The system and the user message on one valid candidate."""
     shown = {"verdict": candidate.verdict, "reason": candidate.reason, "confidence": candidate.confidence}
     measured = {name: value for name, value in dataclasses.asdict(signals).items() if value is not None}
     rendered = break_control_tokens(render_experiences(experiences))

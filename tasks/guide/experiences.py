@@ -61,7 +61,7 @@ class Guidance:
 
 
 def experience_number(key: str) -> int:
-    """The number of an experience: 10 of `G10`.  Raises: ValueError."""
+    """The number of an experience: 10 of `G10`."""
     found = _KEY.fullmatch(key)
     if found is None:
         raise ValueError(f"{key!r} is not G and a number")
@@ -69,7 +69,7 @@ def experience_number(key: str) -> int:
 
 
 def sort_experiences(experiences: Mapping[str, str]) -> dict[str, str]:
-    """The same experiences, G2 before G10.  Raises: ValueError."""
+    """The same experiences, G2 before G10."""
     return dict(sorted(experiences.items(), key=lambda item: experience_number(item[0])))
 
 
@@ -138,7 +138,6 @@ def form_fault(text: str) -> str | None:
 
 
 def check_experiences(experiences: Mapping[str, str]) -> None:
-    """Raises: ValueError for no experience, a wrong key, or a text that is no line of a prompt."""
     if not experiences:
         raise ValueError("experiences is empty: a mission has at least one")
     for key, text in experiences.items():

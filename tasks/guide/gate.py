@@ -64,7 +64,7 @@ def decide(
 
     It does when the mean score rises by at least `apply_if_delta`, of `resamples` samples of the tickets at least
     `min_probability` have a rise, and the share of false passes among the tickets with label fail rises by at most
-    `max_false_pass_rise`.  Raises: ValueError for no tickets or other ones.
+    `max_false_pass_rise`.
     """
     if not before or [(t.group_id, t.label) for t in before] != [(t.group_id, t.label) for t in after]:
         raise ValueError("the gate compares the same tickets under two guidances, one or more")

@@ -53,12 +53,11 @@ class GuideContext:
 
     @classmethod
     def from_json(cls, text: str) -> GuideContext:
-        """Raises: InvalidData."""
         return parse_json(cls, text)
 
 
 def guide_context(job: Job) -> GuideContext:
-    """The context of the job's run.  Raises: Ignore when the store has none."""
+    """The context of the job's run."""
     text = job.store.metadata(job.run, GUIDE)
     if text is None:
         raise discard(f"no guided run {job.run!r} in the store")
@@ -132,8 +131,6 @@ def ask_job(
     """A critique or a proposal.  The reply comes as it was written: whoever asked reads it.
 
     An endpoint gets the schema without bounds, and no seed where that is None.
-
-    Raises: ValueError for an endpoint that the context does not have.
     """
     sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens, "seed": seed}
     schema = schema if backend == "target" else without_bounds(schema)

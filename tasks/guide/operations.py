@@ -58,7 +58,6 @@ class _Editor:
     accepted: list[Operation] = field(default_factory=list)
 
     def apply(self, operation: Operation) -> None:
-        """Raises: InvalidOperation; then nothing has changed."""
         evidence = resolve_evidence(operation.evidence, self.group_ids)
         if not evidence:
             raise InvalidOperation("no evidence names a ticket of the bundle")

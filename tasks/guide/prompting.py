@@ -132,7 +132,7 @@ class MissingExperience(ValueError):
 def rollout_messages(
     mission: str, focus: str, experiences: Mapping[str, str], ticket: Ticket, form: PromptForm = "plain"
 ) -> Messages:
-    """The messages for one ticket.  Raises: MissingExperience."""
+    """The messages for one ticket."""
     about = {"mission": mission, "focus": focus}
     shown = {"experiences": render_experiences(experiences), "ticket": quoted_summaries(ticket)}
     if form == "plain":
@@ -150,7 +150,7 @@ def rollout_messages(
 
 
 def with_experiences(prompt: str, experiences: Mapping[str, str]) -> str:
-    """The prompt as it is.  Raises: MissingExperience when an experience is not in it, or there is none."""
+    """The prompt as it is."""
     for key, text in experiences.items():
         if f"[{key}]. {text}" not in prompt:
             raise MissingExperience(f"the prompt lacks the experience {key}")

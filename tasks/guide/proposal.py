@@ -125,7 +125,6 @@ def proposal_messages(
 
     `contrast` are tickets that were judged right: they have no number and are no evidence.  Of each list the
     passing ones stand first, so that a small model has all failing ones together.
-    Raises: MissingExperience; ValueError for an empty bundle.
     """
     if not bundle:
         raise ValueError("there is no ticket to reflect on")

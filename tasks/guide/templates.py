@@ -32,7 +32,6 @@ class Template:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Raises: TemplateError."""
         beside = path.with_name(f"{path.stem}.zh{path.suffix}")
         return cls(cls._checked(path), cls._checked(beside) if beside.exists() else None)
 

@@ -36,7 +36,7 @@ class Verifier:
     identity: str
 
     def verify(self, ticket: Ticket, candidate: GuideCandidate) -> dict[str, Any]:
-        """{"verifier_score": float, "verifier_tags": [str]}.  Raises: VerifierError."""
+        """{"verifier_score": float, "verifier_tags": [str]}."""
         try:
             result = self.function(dataclasses.asdict(ticket), dataclasses.asdict(candidate))
         except (Exception, SystemExit) as error:  # sys.exit would end the worker's process and not the run
@@ -51,7 +51,6 @@ class Verifier:
 
 
 def load_verifier(name: str) -> Verifier:
-    """Raises: VerifierError when it cannot be imported, or is no function."""
     try:
         function = load_named(name, GROUP)
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes while it is imported
@@ -62,7 +61,7 @@ def load_verifier(name: str) -> Verifier:
 
 
 def verified(asked: VerifyInput) -> list[dict[str, Any]]:
-    """Of each candidate.  Raises: VerifierError, also when the source here is not that of the content key."""
+    """Of each candidate."""
     verifier = load_verifier(asked.verifier)
     if verifier.identity != asked.identity:
         raise VerifierError(f"the source of the verifier {asked.verifier} here is not that of the command's machine")

@@ -94,10 +94,7 @@ def system_message(tolerance: float, forgiving: bool) -> str:
 
 
 def fitting_answer(system: str, question: str, gold: str, answer: str, limit: int | None) -> str:
-    """The answer as the prompt has it: where the prompt has more than `limit` tokens, cut in the middle to fit.
-
-    Raises: PromptTooLong when no cut is enough: then no call is made, and there is no verdict.
-    """
+    """The answer as the prompt has it: where the prompt has more than `limit` tokens, cut in the middle to fit."""
 
     def tokens(shown: str) -> int:
         return estimate_tokens(system) + estimate_tokens(user_message(question, gold, shown))

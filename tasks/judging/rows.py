@@ -20,11 +20,7 @@ class AnswerRow:
 
 
 def read_answer_rows(path: Path) -> list[AnswerRow]:
-    """The rows of a JSONL file, in order; blank lines are passed over, other fields of a row ignored.
-
-    Raises: DatasetError, once, with all malformed rows by line: bad JSON, invalid UTF-8, a question or gold that is
-    missing or empty, an answer that is missing or no text (it may be empty); or when the file cannot be read.
-    """
+    """The rows of a JSONL file, in order; blank lines are passed over, other fields of a row ignored."""
     rows: list[AnswerRow] = []
     faults: list[str] = []
     for number, line in read_lines(path):
@@ -40,7 +36,6 @@ def read_answer_rows(path: Path) -> list[AnswerRow]:
 
 
 def parse_answer_row(line: bytes) -> AnswerRow:
-    """Raises: DatasetError that says what is wrong with the row, all of it."""
     values = json_object(line)
     faults: list[str] = []
     question, gold = (

@@ -21,7 +21,6 @@ def parse_lines(
     """The objects, in the order of the lines; `name` is that of the file.  Blank lines are passed over.
 
     unique: fields whose value no earlier line may have; faults_of: what else is wrong with an object.
-    Raises: DatasetError, once, with all bad lines.
     """
     found: list[T] = []
     bad: list[str] = []

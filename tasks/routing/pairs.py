@@ -33,12 +33,7 @@ class AuthoredPair:
 
 
 def parse_pairs(text: str, name: str, problems: Sequence[Problem]) -> list[AuthoredPair]:
-    """Every pair of a file, in the order of its lines; `name` is that of the file.
-
-    Raises: DatasetError, once, with all bad lines: a malformed field, another mode than the known one, a side without a
-    code block, equal sides, lengths that differ by more than `LENGTH_FACTOR`, a side that an earlier line has, a
-    problem of another part than `pairs` in the prompt; and when there are fewer than `FEWEST_PAIRS`.
-    """
+    """Every pair of a file, in the order of its lines; `name` is that of the file."""
     foreign = {problem.text: problem for problem in problems if problem.part != "pairs"}
     pairs = parse_lines(text, name, AuthoredPair, ("cho", "rej"), lambda pair: _pair_faults(pair, foreign))
     if len(pairs) < FEWEST_PAIRS:

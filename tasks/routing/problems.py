@@ -64,11 +64,7 @@ class Problem:
 
 
 def parse_problems(text: str, name: str) -> list[Problem]:
-    """Every problem of a file, in the order of its lines; `name` is that of the file.
-
-    Raises: DatasetError, once, with all bad lines: a missing, further or malformed field, a signature or reference that
-    is not Python, tests that do not fit it, a text, reference or id that an earlier line has; or when there is none.
-    """
+    """Every problem of a file, in the order of its lines; `name` is that of the file."""
     problems = parse_lines(text, name, Problem, ("id", "text", "reference"), _faults)
     if not problems:
         raise DatasetError(f"{name}: no problems")

@@ -39,7 +39,7 @@ def find_embeddings(root: Path, inputs: ClusteringInputs) -> NDArray[np.float32]
 
 
 def load_clustering(folder: Path) -> Clustering:
-    """Read a clustering's folder.  Raises: ClusteringError, naming the file, when one is missing or was cut short."""
+    """Read a clustering's folder."""
     name = LABELS_WASTE if (folder / LABELS_WASTE).exists() else LABELS_KMEANS
     figures = ClusterFigures()
     try:

@@ -67,8 +67,6 @@ def run_child(
     `on_report` is called with each of its reports, `check` at least every `CHECK_S` seconds.  When this call is
     interrupted, also by one of the two raising or by a task's hard limit, the child is stopped.  Call it from a thread
     that lives until it returns.
-
-    Raises: ChildFailed; CardMemoryFull; whatever `on_report` and `check` raise.
     """
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
         given.write(child.stdin)

@@ -107,10 +107,7 @@ def train(job: Job) -> dict[str, Any]:
 
 
 def evaluate_checkpoint(job: Job) -> dict[str, Any]:
-    """{"evaluations": the results in the order of the job}; those that the store has are not computed again.
-
-    Raises: LookupError when the store no longer has the checkpoint, or has another one.
-    """
+    """{"evaluations": the results in the order of the job}; those that the store has are not computed again."""
     keys = [asked["key"] for asked in job.arguments["evaluations"]]
 
     def answered() -> list[str]:
