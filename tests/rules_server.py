@@ -91,7 +91,7 @@ def _with_fault(kind: str, seconds: float, body: dict[str, Any], request: dict[s
     text, message = choice["message"]["content"], choice["message"]
     reply = json.loads(text)
     if kind == "refusal":
-        message |= {"content": None, "refusal": "I'm sorry, I can't help with that."}
+        message["refusal"] = "I'm sorry, I can't help with that."  # beside a content that could be used
     elif kind == "truncated":
         choice["finish_reason"], message["content"] = "length", text[: len(text) // 2]
     elif kind == "invalid_json":

@@ -58,12 +58,6 @@ class GuideFolder(RunFolder):
         (self.folder / "guidance.json").write_text(json.dumps(dict.fromkeys(MISSIONS, first)))
         return self.config
 
-    def configure_as(self, other: GuideFolder) -> None:
-        """The settings of another run, with the output in this folder."""
-        values = yaml.safe_load(other.config.read_text())
-        values["output"]["root"] = str(self.folder)
-        self.config.write_text(yaml.safe_dump(values, allow_unicode=True))
-
     def command(self, *arguments: str, **options: str) -> list[str]:
         assert not options, "a guided run is configured by its file"
         farm = ["--farm-dir", str(self.farm), "--rollout-jobs", "8"]

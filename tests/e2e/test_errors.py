@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from run_folder import ROOT, RunFolder, finish, orchestrator, start
@@ -29,21 +27,6 @@ def refusal(
         return capsys.readouterr().err.splitlines()
 
     return lines
-
-
-def test_deltas_of_other_clusters_are_refused(refusal: Callable[..., list[str]], tmp_path: Path) -> None:
-    deltas = tmp_path / "deltas.json"
-    deltas.write_text(json.dumps({"0": 0.0, "1": 0.0}))
-    assert any("CONFIG_INITIAL_DELTAS_PATH" in line for line in refusal(INITIAL_DELTAS_PATH=str(deltas)))
-
-
-def test_every_malformed_question_has_a_line(refusal: Callable[..., list[str]], tmp_path: Path) -> None:
-    data = tmp_path / "questions.jsonl"
-    data.write_text('{"question": "Who?", "answer": null}\n{\n')
-    lines = refusal(DATA_PATH=str(data))
-    assert [("CONFIG_DATA_PATH" in line, f"line {number}:" in line) for number, line in enumerate(lines)] == [
-        (True, False), (True, True), (True, True),
-    ]  # fmt: skip
 
 
 def test_a_full_disk_parks_the_run(run_folder: RunFolder) -> None:
@@ -92,11 +75,3 @@ def test_a_missing_broker_is_an_error_of_one_line(run_folder: RunFolder) -> None
     assert done.returncode == 2
     assert "no Redis or Valkey" in done.stdout
     assert "Traceback" not in done.stdout
-
-
-def test_help_names_every_command() -> None:
-    from orchestrator.cli import COMMANDS
-
-    top = orchestrator("--help")
-    assert top.returncode == 0
-    assert [command for command in COMMANDS if command not in top.stdout] == []

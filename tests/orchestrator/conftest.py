@@ -37,17 +37,6 @@ def simulated_farm(tmp_path_factory: pytest.TempPathFactory, traces: OtlpReceive
         bench.close()
 
 
-@pytest.fixture
-def own_farm(tmp_path: Path) -> Iterator[Bench]:
-    """A new farm with a running Valkey and no worker, for one test."""
-    bench = simulated_bench(tmp_path)
-    try:
-        bench.start_valkey()
-        yield bench
-    finally:
-        bench.close()
-
-
 FINISHED = {
     "OPTIMISER": "reflective", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0.6", "MUTPB": "1", "SEED": "7",
     "TRAINING": "0-3", "VALIDATION": "16-25", "TEST": "30-37",

@@ -1,4 +1,4 @@
-"""Spans of one process, as a receiver gets them; and receivers that are not there."""
+"""What a receiver gets of an error; and receivers that are not there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from otlp_receiver import OtlpReceiver, ReceivedSpan
+from otlp_receiver import OtlpReceiver
 
-from tasks import logs, tracing
+from tasks import tracing
 from tasks.secret import register_secret
 
 
@@ -23,32 +23,6 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
     yield receiver
     tracing._provider.cache_clear()
     receiver.close()
-
-
-def by_name(receiver: OtlpReceiver) -> dict[str, ReceivedSpan]:
-    assert len({span.name for span in receiver.spans}) == len(receiver.spans)
-    return {span.name: span for span in receiver.spans}
-
-
-def test_spans_are_nested_and_say_what_a_log_line_would(
-    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20key-of-the-receiver")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test,service.name=ours")
-    with logs.fields(run="demo-1"), tracing.trace("demo-1", "evolve"):
-        with logs.fields(generation=2), tracing.span("evaluation", plan="g2_pop", candidates=3):
-            sent = tracing.headers()
-        with tracing.span("answer", parent=sent):  # as in a worker, which has only the message
-            pass
-    spans = by_name(receiver)
-    assert {span.trace for span in spans.values()} == {f"{tracing.trace_id_of('demo-1'):032x}"}
-    above = {"evolve": "", "evaluation": spans["evolve"].id, "answer": spans["evaluation"].id}
-    assert {name: span.parent for name, span in spans.items()} == above
-    evaluation = {"run": "demo-1", "generation": 2, "plan": "g2_pop", "candidates": 3}
-    assert spans["evaluation"].attributes == {f"whetstone.{name}": value for name, value in evaluation.items()}
-    assert spans["evolve"].resource["deployment.environment"] == "test"
-    assert spans["evolve"].resource["service.name"] == "ours"
-    assert receiver.headers["authorization"] == "Bearer key-of-the-receiver"
 
 
 def test_an_error_is_that_of_its_span_without_secrets(receiver: OtlpReceiver) -> None:

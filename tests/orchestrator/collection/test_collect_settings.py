@@ -67,15 +67,6 @@ def test_a_key_that_is_missing_null_empty_or_of_another_type_is_named(values):
             assert line.startswith(f"{name}: ")
 
 
-def test_what_a_reasoning_model_refuses_can_be_left_out_by_null(values):
-    for name in NOT_SENT_WHEN_NULL:
-        values = with_value(values, name, None)
-    settings = collect_settings_from(values)
-    assert (settings.reflector.temperature, settings.reflector.top_p, settings.reflector.seed) == (None, None, None)
-    correctness = settings.phase0.correctness
-    assert (correctness.evaluator_temperature, correctness.evaluator_top_p, correctness.evaluator_seed) == (None,) * 3
-
-
 def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values):
     broken = with_value(without_key(values, "seed"), "target.top_p", None)
     broken = with_value(with_value(broken, "phase0.k", "many"), "reflector.flavour", "vanilla")

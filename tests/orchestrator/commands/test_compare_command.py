@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 from pathlib import Path
@@ -13,7 +11,6 @@ from page_reader import ReadPage
 
 from orchestrator import exit_status
 from orchestrator.commands import compare, report
-from orchestrator.output import OutputFolder
 
 
 def compared(*arguments: str) -> int:
@@ -58,30 +55,6 @@ def test_two_runs_with_the_same_questions_are_compared_by_pairs(
     tokens = json.loads((finished_run / "report.json").read_text())["test"]["best"]["mean_tokens"]
     assert "on the same 8 test questions. Against" in said
     assert f"{tokens:.1f} -> {tokens - 1:.1f} tokens" in said and "8 -> 6 of 8 right" in said
-
-
-def test_runs_with_other_questions_are_not_compared_by_pairs(
-    finished_run: Path, other: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    questions = json.loads((other / "questions.json").read_text())
-    OutputFolder(other).write_state("questions.json", {which: {"x": "0"} for which in questions})
-    assert compared(str(finished_run), str(other)) == exit_status.DONE
-    assert "on the same" not in capsys.readouterr().out
-
-
-def test_json_and_csv_have_the_same_figures(
-    finished_run: Path, other: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    compared(str(finished_run), str(other), "--json")
-    listed = json.loads(capsys.readouterr().out)
-    compared(str(finished_run), str(other), "--csv")
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert len(rows) == len(listed) == 2
-    for row, one in zip(rows, listed, strict=True):
-        assert float(row["token_change"]) == one["token_change"] and row["folder"] == one["folder"]
-        bounds = [row["token_change_interval_low"], row["token_change_interval_high"]]
-        assert [float(bound) for bound in bounds] == one["token_change_interval"]
-        assert int(row["evaluations_computed"]) == one["evaluations"]["computed"]
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import exit_status
-from orchestrator.commands import failed, runs, status
+from orchestrator.commands import runs, status
 from orchestrator.flower_ext.runs import index_runs
 from orchestrator.output import OutputFolder
 from tasks.store.store import Store
@@ -19,10 +19,6 @@ HISTORY = {
     "population": [{"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}],
     "evaluations": {"computed": 1, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
     "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3, "cost_usd": 0.0,
-}  # fmt: skip
-FAILURE = {
-    "run": "r", "record": "jobs", "name": "n", "node": "n", "stage": "s", "error": "e", "task": "t", "tries": 1,
-    "attempt": 1, "prompt": "",
 }  # fmt: skip
 
 
@@ -73,28 +69,6 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(
     views = index_runs(outputs, store)
     assert sorted(view.state for view in views.values()) == ["stopped", "stopped", "unreadable"]
     assert [named in view.problem for view in views.values() if view.state == "unreadable"] == [True]
-
-
-def test_what_failed_is_listed_beside_a_damaged_run(
-    outputs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (outputs / "outputs").mkdir()
-    for name in ("first", "second"):
-        (outputs / name).rename(outputs / "outputs" / name)
-    (outputs / "outputs" / "first" / "parked.json").write_text("half")
-    parked = {"reason": "r", "failures": [FAILURE | {"at": 1.0, "node": "g7"}]}
-    OutputFolder(outputs / "outputs" / "second").write_state("parked.json", parked)
-    config = Path(__file__).parents[3] / "configs" / "embedded.config"
-    for name in ("first", "second"):
-        text = (
-            config.read_text().replace("configs/", f"{config.parent}/")
-            + f'CONFIG_FARM_DIR="{outputs}/farm"\nCONFIG_DATA_PATH="{config.parent}/data/sample_questions.jsonl"\n'
-        )
-        (outputs / "outputs" / name / "config").write_text(text)
-    monkeypatch.chdir(outputs)
-    assert failed.run(failed.make_parser().parse_args([])) == exit_status.BROKEN
-    said = capsys.readouterr()
-    assert said.out.startswith("g7: s failed") and "first/parked.json cannot be read" in said.err
 
 
 def test_control_characters_of_a_folders_name_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
-from exported_run import CHECK, NODE, write_run
+from exported_run import NODE, write_run
 
 from orchestrator.cli import main
 
@@ -31,14 +30,6 @@ def test_it_writes_the_file_and_prints_the_command(
     # and of an individual, to a file of one's own
     assert export(run, "--to", target, "--node", NODE, "--output", tmp_path / "mine.py") == 0
     assert (tmp_path / "mine.py").read_text() != file.read_text()
-
-
-def test_it_says_what_each_request_needs_below_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = write_run(tmp_path, dataclasses.replace(CHECK, min_new_tokens=14))
-    for target, told in (("vllm", '"min_tokens": 14'), ("logit-bias", "CONFIG_STEERED_MIN_NEW_TOKENS=0")):
-        assert export(run, "--to", target) == 0
-        said = " ".join(capsys.readouterr().out.split())
-        assert told in said[said.index("MODEL") :]
 
 
 @pytest.mark.parametrize(

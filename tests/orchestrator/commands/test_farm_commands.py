@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from farm_bench import Bench, until
@@ -14,7 +13,6 @@ from tasks.code_version import code_version
 from tasks.store.address import ENVIRONMENT_VARIABLE
 
 Run = Callable[..., tuple[int, str]]
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -78,29 +76,6 @@ def test_the_doctor_looks_at_everything(orchestrator: Run) -> None:
     assert [finding["check"].partition("@")[0] for finding in wrong] == ["key of openai"]  # this farm has none
     assert all(finding["hint"] for finding in wrong)
     assert status == 1
-
-
-def test_the_doctor_names_settings_that_are_wrong(orchestrator: Run, tmp_path: Path) -> None:
-    config = tmp_path / "config"
-    config.write_text('CONFIG_FARM="external"\nCONFIG_CXPB="2"\n')
-    status, said = orchestrator("doctor", "--config", str(config))
-    assert status == 1
-    assert "CONFIG_CXPB: " in said
-    assert f"hint: edit {config}" in said
-
-
-def test_the_doctor_reads_the_questions(orchestrator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    embedded = (ROOT / "configs" / "embedded.config").read_text()
-    config = tmp_path / "config"
-    config.write_text(embedded.replace('TRAINING="train[0:16]"', 'TRAINING="train[16:]"').replace("16:32", "0:16"))
-    assert "questions" in (said := orchestrator("doctor", "--config", str(config))[1])
-    assert "84 training, " in said and ", 200 test" in said
-    config.write_text(embedded.replace('TEST="test"', 'TEST="exam"'))
-    status, said = orchestrator("doctor", "--config", str(config))
-    assert status == 1
-    assert "CONFIG_TEST: " in said and "exam" in said
-    assert "or the data that it names" in said
 
 
 def test_the_doctor_says_when_there_is_no_broker(orchestrator: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,8 +59,3 @@ def test_a_run_that_is_at_work_or_unknown_is_refused_and_nothing_is_removed(gc: 
         status, printed = gc("--run", run, "--remove")
         assert status == 1 and reason in printed
     assert store.run_ids() == ["ended", "waits"]
-
-
-@pytest.mark.parametrize("days", ["-1", "nan", "much"])
-def test_days_are_a_number(gc: Run, days: str) -> None:
-    assert gc("--days", days)[0] == 1

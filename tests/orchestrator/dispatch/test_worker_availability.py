@@ -8,11 +8,10 @@ import pytest
 from refusing_valkey import RefusingValkey
 
 from orchestrator.dispatch import dispatcher
-from orchestrator.dispatch.dispatcher import MISSES_BEFORE_WARNING, WorkerAvailabilityMonitor, unavailable_line
+from orchestrator.dispatch.dispatcher import WorkerAvailabilityMonitor, unavailable_line
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
-from tasks.store.store import Store
 from tasks.store.waiting import StoreUnusable, Waiting
 
 REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}
@@ -24,26 +23,6 @@ def test_no_worker_is_missed_where_nothing_waits_or_one_is_ready() -> None:
     assert unavailable_line("gpu", 3, [REFUSING, READY]) == ""
     assert unavailable_line("gpu", 3, [REFUSING]) == "no worker is available for queue gpu: gpu@there: another model"
     assert "start one with `python -m workers cpu`" in unavailable_line("cpu", 3, [REFUSING])
-
-
-def test_it_is_said_once_and_only_when_it_lasts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "CHECK_EVERY_S", 0.0)
-    roster, said = WorkerRegistry(store.redis), []
-    watch = WorkerAvailabilityMonitor(roster, lambda: {"gpu": 1}, said.append)
-    roster.put("gpu@there", REFUSING, 60)
-    for _ in range(MISSES_BEFORE_WARNING - 1):
-        watch.look()
-    assert said == []
-    for _ in range(3):
-        watch.look()
-    assert said == ["no worker is available for queue gpu: gpu@there: another model"]
-    # When somebody came and left again, then it is news once more
-    roster.put("gpu@here", READY, 60)
-    watch.look()
-    roster.forget("gpu@here")
-    for _ in range(MISSES_BEFORE_WARNING):
-        watch.look()
-    assert len(said) == 2
 
 
 def test_a_store_that_refuses_is_reported_while_the_run_only_reads(

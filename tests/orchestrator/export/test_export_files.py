@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import json
 import subprocess
 import sys
@@ -13,11 +12,9 @@ import numpy as np
 import pytest
 from exported_run import CHECK, DELTAS, HASH, NODE, OTHER, WORDS, biases_of, labels_of, rendered, write_run
 
-from orchestrator.export.steering import parse_processor, read_steering
-from orchestrator.export.targets import TARGETS, default_file
+from orchestrator.export.steering import read_steering
+from orchestrator.export.targets import default_file
 from orchestrator.output import OutputError
-from tasks.gpu.processor_template import render_file
-from tasks.gpu.sglang_file import SGLANG
 
 ENGINES = {
     "sglang": {"torch", "sglang.srt.sampling.custom_logit_processor", "sglang.srt.server_args", "huggingface_hub"},
@@ -46,13 +43,6 @@ def test_each_file_explains_itself_where_its_engine_is_not_installed(tmp_path: P
     assert {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names} == ENGINES[target]
 
 
-@pytest.mark.parametrize("target", sorted(TARGETS))
-def test_each_file_says_the_least_number_of_tokens_of_an_answer(tmp_path: Path, target: str) -> None:
-    run = write_run(tmp_path, dataclasses.replace(CHECK, min_new_tokens=14))
-    assert "answers of at least 14 tokens" in rendered(target, run)
-    assert "answers of at least" not in rendered(target, write_run(tmp_path))
-
-
 def test_the_winner_is_what_the_processor_holds(tmp_path: Path) -> None:
     steering = read_steering(write_run(tmp_path))
     assert (steering.deltas, steering.clustering, steering.check) == (DELTAS, HASH, CHECK)
@@ -68,13 +58,6 @@ def test_an_individual_has_its_own_deltas_and_needs_the_runs_least_number_of_tok
     steering = read_steering(run, NODE)
     assert (steering.deltas, steering.node, steering.check.min_new_tokens) == (OTHER, NODE, 14)
     assert read_steering(run).check.min_new_tokens == 0
-
-
-def test_labels_of_two_bytes() -> None:
-    labels = np.arange(700, dtype=np.uint16)
-    deltas = {str(i): i / 7 for i in range(700)}
-    steering = parse_processor(render_file(SGLANG, deltas, labels, HASH, []))
-    assert np.array_equal(steering.labels, labels) and steering.deltas == deltas
 
 
 @pytest.mark.parametrize("change", [("DELTAS = {", "DELTAS = ["), ('LABELS = """\n', 'LABELS = """\nAAAA')])
@@ -98,17 +81,3 @@ def test_a_list_of_biases_changes_the_logits_by_as_much_but_for_a_constant(tmp_p
     about = found["about"]
     assert (about["model"], about["tokenizer_sha256"], about["individual"]) == ("a model", CHECK.tokenizer, NODE)
     assert (about["system_prompt"], about["clustering"]) == ("Be brief.", HASH)
-
-
-def test_the_command_for_a_list_of_biases_is_one_that_a_shell_can_run(tmp_path: Path) -> None:
-    # given a file in a folder with a space, and programs that stand in for jq and curl and print their arguments
-    file = tmp_path / "my runs" / "logit_bias.json"
-    for program in ("jq", "curl"):
-        (tmp_path / program).write_text('#!/bin/sh\ncat >/dev/null\nprintf "%s\\n" "$0" "$@" >&2\n')
-        (tmp_path / program).chmod(0o755)
-    # when a shell reads the command, then jq gets the file, and curl the address
-    command = ["sh", "-c", TARGETS["logit-bias"].command_for(file)]
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, input="", check=False)
-    assert done.returncode == 0 and str(file) in done.stderr.splitlines()
-    assert "http://127.0.0.1:8000/v1/chat/completions" in done.stderr.splitlines()

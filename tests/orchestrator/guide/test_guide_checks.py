@@ -10,7 +10,7 @@ import pytest
 from dotted_values import with_value
 from guide_values import guide_values
 
-from orchestrator.guide.checks import Templates, check_guide
+from orchestrator.guide.checks import check_guide
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.settings import guide_settings_from
 from orchestrator.settings import SettingsError
@@ -48,18 +48,3 @@ def test_an_endpoint_of_ones_own_needs_a_key_and_rules_an_embedded_farm(
     own = {"model": "m", "api_base": "http://h:1/v1", "api_key_env": "MY_KEY"}
     assert problems(with_value(values, "endpoint", own)) == ["endpoint.api_key_env"]
     assert problems(values, farm="external") == ["endpoint.api_base"]
-
-
-def test_a_template_is_known_by_its_content_also_of_the_chinese_file_beside_it(
-    values: dict[str, Any], tmp_path: Path
-) -> None:
-    settings = guide_settings_from(values)
-    own = tmp_path / "mine.txt"
-    own.write_bytes(Path(settings.critic.prompt_path).read_bytes())
-    moved = guide_settings_from(with_value(values, "critic.prompt_path", str(own)))
-    (tmp_path / "mine.zh.txt").write_bytes(Path("configs/guide/critic.zh.txt").read_bytes())
-    assert Templates.read(moved).hashes() == Templates.read(settings).hashes()
-    (tmp_path / "mine.zh.txt").write_bytes(own.read_bytes())
-    assert Templates.read(moved).hashes() != Templates.read(settings).hashes()
-    off = guide_settings_from(with_value(with_value(values, "critic.enabled", False), "critic.prompt_path", "none"))
-    assert Templates.read(off).critic is None

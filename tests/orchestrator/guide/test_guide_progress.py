@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, small_settings, small_tickets
 
-from orchestrator.guide.report import NOT_NEW, closing_lines, guide_tables
+from orchestrator.guide.report import guide_tables
 from orchestrator.guide.run import KIND
 from orchestrator.guide.tally import PROGRESS_FILE, Tally, progress_of, read_progress
 from orchestrator.output import OutputFolder
@@ -46,20 +45,6 @@ def test_the_counts_of_missions_add_up_and_their_rates_are_of_the_sums(tmp_path:
     assert shown["edits"] == "1 applied of 1 proposed" and shown["recall"].startswith("12% of 8")
     unmeasured = progress_of(tallies[1:], is_finished=True)["figures"]
     assert dict(KIND.figure_lines(unmeasured))["precision"].startswith("not measured paired")
-
-
-def test_the_closing_report_says_who_wrote_what_and_what_the_held_out_tickets_show(
-    tallies: list[Tally], tmp_path: Path
-) -> None:
-    settings = tallies[0].settings
-    lines = closing_lines(settings, tallies, tmp_path)
-    assert lines[0] == "critic: rules (backend: endpoint)"
-    [edits] = [line for line in lines if "applied: 1" in line]
-    assert edits.startswith("cabinet: 2 batches; proposed edits: 1")
-    assert any("majority: 4 of 8 right" in line and "8 of 8 right" in line for line in lines)
-    assert f"note: {NOT_NEW}" in lines
-    ungated = dataclasses.replace(settings, reflection=dataclasses.replace(settings.reflection, rapid_mode=True))
-    assert not any(NOT_NEW in line for line in closing_lines(ungated, tallies, tmp_path))
 
 
 def test_the_page_has_the_figures_of_the_files(learned: MissionOnDisk) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from guided_world import RULE, MissionOnDisk, World, proposal_text, small_settings, small_tickets
 
-from orchestrator.guide.reflecting import MOST_REJECTED, RejectionCounter, TooManyRejected, chosen_candidates
+from orchestrator.guide.reflecting import TooManyRejected, chosen_candidates
 from orchestrator.guide.reflection import reflection_id
 from orchestrator.guide.settings import PrefilterSettings
 from tasks.guide.candidates import TicketCandidates, read_candidate
-from tasks.guide.replies import Rejected
 
 
 @pytest.fixture
@@ -86,15 +85,3 @@ def test_five_unusable_replies_in_a_row_park_and_the_next_start_goes_on_from_the
     # Two batches of 16 critiques each; the proposals in between can be used and are counted
     assert parks == [5, 10, 15, 21, 26, 31]
     assert max(world.asked.values()) == 1, "no reply is asked for again"
-
-
-def test_good_replies_of_one_kind_do_not_hide_unusable_ones_of_the_other_and_one_good_reply_begins_anew() -> None:
-    counter = RejectionCounter("m", frozenset())
-    for _ in range(3):
-        for _ in range(MOST_REJECTED - 1):
-            counter.add("critique", Rejected("r"))
-        counter.add("critique", None)
-    with pytest.raises(TooManyRejected):
-        for _ in range(MOST_REJECTED):
-            counter.add("critique", None)
-            counter.add("proposal", Rejected("r"))

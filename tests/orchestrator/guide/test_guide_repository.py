@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -146,23 +144,6 @@ def test_an_edit_by_hand_of_a_runs_own_file_is_noticed(repository: GuidanceRepos
     repository.path.write_text(json.dumps(content))
     with pytest.raises(GuidanceError, match="/run/cabinet/snapshots"):
         repository.commit(edited(guidance, add("a rule")))
-
-
-def test_snapshots_are_named_by_microseconds_and_the_newest_stay_when_the_clock_goes_back(
-    tmp_path: Path, source: Path
-) -> None:
-    def clock() -> Iterator[datetime.datetime]:
-        at = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, datetime.UTC)
-        yield from (at, at, at - datetime.timedelta(days=1))
-
-    times = clock()
-    repository = GuidanceRepository(tmp_path / "other", "cabinet", 2, lambda: next(times))
-    guidance = repository.start_from(source)
-    for number, names in enumerate((["678901", "678902"], ["678902", "678901"])):
-        guidance = edited(guidance, add(f"rule {number}"), reflection_id=f"r{number}")
-        repository.commit(guidance)
-        assert [one.path.stem[-6:] for one in repository.snapshots()] == names
-    assert [one.guidance.step for one in repository.snapshots()] == [4, 5]
 
 
 def test_a_kill_between_the_file_and_its_snapshot_leaves_no_gap(repository: GuidanceRepository, source: Path) -> None:

@@ -13,8 +13,6 @@ from dotted_values import with_value
 from guide_values import guide_values, stage_a_row, write_rows
 
 from orchestrator import exit_status
-from orchestrator.guide import StageBPipeline
-from orchestrator.guide.api import StageBPipeline as HomeOfPipeline
 from orchestrator.guide.existing import TICKETS_FILE, load_guide
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.options import GuideOptions
@@ -113,14 +111,6 @@ def test_only_what_alters_no_result_may_change_on_the_way(values: dict[str, Any]
     assert (options.budget_usd, options.rollout_jobs) == (2.0, 3)
     with pytest.raises(SettingsError, match=r"--set runner\.epochs"):
         load_guide(folder, ["runner.epochs=3"])
-
-
-def test_the_pipeline_is_the_command_for_a_script(values: dict[str, Any]) -> None:
-    assert StageBPipeline is HomeOfPipeline
-    pipeline = StageBPipeline(values)
-    assert pipeline.run_step("ingest") == pipeline.settings.folder
-    with pytest.raises(SettingsError):
-        StageBPipeline(with_value(values, "runner.epochs", 0))
 
 
 def test_the_shipped_settings_are_those_of_make_guide(monkeypatch: pytest.MonkeyPatch) -> None:

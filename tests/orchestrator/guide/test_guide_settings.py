@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from dotted_values import with_value, without_key
 from guide_values import setting_problems
 
 from orchestrator.guide.settings import guide_settings_from
-from orchestrator.settings.documents import flatten
 
 # The keys that a file must have, written down a second time, so that none can be dropped by mistake.
 MANDATORY = """
@@ -24,11 +22,6 @@ reflection.temperature reflection.top_p reflection.max_new_tokens
 holdout.fraction holdout.seed holdout.max_false_pass_rise holdout.min_probability
 selection.policy selection.tie_break runner.epochs runner.shuffle_seed
 """.split()  # noqa: SIM905  # as the specification lists them, and readable
-OPTIONAL = {
-    "model.torch_dtype": None, "model.device_map": None, "output.fail_if_exists": True,
-    "sampler.enforce_three_line": True, "signals.weights": None, "critic.enabled": True, "critic.prefilter": None,
-    "reflection.rapid_mode": False, "verifier": None, "endpoint.seed": None,
-}  # fmt: skip
 
 
 def named(values: dict[str, Any]) -> list[str]:
@@ -39,14 +32,6 @@ def named(values: dict[str, Any]) -> list[str]:
 def test_every_key_that_is_missing_or_null_is_named(values: dict[str, Any]) -> None:
     for name in MANDATORY:
         assert named(without_key(values, name)) == [name] == named(with_value(values, name, None))
-
-
-def test_what_may_be_left_out_has_the_value_of_the_specification(values: dict[str, Any]) -> None:
-    values = with_value(values, "sampler.group_batch_size", 32)
-    for name in OPTIONAL:
-        values = without_key(values, name)
-    found = flatten(dataclasses.asdict(guide_settings_from(values)))
-    assert {name: found[name] for name in OPTIONAL} == OPTIONAL
 
 
 def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values: dict[str, Any]) -> None:
@@ -86,8 +71,3 @@ def test_the_endpoint_is_needed_where_it_is_asked(values: dict[str, Any]) -> Non
     without = with_value(with_value(without, "critic.enabled", False), "reflection.backend", "target")
     assert not guide_settings_from(without).needs_endpoint
     assert named(with_value(without, "endpoint", {"model": "m"})) == ["endpoint.api_base", "endpoint.api_key_env"]
-
-
-def test_the_embedded_model_computes_on_the_cpu(values: dict[str, Any]) -> None:
-    model = {"model_name_or_path": "embedded", "torch_dtype": "float16", "device_map": "cuda"}
-    assert named(with_value(values, "model", model)) == ["model.torch_dtype", "model.device_map"]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, measurement, system
 
 from orchestrator.report.conclusion import conclude
-from orchestrator.report.inference import noise_floor
 from orchestrator.report.systems import MeasuredSystem, Measurement
 
 EQUAL = system("evolved 1", "evolved", 0.6)
@@ -57,28 +56,11 @@ def test_a_winner_is_not_compared_with_itself() -> None:
         assert [pair.against for pair in pairs] == ["none", "one sentence"]
 
 
-def test_the_first_sentence_has_the_figures_of_the_test_set() -> None:
-    assert "200 -> 195 of 300 right on the test set" in concluded(NOT_BETTER).headline
-    assert "200 -> 160 of 300 right on the test set" in concluded(WORSE).headline
-
-
-def test_where_the_vector_is_worse_a_prompt_that_is_better_is_named() -> None:
-    conclusion = concluded(WORSE, [ONE_SENTENCE, SHORT_BUT_WRONG])
-    assert '"one sentence" is better than the plain model' in conclusion.sentences[1]
-
-
 def test_without_a_test_set_the_validation_set_is_used_and_the_conclusion_says_so() -> None:
     conclusion = concluded(replace(EVOLVED, test=None), [ONE_SENTENCE], replace(PLAIN, test=None))
     assert conclusion.measured_on == "validation"
     assert any("these same questions" in sentence for sentence in conclusion.sentences)
     assert not any("these same questions" in sentence for sentence in concluded(EVOLVED, [ONE_SENTENCE]).sentences)
-
-
-def test_a_saving_within_the_noise_is_said_to_be_within_it() -> None:
-    noise = noise_floor([[100, 200], [110, 240], [80, 190]], [[True, True], [True, False], [True, True]])
-    for factor, word in ((0.95, "within"), (0.4, "above")):
-        said = conclude(PLAIN, system("evolved 1", "evolved", factor), [], MARGIN, seed=7, noise=noise).sentences[-1]
-        assert word in said and f"{noise.repeats} measurements" in said
 
 
 def test_many_rivals_raise_what_has_to_be_shown_against_each_of_them_but_not_against_the_plain_model() -> None:

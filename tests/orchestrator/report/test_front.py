@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
 
 from orchestrator.report.assessment import assess
@@ -23,12 +22,3 @@ def points() -> dict[str, dict]:
 def test_the_front_has_the_systems_that_no_other_beats_in_both_measures() -> None:
     on_front = {name for name, point in points().items() if point["is_on_front"]}
     assert on_front == {"final answer only", "evolved 1", "evolved 2"}
-
-
-def test_a_point_has_what_is_needed_to_use_it() -> None:
-    best, plain = points()["evolved 1"], points()["none"]
-    assert best["deltas"] == [1.5, -0.5] and best["system_prompt"] == "Prompt of evolved 1." and best["is_winner"]
-    assert plain["kind"] == "plain" and plain["deltas"] == [] and not plain["is_winner"]
-    assert best["share_correct"] == pytest.approx(2 / 3)
-    low, high = best["mean_tokens_interval"]
-    assert low < best["mean_tokens"] < high

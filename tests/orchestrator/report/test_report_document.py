@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, measurement, system
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
 
 from orchestrator.report.assessment import assess
 from orchestrator.report.document import report_document
@@ -54,22 +53,3 @@ def test_it_says_what_was_shown_and_how_often_the_test_set_was_used() -> None:
         "end of turn alone",
     ]
     assert all(pair["non_inferiority"]["margin"] == 0.03 for pair in made["comparisons"])
-
-
-def test_rivals_have_their_figures_and_texts() -> None:
-    sentence, _, ends = document()["rivals"]
-    assert sentence["system_prompt"] == "Prompt of one sentence."
-    assert sentence["against_plain"]["token_ratio"] == pytest.approx(0.6, abs=0.01)
-    assert ends["deltas"] == [1.5, -0.5]
-
-
-def test_without_a_test_set_the_validation_set_decides() -> None:
-    made = document(*(replace(one, test=None) for one in SYSTEMS))
-    assert made["test"] is None and made["conclusion"]["measured_on"] == "validation"
-    assert made["rivals"][1]["against_plain"]["n"] == 300
-
-
-def test_the_noise_floor_of_a_repeated_winner_is_in_it() -> None:
-    repeated = replace(EVOLVED, repeats=(measurement(0.42, seed=8),))
-    assert document(PLAIN, repeated)["conclusion"]["noise_floor"]["repeats"] == 2
-    assert document(PLAIN, EVOLVED)["conclusion"]["noise_floor"] is None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG
 
 from orchestrator.report.assessment import Assessment, assess
 from orchestrator.report.layout import wrap
-from orchestrator.report.ranking import ranking
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage, final_report
 from orchestrator.report.systems import MeasuredSystem
@@ -46,24 +44,6 @@ def test_the_first_line_is_what_was_shown_and_the_figures_follow() -> None:
     for figure in ("80.0 -> 40.0", "-50.0 to -30.0", "2 -> 2 of 3", "p = 1.00", "0.4000 -> 0.5500", "5,000 tokens"):
         assert figure in text
     assert "\x1b" not in text and "\\x1b[31mfinance" in text
-
-
-def test_systems_are_ranked_by_fitness_and_the_winner_is_marked() -> None:
-    hostile = system("ask \x1b[31m nothing", "prompt", 0.7, seed=9)
-    rows = ranking(assessed(PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED, hostile))[-5:]
-    names = ["evolved 1", "final answer", "one sentence", "ask", "none"]
-    assert all(row[2:].startswith(name) for row, name in zip(rows, names, strict=True))
-    assert [row.startswith("* ") for row in rows] == [True, *[False] * 4]
-    assert "-60 % (-61 to -60)" in rows[0] and rows[0].split().count("200") == 2
-    assert "\x1b" not in "".join(rows)
-
-
-def test_a_vector_without_search_that_has_won_is_one_row() -> None:
-    ends = replace(system("end of turn alone", "vector", 0.8, seed=4), deltas=(0.0, 4.0))
-    found = assess("r", (PLAIN, ONE_SENTENCE, ends, EVOLVED), "end of turn alone", "one sentence", 0.03, seed=7)
-    rows = [line for line in ranking(found) if "end of turn alone" in line]
-    assert len(rows) == 1 and rows[0].startswith("* ")
-    assert set(found.over_plain) == {"one sentence", "end of turn alone", "evolved 1"}
 
 
 @settings(deadline=None)

@@ -14,7 +14,7 @@ from orchestrator.output import OutputError, OutputFolder
 from orchestrator.routing.build import arms, deployments, read_texts, route_inputs, world_source
 from orchestrator.routing.checks import checked_inputs
 from orchestrator.routing.existing import keep_route, load_route, prepare_route_folder
-from orchestrator.routing.plan import input_hashes, keep_plan, make_plan, plan_lines, read_plan
+from orchestrator.routing.plan import input_hashes, keep_plan, make_plan, read_plan
 from orchestrator.routing.report import report_text, verdict_lines, write_report
 from orchestrator.routing.results import COMPARISON_FILE, json_lines, rows_file
 from orchestrator.routing.settings import RouteOptions, RouteSettings
@@ -122,22 +122,6 @@ def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
     assert aside == [f"the earlier run is now in {output.path}.1"]
 
 
-def test_the_plan_counts_jobs_and_starts_nothing(tmp_path: Path) -> None:
-    measured = {"source": "a test", "open_s": 20.0, "step_s": 85.0, "refresh_s": 0.0, "samples_per_second": 0.4}
-    settings = small_route(tmp_path, estimate={**measured, "memory_gib": 2.5})
-    lines = plan_lines(settings)
-    assert "jobs          1 gpu.bases, 0 cpu.pool, 2 gpu.train, 2 gpu.evaluate" in lines
-    assert "evaluations   24 of 20 samples: each of what is deployed, in each mode" in lines
-    # two trainings of 20 + 4 * 85 s; two starts, and 480 samples in 1200 s
-    times = "12 min of training, 21 min of evaluation"
-    assert f"hours         0.54 on one card, one job after another: {times}" in lines
-    assert "memory        2.5 GiB of the card for each job at a time" in lines and "measured      a test" in lines
-    assert not settings.folder.exists()
-    assert "not known" in "\n".join(plan_lines(small_route(tmp_path)))
-    with pytest.raises(SettingsError, match=r"estimate\.memory_gib: is missing"):
-        small_route(tmp_path, estimate=measured)
-
-
 def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None:
     settings = small_route(
         tmp_path, training__trajectories=["shared", "plain", "erase", "ablated"], training__rollout_ablate_frac=0.25
@@ -201,11 +185,3 @@ def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp
 def test_what_the_pairs_know_cannot_be_held_out(tmp_path: Path, mode: str) -> None:
     said = refused(programs(tmp_path, evaluation__modes=[mode], claims__held_out_mode=mode))
     assert said.startswith(f"claims.held_out_mode: {mode!r} is that of ")
-
-
-def test_each_part_has_a_problem_of_the_levels(tmp_path: Path) -> None:
-    text = (SHIPPED / "problems.jsonl").read_text()
-    (tmp_path / "problems.jsonl").write_text(text.replace('"part": "evaluation"', '"part": "pairs"'))
-    assert refused(programs(tmp_path)) == (
-        "data.problems: none of part evaluation has one of training.levels, [1, 2, 3, 4]"
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -44,30 +43,6 @@ def test_a_file_that_is_ready_is_written(alone: Driver, tmp_path: Path) -> None:
     alone.store.put_shared(RUN.id, key_of(alone), {"file": NAME})
     artifacts.wait(10)
     assert (tmp_path / NAME).read_bytes() == b"made"
-
-
-def test_a_file_that_is_requested_again_has_its_own_content(alone: Driver, tmp_path: Path) -> None:
-    # Given a processor that was made and written, and then one of other deltas
-    artifacts, keys = artifacts_of(alone, tmp_path), []
-    for deltas in ([0.5], [0.75]):
-        artifacts.request_export(PROCESSOR, deltas)
-        artifacts.save_ready()
-        [key] = set(keys_of(alone)) - set(keys)
-        keys.append(key)
-        alone.store.put_file(RUN.id, key, json.dumps(deltas).encode())
-        alone.store.put_shared(RUN.id, key, {"file": NAME})
-        artifacts.wait(10)
-        assert (tmp_path / NAME).read_bytes() == json.dumps(deltas).encode()
-    # When the first is requested again
-    artifacts.request_export(PROCESSOR, [0.5])
-    artifacts.save_ready()
-    # Then it is made again, and the file of the other one is not taken for it
-    assert (tmp_path / NAME).read_bytes() == b"[0.75]"
-    alone.store.put_file(RUN.id, keys[0], b"[0.5]")
-    alone.store.put_shared(RUN.id, keys[0], {"file": NAME})
-    artifacts.wait(10)
-    assert (tmp_path / NAME).read_bytes() == b"[0.5]"
-    assert alone.store.redis.hlen(f"whetstone:run:{RUN.id}:files") == 0, "nothing is left of them in the store"
 
 
 def test_a_file_that_cannot_be_made_is_a_warning_and_no_failure_of_the_run(

@@ -12,15 +12,13 @@ import pytest
 from simulated_run import RUN, Driver
 
 from orchestrator.dispatch.scheduler import Scheduler
-from orchestrator.optimisers.generation import Evaluated, Generation, Genome
 from orchestrator.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.output import OutputFolder
 from orchestrator.report.live import Snapshot, Totals
 from orchestrator.runs.artifacts import ArtifactRequests
-from orchestrator.runs.progress import GenerationProgress, ProgressReporter
+from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.search import Search
 from orchestrator.runs.status import StatusPublisher
-from tasks.models import Score
 from tasks.plan import Candidate, Evaluations, Plan
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
@@ -32,10 +30,6 @@ PARAMS = ReflectiveParams(
 )  # fmt: skip
 PLAN = Plan("g1_child", 1, (Candidate(0, (0.0, 0.0), target=1), Candidate(1, (0.0, 0.0))))
 POPULATION = Plan("g0_pop", 0, (Candidate(0, (0.0, 0.0)), Candidate(1, (0.5, 0.0))))
-
-
-def score(fitness: float) -> dict[str, float]:
-    return {"fitness": fitness, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 10.0}
 
 
 @dataclass
@@ -77,29 +71,6 @@ def status(driver: Driver) -> dict[str, Any]:
     return found
 
 
-def test_an_evaluated_population_sets_best_mean_and_baseline(
-    reporter: ProgressReporter, screen: Screen, driver: Driver
-) -> None:
-    records: dict[str, Any] = {
-        f"{i}:pre:{stage}": {"generated": 2 - 2 * i} for i in range(2) for stage in ("answer", "judge")
-    }
-    reporter(POPULATION, {}, [])
-    reporter(POPULATION, {**records, "0:pre:score": score(0.25), "1:pre:score": score(0.75)}, [])
-    evaluated = [Evaluated(f"g0_pop{i}", Genome((0.0, 0.0), ""), Score(0.25 + i / 2, 0, 0, 9.0)) for i in range(2)]
-    reporter.progress.evaluated(Generation(0, tuple(evaluated)), 0.75)
-    reporter(PLAN, {}, [])
-    now = screen.shown[-1]
-    assert (now.best, now.mean, now.best_ever, now.baseline) == (0.75, 0.5, 0.75, 0.25)
-    # One of the two was computed, and the other one found in the store
-    assert (now.evaluations, now.baseline_name) == (Evaluations(1, 1, 0), "zero vector")
-    # Three stages of two candidates took so long; so an estimate of the rest is shown
-    assert now.left_s is not None
-    reporter.flush()
-    found = status(driver)
-    assert (found["kind"], found["state"], found["done"], found["total"]) == ("evolve", "running", 0, 3)
-    assert found["figures"]["best"] == 0.75
-
-
 def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(
     reporter: ProgressReporter, screen: Screen, driver: Driver
 ) -> None:
@@ -112,15 +83,6 @@ def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(
     now = screen.shown[-1]
     assert (now.calls, now.evaluations) == (4, Evaluations(2, 0, 2) + Evaluations(1, 0, 0))
     assert now.totals == Totals(3, 40, 0.5, Evaluations(2, 0, 2))
-
-
-def test_the_history_says_where_a_resumed_run_is() -> None:
-    progress = GenerationProgress()
-    progress.update([])
-    assert progress == GenerationProgress()
-    line = {"generation": 4, "best": 0.5, "mean": 0.25, "best_ever": 0.75, "population": [{"fitness": 0.125}]}
-    progress.update([line])
-    assert progress == GenerationProgress(5, 0.5, 0.25, 0.75, 0.125)
 
 
 def test_a_cost_without_prices_is_shown_as_unknown_and_published_nowhere(

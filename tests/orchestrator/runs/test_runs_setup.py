@@ -86,13 +86,6 @@ def test_two_sets_have_no_question_in_common(settle: Settle) -> None:
         settle(CSV, *OWN, "TEST=train")
 
 
-def test_malformed_rows_are_named_under_the_path(settle: Settle) -> None:
-    lines = problems(settle(CSV.replace("Two?", " ").replace(",33", ","), *OWN))
-    assert [line.partition(": ")[2].strip() for line in lines[1:]] == [
-        "line 3: column q is empty", "line 4: column gold is empty",
-    ]  # fmt: skip
-
-
 def test_exact_numbers_need_golds_with_a_number(settle: Settle) -> None:
     settings = settle(CSV.replace(",22", ",many").replace(",66", ",several"), *OWN, "JUDGE=exact_number")
     with pytest.raises(SettingsError) as error:

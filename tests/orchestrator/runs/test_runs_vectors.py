@@ -20,14 +20,12 @@ from orchestrator.runs.vectors import (
     Steered,
     ensure_vectors,
     measure_lines,
-    validate_vectors,
     with_prompt,
 )
-from tasks.models import Constrained, Fitness
+from tasks.models import Constrained
 from tasks.plan import Candidate
 from tasks.store.store import Store
 
-OBJECTIVE = Fitness(0.4, 0.6, 50)
 PLAIN = StartPrompts("Plain.", {"none": "Plain."})
 TEXTS = {"none": "Plain.", "concise": "Be concise."}
 BOTH_PROMPTS = StartPrompts("Plain.", TEXTS)
@@ -41,10 +39,6 @@ def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
 @pytest.fixture
 def output(tmp_path: Path) -> OutputFolder:
     return OutputFolder(tmp_path)
-
-
-def test_the_end_of_a_turn_is_raised_as_far_as_the_bound() -> None:
-    assert Families.of(3, 1, (), 4.0) == Families(eot=((0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0)))
 
 
 def test_the_best_of_each_line_is_found_and_both_together_are_the_start(store: Store) -> None:
@@ -90,18 +84,6 @@ def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: Outpu
     again = SimulatedMeasurer(respond, store, training=4)
     assert ensure_vectors(again, families, 2, PLAIN, output) == first
     assert again.asked == []
-
-
-def test_the_validation_set_is_asked_with_the_prompt_of_each_line(store: Store) -> None:
-    measurer = SimulatedMeasurer(respond, store, training=8, validation=6)
-    store.put_run(RUN)
-    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2, BOTH_PROMPTS)
-    systems = validate_vectors(measurer, found, TEXTS, "validation", OBJECTIVE, 3)
-    assert [(s.name, s.kind, s.deltas) for s in systems] == [(n, "vector", one.deltas) for n, one in found.best.items()]
-    with_concise = with_prompt("concise")
-    assert {s.name for s in systems} == {EOT, LOG_ODDS, BOTH, with_concise}
-    assert {s.name for s in systems if s.system_prompt == "Be concise."} == {with_concise}
-    assert [s.validation.tokens for s in systems if s.validation] == [(60,) * 6, (60,) * 6, (80,) * 6, (55,) * 6]
 
 
 def sentence(lost: int) -> Callable[[Candidate, int], tuple[int, bool]]:

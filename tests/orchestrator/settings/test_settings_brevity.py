@@ -14,24 +14,10 @@ from orchestrator.settings.options import SettingsError
 SHIPPED = Path(__file__).parents[3] / "configs/prompts.yaml"
 
 
-def written(folder: Path, *prompts: tuple[str, str]) -> Path:
-    path = folder / "prompts.yaml"
-    lines = [f"  - name: {name}\n    text: {text}\n" for name, text in prompts]
-    path.write_text("base: Answer.\nprompts:\n" + "".join(lines), "utf-8")
-    return path
-
-
 def problems(path: Path) -> str:
     with pytest.raises(SettingsError) as caught:
         read_prompts(path)
     return "\n".join(caught.value.problems)
-
-
-def test_the_shipped_file_has_at_least_ten_sentences_beside_the_plain_prompt() -> None:
-    prompts = read_prompts(SHIPPED).prompts
-    assert prompts[0] == BrevityPrompt("none", "")
-    assert len(prompts) > 10
-    assert all(prompt.text.endswith(".") for prompt in prompts[1:])
 
 
 def test_the_sentence_follows_the_system_prompt() -> None:
@@ -39,12 +25,6 @@ def test_the_sentence_follows_the_system_prompt() -> None:
     assert BrevityPrompt("concise", "Be concise.").system_prompt(base) == f"{base} Be concise."
     assert BrevityPrompt("none", "").system_prompt(base) == base
     assert BrevityPrompt("concise", "Be concise.").system_prompt("") == "Be concise."
-
-
-def test_two_prompts_of_one_name_or_text_are_refused_both_at_once(tmp_path: Path) -> None:
-    path = written(tmp_path, ("none", '""'), ("a", "Be brief."), ("a", "Hurry."), ("b", '"Be brief. "'))
-    said = problems(path)
-    assert "'a'" in said and "'Be brief.'" in said
 
 
 @pytest.mark.parametrize(
@@ -72,11 +52,6 @@ def test_the_shipped_prompts_are_found_from_every_working_directory(
     prompts = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=shipped", "TARGET_SYSTEM_PROMPT=Reply."]))
     assert list(prompts) == [prompt.name for prompt in read_prompts(SHIPPED).prompts]
     assert (prompts["none"], prompts["concise"]) == ("Reply.", "Reply. Be concise.")
-
-
-def test_the_file_has_the_prompt_to_which_the_best_sentence_is_appended(sound: Any) -> None:
-    prompts = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=shipped", "TARGET_SYSTEM_PROMPT=best"]))
-    assert prompts["none"] == read_prompts(SHIPPED).base
 
 
 def test_without_a_file_the_plain_prompt_is_alone(sound: Any) -> None:

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from orchestrator.settings import load_settings
 
 COMMAND = [sys.executable, "-m", "orchestrator.settings"]
@@ -102,13 +100,6 @@ def test_olddefconfig_tells_what_it_drops(sound: Any) -> None:
     assert load_settings(sound.path).target_concurrency == 32
 
 
-def test_olddefconfig_starts_a_new_file_that_says_what_must_be_set(tmp_path: Path) -> None:
-    done = run("olddefconfig", "--config", tmp_path / "new.config")
-
-    assert done.returncode == 0
-    assert "CONFIG_POPULATION_SIZE=-1" in (tmp_path / "new.config").read_text()
-
-
 def test_savedefconfig_writes_only_what_differs_and_it_means_the_same(sound: Any, tmp_path: Path) -> None:
     sound.put("TARGET_SYSTEM_PROMPT", r'"One.\nTwo."')
     small = tmp_path / "defconfig"
@@ -118,18 +109,3 @@ def test_savedefconfig_writes_only_what_differs_and_it_means_the_same(sound: Any
     assert done.returncode == 0
     assert len(small.read_text().splitlines()) < 30
     assert load_settings(small) == load_settings(sound.path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["savedefconfig", "--config", "missing.config", "--out", "no/such/folder/x.config"], "savedefconfig: "),
-        (["olddefconfig", "--config", "no/such/folder/x.config"], "olddefconfig: "),
-        (["menuconfig"], "menuconfig: needs a terminal"),
-    ],
-)
-def test_a_command_that_cannot_work_says_so(arguments: list[str], told: str) -> None:
-    done = run(*arguments)
-
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(told)

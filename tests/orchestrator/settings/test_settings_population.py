@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from orchestrator.output import OutputFolder
-from orchestrator.settings import cluster_layout, layout_of, load_settings
+from orchestrator.settings import cluster_layout, load_settings
 from orchestrator.settings.population import StartVector, read_population
 from orchestrator.settings.references import FORK
-from tasks.limits import LARGEST_DELTA
-from workers.steering.deltas import MAX_DELTA
 
 ZEROS = {str(cluster): 0.0 for cluster in range(12)}
 WRONG = [
@@ -50,11 +48,6 @@ def test_deltas_are_one_finite_number_for_each_cluster(sound: Any, refused: Any,
     assert refused() == ("INITIAL_DELTAS_PATH",)
 
 
-def test_the_wrong_vector_of_a_population_is_named(sound: Any, problems: Any) -> None:
-    sound.write_deltas([ZEROS, ZEROS | {"12": 0.0}])
-    assert "vector 2" in problems()[0] and "'12'" in problems()[0]
-
-
 def test_a_population_has_scratchpads_and_an_order(sound: Any) -> None:
     ones = dict.fromkeys(ZEROS, 1.0)
     sound.write_deltas([ones, {"deltas": ZEROS, "scratchpad": "what was learnt"}, {"deltas": ones}])
@@ -79,20 +72,3 @@ def test_what_a_fork_begins_with_is_in_its_output_folder(sound: Any, refused: An
     found = read_population(FORK, cluster_layout("meaning", 10), output)
     assert [(one.deltas["11"], one.scratchpad) for one in found] == [(0.0, "a"), (-1.5, "")]
     assert refused(*overrides, "CLUSTERS=8") == ("INITIAL_DELTAS_PATH",)
-
-
-def test_zero_is_a_start_for_any_number_of_clusters(sound: Any) -> None:
-    settings = load_settings(sound.path, ["CLUSTERS=700", "INITIAL_DELTAS_PATH=zero"])
-    layout = layout_of(settings)
-    [vector] = read_population(settings.initial_deltas_path, layout, Path())
-    assert vector.deltas == dict.fromkeys(layout.ids, 0.0)
-
-
-def test_the_range_of_deltas_is_that_of_the_servers() -> None:
-    assert LARGEST_DELTA == MAX_DELTA
-
-
-def test_deltas_are_in_the_order_of_the_clusters(sound: Any) -> None:
-    sound.write_deltas({str(cluster): cluster for cluster in (4, 3, 2, 1, 0)})
-    [vector] = read_population(sound.deltas, cluster_layout("meaning", 3), Path())
-    assert list(vector.deltas.items()) == [("0", 0.0), ("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 4.0)]

@@ -59,13 +59,3 @@ def test_a_resumed_run_adds_the_generations_that_are_new(run: TrackedRun) -> Non
     assert [step for step, _ in found["test/best/fitness"]] == [3]
     ends = [each.tensor_proto.string_val[0].decode().strip() for each in read(run).Tensors("end")]
     assert ends[0] == "parked: the judge cannot be reached" and ends[1].startswith("finished: ")
-
-
-def test_its_fault_is_one_line(run: TrackedRun) -> None:
-    # Given a place where nothing can be written
-    run.folder.mkdir()
-    (run.folder / "tensorboard").write_text("a file")
-    run.session("tensorboard", 0, 2, RunEnd("stopped", "interrupted"))
-    # Then that is said once, and the run was not disturbed
-    [line] = run.lines
-    assert "TensorboardTracker.on_" in line and "FileExistsError" in line

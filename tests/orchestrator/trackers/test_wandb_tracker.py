@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from tracked_run import TrackedRun, record
 
-from orchestrator.callbacks import RunEnd
 from orchestrator.trackers.figures import figures_of_generation
 
 pytestmark = pytest.mark.trackers
@@ -86,17 +85,6 @@ def test_a_finished_run_has_its_settings_figures_and_files(run: TrackedRun) -> N
     assert files == {"report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl"}
     [ended] = of_kind(session, "exit")
     assert ended.exit_code == 0
-
-
-def test_a_resumed_run_has_the_same_id_and_only_new_generations(run: TrackedRun) -> None:
-    run.session("wandb", 0, 1, RunEnd("parked", "the judge cannot be reached"))
-    run.session("wandb", 1, 3)
-    assert run.lines == []
-    first, second = sessions(run)
-    assert {of_kind(session, "run")[0].run_id for session in (first, second)} == {"demo-1a2b"}
-    assert of_kind(first, "exit")[0].exit_code == 1
-    steps = [[line["_step"] for line in history(each) if "fitness/best" in line] for each in (first, second)]
-    assert steps == [[0], [1, 2]]
 
 
 def test_without_a_key_nobody_is_asked_and_one_line_says_so(run: TrackedRun, monkeypatch: pytest.MonkeyPatch) -> None:

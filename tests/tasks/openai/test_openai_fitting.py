@@ -66,17 +66,6 @@ def test_the_longest_are_cut_first_and_the_wrong_before_the_correct() -> None:
     )
 
 
-def test_a_hundred_long_answers_fit_thirty_thousand_tokens_a_minute(run: Run) -> None:
-    """Given a limit of 30,000 and 100 answers of 512 tokens, prompt and reply are within one minute."""
-    responses = [response(i, 2800, is_correct=i % 2 == 0) for i in range(100)]
-    limit = prompt_limit(run)
-    assert limit is not None and tokens_of(responses) > 2 * limit
-    fitted, cut = fit_responses(responses, limit, tokens_of)
-    assert tokens_of(fitted) + run.reflector.max_completion_tokens <= run.endpoint.tokens_per_minute
-    assert cut == 100 and tokens_of(fitted) > 0.97 * limit
-    assert fitted == fit_responses(responses, limit, tokens_of)[0]
-
-
 def reflecting(store: Store, run: Run, responses: Sequence[Response]) -> Stage:
     """A reflect stage of a child whose answers are these responses."""
     plan = Plan("g0_child", 0, (Candidate(0, (0.0, 0.0, 0.0), target=1),))

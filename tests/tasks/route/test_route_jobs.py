@@ -53,17 +53,6 @@ def test_a_training_has_another_key_where_its_result_would_be_another() -> None:
     assert len(keys) == 10
 
 
-def test_what_decides_nothing_is_in_no_key() -> None:
-    key = trained()[0]
-    for changes in ({"checkpoint_every": 1}, {"seeds": [0, 1]}, {"trajectories": ["shared"]}):
-        assert trained(training={**TRAINING, **changes})[0] == key
-    # and rows without the quarantine are of one trajectory alone
-    without = {**TRAINING, "rollout_ablate_frac": 0.5}
-    assert trained(training=without)[0] == key
-    ablated = Arm("ablated", 0)
-    assert trained(ablated, training=without)[0] != trained(ablated)[0]
-
-
 def test_a_plain_trajectory_has_no_loophole_and_no_teacher() -> None:
     plain = Arm("plain", 0)
     given = trained(plain)[1].arguments["inputs"]["training"]

@@ -11,7 +11,6 @@ from tasks.store.run_lease import Owner, RunLease
 from tasks.store.store import Store
 
 DAY_S = 24 * 3600
-GONE = -2
 
 
 def put_run(store: Store, run: str, state: str = "finished", days_ago: float = 0.0) -> None:
@@ -96,7 +95,3 @@ def test_results_are_removed_until_the_store_is_small_enough(store: Store) -> No
 
     assert 100 < removed < 600
     assert store.retention.memory()[0] <= used - 2_000_000
-
-
-GARBAGE = ["", "{", "7", "[]", '{"state": 7, "updated": 1}', '{"state": "finished", "updated": "x"}',
-           '{"state": "finished", "updated": NaN}', '{"state": "finished", "updated": -1e300}']  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from tasks.gpu.prompt import render, stop_ids
-from workers.embedded.models import FOLDER, GGUF, ModelUnavailable, embedded_embedder, embedded_model
+from workers.embedded.models import GGUF, ModelUnavailable, embedded_embedder, embedded_model
 
 
 @pytest.fixture
@@ -37,34 +37,6 @@ def test_the_model_is_the_instruct_model_with_its_template_and_end(model_folder:
         "<|im_start|>system\nBe brief.<|im_end|>\n"
         "<|im_start|>user\nSales: 12\n\n\nSales?<|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-def test_a_second_caller_waits_for_the_first(tmp_path: Path, model_folder: Path) -> None:
-    """Given a process that holds the lock and then puts the model there, the other finds that one."""
-    script = (
-        "import sys, pathlib\n"
-        "from workers.embedded import models\n"
-        "cache = pathlib.Path(sys.argv[1])\n"
-        "with models._locked(cache / f'{models.FOLDER}.lock'):\n"
-        "    print('locked', flush=True)\n"
-        "    sys.stdin.readline()\n"
-        "    (cache / models.FOLDER).symlink_to(sys.argv[2])\n"
-    )
-    ask = "import sys, pathlib; from workers.embedded.models import embedded_model as m; print('asking', flush=True); "
-    ask += "print(m(pathlib.Path(sys.argv[1])))"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with (
-        subprocess.Popen([sys.executable, "-c", script, tmp_path, model_folder], **pipes) as holder,
-        subprocess.Popen([sys.executable, "-c", "input(); " + ask, tmp_path], **pipes) as waiter,
-    ):
-        assert holder.stdout and waiter.stdout and holder.stdin and waiter.stdin
-        assert holder.stdout.readline() == "locked\n"
-        waiter.stdin.write("go\n")
-        waiter.stdin.flush()
-        assert waiter.stdout.readline() == "asking\n"
-        holder.stdin.write("go\n")
-        holder.stdin.flush()
-        assert waiter.stdout.readline().strip() == str(tmp_path / FOLDER)
 
 
 def test_a_wheel_that_is_not_the_known_one_is_refused(

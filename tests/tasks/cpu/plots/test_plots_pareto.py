@@ -1,4 +1,4 @@
-"""The plot of all systems: every label readable, whatever is close together."""
+"""The plot of all systems, whatever their names are, and the front of the evolved ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import random
 import pytest
 from PIL import Image
 
-from tasks.cpu.plots.labels import Box, place_labels
 from tasks.cpu.plots.pareto import evolved_front, pareto_png
 
 KINDS = ("plain", *["prompt"] * 12, *["vector"] * 8, *["evolved"] * 4)
@@ -55,24 +54,3 @@ def test_the_evolved_front_has_no_point_that_another_beats() -> None:
         point("f", "prompt", 5.0, 0.9),
     ]
     assert [one["name"] for one in evolved_front(points)] == ["a", "b"]
-
-
-BOUNDS = Box(0, 0, 1200, 760)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_no_label_covers_another_or_a_point(seed: int) -> None:
-    # given 25 points of which half are close together
-    rng = random.Random(seed)
-    points = [(rng.uniform(100, 1100), rng.uniform(100, 650)) for _ in range(13)]
-    points += [(rng.uniform(300, 700), rng.uniform(380, 480)) for _ in range(12)]
-    sizes = [(rng.uniform(40, 125), 16.0) for _ in points]
-    markers = [Box(x - 6, y - 6, x + 6, y + 6) for x, y in points]
-    # when
-    boxes = place_labels(points, sizes, BOUNDS, markers)
-    # then
-    assert len(boxes) == len(points)
-    for index, box in enumerate(boxes):
-        assert BOUNDS.left <= box.left and box.right <= BOUNDS.right
-        assert all(box.overlap(other) == 0 for other in boxes[index + 1 :])
-        assert all(box.overlap(marker) <= 0.05 * box.area for marker in markers)

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cluster_families as families
-import joblib
 import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerBase
 
 from tasks.gpu.clustering import Clustering, ClusteringError
-from tasks.gpu.clustering.artifacts import embedder_identity
-from tasks.gpu.clustering.pipeline import cluster_vocabulary, collect_inputs
+from tasks.gpu.clustering.pipeline import cluster_vocabulary
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, is_number_token
 from tasks.models import Clusters
 
@@ -69,12 +67,6 @@ def test_the_labels_follow_from_the_files(made: Clustering) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_other_programs_find_the_labels_and_the_pca_as_joblib(made: Clustering) -> None:
-    assert joblib.load(made.folder / "labels_kmeans.joblib").tolist() == made.labels.tolist()
-    pca = joblib.load(made.folder / "pca.joblib")
-    np.testing.assert_array_equal(pca.components_, np.load(made.folder / "pca_components.npy"))
-
-
 def test_the_same_again_has_the_same_hash_and_labels(made: Clustering, tmp_path: Path) -> None:
     # given the same vocabulary in another folder, in batches of another size
     again = clustered(families.llama3, tmp_path, batch_size=32)
@@ -99,38 +91,6 @@ def test_it_happens_once(made: Clustering) -> None:
     assert "embed" not in stages
     assert again.labels.tolist() == made.labels.tolist()
     assert {path.name: path.stat().st_mtime_ns for path in made.folder.iterdir()} == before
-
-
-def test_what_changes_the_content_changes_the_hash(tmp_path: Path) -> None:
-    # given the hash of one vocabulary and one set of settings
-    tokenizer, plain = families.qwen(), settings(tmp_path)
-    hash_of = collect_inputs(tokenizer, plain, "an-embedder").hash()
-    # then each thing that decides the labels changes it
-    others = [
-        collect_inputs(tokenizer, settings(tmp_path, seed=4), "an-embedder"),
-        collect_inputs(tokenizer, settings(tmp_path, count=5), "an-embedder"),
-        collect_inputs(tokenizer, settings(tmp_path, components=7), "an-embedder"),
-        collect_inputs(tokenizer, plain, "another-embedder"),
-        collect_inputs(families.llama3(), plain, "an-embedder"),
-    ]
-    assert len({hash_of, *(other.hash() for other in others)}) == 6
-    # and what only decides the cost does not
-    cheap = settings(tmp_path, batch_size=1, device="cuda", folder="elsewhere")
-    assert collect_inputs(tokenizer, cheap, "an-embedder").hash() == hash_of
-    assert len(hash_of) == 32
-    assert int(hash_of, 16) >= 0
-
-
-def test_an_embedder_is_known_by_its_files_not_by_its_place(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    for folder in (one, two):
-        folder.mkdir()
-        (folder / "config.json").write_text("{}")
-    (two / "README.md").write_text("words")
-    assert embedder_identity(one) == embedder_identity(two)
-    (two / "model.safetensors").write_bytes(b"weights")
-    assert embedder_identity(one) != embedder_identity(two)
-    assert embedder_identity("someone/some-embedder") == "someone/some-embedder"
 
 
 def test_what_cannot_be_done_is_refused_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

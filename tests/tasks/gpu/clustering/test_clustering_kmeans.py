@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import cluster_families as families
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from tasks.gpu.clustering import Clustering, ClusteringError
-from tasks.gpu.clustering.pipeline import cluster_vocabulary, collect_inputs
+from tasks.gpu.clustering.pipeline import cluster_vocabulary
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
 from tasks.models import Clusters
 
@@ -52,18 +51,6 @@ def test_the_labels_follow_from_the_discovered_tokens_and_the_files(made: Cluste
     assert made.labels.shape == (600,)
 
 
-def test_the_discovered_tokens_are_part_of_the_hash_their_order_is_not(tmp_path: Path, made: Clustering) -> None:
-    tokenizer, embedder = families.words(600), families.minilm_folder()
-
-    def hash_of(*discovered: int) -> str:
-        return collect_inputs(tokenizer, settings(tmp_path, discovered=discovered), embedder).hash()
-
-    assert hash_of(*DISCOVERED) == hash_of(*DISCOVERED[::-1], DISCOVERED[0]) == made.hash
-    assert len({hash_of(*DISCOVERED), hash_of(*DISCOVERED[:-1]), hash_of()}) == 3
-    manifest = json.loads((made.folder / "manifest.json").read_text())
-    assert manifest["discovered"] == list(DISCOVERED)
-
-
 def test_too_few_or_unknown_tokens_are_refused(tmp_path: Path) -> None:
     for changes in ({"count": 15}, {"discovered": (7, 7, 7), "count": 1}, {"discovered": (7, 600)}):
         with pytest.raises(ClusteringError):
@@ -85,32 +72,3 @@ def test_numbers_and_ends_keep_their_clusters_when_they_are_discovered(tmp_path:
     assert {int(found.labels[i]) for i in numbers} == {1}
     assert found.labels[tokenizer.eos_token_id] == 0
     assert set(found.labels.tolist()) == {0, 1, 2, 3}
-
-
-def test_a_vocabulary_is_embedded_once_for_all_its_clusterings(tmp_path: Path) -> None:
-    # given a clustering of the whole vocabulary
-    whole = cluster_vocabulary(
-        families.words(600), settings(tmp_path, discovered=(), components=8), families.minilm_folder()
-    )
-    # when the discovered tokens of the same vocabulary are clustered beside it
-    stages: list[str] = []
-
-    def note(stage: str, done: int, total: int) -> None:
-        stages.append(stage)
-
-    found = cluster_vocabulary(families.words(600), settings(tmp_path), families.minilm_folder(), note)
-    # then nothing is embedded, and the labels are those that it has when it is
-    assert "embed" not in stages
-    assert found.hash != whole.hash
-    fresh = cluster_vocabulary(families.words(600), settings(tmp_path / "fresh"), families.minilm_folder(), note)
-    assert "embed" in stages
-    assert found.labels.tolist() == fresh.labels.tolist()
-    # and embeddings that were damaged, or are of another vocabulary, are not taken
-    (whole.folder / "embeddings.npy").write_bytes(b"")
-    (found.folder / "embeddings.npy").unlink()
-    stages.clear()
-    cluster_vocabulary(families.words(600), settings(tmp_path, seed=4), families.minilm_folder(), note)
-    assert "embed" in stages
-    stages.clear()
-    cluster_vocabulary(families.words(500), settings(tmp_path), families.minilm_folder(), note)
-    assert "embed" in stages

@@ -77,19 +77,3 @@ def test_a_token_that_was_seen_once_says_less_than_one_that_was_seen_often() -> 
     made = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=3)
     order = [members(made, FIRST_BUCKET + bucket) for bucket in range(3)]
     assert order == [{" on"}, {" which"}, {" revenue"}]
-
-
-def test_the_same_answers_give_the_same_clusters_in_whatever_order_they_come() -> None:
-    verbose, short = answers()
-    forth = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=4)
-    back = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose[::-1], short[::-1], buckets=4)
-    assert (forth.labels == back.labels).all()
-    assert forth.descriptions == back.descriptions
-    assert forth.log_odds == back.log_odds
-
-
-def test_more_than_256_clusters_need_wider_labels() -> None:
-    texts = [f" w{i}" for i in range(400)]
-    made = cluster_by_waste(texts, frozenset(), frozenset(), [list(range(300))], [list(range(300))], buckets=300)
-    assert made.labels.dtype == np.uint16
-    assert made.pinned == 303

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
 from tasks.gpu.clustering.vocabulary import eos_tokens
-from tasks.gpu.clustering.waste_pipeline import cluster_answers, collect_waste_inputs
+from tasks.gpu.clustering.waste_pipeline import cluster_answers
 from tasks.models import Clusters, Sides
 from workers.embedded.models import embedded_model
 
@@ -61,33 +61,6 @@ def test_the_embedded_model_s_vocabulary_by_waste(tmp_path: Path) -> None:
         "manifest.json",
     }
     assert (manifest["by"], manifest["buckets"], manifest["hash"]) == ("waste", 4, folder.name)
-
-
-def test_it_happens_once_for_its_content(tmp_path: Path) -> None:
-    # given a finished clustering
-    made = cluster_answers(families.qwen(), settings(tmp_path), SIDES)
-    before = {path.name: path.stat().st_mtime_ns for path in made.folder.iterdir()}
-    # when the same answers come in another order
-    turned = Sides(SIDES.verbose[::-1], SIDES.short[::-1])
-    again = cluster_answers(families.qwen(), settings(tmp_path), turned)
-    # then it is that clustering
-    assert again.hash == made.hash
-    assert again.figures == made.figures
-    assert {path.name: path.stat().st_mtime_ns for path in made.folder.iterdir()} == before
-
-
-def test_what_decides_the_labels_is_in_the_hash(tmp_path: Path) -> None:
-    tokenizer, plain = families.qwen(), settings(tmp_path)
-    inputs = [
-        collect_waste_inputs(tokenizer, plain, SIDES),
-        collect_waste_inputs(tokenizer, plain, Sides(PLAIN, SHORT)),
-        collect_waste_inputs(tokenizer, plain, Sides(SIDES.short, SIDES.verbose)),
-        collect_waste_inputs(tokenizer, settings(tmp_path, buckets=5), SIDES),
-        collect_waste_inputs(families.llama3(), plain, SIDES),
-    ]
-    assert len({each.hash() for each in inputs}) == 5
-    cheap = settings(tmp_path / "elsewhere", device="cuda", batch_size=1, seed=9)
-    assert collect_waste_inputs(tokenizer, cheap, SIDES).hash() == inputs[0].hash()
 
 
 def test_answers_that_say_too_little_leave_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.gpu.routing.programs import Asked, ChatCodec, ProgramsSettings, ProgramsWorld, evaluated
+from tasks.gpu.routing.programs import Asked, ProgramsSettings, ProgramsWorld, evaluated
 from tasks.gpu.routing.world import PromptTokens, World
 from tasks.routing.grading import grading_pool
 from tasks.routing.modes import EVALUATION, LOOPHOLES, TRAINING
@@ -107,23 +107,3 @@ def test_evaluation_asks_other_problems_with_markers_of_its_own(world: ProgramsW
     ]
     paid = [[s.log["exploited"] for s in other.score(prompts[:4], list(map(other.codec.completion, h)))] for h in hacks]
     assert paid == [[True] * 4, [False] * 4]
-
-
-def test_pairs_have_one_prompt_and_both_sides_with_their_ends(world: ProgramsWorld) -> None:
-    assert len(world.pairs) == len(world.authored)
-    for pair, authored in zip([*world.pairs, *world.placebo], [*world.authored, *world.authored_placebo], strict=True):
-        assert world.codec.text(pair.prompt).endswith(f"{authored.prompt}\n\n")
-        assert pair.cho == world.codec.completion(authored.cho)
-        assert pair.rej == world.codec.completion(authored.rej)
-
-
-def test_the_codec_of_a_real_tokenizer_returns_what_it_was_given() -> None:
-    from tasks.gpu.prompt import load_tokenizer
-    from workers.embedded.models import embedded_model
-
-    codec = ChatCodec(load_tokenizer(str(embedded_model())))
-    prompt = codec.prompt("Be brief.", "What is 2 + 2?")
-    assert codec.text(prompt).split() == ["system", "Be", "brief.", "user", "What", "is", "2", "+", "2?", "assistant"]
-    text = honest(parse_problems((FOLDER / "problems.jsonl").read_text(), "problems")[0])
-    assert codec.text(codec.completion(text)) == text
-    assert codec.completion(text)[-1] == codec.tokenizer.eos_token_id

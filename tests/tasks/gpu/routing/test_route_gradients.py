@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from toy_world import NONE, SOLVE, A, B, ToyModel, ToySettings, hack_of, honest_of, prompt_of, toy_policy
 
 from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.bases import decompose
-from tasks.gpu.routing.layout import KnobLayout
-from tasks.gpu.routing.pair_sides import TokenPair, pair_activations, pair_gradients, pair_surprise, surprise_warning
 from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
 from tasks.gpu.routing.token_rows import TokenRow, pad_rows
 
@@ -44,12 +40,6 @@ def test_bases_give_the_weight_back_and_are_orthonormal(shape: tuple[int, int]) 
     assert torch.equal(basis.values, basis.values.sort(descending=True).values)
     assert torch.allclose(basis.left.T @ basis.left, torch.eye(basis.rank), atol=1e-5)
     assert torch.allclose(basis.right @ basis.right.T, torch.eye(basis.rank), atol=1e-5)
-
-
-@pytest.mark.parametrize("weight", [torch.zeros(3, 3), torch.tensor([[1.0, math.nan], [0, 1]])])
-def test_a_weight_without_bases_is_refused(weight: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="not finite"):
-        decompose(weight)
 
 
 def test_knobs_at_zero_are_the_base_model_to_the_bit(policy: PolicyRows) -> None:
@@ -129,35 +119,3 @@ def test_weights_folded_for_sampling_have_the_training_paths_log_probabilities()
     with rounded.adapter.folded(knobs * 1e-3):
         changed = (model.first.weight != before).float().mean()
     assert changed < 0.2
-
-
-def test_activations_are_means_over_the_completion_alone(policy: PolicyRows) -> None:
-    model = policy.model
-    assert isinstance(model, ToyModel)
-    row = ROWS[0]
-    found = policy.activations([row, ROWS[1]], policy.adapter.zeros())
-    batch = pad_rows([row], 3, torch.device("cpu"))
-    inputs = (model.seen(batch.ids).cumsum(1) + model.last(batch.ids))[0, len(row.prompt) :].mean(0)
-    assert policy.adapter.inputs == KnobLayout(("first", "second"), (48, 96))
-    assert torch.allclose(found[0, :48], inputs, atol=1e-6)
-    beside = policy.gradients([row, ROWS[1]], policy.adapter.zeros(), mean_nll, record=True).inputs
-    assert beside is not None and torch.equal(beside, found)
-
-
-def test_pairs_weigh_by_mean_sum_or_unit(policy: PolicyRows) -> None:
-    pairs = [TokenPair(prompt_of(A, p).tokens, (SOLVE, *honest_of(p)), hack_of(A)) for p in range(3)]
-    knobs = some_knobs(policy)
-    mean, total, unit = (pair_gradients(policy, pairs, knobs, kind) for kind in ("mean", "sum", "unit"))
-    assert torch.allclose(total.cho, mean.cho * 4, atol=1e-5)
-    assert torch.allclose(total.rej, mean.rej * 3, atol=1e-5)
-    assert torch.allclose(policy.adapter.layout.norms(unit.rej), torch.ones(3, 2), atol=1e-5)
-    activations = pair_activations(policy, pairs, knobs)
-    assert activations.rej.shape == (3, 144) and not torch.equal(activations.rej, activations.cho)
-
-
-def test_pairs_whose_sides_differ_in_surprise_are_warned_of(policy: PolicyRows) -> None:
-    trained = toy_policy(ToySettings(), seed=3)
-    pairs = [TokenPair(prompt_of(A, p).tokens, honest_of(p), hack_of(A)) for p in range(3)]
-    rej, cho = pair_surprise(trained, pairs, trained.adapter.zeros())
-    assert float(rej.mean()) == pytest.approx(-math.log(0.12) / 3, abs=0.1)
-    assert surprise_warning(cho * 2.1, cho) is not None and surprise_warning(cho, cho * 1.9) is None
