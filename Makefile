@@ -100,7 +100,7 @@ mutants: models $(DEV) ## break the program in one line at a time: the tests mus
 	@$(BIN)/python tests/mutants/run.py $(ARGS)
 
 # Without the server that they start, judge.py, which needs labelled answers, and soak.py, which takes an hour.
-BENCHMARKS = $(filter-out %/judge.py %/soak.py %/simulated_target.py,$(shell grep -l '^if __name__' benchmarks/*.py))
+BENCHMARKS = $(filter-out %/judge.py %/soak.py %/simulated_target.py %/guide_tickets.py,$(shell grep -l '^if __name__' benchmarks/*.py))
 
 bench: models $(DEV) ## run the benchmarks; results in benchmarks/results
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -120,7 +120,7 @@ route-smoke: models ## gradient routing where the answer is known, and three arm
 	WHETSTONE_RESULTS=outputs/route-smoke $(BIN)/python benchmarks/route_known_answers.py
 	@$(BIN)/orchestrator route --config configs/route_smoke.yaml --gpu-jobs 2 $(ARGS)
 
-faults: models $(DEV) ## kill the command, or any part of its farm, at ten moments; each optimiser at six
+faults: models $(DEV) ## kill the command, or any part of its farm, at ten moments; each optimiser at two
 	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py tests/e2e/test_guide_deaths.py tests/orchestrator/routing/test_route_session.py tests/e2e/test_optimisers.py --timeout 1800
 
 chaos: models $(DEV) ## small runs under faults of nine kinds (SEED=7 FAULTS=200, three quarters of an hour)

@@ -38,14 +38,12 @@ ROW_BYTES = 16 * MIB
 """Of one line of a file of rows."""
 ROWS = 1_000_000
 """Of one file or folder."""
-"""All rows that come through a pipe: they are copied to a temporary file."""
 REPORTED_FAULTS = 50
 """That one error lists; it says how many more there are."""
 
 # Files that are read whole, bytes.
 SETTINGS_BYTES = 1 * MIB
 """A `.config`, or a document in YAML or JSON."""
-"""Values in one document, each alias of YAML counted with all that it stands for."""
 OPTION_CHARACTERS = 100_000
 """The value of one option: a prompt, a template, a command."""
 DELTAS_BYTES = 16 * MIB

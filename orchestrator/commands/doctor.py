@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Check everything that a run needs, one line for each check: the settings, the questions, the broker (its reply, its
-persistence), the workers of each queue and whether their work moves, pauses, messages that no worker could read, the
-same code everywhere, the target servers and GPUs, the key of the openai workers, the disks, and the clocks of all
-hosts.  Nothing is started and nothing is changed.
+persistence), the workers of each queue, pauses, the same code everywhere, the target servers and GPUs, the key of the
+openai workers, the disks, and the clocks of all hosts.  Nothing is started and nothing is changed.
 
 A failed check has a hint below it."""
 

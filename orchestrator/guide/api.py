@@ -1,4 +1,4 @@
-"""`StageBPipeline`: what `orchestrator guide` does, for a script or a notebook."""
+"""`StageBPipeline`: what `orchestrator guide` does, for a script."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tasks.code_version import code_version
 from tasks.store.store import Store
 
 CLUSTERS_FILE, VERSIONS_FILE = "clusters.json", "versions.json"
-PACKAGES = ("whetstone", "celery", "redis", "numpy", "deap", "pydantic")
+PACKAGES = ("whetstone-farm", "celery", "redis", "numpy", "deap", "pydantic")
 
 
 @dataclass(frozen=True)
