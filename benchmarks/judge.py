@@ -1,4 +1,8 @@
-"""How well stage 1 of the judge agrees with people, beside the plain rule that takes any number of the answer.
+"""How well the judge agrees with people: stage 1 alone, beside the plain rule that takes any number of the answer, and
+all three stages with a stand-in for the model of stage 2.
+
+The stand-in says what the person said, or the opposite in one answer of ten, which the hash of the answer chooses; its
+two numbers are the gold's and that of the answer which is nearest to it, the worst that a model can write.
 
 `--data` is a JSONL file in FinanceBench's format; `--labels` has one row an answer: {financebench_id, model_answer,
 label}, with the label "Correct Answer" for a right one.  Only golds that are pure numbers count: on the others stage 1
@@ -29,14 +33,15 @@ from typing import Any, Literal
 from figures import table, write
 
 from tasks.judging.numbers import read_numbers
-from tasks.judging.rule import decide_by_rule, is_close, pure_number
+from tasks.judging.rule import decide_by_rule, in_one_unit, is_close, pure_number
+from tasks.judging.verdict import judge
+from tasks.models import Judge
 
 TOLERANCES = (0.01, 0.05, 0.15)
 LENGTHS = {"up to 10 words": (1, 10), "11 to 40": (11, 40), "over 40": (41, 10**9)}
 LONG = 40  # words
 FOLDS = ("dev", "held-out", "all")
 Z = 1.959964  # the 97.5th percentile of the normal distribution
-Rule = Callable[[str, str, str, float], bool]
 
 
 @dataclass(frozen=True)
@@ -53,20 +58,43 @@ class JudgedAnswer:
         return len(self.answer.split())
 
 
+Rule = Callable[[JudgedAnswer, float], bool]
+
+
 def fold_of(question: str) -> Literal["dev", "held-out"]:
     """The fold of a question, from its text alone."""
     return "held-out" if hashlib.sha256(question.encode()).digest()[0] < 128 else "dev"
 
 
-def any_number(question: str, gold: str, answer: str, tolerance: float) -> bool:
+def any_number(row: JudgedAnswer, tolerance: float) -> bool:
     """The plain rule: some number of the answer, as written, is within the tolerance of the gold's."""
-    target = read_numbers(gold)[0]
-    return any(is_close(number.value, target.value, tolerance) for number in read_numbers(answer))
+    target = read_numbers(row.gold)[0]
+    return any(is_close(number.value, target.value, tolerance) for number in read_numbers(row.answer))
 
 
-def final_number(question: str, gold: str, answer: str, tolerance: float) -> bool:
+def final_number(row: JudgedAnswer, tolerance: float) -> bool:
     """Stage 1: the number that the answer settles on is within the tolerance of the gold's."""
-    return decide_by_rule(question, gold, answer, tolerance) is True
+    return decide_by_rule(row.question, row.gold, row.answer, tolerance) is True
+
+
+def with_model(errs: bool) -> Callable[[JudgedAnswer, float], bool]:
+    """All three stages; with `errs` the model is wrong in one answer of ten."""
+
+    def decide(row: JudgedAnswer, tolerance: float) -> bool:
+        def ask(system: str, user: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+            is_flipped = errs and hashlib.sha256(row.answer.encode()).digest()[1] < 26
+            target = read_numbers(row.gold)[0]
+            near = [v for n in read_numbers(row.answer) if (v := in_one_unit(n, target, row.question, row.answer))]
+            return {
+                "reasoning": "", "category": "numerical", "confidence": 0.9, "relative_error_pct": None,
+                "normalized_gt": target.value, "is_correct": row.is_right != is_flipped,
+                "normalized_pred": min((value for value, _ in near), key=lambda v: abs(v - target.value), default=None),
+            }  # fmt: skip
+
+        settings = Judge("stand-in", tolerance, True, 0.0, 1.0, 512, 42, 1)
+        return judge(row.question, row.gold, row.answer, settings, ask).is_correct
+
+    return decide
 
 
 def load(data: Path, labels: Path, fold: str) -> list[JudgedAnswer]:
@@ -80,9 +108,17 @@ def load(data: Path, labels: Path, fold: str) -> list[JudgedAnswer]:
     ]
 
 
+RULES: dict[str, Rule] = {
+    "stage 1": final_number,
+    "any number": any_number,
+    "three stages, model right": with_model(errs=False),
+    "three stages, model wrong 1 in 10": with_model(errs=True),
+}
+
+
 def agreement(answers: Sequence[JudgedAnswer], rule: Rule, tolerance: float) -> dict[str, Any]:
     """Counts, precision and recall of a rule with their intervals; None where there is nothing to divide by."""
-    accepted = [answer for answer in answers if rule(answer.question, answer.gold, answer.answer, tolerance)]
+    accepted = [answer for answer in answers if rule(answer, tolerance)]
     right = [answer for answer in answers if answer.is_right]
     long_wrong = [answer for answer in answers if answer.words > LONG and not answer.is_right]
     chosen = set(accepted)
@@ -128,7 +164,7 @@ def wilson(share: float, count: float) -> tuple[float, float]:
 def print_cases(answers: Sequence[JudgedAnswer], tolerance: float) -> None:
     """Every answer on which people and the rule differ."""
     for answer in answers:
-        if answer.is_right != final_number(answer.question, answer.gold, answer.answer, tolerance):
+        if answer.is_right != final_number(answer, tolerance):
             side = "accepted, people say wrong" if not answer.is_right else "not accepted, people say right"
             print(f"\n{side}: gold {answer.gold}\n  {answer.question}\n  ... {answer.answer[-300:]!r}")
 
@@ -145,7 +181,7 @@ def main() -> None:
     for tolerance in TOLERANCES:
         for length, (least, most) in {**LENGTHS, "all": (0, 10**9)}.items():
             some = [answer for answer in answers if least <= answer.words <= most]
-            for name, rule in (("final number", final_number), ("any number", any_number)):
+            for name, rule in RULES.items():
                 figures.append(
                     {"tolerance": tolerance, "length": length, "rule": name} | agreement(some, rule, tolerance)
                 )

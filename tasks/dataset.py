@@ -24,6 +24,17 @@ PairsHook = Callable[[list[tuple[str, Any]]], Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+class WrittenFloat(float):
+    """A number of a file with the digits that it has there: 0.00005, which Python writes as 5e-05."""
+
+    text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
 class DatasetError(ValueError):
     """The file cannot be read, or rows of it are malformed. The message names every fault by its line number."""
 
@@ -101,7 +112,7 @@ def json_object(line: bytes, hook: PairsHook | None = None) -> dict[str, Any]:
     if len(line) > ROW_BYTES:
         raise DatasetError(f"the row is longer than {ROW_BYTES:,} bytes")
     try:
-        row = json.loads(line.decode("utf-8"), object_pairs_hook=hook)
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=hook, parse_float=WrittenFloat)
     except UnicodeDecodeError as error:
         raise DatasetError(f"invalid UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:

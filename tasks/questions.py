@@ -6,6 +6,7 @@ own format, whose context is nested, is read by `tasks.dataset`.
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from tasks.dataset import DatasetError, check_row_count, load_examples, malformed, text_field
+import numpy as np
+
+from tasks.dataset import DatasetError, WrittenFloat, check_row_count, load_examples, malformed, text_field
 from tasks.limits import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES
 from tasks.models import Example
 from tasks.tables import TableRow, format_of, read_table
@@ -115,7 +118,7 @@ def _question(row: TableRow, columns: Columns, number: int) -> tuple[SplitExampl
     if row.fault:
         return SplitExample(Example("", "", "", ""), ""), [row.fault]
     values = {name: value for name, value in row.values.items() if name}
-    for name, read in ((columns.id, _as_text), (columns.answer, _as_text), (columns.context, _joined)):
+    for name, read in ((columns.id, _as_text), (columns.answer, _as_gold), (columns.context, _joined)):
         if name in values:
             values[name] = read(values[name])
     faults: list[str] = []
@@ -136,9 +139,23 @@ def _question(row: TableRow, columns: Columns, number: int) -> tuple[SplitExampl
 
 
 def _as_text(value: Any) -> Any:
-    """A finite number as its text; whatever else as it is."""
-    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    return str(value) if is_number and (isinstance(value, int) or math.isfinite(value)) else value
+    """A finite number as the file has it, without an exponent where the file has no text; whatever else as it is."""
+    if isinstance(value, WrittenFloat):
+        return value.text if math.isfinite(value) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, float | Decimal) or not math.isfinite(value):
+        return value
+    return np.format_float_positional(value, trim="-") if isinstance(value, float) else format(value, "f")
+
+
+def _as_gold(value: Any) -> Any:
+    """Several accepted answers, of which any is right, as one JSON list of texts; whatever else as `_as_text`."""
+    if isinstance(value, list) and value:
+        texts = [_as_text(part) for part in value]
+        if all(isinstance(text, str) and text.strip() for text in texts):
+            return texts[0] if len(texts) == 1 else json.dumps(texts, ensure_ascii=False)
+    return _as_text(value)
 
 
 def _joined(value: Any) -> Any:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from tasks.dataset import DatasetError, json_object, read_lines
+import numpy as np
+
+from tasks.dataset import DatasetError, WrittenFloat, json_object, read_lines
 from tasks.files import read_limited
 from tasks.limits import PAGE_BYTES, ROW_BYTES, SETTINGS_BYTES
 
@@ -150,8 +152,16 @@ def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: st
 def _table_rows(batches: Any, split: str, number: int = 0) -> Iterator[TableRow]:
     """`number` counts the rows of earlier files."""
     for batch in batches:
+        narrow = {
+            field.name: field.type.to_pandas_dtype()
+            for field in batch.schema
+            if str(field.type) in ("float", "halffloat")
+        }
         for values in batch.to_pylist():
             number += 1
+            for name, kind in narrow.items():  # as a double, 0.1 of a float column is 0.10000000149011612
+                if values[name] is not None:
+                    values[name] = WrittenFloat(np.format_float_positional(kind(values[name]), trim="-"))
             place = f"row {number}" + (f" of {split}" if split else "")
             yield TableRow(place, values, split)
 

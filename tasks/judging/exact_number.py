@@ -1,9 +1,11 @@
-"""Arithmetic by its final number: right is what ends with the same number as the gold, exactly.
+r"""Arithmetic by its final number: right is what ends with the same number as the gold, exactly.
 
-The final number of a text is, in this order: the one after the last "####" (the mark of GSM8K; K. Cobbe et al., arXiv
-2110.14168, 2021); the one in the last "\\boxed{}"; the one that directly follows the last "the answer is" or "answer:";
-the last number of the text.  Units, currencies and thousands separators do not count: 72, 72.0 and $72.00 are equal.  A
-dash with a space behind it is no sign but of a list, a range or a subtraction, unless it follows an equals sign.
+The final number of a text is, in this order: the one behind the last "####" (the mark of GSM8K; K. Cobbe et al., arXiv
+2110.14168, 2021); the one in the last "\boxed{}"; the one that directly follows the last "the answer is" or "answer:";
+the last number of the text.  A mark whose content is no single number that can be read whole holds none.  Units,
+currencies and separators do not count: 72, 72.0, $72.00 and 144/2 are equal.  A dash with a space behind it is no sign
+but of a list, a range or a subtraction, unless it follows an equals sign.  A number that is denied ("it is not 5") is
+passed over.
 """
 
 from __future__ import annotations
@@ -12,29 +14,25 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from decimal import Decimal
+from fractions import Fraction
 from typing import ClassVar
 
+from tasks.judging.marks import accepted_answers, final_mark, without_thinking
+from tasks.judging.numbers import Number, read_numbers
 from tasks.models import Verdict
 
-VERSION = 2  # counts the rules under which verdicts were cached
+VERSION = 3  # counts the rules under which verdicts were cached
 
-_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_NUMBER = (
-    r"(?P<minus>(?<![\w)%.])[-−–](?!\s)|(?<==\s)[-−–])?\s?(?:US)?[$€£]?\s?"
-    r"(?P<digits>\d{1,3}(?:(?:,|\{,\})\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+)"
-    rf"(?:\s(?P<scale>{'|'.join(_SCALES)})\b)?"
-)
-_ANY = re.compile(_NUMBER, re.IGNORECASE)
-_MARKED = re.compile(r"####\s*" + _NUMBER, re.IGNORECASE)
-_BOXED = re.compile(r"\\boxed\{[^{}\d.−–-]*" + _NUMBER, re.IGNORECASE)
 _STATED = re.compile(
-    r"\banswer\b(?:\s+is|\s*[:=])(?:\s+(?:about|approximately|exactly|equal to|thus|therefore))?[\s:*_`\\($]*?"
-    + _NUMBER
-    # Not the first number of a calculation, which states its result later; two asterisks end bold text.
-    + r"(?![\d.,]*\d)(?!\s*(?:\*\*|[)%_`$])*+\s*(?:[+*/×÷=]|[-−–]\s*\d|x\s*\d))",
+    r"\banswer\b(?:\s+is|\s*[:=])(?:\s+(?:about|approximately|exactly|equal to|thus|therefore))?[\s:*_`\\($\[]*",
     re.IGNORECASE,
 )
+# What follows the first number of a calculation, which states its result later; two asterisks end bold text.
+_GOES_ON = re.compile(r"(?:\s*(?:\*\*|[)%_`$\]]))*+\s*(?:[+*/×÷=]|[-−–]\s*\d|x\s*\d|\\(?:times|cdot|div)\b)")
+_DENIED = re.compile(
+    r"(?:\bnot|n't|n’t|\bnever|\bneither)\s+(?:(?:equal to|exactly|just|simply|the|be)\s+)*[$€£\\(*]*$", re.IGNORECASE
+)
+_LOOSE_DASH = re.compile(r"[-−–]\s+(?![-−–])")
 
 
 class GoldError(ValueError):
@@ -54,31 +52,48 @@ class ExactNumber:
     def grade(self, question: str, gold: str, answer: str) -> Verdict:
         """Raises: GoldError when the gold has no number."""
         del question
-        expected, given = final_number(gold), final_number(answer)
-        if expected is None:
+        expected, given = [final_number(one) for one in accepted_answers(gold)], final_number(without_thinking(answer))
+        if None in expected:
             raise GoldError(f"the right answer {gold[:80]!r} has no number; grade this data by another judge")
         if given is None:
-            return _verdict(False, "The answer has no number.")
-        if given == expected:
-            return _verdict(True, f"The answer's final number is {given:f}.")
-        return _verdict(False, f"The answer's final number is {given:f}, not {expected:f}.")
+            return _verdict(False, "The answer has no final number.")
+        if given in expected:
+            return _verdict(True, f"The answer's final number is {_shown(given)}.")
+        wanted = " or ".join(_shown(number) for number in expected if number is not None)
+        return _verdict(False, f"The answer's final number is {_shown(given)}, not {wanted}.")
 
 
-def final_number(text: str) -> Decimal | None:
+def final_number(text: str) -> Fraction | None:
     """The number that a text ends with (see the module), or None where it has none."""
-    for pattern in (_MARKED, _BOXED, _STATED, _ANY):
-        matches = list(pattern.finditer(text))
-        if matches:
-            return _value(matches[-1])
-    return None
+    marked = final_mark(text)
+    if marked is not None:
+        numbers = _numbers(marked.text)
+        is_clear = numbers and (marked.is_line or len(numbers) == 1)
+        return _value(marked.text, numbers[0]) if is_clear else None
+    numbers = _numbers(text)
+    for stated in reversed(list(_STATED.finditer(text))):
+        for number in numbers:
+            start, end = number.span
+            if stated.start() < start <= stated.end() <= end and not _GOES_ON.match(text, end):
+                return _value(text, number)
+    claimed = [number for number in numbers if not _DENIED.search(text[max(0, number.span[0] - 40) : number.span[0]])]
+    return _value(text, claimed[-1]) if claimed else None
 
 
-def _value(match: re.Match[str]) -> Decimal:
-    digits = match["digits"].replace("{,}", "").replace(",", "")
-    value = Decimal(digits)
-    if match["scale"]:
-        value = value.scaleb(_SCALES[match["scale"].lower()])
-    return -value if match["minus"] else value
+def _numbers(text: str) -> list[Number]:
+    return read_numbers(text, short_scales=False)
+
+
+def _value(text: str, number: Number) -> Fraction:
+    start, _ = number.span
+    is_loose = _LOOSE_DASH.match(text, start) is not None and not text[:start].rstrip().endswith("=")
+    total = number.total
+    # Brackets are no sign here: "(5)" is an aside.
+    return -total if (is_loose or number.in_parentheses) and total < 0 else total
+
+
+def _shown(value: Fraction) -> str:
+    return str(value) if value.denominator == 1 else f"{float(value):.10g}"
 
 
 def _verdict(is_correct: bool, reasoning: str) -> Verdict:

@@ -1,16 +1,19 @@
 """Which number an answer settles on, of all that it mentions.
 
 An answer mentions years, pages, the question's own figures, other years' figures and the steps of a calculation.  It
-settles on one: what it concludes with, where it draws a conclusion; or else the result of its last calculation; or
-else the first figure that it states.  So an answer gains nothing by mentioning more.  Where that place has a range, a
-choice, a list, a limit or a calculation without its result, the answer settles on nothing.
+settles on one: what it marks as its result ("#### 42", a box in TeX); or else what it concludes with, where it draws a
+conclusion; or else the result of its last calculation; or else the first figure that it states.  So an answer gains
+nothing by mentioning more.  Where that place has a range, a choice, a list, a limit, a denial or a calculation without
+its result, the answer settles on nothing.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from bisect import bisect_left
 
+from tasks.judging.marks import final_mark
 from tasks.judging.numbers import Number, read_numbers
 from tasks.judging.single_value import is_single
 
@@ -57,6 +60,9 @@ def final_numbers(question: str, answer: str) -> list[Number]:
 
     The spans are those of the whole answer.
     """
+    if (mark := final_mark(answer)) is not None:
+        marked = [_moved(number, mark.start) for number in read_numbers(mark.text)]
+        return marked if len(marked) == 1 and is_single(question, answer, marked, marked) else []
     requested = {_identity(number) for number in read_numbers(question)}
     figures = [number for number in read_numbers(answer) if not is_incidental(answer, number)]
     # Where every figure of the answer stands in the question as well, such a figure is the answer.
@@ -151,6 +157,10 @@ def _sentences_with(text: str, numbers: list[Number]) -> list[tuple[int, int]]:
 
 def _inside(number: Number, sentence: tuple[int, int]) -> bool:
     return sentence[0] <= number.span[0] < sentence[1]
+
+
+def _moved(number: Number, by: int) -> Number:
+    return dataclasses.replace(number, span=(number.span[0] + by, number.span[1] + by))
 
 
 def _identity(number: Number) -> tuple[float, str]:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from tasks.cutting import cut_middle, largest_length
+from tasks.judging.marks import accepted_answers
 from tasks.openai.errors import PromptTooLong
 from tasks.openai.prompt_escaping import escape_in_json
 from tasks.openai.provider import estimate_tokens
@@ -65,13 +66,16 @@ before you compare them: thousands, millions and billions; percent, fractions an
 or brackets as a negative number. The unit that the question asks for holds where a side names none. Judge the one \
 number that the answer settles on. That the right number occurs somewhere in the answer, as a step, as another year \
 or as one of several, is not enough. A range, a limit or a choice of numbers is wrong, unless the ground truth is one \
-too. Where the question asks for rounding, two numbers that are equal after that rounding agree. If the ground truth \
+too. Years, dates, identifiers and counts of people or things must be equal: no error is allowed there. Where the \
+question asks for rounding, two numbers that are equal after that rounding agree. If the ground truth \
 is 0, the answer must be 0 or say that there is none.
 
 Yes or no: the answer must take the same side as the ground truth, in whatever words, and its reason must not \
 contradict the reason that the ground truth gives.
 
 Text: {text_rule}
+
+A ground truth that is a list holds several accepted answers, and one of them is enough.
 
 An answer that refuses, does not decide or says that it cannot know is wrong, unless the ground truth says the same. \
 Length and style do not count, neither for nor against.
@@ -113,7 +117,8 @@ def fitting_answer(system: str, question: str, gold: str, answer: str, limit: in
 
 def user_message(question: str, gold: str, answer: str) -> str:
     """The three texts under their headings, each on one line of JSON."""
-    parts = {"Question": question, "Ground truth": gold, "Answer to judge": answer}
+    golds = accepted_answers(gold)
+    parts = {"Question": question, "Ground truth": golds if len(golds) > 1 else golds[0], "Answer to judge": answer}
     # Beyond ASCII only what JSON leaves raw could end a line for some reader; quotes and newlines are escaped anyway.
     quoted = {heading: escape_in_json(json.dumps(text, ensure_ascii=True)) for heading, text in parts.items()}
     return "\n\n".join(f"## {heading}\n{text}" for heading, text in quoted.items())

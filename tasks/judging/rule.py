@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.judging.final_answer import final_numbers
+from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import SCALES, Number, read_numbers
 from tasks.judging.units import in_unit_of, named_scale
 
@@ -31,6 +31,16 @@ _HYPOTHETICAL = re.compile(
     r"\b(?:if|once|please|would|need|example|assum\w+|suppos\w+|hypothe\w+|illustrat\w+)\b", re.IGNORECASE
 )
 _RESULT = re.compile(r"[=≈≅]\s*[^\s=≈≅]")
+_ASKS_AMOUNT = re.compile(
+    r"[$€£¥%]|\b(?:USD|EUR|GBP|dollars?|euros?|per\s?cent\w*|how (?:much|far|long|large|big|heavy)|amount|ratio|margin"
+    r"|rate|growth|average|mean|turnover|days|revenues?|sales|costs?|expen\w+|income|profit|earnings|assets|liabilit\w+"
+    r"|debt|cash|price|value|dividends?|EBIT\w*|capex|distance|weight|length|area|volume|speed|temperature|time)\b",
+    re.IGNORECASE,
+)
+_ASKS_COUNT = re.compile(
+    r"\b(?:how many|number of|count of|(?:which|what) (?:year|date|day|month|page|number|id|version)|when|how old)\b",
+    re.IGNORECASE,
+)
 _PLACES = re.compile(r"\b(zero|no|one|two|three|four|five|[0-5])[\s-]decimal", re.IGNORECASE)
 _NEAREST = re.compile(
     r"\bnearest (?:(tenth|hundredth|thousandth|cent|whole|integer|dollar|day|percent\w*|million|billion|thousand)s?)\b",
@@ -59,17 +69,43 @@ def find_match(question: str, gold: str, answer: str, tolerance: float) -> Match
     if target is None or declines(answer):
         return None
     places = requested_places(question, target)
+    if not is_quantity(question, target):
+        tolerance = 0.0
     for number in final_numbers(question, answer):
         values = in_unit_of(target, number, question, answer)
         written = answer[slice(*number.span)]
         if any(is_close(value, target.value, tolerance) for value in values):
-            within = f"within {100 * tolerance:g}% of" if target.value else "equal to"
+            within = f"within {100 * tolerance:g}% of" if target.value and tolerance else "equal to"
             return Match(number, f"The answer settles on {written}, {within} {gold.strip()}.")
         if any(_rounds_to(value, target, places) for value in values):
             return Match(
                 number, f"The answer settles on {written}, which rounds to {gold.strip()} as the question asks."
             )
     return None
+
+
+def has_quantity(question: str, gold: str, answer: str, tolerance: float) -> bool:
+    """Whether the gold has one quantity, and the answer settles on one that agrees with it in unit and currency."""
+    golds = [number for number in read_numbers(gold) if not is_incidental(gold, number)]
+    if len(golds) != 1 or not is_quantity(question, target := golds[0]) or declines(answer):
+        return False
+    return any(
+        is_close(value, target.value, tolerance)
+        for number in final_numbers(question, answer)
+        for value in in_unit_of(target, number, question, answer)
+    )
+
+
+def is_quantity(question: str, gold: Number) -> bool:
+    """Whether a tolerance makes sense: not for a year, an identifier or a count of people or things.
+
+    These are whole numbers without a unit, where the question names no unit and no amount either.
+    """
+    if gold.unit != "plain" or gold.scale is not None or gold.decimals or gold.exact.denominator > 1:
+        return True
+    return named_scale(question) is not None or (
+        _ASKS_AMOUNT.search(question) is not None and _ASKS_COUNT.search(question) is None
+    )
 
 
 def pure_number(gold: str) -> Number | None:
@@ -115,7 +151,8 @@ def requested_places(question: str, gold: Number) -> int | None:
     if (match := _NEAREST.search(question)) is None:
         return None
     word = match[1].lower()
-    if word in SCALES:  # "to the nearest million" says how a gold in millions was rounded, and no other
+    if word in SCALES and word not in _NEAREST_PLACES:
+        # "to the nearest million" says how a gold in millions was rounded, and no other.
         return 0 if SCALES[word] == (gold.scale or named_scale(question)) else None
     return _NEAREST_PLACES.get(word, 0)
 

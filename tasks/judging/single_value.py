@@ -1,7 +1,7 @@
 """Whether an answer states a number as its one value.
 
-"5% to 7%", "$5 million or $7 million", "between 5 and 7", "up to 5", "1,248 / 87,583" and "$5 million in 2021" in reply
-to a question about 2022 have a number, and do not state it as the value that is asked for.
+"5% to 7%", "$5 million or $7 million", "between 5 and 7", "up to 5", "not 5", "1,248 / 87,583" and "$5 million in 2021"
+in reply to a question about 2022 have a number, and do not state it as the value that is asked for.
 """
 
 from __future__ import annotations
@@ -45,6 +45,18 @@ _ASKS_BOUND = re.compile(
 _QUALIFIES = re.compile(
     r"\s*(?:(?:per|a|each)\s+share\b|cents\b|(?:more|less|higher|lower|above|below)\b)", re.IGNORECASE
 )
+_DENIED = re.compile(
+    r"(?:\b(?:not|never|neither|nor|cannot be|rather than|instead of|no longer|except(?: for)?|without|other than)"
+    r"|n't|n’t)\b\s*"
+    rf"(?:(?:equal to|equals?|exactly|just|simply|only|the|a|an|be|been|have|of|to|at|by|in)\s+){{0,3}}{_ABOUT}[$(*]*$",
+    re.IGNORECASE,
+)
+_DENIED_AFTER = re.compile(
+    r"[^.!?;\n]{0,20}?\s(?:(?:is|was|are|were|would be)\s(?:not|never|incorrect|wrong|false|inaccurate)"
+    r"|(?:isn|wasn|aren|weren)['’]t)\b",
+    re.IGNORECASE,
+)
+_LONG_FRACTION = re.compile(r"\D*\d[\d,]*/\d[\d,]{2,}\D*|\D*\d[\d,]{2,}/[\d,]+\D*")
 _YEAR = re.compile(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,]*\d)")
 _SHORT_YEAR = re.compile(r"\b(?:FY|CY)\s?'?(\d\d)(?!\d)", re.IGNORECASE)
 _OF_YEAR = re.compile(
@@ -63,7 +75,10 @@ def is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequ
     before = answer[max(0, first.span[0] - _NEAR) : first.span[0]]
     earlier = [number for number in figures if number.span[0] < first.span[0]][-1:]
     later = [number for number in figures if number.span[0] > last.span[0]][:1]
-    if _is_bound(question, before, answer[last.span[1] : last.span[1] + _NEAR]):
+    after = answer[last.span[1] : last.span[1] + _NEAR]
+    if _is_bound(question, before, after) or _DENIED.search(before) or _DENIED_AFTER.match(after):
+        return False
+    if _LONG_FRACTION.fullmatch(answer[slice(*first.span)]):  # a calculation without its result
         return False
     if later and _ENDPOINT.search(before):
         return False

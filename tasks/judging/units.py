@@ -44,8 +44,16 @@ _CLAUSE_END = re.compile(
 _NEGATIVE = re.compile(r"\b(?:loss(?:es)?|negative|minus|deficit|outflow|used)\b", re.IGNORECASE)
 _LOSS = re.compile(r"\bloss(?:es)?\b", re.IGNORECASE)
 _MINUS_WORD = re.compile(r"\b(?:negative|minus)\s+$", re.IGNORECASE)
-_FALL = re.compile(r"\b(?:decreas\w+|declin\w+|fell|fall\w*|drop(?:s|ped)?|reduc\w+|down|lower)\b", re.IGNORECASE)
-_FALL_AFTER = re.compile(r"\s*(?:\w+\s)?(?:decrease|decline|drop|fall|reduction|lower)\b", re.IGNORECASE)
+_FALL = re.compile(
+    r"\b(?:decreas\w+|declin\w+|fell|fall\w*|drop(?:s|ped)?|reduc\w+|down|lower\w*|contract(?:ed|s|ing|ion)|shr[aiu]nk\w*"
+    r"|sl(?:id|ides?|ump\w*|ip(?:s|ped))|plung\w+|plummet\w*|tumbl\w+|sank|sunk|dip(?:s|ped)|worsen\w*|weaken\w*|los[et]"
+    r"|diminish\w*|deteriorat\w+|retreat\w*|less|smaller)\b",
+    re.IGNORECASE,
+)
+_FALL_AFTER = re.compile(
+    r"\s*(?:\w+\s)?(?:decrease|decline|drop|fall|reduction|lower|contraction|slump|dip|less|loss|smaller)\b",
+    re.IGNORECASE,
+)
 # "fell to 5%" gives the level that was reached, and no fall of 5%.
 _LEVEL = re.compile(r"\b(?:to|at)\s+(?:(?:about|approximately|around|roughly|only|just)\s+)?$", re.IGNORECASE)
 _ASKS_RESULT = re.compile(r"\b(?:income|profit|earnings|margin|EBIT\w*|results?|return|gain|EPS)\b", re.IGNORECASE)

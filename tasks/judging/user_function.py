@@ -1,31 +1,29 @@
 """A judge of the user's own: a Python function of question, gold and answer.
 
-    def judge(question: str, gold: str, answer: str) -> bool | tuple[bool, str]
+    def judge(question: str, gold: str, answer: str) -> bool | float | tuple[bool | float, str]
 
-It is named "module:function", importable where the workers run, or by an entry point of the group `whetstone.judges`
-(packaging.python.org, "Entry points specification").  It returns whether the answer is right, or that and a sentence
-why.  It must return the same for the same texts: verdicts are kept under their content.
+It is named "module:function" or "file.py:function", importable where the workers run, or by an entry point of the group
+`whetstone.judges` (packaging.python.org, "Entry points specification").  It returns whether the answer is right, or a
+score from 0 to 1, and perhaps a sentence why; from 0.5 on an answer counts as right.  It must return the same for the
+same texts: verdicts are kept under their content.  It runs in a process of its own (`tasks.child_function`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-import sys
-import threading
-from collections.abc import Callable
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tasks.escape import first_line
+from tasks.child_function import ChildFunction, ChildFunctionError
+from tasks.judging.marks import accepted_answers
 from tasks.judging.verdict import category_of
 from tasks.limits import REASONING_CHARACTERS
 from tasks.models import Verdict
-from tasks.named import load_named, source_identity
 
 GROUP = "whetstone.judges"
+PARAMETERS = ("question", "gold", "answer")
+RIGHT_FROM = 0.5
 
 
 class UserFunctionError(Exception):
@@ -34,78 +32,62 @@ class UserFunctionError(Exception):
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A grader (see `tasks.judging.grader`).  `identity` is of the module's source: another source, another key."""
+    """A grader (see `tasks.judging.grader`)."""
 
     name: str
-    function: Callable[[str, str, str], Any]
-    identity: str
+    function: ChildFunction
     needs_model: ClassVar[bool] = False
 
     def key(self, question: str, gold: str, answer: str) -> str:
-        parts = ["user_function", self.name, self.identity, question, gold, answer]
+        """Another source of the module gives another key."""
+        parts = ["user_function", self.name, self.function.identity, question, gold, answer]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def grade(self, question: str, gold: str, answer: str) -> Verdict:
-        """Raises: UserFunctionError when the function fails or returns something else."""
+        """The best verdict over the accepted answers.
+
+        Raises: UserFunctionError when the function fails, does not return, or returns something else.
+        """
+        verdict = Verdict(False, 1, 1.0, "text", "")
+        for one in accepted_answers(gold):
+            verdict = self._grade(question, one, answer)
+            if verdict.is_correct:
+                break
+        return verdict
+
+    def _grade(self, question: str, gold: str, answer: str) -> Verdict:
         try:
             result = self.function(question, gold, answer)
-        except BaseException as error:  # sys.exit would end the worker's thread and not the run
-            if _may_be_a_signal(error):
-                raise
+        except ChildFunctionError as error:
+            raise UserFunctionError(f"the judge {self.name} failed: {error}") from error
+        score, reasoning = result if isinstance(result, list) and len(result) == 2 else (result, "")
+        if not isinstance(score, bool | int | float) or not 0 <= score <= 1 or not isinstance(reasoning, str):
             raise UserFunctionError(
-                f"the judge {self.name} failed: {type(error).__name__}: {first_line(error)}"
-            ) from error
-        is_correct, reasoning = result if isinstance(result, tuple) and len(result) == 2 else (result, "")
-        if not isinstance(is_correct, bool) or not isinstance(reasoning, str):
-            raise UserFunctionError(
-                f"the judge {self.name} returned {_shown(result)} ({_class_of(result)}); "
-                "it must return True or False (bool), or that and a text"
+                f"the judge {self.name} returned {_shown(result)}; it must return True or False, or a score from 0 to "
+                "1, or one of these and a text"
             )
         if len(reasoning) > REASONING_CHARACTERS:
             raise UserFunctionError(
                 f"the judge {self.name} returned a reason of {len(reasoning):,} characters; "
                 f"it may have {REASONING_CHARACTERS:,} at most"
             )
-        said = reasoning or f"{self.name} says {'right' if is_correct else 'wrong'}."
-        return Verdict(is_correct, stage=1, confidence=1.0, category=category_of(gold), reasoning=said)
+        is_right = score >= RIGHT_FROM
+        said = f"{self.name} says {'right' if is_right else 'wrong'}."
+        if not isinstance(score, bool):
+            said = f"{self.name} gives {score:g}; right is {RIGHT_FROM:g} or more."
+        return Verdict(is_right, stage=1, confidence=1.0, category=category_of(gold), reasoning=reasoning or said)
 
 
 def load_function(name: str) -> UserFunction:
-    """The judge "module:function", or the one that the entry point `name` names.
+    """The judge of this name.
 
     Raises: UserFunctionError when it cannot be imported, or does not take three arguments.
     """
     try:
-        with redirect_stdout(sys.stderr):  # what a module prints is no output of the command that loads it
-            function = load_named(name, GROUP)
-    except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes while it is imported
-        raise UserFunctionError(f"the judge {name!r} cannot be loaded: {first_line(error)}") from error
-    if not callable(function):
-        raise UserFunctionError(f"the judge {name!r} is no function")
-    try:
-        inspect.signature(function).bind("question", "gold", "answer")
-    except TypeError as error:
-        raise UserFunctionError(f"the judge {name!r} must take (question, gold, answer): {error}") from error
-    except ValueError:  # written in C: its first call will show
-        pass
-    return UserFunction(name, function, source_identity(function))
-
-
-def _may_be_a_signal(error: BaseException) -> bool:
-    """Whether it may have been raised for a signal, which only the main thread gets, and not by the function."""
-    is_ordinary = isinstance(error, Exception | SystemExit)
-    return not is_ordinary and threading.current_thread() is threading.main_thread()
-
-
-def _class_of(value: Any) -> str:
-    """The name of a value's class with its module: numpy's own truth values are no `bool`, but bear its name."""
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        return UserFunction(name, ChildFunction(name, GROUP, PARAMETERS))
+    except ChildFunctionError as error:
+        raise UserFunctionError(f"the judge {name!r} cannot be loaded: {error}") from error
 
 
 def _shown(value: Any) -> str:
-    """The beginning of a value, which may be of any class: its own text may be endless, or fail."""
-    try:
-        return repr(str(value)[:80])
-    except Exception as error:
-        return f"a value without a text ({type(error).__name__})"
+    return f"{str(value)[:80]!r} ({type(value).__name__})"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from tasks.judging import prompt, rule
+from tasks.judging.marks import accepted_answers, without_thinking
 from tasks.models import Judge, Verdict
 from tasks.openai.errors import PromptTooLong
 
@@ -19,7 +20,9 @@ Category = Literal["numerical", "yes_no", "text"]
 Rule = Callable[[str, str, str, float], tuple[bool, str] | None]
 """A rule of stage 1: (question, gold, answer, tolerance) -> (is correct, reasoning), or None where it is not sure."""
 
-_SIDE = re.compile(r"[\W_]*(yes|no)(?![\w'’])(?!\.\s*\d)", re.IGNORECASE)
+_SIDE = re.compile(
+    r"[\W_]*(yes|no)(?![\w'’])(?!\.\s*\d)(?!\s+(?:doubt|question|wonder|one|longer|matter|problem)\b)", re.IGNORECASE
+)
 
 
 class JudgeReplyError(ValueError):
@@ -36,28 +39,35 @@ def _number_rule(question: str, gold: str, answer: str, tolerance: float) -> tup
 
 
 RULES: tuple[Rule, ...] = (_empty_rule, _number_rule)  # the first that is sure decides
-RULES_VERSION = 2  # part of the key of a verdict: add 1 when the rules change
+RULES_VERSION = 3  # part of the key of a verdict: add 1 when the rules change
 
 
 def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> Verdict:
     """Whether `answer` agrees with `gold`.
 
     `ask(system, user, schema_name, schema)` puts the question of stage 2 to a model and returns its reply as the schema
-    has it.  Whatever it raises passes through: a judge that cannot be reached is never a wrong answer.  An answer
-    without a visible character is wrong and costs no call.  The model reads an answer that is too long with its middle
-    cut out; the rules read all of it.
+    has it.  Whatever it raises passes through: a judge that cannot be reached is never a wrong answer.  Of a gold with
+    several accepted answers any will do.  What a model thinks before its answer is not judged; an answer without a
+    visible character is wrong and costs no call.  The model reads an answer that is too long with its middle cut out;
+    the rules read all of it.
 
     Raises: PromptTooLong when question and gold do not fit the judge's context; JudgeReplyError when the reply does not
     follow the schema or has a number that is not finite.
     """
+    answer = without_thinking(answer)
+    golds = accepted_answers(gold)
     for decide in RULES:
-        if (decision := decide(question, gold, answer, settings.tolerance)) is not None:
-            is_correct, reasoning = decision
-            return Verdict(is_correct, 1, 1.0, category_of(gold), reasoning)
+        for one in golds:
+            if (decision := decide(question, one, answer, settings.tolerance)) is not None:
+                is_correct, reasoning = decision
+                return Verdict(is_correct, 1, 1.0, category_of(one), reasoning)
     system = prompt.system_message(settings.tolerance, settings.forgiving)
     shown = prompt.fitting_answer(system, question, gold, answer, settings.prompt_limit)
     reply = ask(system, prompt.user_message(question, gold, shown), prompt.SCHEMA_NAME, prompt.SCHEMA)
-    return _checked_arithmetic(_verdict(reply), reply, settings.tolerance)
+    verdict = _verdict(reply)
+    return next(
+        (v for one in golds if (v := _checked(verdict, reply, question, one, answer, settings.tolerance))), verdict
+    )
 
 
 def verdict_key(question: str, gold: str, answer: str, settings: Judge, address: str) -> str:
@@ -83,7 +93,8 @@ def verdict_key(question: str, gold: str, answer: str, settings: Judge, address:
 
 
 def category_of(gold: str) -> Category:
-    """What kind of gold it is, told from its form alone."""
+    """What kind of gold it is, told from its form alone; the first of several accepted answers tells."""
+    gold = accepted_answers(gold)[0]
     if rule.pure_number(gold) is not None:
         return "numerical"
     return "yes_no" if polarity(gold) is not None else "text"
@@ -132,12 +143,18 @@ def _number(reply: dict[str, Any], name: str) -> float | None:
     return number
 
 
-def _checked_arithmetic(verdict: Verdict, reply: dict[str, Any], tolerance: float) -> Verdict:
-    """Stage 3: a numerical "wrong" whose own two numbers agree within the tolerance is overridden to "correct"."""
+def _checked(
+    verdict: Verdict, reply: dict[str, Any], question: str, gold_text: str, answer: str, tolerance: float
+) -> Verdict | None:
+    """Stage 3: a numerical "wrong" whose own two numbers agree within the tolerance is overridden to "correct".
+
+    The tolerance is that of a quantity.  Years, dates, identifiers and counts have none, and the number that the answer
+    settles on must agree in the unit and currency of the gold: else it is the model's numbers that are wrong.
+    """
     gold, predicted = _number(reply, "normalized_gt"), _number(reply, "normalized_pred")
     if verdict.is_correct or verdict.category != "numerical" or gold is None or predicted is None:
-        return verdict
-    if not rule.is_close(predicted, gold, tolerance):
-        return verdict
+        return None
+    if not rule.is_close(predicted, gold, tolerance) or not rule.has_quantity(question, gold_text, answer, tolerance):
+        return None
     note = f"[{predicted:g} is within {100 * tolerance:g}% of {gold:g}: overridden to correct]"
     return Verdict(True, 3, verdict.confidence, "numerical", f"{verdict.reasoning} {note}")

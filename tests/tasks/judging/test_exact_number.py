@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -42,16 +43,15 @@ GRADER = ExactNumber()
         ("5kg and 20-minute walks", "20"),
         ("Half is .5", "0.5"),
         ("1{,}200", "1200"),
-        ("12,34", "34"),
+        ("12,34", "12.34"),
         ("It is 7.", "7"),
-        ("v1.2.3", "3"),
     ],
 )
 def test_the_final_number_of_a_text(text: str, number: str) -> None:
-    assert final_number(text) == Decimal(number)
+    assert final_number(text) == Fraction(number)
 
 
-@pytest.mark.parametrize("text", ["", "none", "the answer is unknown", "####", "-", "\\boxed{x}"])
+@pytest.mark.parametrize("text", ["", "none", "the answer is unknown", "####", "-", "\\boxed{x}", "v1.2.3", "√2"])
 def test_a_text_without_a_number_has_none(text: str) -> None:
     assert final_number(text) is None
 
@@ -95,7 +95,7 @@ def test_the_key_depends_on_gold_and_answer_alone() -> None:
     st.decimals(min_value=-(10**9), max_value=10**9, places=2), st.sampled_from(["{:,}", "{}", "It is {}.", "a\n{}"])
 )
 def test_whatever_number_is_written_is_read(number: Decimal, template: str) -> None:
-    assert final_number(template.format(number)) == number
+    assert final_number(template.format(number)) == Fraction(number)
 
 
 @given(st.text())

@@ -24,7 +24,6 @@ def final(answer: str, question: str = PLAIN) -> list[str]:
         ("47", "See page 47 of the report: the income was $31 million."),
         ("3", "There are these points:\n1. Sales rose.\n2. Costs rose.\n3. Net income was $31 million."),
         ("31", "On December 31 the income for the year was $8 million."),
-        ("12", "It is stated as of 12/31/2023."),
         ("12", "It is stated as of 2023-12-31."),
         ("$636.00", "Operating income was $1,196 plus $636, so that EBITDA = $1,196 + $636 = $1,832."),
         ("$1832.00", "Income = $1,196 + $636 = $1,832.\nTherefore, EBITDA = $1,832 + $636 = $2,468."),

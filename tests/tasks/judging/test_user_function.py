@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.judging.user_function import GROUP, UserFunctionError, load_function
+from tasks.child_function import ChildFunction
+from tasks.judging.user_function import GROUP, PARAMETERS, UserFunction, UserFunctionError, load_function
 
 SOURCE = """
+import os, threading, time
+
 def contains(question, gold, answer):
     return gold.lower() in answer.lower()
 
@@ -32,6 +35,38 @@ def stops(question, gold, answer):
 
 def says_maybe(question, gold, answer):
     return "maybe"
+
+def says_nan(question, gold, answer):
+    return float("nan")
+
+def ends(question, gold, answer):
+    os._exit(3)
+
+def crashes(question, gold, answer):
+    os.kill(os.getpid(), 11)
+
+def closes(question, gold, answer):
+    os.closerange(0, 100)
+    return True
+
+def generator_exit(question, gold, answer):
+    raise GeneratorExit
+
+def loops(question, gold, answer):
+    time.sleep(1000)
+
+def forks(question, gold, answer):
+    os.fork()
+    return answer == gold
+
+def wanders(question, gold, answer):
+    started = os.getcwd() != "/"
+    os.chdir("/")
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    return started
+
+def scores(question, gold, answer):
+    return float(answer)
 
 def says_by_numpy(question, gold, answer):
     import numpy
@@ -84,8 +119,13 @@ def test_the_function_decides(name: str, answer: str, is_correct: bool, reasonin
     [
         ("my_judges:fails", "the judge my_judges:fails failed: KeyError: "),
         ("my_judges:leaves", "the judge my_judges:leaves failed: SystemExit: 3"),
-        ("my_judges:says_maybe", "'maybe' .str.; it must return True or False .bool."),
-        ("my_judges:says_by_numpy", "'True' .numpy.bool_?.; it must return True or False .bool."),
+        ("my_judges:says_maybe", "'maybe' .str.; it must return True or False"),
+        ("my_judges:says_nan", "'nan' .float."),
+        ("my_judges:ends", "it ended its process with status 3"),
+        ("my_judges:crashes", "its process was killed by signal 11"),
+        ("my_judges:closes", "it ended its process"),
+        ("my_judges:stops", "Stop: enough"),
+        ("my_judges:generator_exit", "GeneratorExit"),
     ],
 )
 @pytest.mark.usefixtures("judges")
@@ -95,14 +135,42 @@ def test_a_function_that_gives_no_verdict_is_an_error_and_never_a_wrong_answer(n
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["ends", "crashes", "closes"])
 @pytest.mark.usefixtures("judges")
-def test_an_exception_outside_of_exception_fails_in_a_workers_thread_and_is_raised_where_signals_are() -> None:
-    function = load_function("my_judges:stops")
-    with ThreadPoolExecutor(1) as pool, pytest.raises(UserFunctionError, match="my_judges:stops failed: Stop: enough"):
-        pool.submit(function.grade, "How much?", "5", "5").result()
-    with pytest.raises(BaseException, match=r"^enough$") as caught:
-        function.grade("How much?", "5", "5")
-    assert type(caught.value).__name__ == "Stop"
+def test_a_function_that_ended_its_process_is_called_again_in_a_new_one(name: str) -> None:
+    judge = load_function(f"my_judges:{name}")
+    for _ in range(2):
+        with pytest.raises(UserFunctionError):
+            judge.grade("How much?", "5", "5")
+
+
+@pytest.mark.usefixtures("judges")
+def test_a_function_that_does_not_return_is_ended() -> None:
+    judge = UserFunction("my_judges:loops", ChildFunction("my_judges:loops", GROUP, PARAMETERS, limit_s=2))
+    with pytest.raises(UserFunctionError, match="did not return within 2 s"):
+        judge.grade("How much?", "5", "5")
+
+
+@pytest.mark.parametrize("name", ["forks", "wanders"])
+@pytest.mark.usefixtures("judges")
+def test_a_copy_of_the_process_another_folder_or_a_thread_left_behind_change_no_other_verdict(name: str) -> None:
+    judge, answers = load_function(f"my_judges:{name}"), ["5", "6", "5", "7"] * 3
+    with ThreadPoolExecutor(4) as pool:
+        verdicts = list(pool.map(lambda answer: judge.grade("How much?", "5", answer).is_correct, answers))
+    assert verdicts == [name == "wanders" or answer == "5" for answer in answers]
+
+
+@pytest.mark.parametrize(("score", "is_correct"), [("0", False), ("0.49", False), ("0.5", True), ("1", True)])
+@pytest.mark.usefixtures("judges")
+def test_a_score_is_right_from_a_half_on(score: str, is_correct: bool) -> None:
+    assert load_function("my_judges:scores").grade("How much?", "5", score).is_correct is is_correct
+
+
+@pytest.mark.usefixtures("judges")
+def test_any_of_several_accepted_answers_is_right_and_truth_values_of_numpy_are_read() -> None:
+    judge = load_function("my_judges:says_by_numpy")
+    assert judge.grade("How much?", '["4", "5"]', "5").is_correct
+    assert not judge.grade("How much?", '["4", "5"]', "6").is_correct
 
 
 @pytest.mark.parametrize(

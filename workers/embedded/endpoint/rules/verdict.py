@@ -6,13 +6,16 @@ by its words, so a longer answer does not get a better verdict.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.judging import prompt
 from tasks.judging.final_answer import final_numbers, is_incidental
+from tasks.judging.marks import accepted_answers
 from tasks.judging.numbers import Number, read_numbers
 from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure_number
 from tasks.judging.verdict import Category, category_of, polarity
@@ -26,12 +29,17 @@ WORDS_WITH_NUMBERS = 0.3
 WORDS_WITHOUT_NUMBERS = 0.6
 
 _TOLERANCE = re.compile(r"(\d+(?:\.\d+)?)\s?%")
-_WORD = re.compile(r"[a-z][a-z'&]+")
+_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['’&](?=[^\W\d_]))*")
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+"
+)  # scripts without spaces between words
+SHORT_GOLD = 3  # words, all of which an answer must have: a name has no unimportant word
 _NEGATIVE = re.compile(r"\b(?:not|no|never|neither|none|without|isn't|doesn't|didn't|wasn't|hasn't)\b|n't\b")
 # Broader than in stage 1: prose that cannot answer has no figures to compare.
 _CANNOT_TELL = re.compile(
     r"\b(?:cannot|can't|unable to|not possible to|do(?:es)? not (?:have|provide|contain|include)|don't have)\b"
 )
+_CERTAINLY = re.compile(r"\b(?:no (?:doubt|question|wonder)|not only|without (?:a )?doubt)\b")
 # Words that do not carry the claim of an answer.
 _STOP_WORDS = re.compile(
     "a|an|and|are|as|at|be|been|but|by|did|do|does|for|from|had|has|have|if|in|into|is|it|its|of|on|or|over|per|that|the|"
@@ -64,10 +72,13 @@ class RuleVerdict:
 
 def answer(system: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.judging.prompt`."""
-    question, gold, text = (str(json_section(user, h)) for h in ("Question", "Ground truth", "Answer to judge"))
+    question, text = str(json_section(user, "Question")), str(json_section(user, "Answer to judge"))
+    listed = json_section(user, "Ground truth")
+    gold = listed if isinstance(listed, str) else json.dumps(listed)
     match = _TOLERANCE.search(system)
     tolerance = float(match[1]) / 100 if match else DEFAULT_TOLERANCE
-    return _reply(judge_by_rules(JudgeInput(question, gold, text, tolerance)))
+    verdicts = [judge_by_rules(JudgeInput(question, one, text, tolerance)) for one in accepted_answers(gold)]
+    return _reply(next((verdict for verdict in verdicts if verdict.is_correct), verdicts[0]))
 
 
 def judge_by_rules(case: JudgeInput) -> RuleVerdict:
@@ -119,10 +130,18 @@ def _by_polarity(case: JudgeInput) -> RuleVerdict:
         return RuleVerdict(given == wanted, "yes_no", f"The answer begins with {given}; the gold says {wanted}.", 0.9)
     if _CANNOT_TELL.search(case.answer.lower()):
         return RuleVerdict(False, "yes_no", "The answer does not decide.", 0.8)
-    first = re.split(r"(?<=[.!?])\s", case.answer.strip())[0].lower()
+    first = _CERTAINLY.sub(" ", re.split(r"(?<=[.!?])\s", case.answer.strip())[0].lower())
     leaning = "no" if _NEGATIVE.search(first) else "yes"
     if leaning != wanted:
         return RuleVerdict(False, "yes_no", f"The answer's first sentence says {leaning}; the gold says {wanted}.", 0.6)
+    if not _content(case.gold) - _content(
+        str(wanted)
+    ):  # the gold gives no reason to compare: the question's words must be there
+        asked = _content(case.question)
+        share = len(asked & _content(first)) / len(asked) if asked else 0.0
+        return RuleVerdict(
+            share >= ENOUGH_WORDS, "yes_no", f"The answer says {leaning} to {share:.0%} of the question.", 0.6
+        )
     return _by_words(case, "yes_no")
 
 
@@ -132,11 +151,17 @@ def _by_words(case: JudgeInput, category: Category) -> RuleVerdict:
     beginning = " ".join(case.answer.split()[: 3 * len(case.gold.split()) + 20])
     if _CANNOT_TELL.search(beginning.lower()) and not _CANNOT_TELL.search(case.gold.lower()):
         return RuleVerdict(False, category, "The answer says that it cannot tell.", 0.8)
+    if _plain(case.gold) == _plain(case.answer):
+        return RuleVerdict(True, category, "The answer is the gold.", 0.99)
+    in_question = _years(case.question)
+    years, given_years = _years(case.gold) - in_question, _years(beginning) - in_question
+    if years and not years & given_years and (given_years or len(wanted) <= SHORT_GOLD):
+        return RuleVerdict(False, category, "The answer does not name the gold's year.", 0.8)
     share = len(wanted & _content(beginning)) / len(wanted) if wanted else 0.0
     targets, given = _figures(case.gold), _figures(beginning)
     hits = sum(any(_is_same(number, target, case, beginning) for number in given) for target in targets)
-    needed = ENOUGH_WORDS
-    if targets:
+    needed = ENOUGH_WORDS if len(wanted) > SHORT_GOLD else 1.0
+    if targets and len(wanted) > SHORT_GOLD:
         needed = WORDS_WITH_NUMBERS if hits >= (len(targets) + 1) // 2 else WORDS_WITHOUT_NUMBERS
     reasoning = f"The answer has {share:.0%} of the gold's words and {hits} of its {len(targets)} numbers."
     return RuleVerdict(share >= needed, category, reasoning, 0.7)
@@ -179,4 +204,20 @@ def _finite(value: float | None) -> float | None:
 def _content(text: str) -> set[str]:
     """The words that carry a claim, without the endings in which forms of a word differ."""
     words = (word for word in _WORD.findall(text.lower()) if not _STOP_WORDS.fullmatch(word))
-    return {re.sub(r"(?:'s|ies|es|s|ed|ing)$", "", word) or word for word in words}
+    return {part for word in words for part in _parts(word)}
+
+
+def _parts(word: str) -> set[str]:
+    """A word without its ending; of a run in a script without spaces, its pairs of letters."""
+    if _UNSPACED.fullmatch(word):
+        return {word[i : i + 2] for i in range(max(1, len(word) - 1))}
+    return {re.sub(r"(?:['’]s|ies|es|s|ed|ing)$", "", word) or word}
+
+
+def _plain(text: str) -> str:
+    """A text without case, width and the marks around it."""
+    return re.sub(r"^[\W_]+|[\W_]+$", "", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _years(text: str) -> set[float]:
+    return {number.value for number in read_numbers(text) if _is_year(number)}
