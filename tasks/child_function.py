@@ -226,7 +226,10 @@ def _one_line(error: BaseException) -> str:
 
 
 def _write(replies: TextIO, reply: list[Any]) -> None:
-    replies.write(json.dumps(reply) + "\n")
+    line = json.dumps(reply)
+    if len(line) >= REPLY_CHARACTERS:
+        line = json.dumps([reply[0], f"it returned more than {REPLY_CHARACTERS:,} characters", None])
+    replies.write(line + "\n")
     replies.flush()
 
 

@@ -87,7 +87,7 @@ def test_a_judge_in_ten_lines_steers_the_evolution(folder: Path, printed: dict[s
     function = load_function(str(folder / "examples" / "own_judge.py:brief")).function
     for comparison in run.comparisons:
         for answer in (*comparison.before, *comparison.after):
-            assert function(answer.question, answer.gold, answer.text) == (answer.is_correct, answer.reasoning)
+            assert function(answer.question, answer.gold, answer.text) == [answer.is_correct, answer.reasoning]
     # and the fitness is the judge's alone, so the best is the one of which it finds most answers right
     shares = {one.name: one.correctness for one in run.individuals}
     assert {one.name: one.fitness for one in run.individuals} == pytest.approx(shares)

@@ -55,6 +55,16 @@ def generator_exit(question, gold, answer):
 def loops(question, gold, answer):
     time.sleep(1000)
 
+def endless(question, gold, answer):
+    return True, "x" * 50_000_000
+
+class Silent:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+def no_verdict(question, gold, answer):
+    return Silent()
+
 def forks(question, gold, answer):
     os.fork()
     return answer == gold
@@ -121,6 +131,8 @@ def test_the_function_decides(name: str, answer: str, is_correct: bool, reasonin
         ("my_judges:leaves", "the judge my_judges:leaves failed: SystemExit: 3"),
         ("my_judges:says_maybe", "'maybe' .str.; it must return True or False"),
         ("my_judges:says_nan", "'nan' .float."),
+        ("my_judges:endless", "more than 1,000,000 characters"),
+        ("my_judges:no_verdict", "Silent"),
         ("my_judges:ends", "it ended its process with status 3"),
         ("my_judges:crashes", "its process was killed by signal 11"),
         ("my_judges:closes", "it ended its process"),
