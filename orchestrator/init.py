@@ -21,7 +21,7 @@ from pathlib import Path
 from orchestrator.settings import Settings, load_settings
 from orchestrator.settings.value_checks import server_address
 from tasks.dataset import DatasetError
-from tasks.judging.exact_number import final_number
+from tasks.judging.exact_number import lacks_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
 from tasks.models import Example
 from tasks.openai.provider import DEFAULT_BASE_URL
@@ -230,7 +230,7 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
             raise WrongAnswer("only an embedded farm has rules: name exact_number, file.py:function, or a model")
         return Answer({**FREE, "JUDGE": THREE_STAGES}, "fixed rules for numbers, yes and no, and words; free")
     if text == EXACT_NUMBER:
-        if without := [example.id for example in examples if final_number(example.gold) is None]:
+        if without := [example.id for example in examples if lacks_number(example.gold)]:
             raise WrongAnswer(f"right answers without a number: {', '.join(without[:5])}")
         return Answer({**FREE, "JUDGE": EXACT_NUMBER}, "the last number must be that of the right answer; free")
     module, _, function = text.rpartition(":")

@@ -8,7 +8,10 @@ fails that call; the next one starts a new process.  Calls at the same time have
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
+import hashlib
 import inspect
 import json
 import os
@@ -19,6 +22,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TextIO
 
 from tasks.named import load_named, source_identity
@@ -26,6 +31,9 @@ from tasks.named import load_named, source_identity
 CALL_LIMIT_S = 300.0
 MOST_CHILDREN = 4
 REPLY_CHARACTERS = 1_000_000
+PR_SET_PDEATHSIG = 1
+# Linux signals a child when the thread that started it ends: this thread ends with the process.
+_starter = ThreadPoolExecutor(1, thread_name_prefix="child-functions")
 
 
 class ChildFunctionError(Exception):
@@ -47,6 +55,7 @@ class ChildFunction:
         child = _Child(self._arguments, limit_s)
         self.identity = child.identity
         self._idle.put(child)
+        atexit.register(self.close)
 
     def __call__(self, *arguments: Any) -> Any:
         """What the function returns, as JSON has it.  Raises: ChildFunctionError."""
@@ -71,6 +80,9 @@ class ChildFunction:
     def _child(self) -> _Child:
         try:
             child = self._idle.get_nowait()
+            if not child.is_alive():
+                child.close()
+                child = _Child(self._arguments, self._limit_s)
         except queue.Empty:
             child = _Child(self._arguments, self._limit_s)
         if child.identity != self.identity:
@@ -88,14 +100,15 @@ class _Child:
 
     def __init__(self, arguments: list[str], limit_s: float) -> None:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        self._process = subprocess.Popen(
+        self._process = _starter.submit(
+            subprocess.Popen,
             [sys.executable, "-P", "-m", "tasks.child_function", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,
-        )
+        ).result()
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
         self._calls = 0
@@ -107,30 +120,37 @@ class _Child:
 
     def call(self, arguments: Sequence[Any], limit_s: float) -> Any:
         self._calls += 1
+        stuck = threading.Timer(limit_s, self._kill)  # of a pipe that nobody reads
+        stuck.start()
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps([self._calls, list(arguments)]) + "\n")
             self._process.stdin.flush()
         except OSError:
             pass  # it has ended: the missing reply says how
+        finally:
+            stuck.cancel()
         return self._reply(limit_s)
 
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def close(self) -> None:
-        """End the process and what it has started in its session."""
+        """End the process and what it has started in its session.  The thread that reads closes its pipe."""
+        self._kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        try:
-            while line := self._process.stdout.readline(REPLY_CHARACTERS):
+        with self._process.stdout as pipe, contextlib.suppress(ValueError):  # what is not UTF-8 is no reply
+            while line := pipe.readline(REPLY_CHARACTERS):
                 self._lines.put(line)
-        except ValueError:  # not UTF-8, or closed
-            pass
         self._lines.put("")
 
     def _reply(self, limit_s: float) -> Any:
@@ -172,9 +192,11 @@ def main() -> None:
     folder, process = os.getcwd(), os.getpid()
     try:
         function, problem = _load(name, group, json.loads(parameters)), ""
-        identity = source_identity(function)
+        identity = hashlib.sha256(source_identity(function).encode() + _source_of(name)).hexdigest()
     except BaseException as error:  # a user's module may raise whatever it likes while it is imported
         function, problem, identity = max, _one_line(error), ""
+    if os.getpid() != process:  # the module has forked
+        os._exit(0)
     _write(replies, [0, problem, identity])
     for line in calls:
         number, arguments = json.loads(line)
@@ -226,16 +248,28 @@ def _one_line(error: BaseException) -> str:
 
 
 def _write(replies: TextIO, reply: list[Any]) -> None:
-    line = json.dumps(reply)
+    try:
+        line = json.dumps(reply)
+    except ValueError as error:  # a whole number of thousands of digits
+        line = json.dumps([reply[0], _one_line(error), None])
     if len(line) >= REPLY_CHARACTERS:
         line = json.dumps([reply[0], f"it returned more than {REPLY_CHARACTERS:,} characters", None])
     replies.write(line + "\n")
     replies.flush()
 
 
+def _source_of(name: str) -> bytes:
+    """The file that the name names: the function may be of another one, which it is wrapped by."""
+    module = name.rpartition(":")[0]
+    file = module if module.endswith(".py") else getattr(sys.modules.get(module), "__file__", None)
+    return Path(file).read_bytes() if file and Path(file).is_file() else b""
+
+
 def _end_with_the_parent() -> None:
     """End this process when its parent is gone, also in the middle of a call."""
     parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def watch() -> None:
         while os.getppid() == parent:

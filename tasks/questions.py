@@ -15,8 +15,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tasks.dataset import DatasetError, WrittenFloat, check_row_count, load_examples, malformed, text_field
 from tasks.limits import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES
 from tasks.models import Example
@@ -146,7 +144,7 @@ def _as_text(value: Any) -> Any:
         return str(value)
     if not isinstance(value, float | Decimal) or not math.isfinite(value):
         return value
-    return np.format_float_positional(value, trim="-") if isinstance(value, float) else format(value, "f")
+    return format(Decimal(repr(value)) if isinstance(value, float) else value, "f").removesuffix(".0")
 
 
 def _as_gold(value: Any) -> Any:

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-import numpy as np
-
 from tasks.dataset import DatasetError, WrittenFloat, json_object, read_lines
 from tasks.files import read_limited
 from tasks.limits import PAGE_BYTES, ROW_BYTES, SETTINGS_BYTES
@@ -151,6 +149,8 @@ def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: st
 
 def _table_rows(batches: Any, split: str, number: int = 0) -> Iterator[TableRow]:
     """`number` counts the rows of earlier files."""
+    import numpy as np  # pyarrow needs it as well; files of text do not
+
     for batch in batches:
         narrow = {
             field.name: field.type.to_pandas_dtype()

@@ -11,7 +11,7 @@ from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import Settings, SettingsError, parse_selection
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.dataset import DatasetError
-from tasks.judging.exact_number import final_number
+from tasks.judging.exact_number import lacks_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES, needs_model, title_of
 from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.models import Example
@@ -53,7 +53,7 @@ def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -
     """
     if settings.judge == EXACT_NUMBER:
         rows = [row for which in EXAMPLE_SETS for row in examples[which]]
-        if without := [row.id for row in rows if final_number(row.gold) is None]:
+        if without := [row.id for row in rows if lacks_number(row.gold)]:
             more = f" and {len(without) - MOST_LISTED} more" if len(without) > MOST_LISTED else ""
             raise SettingsError(
                 [f"CONFIG_JUDGE: right answers without a number: {', '.join(without[:MOST_LISTED])}{more}"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -30,8 +31,12 @@ _STATED = re.compile(
 # What follows the first number of a calculation, which states its result later; two asterisks end bold text.
 _GOES_ON = re.compile(r"(?:\s*(?:\*\*|[)%_`$\]]))*+\s*(?:[+*/×÷=]|[-−–]\s*\d|x\s*\d|\\(?:times|cdot|div)\b)")
 _DENIED = re.compile(
-    r"(?:\bnot|n't|n’t|\bnever|\bneither)\s+(?:(?:equal to|exactly|just|simply|the|be)\s+)*[$€£\\(*]*$", re.IGNORECASE
+    r"(?:\bnot|\bcannot|n't|n’t|\bnever|\bneither|\bnor)\s+(?:(?:think|it's|it is|equal to|exactly|just|simply|the"
+    r"|be)\s+)*[$€£\\(*]*$",
+    re.IGNORECASE,
 )
+_DENIED_AFTER = re.compile(r"\s(?:is|was|would be)\s(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
+_CHOICE = re.compile(r"\s(?:or|to)\s", re.IGNORECASE)
 _LOOSE_DASH = re.compile(r"[-−–]\s+(?![-−–])")
 
 
@@ -63,6 +68,11 @@ class ExactNumber:
         return _verdict(False, f"The answer's final number is {_shown(given)}, not {wanted}.")
 
 
+def lacks_number(gold: str) -> bool:
+    """Whether the gold, or one of several accepted answers, has no number to compare."""
+    return any(final_number(one) is None for one in accepted_answers(gold))
+
+
 def final_number(text: str) -> Fraction | None:
     """The number that a text ends with (see the module), or None where it has none."""
     marked = final_mark(text)
@@ -71,13 +81,22 @@ def final_number(text: str) -> Fraction | None:
         is_clear = numbers and (marked.is_line or len(numbers) == 1)
         return _value(marked.text, numbers[0]) if is_clear else None
     numbers = _numbers(text)
+    starts = [number.span[0] for number in numbers]
     for stated in reversed(list(_STATED.finditer(text))):
-        for number in numbers:
+        for number in numbers[bisect_left(starts, stated.start()) :][:1]:
             start, end = number.span
-            if stated.start() < start <= stated.end() <= end and not _GOES_ON.match(text, end):
+            if start <= stated.end() <= end and not _GOES_ON.match(text, end):
                 return _value(text, number)
-    claimed = [number for number in numbers if not _DENIED.search(text[max(0, number.span[0] - 40) : number.span[0]])]
-    return _value(text, claimed[-1]) if claimed else None
+    while numbers and _is_denied(text, numbers[-1]):
+        numbers.pop()
+    if not numbers or (len(numbers) > 1 and _CHOICE.fullmatch(text[numbers[-2].span[1] : numbers[-1].span[0]])):
+        return None
+    return _value(text, numbers[-1])
+
+
+def _is_denied(text: str, number: Number) -> bool:
+    start, end = number.span
+    return bool(_DENIED.search(text[max(0, start - 40) : start]) or _DENIED_AFTER.match(text, end))
 
 
 def _numbers(text: str) -> list[Number]:

@@ -13,6 +13,7 @@ _BOX = re.compile(r"\\f?boxed\s*\{")
 _STYLE = re.compile(
     r"\\(?:text|mathbf|mathrm|mathsf|mathit|textbf|textrm|textnormal|boldsymbol|bm|mbox|left|right|displaystyle)\b"
 )
+_LIMIT = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|neq?)\b")
 _RELATION = re.compile(r"[=≈≅]|\\approx\b|\\equiv\b")
 
 
@@ -55,6 +56,8 @@ def final_mark(text: str) -> FinalMark | None:
         return None
     start = boxes[-1].end()
     content = _STYLE.sub(lambda style: " " * len(style[0]), _balanced(text, start))
+    if _LIMIT.search(content):  # "x > 3" is no result
+        content = " " * len(content)
     behind = max((relation.end() for relation in _RELATION.finditer(content)), default=0)
     return FinalMark(content[behind:], start + behind, is_line=False)
 

@@ -21,7 +21,7 @@ from typing import Literal
 Unit = Literal["plain", "money", "percent", "basis_points", "multiple"]
 
 SCALES = {
-    **dict.fromkeys(("k", "thousand", "thousands", "tsd", "mil", "тыс"), 1e3),
+    **dict.fromkeys(("k", "thousand", "thousands", "tsd", "тыс"), 1e3),
     **dict.fromkeys(("m", "mm", "mn", "million", "millions", "mio", "millionen", "млн"), 1e6),
     **dict.fromkeys(("b", "bn", "billion", "billions", "mrd", "milliarde", "milliarden", "млрд"), 1e9),
     **dict.fromkeys(("tn", "trn", "trillion", "trillions"), 1e12),
@@ -62,13 +62,15 @@ _CURRENCY_AFTER = (
 _MINUS = r"[-‐‑−–]"
 _COMMA = r"(?:,|\{,\}|,\\!)"  # TeX has {,}
 _SPACE = r"(?: |\\,|\\ |')"  # spaces of all widths and apostrophes are made these by `_plain`
-_GROUPED = rf"\d{{1,3}}(?:{_COMMA}\d{{3}})+|\d{{1,2}}(?:,\d\d)+,\d{{3}}|\d{{1,3}}(?:{_SPACE}\d{{3}})+(?!\d)"
+_GROUPED = rf"\d{{1,3}}(?:{_COMMA}\d{{3}})++|\d{{1,2}}(?:,\d\d)+,\d{{3}}|\d{{1,3}}(?:{_SPACE}\d{{3}})++(?!\d|,\d)"
 _CONTINENTAL = (
-    rf"\d{{1,3}}(?:(?:\.|{_SPACE})\d{{3}})+,\d+|\d{{1,3}}(?:\.\d{{3}}){{2,}}|0,\d+|\d+,(?:\d{{1,2}}|\d{{4,}})"
+    rf"\d{{1,3}}(?:(?:\.|{_SPACE})\d{{3}})+,\d+|\d{{1,3}}(?:\.\d{{3}}){{2,}}|0,\d+"
+    rf"|\d+{_COMMA}(?:\d{{1,2}}|\d{{4,}})(?!\d)"
 )
 _DECIMAL = rf"(?:{_GROUPED})(?:\.\d+)?|{_CONTINENTAL}|\d+(?:\.\d+)?|\.\d+"
 _TEX = (
-    r"\\[dtc]?frac\s*(?:\{\s*(?P<tex_top>\d+)\s*\}|(?P<tex_top1>\d))\s*(?:\{\s*(?P<tex_low>\d+)\s*\}|(?P<tex_low1>\d))"
+    r"\\[dtc]?frac\s*(?:\{\s*(?P<tex_top>-?\d+)\s*\}|(?P<tex_top1>\d))"
+    r"\s*(?:\{\s*(?P<tex_low>\d+)\s*\}|(?P<tex_low1>\d))"
 )
 _WHOLE_OF = r"(?:(?P<whole>\d+)(?:\s|-)?)?"
 _DIGITS = (
@@ -93,13 +95,13 @@ def _pattern(scales: list[str]) -> re.Pattern[str]:
         # A sign stands free: after a letter, a digit, a bracket or a percent sign the stroke joins things ("5%-7%").
         rf"(?P<open>\()?(?P<minus>(?<![\w)%]){_MINUS}\s?)?(?P<currency>{_CURRENCY_BEFORE})?\s?"
         rf"(?P<inner_open>(?<=[$€£¥₹A-Z\s])\()?(?P<inner_minus>(?<=[$€£¥₹A-Z\s]){_MINUS})?"
-        r"(?<![A-Za-zÀ-ɏ\d_.^√])(?<!\d[,:/'])(?<!\^\{)(?<!\^[-−])(?<!\^\{[-−])(?<!_\{)"
+        r"(?<![A-Za-zÀ-ɏ\d_.^√])(?<!\d[,:/'])(?<!\d\{,\})(?<!±)(?<!\d\*\*)(?<!\^\{)(?<!\^[-−])(?<!\^\{[-−])(?<!_\{)"
         rf"(?P<digits>{_DIGITS})(?:{_POWER})?(?P<early_close>\))?"
         rf"(?:(?:(?:\s|-(?=\w{{4}}))?(?P<scale>{scale})\b(?!['’&])|\s?(?P<scale_east>[{_EAST_ASIAN}])))?"
         rf"(?:\s?(?:(?P<percent>{_PERCENT})|(?P<points>bps?\b|basis[ -]points?\b)|(?P<cents>cents?\b|¢|pence\b)"
         rf"|(?P<multiple>x\b(?!\s?10\s?\^)|times\b)|(?P<after>{_CURRENCY_AFTER}))|(?P<glued>{_UNIT}))?"
         rf"(?P<close>\))?"
-        r"(?![A-Za-zÀ-ɏ\d_√π^²³⁴-⁹'‰]|-[A-Za-z](?![A-Za-z])|[.,]\d|:(?!1(?![\d:]|[.,]\d))\d|/\d|\s?\^|\s?\\(?:pi|sqrt)\b|\s?[x×*]\s?10\s?\^"
+        r"(?![A-Za-zÀ-ɏ\d_√π^²³⁴-⁹'‰]|-[A-Za-z](?![A-Za-z])|[.,]\d|:(?!1(?![\d:]|[.,]\d))\d|/\d|\s?\^|\s?[*·]?\s?(?:\\cdot\s?)?(?:\\(?:pi|sqrt)\b|pi\b|π|√)|\*\*\d|\s?±|\s?E\d|\s?[x×*]\s?10\s?\^"
         rf"|[\s-](?:{scale})\b(?!['’&]))",
         re.IGNORECASE,
     )
@@ -109,7 +111,8 @@ _NUMBER = _pattern(list(SCALES))
 _NUMBER_LONG = _pattern(_LONG_SCALES)
 # Roots, and fractions that are no plain numbers: what stands in them is part of a formula.
 _FORMULA = re.compile(
-    r"\\sqrt\s*(?:\[[^\]]*\])?\s*(?:\{[^{}]*\}|\d)|√\s*\(?\d+|\\[dtc]?frac\s*\{(?!\s*\d+\s*\}\s*\{\s*\d+\s*\})[^{}]*\}\s*\{[^{}]*\}"
+    r"\bsqrt\s?\([^()]*\)|\\sqrt\s*(?:\[[^\]]{0,9}\])?\s*(?:\{[^{}]*\}|\d)|√\s*\(?\d+"
+    r"|\\[dtc]?frac\s*\{(?!\s*-?\d+\s*\}\s*\{\s*\d+\s*\})[^{}]*\}\s*\{[^{}]*\}"
 )
 _NESTED = 2  # a root in a fraction
 # A command of TeX in front of a number: "\\approx11".

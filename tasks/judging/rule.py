@@ -15,7 +15,7 @@ from typing import Literal
 
 from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import SCALES, Number, read_numbers
-from tasks.judging.units import in_unit_of, named_scale
+from tasks.judging.units import has_other_unit, in_unit_of, named_scale
 
 # Who says that the figures are missing has not answered, whatever figures follow ("for example, 10 / 40 = 25%").
 _DECLINES = re.compile(
@@ -72,6 +72,8 @@ def find_match(question: str, gold: str, answer: str, tolerance: float) -> Match
     if not is_quantity(question, target):
         tolerance = 0.0
     for number in final_numbers(question, answer):
+        if has_other_unit(number, question, gold, answer):
+            return None
         values = in_unit_of(target, number, question, answer)
         written = answer[slice(*number.span)]
         if any(is_close(value, target.value, tolerance) for value in values):
@@ -92,6 +94,7 @@ def has_quantity(question: str, gold: str, answer: str, tolerance: float) -> boo
     return any(
         is_close(value, target.value, tolerance)
         for number in final_numbers(question, answer)
+        if not has_other_unit(number, question, gold, answer)
         for value in in_unit_of(target, number, question, answer)
     )
 

@@ -27,12 +27,14 @@ _OPERATION = re.compile(
 _ENDPOINT = re.compile(rf"\b(?:from|between)\s+{_ABOUT}$", re.IGNORECASE)
 _BOUND = re.compile(
     r"(?:\b(?:up to|at (?:least|most)|(?:more|less|greater|fewer|higher|lower) than|over|under|above|below|exceed\w*"
-    r"|in excess of|as (?:much|many|high|low) as|(?:maximum|minimum|limit) of)|[<>≤≥])\s*"
+    r"|in excess of|north of|max(?:imum)?|min(?:imum)?|(?:less|greater) than or equal to|\\leq?|\\geq?|as (?:much"
+    r"|many|high|low) as|(?:maximum|minimum|limit) of)|[<>≤≥]=?)\s*"
     rf"{_ABOUT}$",
     re.IGNORECASE,
 )
 _BOUND_AFTER = re.compile(
-    r"\s*(?:\+(?!\s*[\d$€£(])|or (?:more|less|fewer|higher|lower|greater|above|below)\b|and (?:above|below|over|up)\b"
+    r"\s*(?:(?:minimum|maximum|tops)\b|\+(?!\s*[\d$€£(])|or (?:more|less|fewer|higher|lower|greater|above|below)\b"
+    r"|and (?:above|below|over|up)\b"
     r"|at (?:most|least)\b)",
     re.IGNORECASE,
 )
@@ -46,7 +48,8 @@ _QUALIFIES = re.compile(
     r"\s*(?:(?:per|a|each)\s+share\b|cents\b|(?:more|less|higher|lower|above|below)\b)", re.IGNORECASE
 )
 _DENIED = re.compile(
-    r"(?:\b(?:not|never|neither|nor|cannot be|rather than|instead of|no longer|except(?: for)?|without|other than)"
+    r"(?:\b(?:hardly|doubt(?:\s\w+){0,3}|anything but|incorrect:?|wrong:?|false(?:\s\w+){0,4}|assum\w+|suppos\w+|if"
+    r"|is it|not|never|neither|nor|cannot be|rather than|instead of|no longer|except(?: for)?|without|other than)"
     r"|n't|n’t)\b\s*"
     rf"(?:(?:equal to|equals?|exactly|just|simply|only|the|a|an|be|been|have|of|to|at|by|in)\s+){{0,3}}{_ABOUT}[$(*]*$",
     re.IGNORECASE,
@@ -121,4 +124,10 @@ def _is_of_other_year(question: str, answer: str, number: Number) -> bool:
     match = _OF_YEAR.match(answer, number.span[1])
     years = [int(year) for year in _YEAR.findall(question)]
     years += [2000 + int(year) for year in _SHORT_YEAR.findall(question)]
-    return match is not None and bool(years) and not min(years) <= int(match[1]) <= max(years)
+    if not years:
+        return False
+    if match is not None:
+        return not min(years) <= int(match[1]) <= max(years)
+    start = max(answer.rfind(end, 0, number.span[0]) for end in (". ", "\n", "; "))
+    named = [int(year) for year in _YEAR.findall(answer[start + 1 : number.span[0]])]
+    return bool(named) and not any(min(years) <= year <= max(years) for year in named)

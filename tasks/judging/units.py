@@ -42,22 +42,32 @@ _CLAUSE_END = re.compile(
     re.IGNORECASE,
 )
 _NEGATIVE = re.compile(r"\b(?:loss(?:es)?|negative|minus|deficit|outflow|used)\b", re.IGNORECASE)
-_LOSS = re.compile(r"\bloss(?:es)?\b", re.IGNORECASE)
+_LOSS = re.compile(r"\b(?:loss(?:es)?|lost|deficit|outflow|in the red)\b", re.IGNORECASE)
+_LOSS_AFTER = re.compile(r"[\s(]*(?:loss(?:es)?|deficit|outflow)\b", re.IGNORECASE)
+_RISE = re.compile(
+    r"\b(?:rose|ris(?:e|en|es|ing)|grew|grow\w*|increas\w+|gain\w*|up|improv\w+|climb\w*|expan\w+|profit\w*)\b",
+    re.IGNORECASE,
+)
 _MINUS_WORD = re.compile(r"\b(?:negative|minus)\s+$", re.IGNORECASE)
 _FALL = re.compile(
-    r"\b(?:decreas\w+|declin\w+|fell|fall\w*|drop(?:s|ped)?|reduc\w+|down|lower\w*|contract(?:ed|s|ing|ion)|shr[aiu]nk\w*"
-    r"|sl(?:id|ides?|ump\w*|ip(?:s|ped))|plung\w+|plummet\w*|tumbl\w+|sank|sunk|dip(?:s|ped)|worsen\w*|weaken\w*|los[et]"
-    r"|diminish\w*|deteriorat\w+|retreat\w*|less|smaller)\b",
+    r"\b(?:decreas\w+|declin\w+|fell|fall\w*|drop(?:s|ped)?|reduc\w+|down|lower\w*|contract(?:ed|s|ing|ion)"
+    r"|shr[aiu]nk\w*"
+    r"|sl(?:id|ides?|ump\w*|ip(?:s|ped))|plung\w+|plummet\w*|tumbl\w+|sank|sunk|dip(?:s|ped)|worsen\w*|weaken\w*"
+    r"|los[et]"
+    r"|diminish\w*|deteriorat\w+|retreat\w*|less|smaller|erod\w+|crater\w*|off|below)\b",
     re.IGNORECASE,
 )
 _FALL_AFTER = re.compile(
-    r"\s*(?:\w+\s)?(?:decrease|decline|drop|fall|reduction|lower|contraction|slump|dip|less|loss|smaller)\b",
+    r"\s*(?:[\w-]+\s){0,2}(?:decrease|decline|drop|fall|reduction|lower|contraction|slump|dip|less|loss|smaller)\b",
     re.IGNORECASE,
 )
 # "fell to 5%" gives the level that was reached, and no fall of 5%.
 _LEVEL = re.compile(r"\b(?:to|at)\s+(?:(?:about|approximately|around|roughly|only|just)\s+)?$", re.IGNORECASE)
 _ASKS_RESULT = re.compile(r"\b(?:income|profit|earnings|margin|EBIT\w*|results?|return|gain|EPS)\b", re.IGNORECASE)
-_ASKS_CHANGE = re.compile(r"\b(?:chang\w+|grow\w*|grew|increas\w+|difference)\b", re.IGNORECASE)
+_ASKS_CHANGE = re.compile(
+    r"\b(?:chang\w+|grow\w*|grew|increas\w+|difference|rise|rose|risen|up|improv\w+|expan\w+|gain\w*|climb\w*)\b",
+    re.IGNORECASE,
+)
 _ASKS_LOSS = re.compile(
     r"\b(?:net|operating|gross|pre-?tax|total|the) loss(?:es)?\b|\bloss(?:es)? (?:of|per|before|from|for|on)\b"
     r"|\bhow much\b[^?.]{0,80}\b(?:declin|decreas|drop|fell|fall|reduc)"
@@ -69,6 +79,41 @@ _ASKS_PAYMENT = re.compile(
     r"|costs?|expenses?|used)\b",
     re.IGNORECASE,
 )
+
+
+# What may stand beside a number and change what it counts: units of measure, scales that are not read, currencies.
+_MEASURE = (
+    r"k?m|cm|mm|µm|miles?|mi|feet|foot|ft|inch(?:es)?|yards?|k?g|mg|tonnes?|tons?|lbs?|ounces?|oz|pounds?|lit(?:er"
+    r"|re)s?"
+    r"|ml|gallons?|°\s?[CF]|celsius|fahrenheit|kelvin|seconds?|minutes?|hours?|days?|weeks?|months?|quarters?"
+    r"|[kMGT]?W|k?Wh|[kMGT]?Hz"
+    r"|[KMGT]B|calories|kcal|joules?|volts?|amps?"
+)
+_UNREAD_SCALE = (
+    r"billionen|billones|millones|milliards?|milliarden|quadrillion|mil"
+    r"|score|pairs?|gross|per mille|per thousand|percentile"
+)
+_ADJECTIVES = (
+    r"canadian|australian|mexican|swedish|norwegian|danish|hong kong|singapore|new zealand|brazilian|argentine"
+    r"|chilean|colombian"
+    r"|swiss|indian|pakistani|japanese|chinese|turkish|russian|british|egyptian|CAD|AUD|MXN|SEK|NOK|DKK|HKD|SGD|NZD"
+    r"|BRL|ARS|CHF"
+    r"|INR|JPY|CNY|RMB|GBP|EUR|USD|Rs\.?|Rp|kr\.?|Fr\.?|pounds?|pesos?|kron(?:er|or|a|e)|rand|euros?|yen|rupees?"
+)
+_BEHIND = re.compile(rf"[\s*_)]*(?:\(?(?:in\s)?)?({_MEASURE}|{_UNREAD_SCALE}|{_ADJECTIVES})(?![\w'])", re.IGNORECASE)
+_BEFORE = re.compile(rf"(?<!\w)({_ADJECTIVES})\s?$", re.IGNORECASE)
+
+
+def has_other_unit(number: Number, question: str, gold: str, answer: str) -> bool:
+    """Whether a unit, a scale or a currency stands beside the number that neither question nor gold has."""
+    start, end = number.span
+    written = re.search(r"[A-Za-zµ°²³]+$", answer[start:end])
+    found = [_BEFORE.search(answer[max(0, start - _NEAR) : start]), _BEHIND.match(answer, end)]
+    words = [match[1].lower() for match in found if match]
+    if written and number.unit == "plain" and number.scale is None:
+        words.append(written[0].lower())
+    known = f"{question} {gold}".lower()
+    return any(not re.search(rf"(?<![a-z]){re.escape(word.rstrip('s.'))}", known) for word in words)
 
 
 def in_unit_of(gold: Number, number: Number, question: str, answer: str) -> list[float]:
@@ -133,6 +178,9 @@ def _share_values(gold: Number, number: Number, question: str) -> list[float]:
 def _signs(gold: Number, number: Number, question: str, answer: str) -> tuple[float, ...]:
     """The factors by which the number may be multiplied: -1 where its sign is a guess or stands in a word."""
     if _ASKS_LOSS.search(_NO_SIGN.sub(" ", question)):
+        before = _CLAUSE_END.split(answer[max(0, number.span[0] - _NEAR) : number.span[0]])[-1]
+        if gold.value > 0 and _RISE.search(before) and not _NEGATIVE.search(before) and not _FALL.search(before):
+            return ()  # a rise or a profit where a fall or a loss is asked for
         return (1.0, -1.0)  # The question has the sign: a loss of 5 and a result of -5 are the same.
     if number.in_parentheses:
         # Statements write what is paid in brackets. Otherwise brackets make a positive result a loss.
@@ -155,5 +203,5 @@ def _is_said_negative(gold: Number, number: Number, question: str, answer: str) 
     is_fall = bool(_FALL.search(before) and not _LEVEL.search(before)) or bool(_FALL_AFTER.match(answer, end))
     if gold.value < 0:
         return is_fall or bool(_NEGATIVE.search(before))
-    is_loss = bool(_LOSS.search(before) and _ASKS_RESULT.search(question))
+    is_loss = bool(_LOSS.search(before) or _LOSS_AFTER.match(answer, end)) and bool(_ASKS_RESULT.search(question))
     return is_loss or (is_fall and bool(_ASKS_CHANGE.search(question)))

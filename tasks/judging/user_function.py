@@ -71,6 +71,7 @@ class UserFunction:
                 f"the judge {self.name} returned a reason of {len(reasoning):,} characters; "
                 f"it may have {REASONING_CHARACTERS:,} at most"
             )
+        reasoning = reasoning.encode("utf-8", "replace").decode()  # halves of surrogate pairs
         is_right = score >= RIGHT_FROM
         said = f"{self.name} says {'right' if is_right else 'wrong'}."
         if not isinstance(score, bool):

@@ -151,17 +151,22 @@ def _by_words(case: JudgeInput, category: Category) -> RuleVerdict:
     beginning = " ".join(case.answer.split()[: 3 * len(case.gold.split()) + 20])
     if _CANNOT_TELL.search(beginning.lower()) and not _CANNOT_TELL.search(case.gold.lower()):
         return RuleVerdict(False, category, "The answer says that it cannot tell.", 0.8)
-    if _plain(case.gold) == _plain(case.answer):
+    if _plain(case.gold) and _plain(case.gold) == _plain(case.answer):
         return RuleVerdict(True, category, "The answer is the gold.", 0.99)
     in_question = _years(case.question)
     years, given_years = _years(case.gold) - in_question, _years(beginning) - in_question
     if years and not years & given_years and (given_years or len(wanted) <= SHORT_GOLD):
         return RuleVerdict(False, category, "The answer does not name the gold's year.", 0.8)
+    if _is_denied_or_chosen(case.gold, beginning):
+        return RuleVerdict(False, category, "The answer denies the gold, or leaves a choice.", 0.8)
+    if len(wanted) <= SHORT_GOLD and not _digits(case.gold) <= _digits(beginning):
+        return RuleVerdict(False, category, "The answer does not have the gold's numbers.", 0.8)
     share = len(wanted & _content(beginning)) / len(wanted) if wanted else 0.0
     targets, given = _figures(case.gold), _figures(beginning)
     hits = sum(any(_is_same(number, target, case, beginning) for number in given) for target in targets)
-    needed = ENOUGH_WORDS if len(wanted) > SHORT_GOLD else 1.0
-    if targets and len(wanted) > SHORT_GOLD:
+    is_name = len(wanted) <= SHORT_GOLD and category == "text"
+    needed = 1.0 if is_name else ENOUGH_WORDS
+    if targets and not is_name:
         needed = WORDS_WITH_NUMBERS if hits >= (len(targets) + 1) // 2 else WORDS_WITHOUT_NUMBERS
     reasoning = f"The answer has {share:.0%} of the gold's words and {hits} of its {len(targets)} numbers."
     return RuleVerdict(share >= needed, category, reasoning, 0.7)
@@ -211,12 +216,27 @@ def _parts(word: str) -> set[str]:
     """A word without its ending; of a run in a script without spaces, its pairs of letters."""
     if _UNSPACED.fullmatch(word):
         return {word[i : i + 2] for i in range(max(1, len(word) - 1))}
-    return {re.sub(r"(?:['’]s|ies|es|s|ed|ing)$", "", word) or word}
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", word) if not unicodedata.combining(letter))
+    return {re.sub(r"(?:['’]s|ies|es|s|ed|ing)$", "", plain) or plain}
 
 
 def _plain(text: str) -> str:
     """A text without case, width and the marks around it."""
     return re.sub(r"^[\W_]+|[\W_]+$", "", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _is_denied_or_chosen(gold: str, text: str) -> bool:
+    """Whether the gold stands behind a denial, or before or behind an "or" that the gold does not have."""
+    found = re.escape(_plain(gold))
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    denied = re.search(rf"(?:\b(?:not|neither|nor)\s|n['’]t\s|不是\s?)(?:the\s)?{found}", plain)
+    chosen = re.search(rf"\b{found}\s+or\s+\w|\w\s+or\s+{found}\b", plain)
+    return bool(found and (denied or chosen))
+
+
+def _digits(text: str) -> set[str]:
+    """The runs of digits with the letters that they are written with: 747, b12, h2o."""
+    return {word for word in re.findall(r"\w+", text.casefold()) if any(letter.isdigit() for letter in word)}
 
 
 def _years(text: str) -> set[float]:
