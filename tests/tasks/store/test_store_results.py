@@ -27,6 +27,15 @@ def test_a_result_expires_days_after_the_run_has_released_it(store: Store) -> No
     assert KEPT_S - 5 <= ttl(store) <= KEPT_S
 
 
+def test_a_result_that_is_used_again_is_held_again(store: Store) -> None:
+    store.put_shared("first", "answer:a", {"text": "so"})
+    store.release_shared("first")
+    assert store.shared("second", ["answer:a", "answer:b"]) == {"answer:a": {"text": "so"}}
+    assert ttl(store) == KEPT_FOR_EVER
+    store.release_shared("second", kept_s=60)
+    assert 55 <= ttl(store) <= 60
+
+
 def test_what_another_run_holds_does_not_expire(store: Store) -> None:
     for run in ("first", "second"):
         store.put_metadata(run, "code", "c")
