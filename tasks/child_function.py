@@ -140,7 +140,7 @@ class _Child:
         self._kill()
         self._process.wait()
         with contextlib.suppress(OSError):
-            self._process.stdin.close()  # type: ignore[union-attr]
+            self._process.stdin.close()  # type: ignore[union-attr]  # it was asked for a pipe
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -269,11 +269,12 @@ def _end_with_the_parent() -> None:
     """End this process when its parent is gone, also in the middle of a call."""
     parent = os.getppid()
     if sys.platform == "linux":
+        # The kernel's signal also ends a call that never lets another thread run.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(1)
+            time.sleep(1)  # a parent is no child that can be waited for
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
