@@ -30,8 +30,8 @@ def refusal(
 
 
 def test_a_full_disk_parks_the_run(run_folder: RunFolder) -> None:
-    # No file may be larger than 1,000 bytes: the same error as on a full disk.  Python would cut compiled modules there,
-    # and keep them for every later process.
+    # No file may be larger than 1,000 bytes: the same error as on a full disk.  Python would cut compiled modules
+    # there, and keep them for every later process.
     done = finish(start(["env", "PYTHONDONTWRITEBYTECODE=1", "prlimit", "--fsize=1000", *run_folder.command()]))
     assert done.returncode == 3, done.stdout
     assert "make room" in done.stdout and "Traceback" not in done.stdout
