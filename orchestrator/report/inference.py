@@ -169,8 +169,12 @@ def non_inferiority(change: CorrectnessChange, margin: float) -> NonInferiority:
     return NonInferiority(margin, bound, p, bound > -margin)
 
 
+@lru_cache(maxsize=1 << 16)
 def lower_bound(count: int, gained: int, lost: int, z: float) -> float:
-    """The lowest difference of paired proportions whose score statistic does not exceed `z`."""
+    """The lowest difference of paired proportions whose score statistic does not exceed `z`.
+
+    Cached, because many systems on the same questions have the same counts.
+    """
     low, high = -1.0, (gained - lost) / count
     if low == high:
         return low

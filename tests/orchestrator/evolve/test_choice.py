@@ -1,0 +1,129 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from orchestrator.evolve import choice
+from orchestrator.evolve.choice import choose, most_promising, order_members, passed
+
+MARGIN = 0.05
+
+
+@dataclass(frozen=True)
+class Answers:
+    tokens: Sequence[int]
+    correct: Sequence[bool]
+
+
+def answers(tokens: int, lost: int = 0, gained: int = 0, count: int = 200) -> Answers:
+    """Of an even number of questions the plain model answers the first half; the first `lost` of them are lost."""
+    half = count // 2
+    correct = [False] * lost + [True] * (half - lost) + [True] * gained + [False] * (half - gained)
+    return Answers([tokens] * count, correct)
+
+
+PLAIN = answers(80)
+
+
+def test_the_order_is_from_the_surest_to_the_boldest() -> None:
+    members = {
+        "short and lossy": answers(20, lost=12, gained=4),
+        "better": answers(60, lost=2, gained=14),
+        "as good": answers(40, lost=5, gained=5),
+        "beaten by as good": answers(45, lost=7, gained=5),
+        "longer": answers(81, gained=30),
+    }
+
+    order = order_members(members, PLAIN, MARGIN, "shortest", 5, 300)
+
+    assert [member.name for member in order] == ["better", "as good", "short and lossy"]
+    assert [member.correct for member in order] == [0.56, 0.5, 0.46]
+    assert order[1].bound == pytest.approx(-0.0289, abs=0.0001)
+    assert [member.prospect for member in order] == pytest.approx([0.993, 0.824, 0.255], abs=0.001)
+
+
+def test_few_tests_are_spent_where_they_promise_most() -> None:
+    members = {
+        "saves little": answers(70, gained=20),
+        "saves most": answers(30, lost=5, gained=5),
+        "saves a little more": answers(29, lost=11, gained=6),
+        "hopeless": answers(2, lost=60),
+    }
+
+    first = order_members(members, PLAIN, MARGIN, "shortest", 1, 300)
+    both = order_members(members, PLAIN, MARGIN, "shortest", 2, 300)
+
+    assert [member.name for member in first] == ["saves most"]
+    assert [member.name for member in both] == ["saves little", "saves most"]
+
+
+def test_the_most_right_is_sought_among_those_no_longer_than_plain() -> None:
+    members = {
+        "longer": answers(90, lost=0, gained=30),
+        "better": answers(70, lost=4, gained=18),
+        "short": answers(30, lost=2, gained=2),
+        "less sure, as right": answers(50, lost=14, gained=28),
+        "as right, longer": answers(75, lost=4, gained=18),
+    }
+
+    order = order_members(members, PLAIN, MARGIN, "most_right", 5, 300)
+    winner = choose(order, "most_right")
+
+    assert [member.name for member in order] == ["better"]
+    assert winner is not None and winner.name == "better"
+
+
+def test_testing_stops_at_the_first_that_is_not_shown() -> None:
+    members = {"a": answers(60, gained=20), "b": answers(50, lost=2, gained=10), "c": answers(40, lost=3, gained=3)}
+    validation = {"a": answers(60, gained=10), "b": answers(50, lost=14), "c": answers(40, gained=20)}
+    order = order_members(members, PLAIN, MARGIN, "shortest", 5, 200)
+    asked: list[str] = []
+
+    def verdicts(name: str) -> Sequence[bool]:
+        asked.append(name)
+        return validation[name].correct
+
+    tests = choice.test_members(order, PLAIN.correct, verdicts, MARGIN)
+
+    assert asked == ["a", "b"]
+    assert [test.result.is_shown for test in tests] == [True, False]
+    winner = choose(passed(order, tests), "shortest")
+    assert winner is not None and winner.name == "a"
+    assert most_promising(tests) is None
+
+
+def test_where_nothing_passes_the_plain_model_wins_and_it_is_said_how_many_questions_would_decide() -> None:
+    order = order_members({"a": answers(60)}, PLAIN, MARGIN, "shortest", 5, 200)
+
+    near = choice.test_members(order, PLAIN.correct, lambda _: answers(60, lost=16, gained=12).correct, MARGIN)
+    beyond = choice.test_members(order, PLAIN.correct, lambda _: answers(60, lost=16, gained=4).correct, MARGIN)
+
+    assert choose(passed(order, near), "shortest") is None
+    found, hopeless = most_promising(near), most_promising(beyond)
+    assert found is not None and found.questions == pytest.approx(960, abs=30)
+    assert found.bound == pytest.approx(-0.065, abs=0.002)
+    assert hopeless is not None and hopeless.questions is None
+    assert most_promising(choice.test_members([], PLAIN.correct, lambda _: [], MARGIN)) is None
+
+
+def test_members_that_truly_lose_the_margin_pass_in_at_most_one_run_of_twenty() -> None:
+    """Twenty systems, each loses just the margin; ordered by luck on 100 questions, tested on 200 others, 400 times."""
+    rng = np.random.default_rng(1)
+    errors = sum(someone_passes(rng) for _ in range(400))
+
+    assert 4 <= errors <= 30  # 20 are expected, with a standard deviation of 4.4
+
+
+def someone_passes(rng: np.random.Generator) -> bool:
+    right = rng.random(300) < 0.5
+    # 15 % of the answers change sides: 10 % are lost and 5 % gained.
+    correct = np.where(right, rng.random((20, 300)) > 0.2, rng.random((20, 300)) < 0.1)
+    members = {str(i): Answers([70 - i] * 100, row) for i, row in enumerate(correct[:, :100].tolist())}
+    plain = Answers([75] * 100, right[:100].tolist())
+    order = order_members(members, plain, MARGIN, "shortest", 5, 200)
+
+    def verdicts(name: str) -> Sequence[bool]:
+        return [bool(verdict) for verdict in correct[int(name), 100:]]
+
+    return bool(passed(order, choice.test_members(order, right[100:].tolist(), verdicts, MARGIN)))
