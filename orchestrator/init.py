@@ -41,7 +41,7 @@ SEARCH: Mapping[str, str] = {
     "TRUNCATION_TOP_K": "2",
 }  # fmt: skip
 SAMPLE = Path("configs/data/sample_questions.jsonl")
-ON_SAMPLE: Mapping[str, str] = {"STEERED_MIN_NEW_TOKENS": "15", "DELTA_BOUND": "18"}
+ON_SAMPLE: Mapping[str, str] = {"DELTA_BOUND": "18"}
 """For the embedded model and the sample, of which it is known how long short right answers are."""
 
 EMBEDDED = "embedded"

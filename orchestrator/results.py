@@ -79,11 +79,6 @@ class RunResults:
         """All settings as text, by name: without CONFIG_, dotted for other kinds.  Empty before the run's start."""
         return written_settings(self.output) if self.kind == EVOLVE else _yaml_settings(self.folder)
 
-    @property
-    def steered_min_new_tokens(self) -> int:
-        """That of the settings: what a request needs whose deltas are not all 0."""
-        return int(self.settings.get("STEERED_MIN_NEW_TOKENS", "0"))
-
     @cached_property
     def figures(self) -> tuple[tuple[str, str], ...]:
         """The figures of its kind as `orchestrator status` shows them: what, and its value in words."""

@@ -63,14 +63,15 @@ EngineName = Literal["embedded", "sglang"]  # each is a module of workers/sglang
 class Sampling:
     """How the target samples. `max_new_tokens` in tokens; temperature 0 is greedy; sample j uses seed + j.
 
-    A steered answer, one with a delta that is not 0, has at least `steered_min_new_tokens` tokens.
+    With `end_after_sentence` the delta of cluster 0, the tokens that end a turn, acts only directly after a token that
+    ends a sentence (tasks/gpu/sentence_ends.py); all other deltas act everywhere.
     """
 
     max_new_tokens: int
     temperature: float
     top_p: float
     seed: int
-    steered_min_new_tokens: int = 0
+    end_after_sentence: bool = False
 
 
 @dataclass(frozen=True)

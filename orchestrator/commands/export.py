@@ -50,7 +50,6 @@ def _export(arguments: argparse.Namespace) -> int:
     from orchestrator.export.targets import TARGETS, default_file
     from orchestrator.output import check_inputs, write_output
     from orchestrator.results import RunResults
-    from tasks.gpu.processor_template import min_tokens_sentence
 
     target = TARGETS[arguments.to]
     steering = read_steering(arguments.run, arguments.node)
@@ -61,8 +60,6 @@ def _export(arguments: argparse.Namespace) -> int:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_output(file, text)
     print(f"{file}\n\n  {target.command_for(file)}")
-    if told := min_tokens_sentence(target.min_tokens_help, steering.check.min_new_tokens):
-        print(f"\n{told}")
     if file.suffix == ".py":
         print(f"\nmore: python {shlex.quote(str(file))}")
     return exit_status.DONE

@@ -66,9 +66,6 @@ LLAMA_CPP = Parts(
     usage=_USAGE,
     engine="",
     file_name="processor_llama_cpp.py",
-    min_tokens_help="llama-cpp-python needs llama_cpp.MinTokensLogitsProcessor($count, model.token_eos()) in the list "
-    "beside steer, a new one for each answer. llama-server and llama-cli have no such setting: for them take a smaller "
-    "delta of cluster 0, the end of turn, or a run with CONFIG_STEERED_MIN_NEW_TOKENS=0.",
     steering=_STEERING,
     functions=_FUNCTIONS,
     options=_OPTIONS,

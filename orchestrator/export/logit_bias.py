@@ -9,17 +9,11 @@ from __future__ import annotations
 import json
 
 from orchestrator.export.steering import ExportedSteering
-from tasks.gpu.processor_template import min_tokens_sentence
 
 FILE = "logit_bias.json"
 USE = (
     'send "logit_bias" with each request, to a server of OpenAI\'s protocol that has this model and takes so many '
     "biases (OpenAI itself takes at most 300 tokens, each with a bias from -100 to 100)"
-)
-MIN_TOKENS_HELP = (
-    'Each request needs "min_tokens": $count, as vLLM and SGLang know it in OpenAI\'s protocol. OpenAI itself and '
-    "llama-server have no such setting: for them take a smaller bias of the tokens that end a turn, or a run with "
-    "CONFIG_STEERED_MIN_NEW_TOKENS=0."
 )
 
 
@@ -32,10 +26,8 @@ def bias_document(steering: ExportedSteering, system_prompt: str | None) -> str:
     relative = biases - values[counts.argmax()]
     listed = {str(token): round(float(relative[token]), 9) for token in relative.nonzero()[0]}
     check = steering.check
-    sentence = min_tokens_sentence(MIN_TOKENS_HELP, check.min_new_tokens).replace("\n", " ")
     about = {
         "use": USE,
-        **({"min_tokens": sentence} if sentence else {}),
         "model": check.name,
         "config_sha256": check.config,
         "tokenizer_sha256": check.tokenizer,

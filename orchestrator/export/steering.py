@@ -73,10 +73,7 @@ def read_steering(folder: Path, node: str = "") -> ExportedSteering:
     deltas = {cluster: float(delta) for cluster, delta in records[node].items()}
     if set(deltas) != set(best.deltas):
         raise OutputError(f"{folder}: {node} has deltas of other clusters than {PROCESSOR}")
-    # Of the settings: the winner's own is 0 where the winner steers nothing.
-    least = results.steered_min_new_tokens if any(deltas.values()) else 0
-    check = dataclasses.replace(best.check, min_new_tokens=least)
-    return dataclasses.replace(best, node=node, deltas=deltas, check=check)
+    return dataclasses.replace(best, node=node, deltas=deltas)
 
 
 def parse_processor(text: str) -> ExportedSteering:

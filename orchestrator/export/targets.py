@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.export.llama_cpp import LLAMA_CPP
-from orchestrator.export.logit_bias import FILE, MIN_TOKENS_HELP, bias_document
+from orchestrator.export.logit_bias import FILE, bias_document
 from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.transformers import TRANSFORMERS
 from orchestrator.export.vllm import VLLM
@@ -21,14 +21,12 @@ from tasks.gpu.sglang_file import SGLANG
 class ExportTarget:
     """An engine: the name of its file, the command that uses a file, and how the text is made.
 
-    `command` has {folder}, {module} and {file} of the file; `min_tokens_help` is as in `Parts`.  `render` takes the
-    run's system prompt too.
+    `command` has {folder}, {module} and {file} of the file.  `render` takes the run's system prompt too.
     """
 
     file_name: str
     command: str
     render: Callable[[ExportedSteering, str | None], str]
-    min_tokens_help: str
 
     def check_name(self, file: Path) -> None:
         """Raises: OutputError for a name that Python cannot import."""
@@ -46,7 +44,7 @@ def processor_target(parts: Parts, command: str) -> ExportTarget:
     def render(one: ExportedSteering, _: str | None) -> str:
         return render_file(parts, one.deltas, one.labels, one.clustering, one.descriptions, one.check)
 
-    return ExportTarget(parts.file_name, command, render, parts.min_tokens_help)
+    return ExportTarget(parts.file_name, command, render)
 
 
 CURL = """jq '{{model: "MODEL", messages: [{{role: "user", content: "..."}}], logit_bias}}' {file} | curl -d @- \\
@@ -61,7 +59,7 @@ TARGETS: Mapping[str, ExportTarget] = {
     "vllm": processor_target(VLLM, "PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor"),
     "transformers": processor_target(TRANSFORMERS, "PYTHONPATH={folder} python PROGRAM.py"),
     "llama-cpp": processor_target(LLAMA_CPP, "llama-cli -m MODEL.gguf $(python {file} --arguments)"),
-    "logit-bias": ExportTarget(FILE, CURL, bias_document, MIN_TOKENS_HELP),
+    "logit-bias": ExportTarget(FILE, CURL, bias_document),
 }
 
 

@@ -22,6 +22,5 @@ TRANSFORMERS = Parts(
     usage=_USAGE,
     engine=_ENGINE,
     file_name="processor_transformers.py",
-    min_tokens_help="Each call of generate needs min_new_tokens=$count.",
     imports=f"{TORCH}\nfrom transformers import LogitsProcessor  # noqa: E402",
 )

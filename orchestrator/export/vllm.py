@@ -89,6 +89,5 @@ VLLM = Parts(
     usage=_USAGE,
     engine=_ENGINE,
     file_name="processor_vllm.py",
-    min_tokens_help='Each request needs "min_tokens": $count in its body, offline SamplingParams(min_tokens=$count).',
     first_imports=("import importlib",),
 )

@@ -42,7 +42,7 @@ class ResourceUsage:
 
 @dataclass(frozen=True)
 class FinalReport:
-    """The contents of the final report. `descriptions` by cluster; `files`, `notes` and `commands` are (label, text).
+    """The contents of the final report. `descriptions` by cluster; `files` and `commands` are (label, text).
 
     `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".  `assessment` is None
     where no other systems were measured: without a validation set.
@@ -59,7 +59,6 @@ class FinalReport:
     usage: ResourceUsage
     changes: tuple[tuple[int, str], ...] = ()  # settings that changed: from which generation, and their names
     files: tuple[tuple[str, str], ...] = ()
-    notes: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
     assessment: Assessment | None = None
 
@@ -83,7 +82,6 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
         *(_comparison(comparison, rng) for comparison in report.comparisons),
         _usage(report),
         _pairs("Files", report.files),
-        _pairs("Notes", report.notes),
         _pairs("Next", report.commands),
     ]
     text = "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part)

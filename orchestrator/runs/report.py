@@ -34,12 +34,6 @@ def report_files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], .
     return tuple((title, str(output.path / name)) for title, name in names)
 
 
-def report_notes(settings: Settings, final: Final) -> tuple[tuple[str, str], ...]:
-    """What a user of the files must know: what each request needs."""
-    shortest = settings.steered_min_new_tokens if any(final.winner.deltas) else 0
-    return (("with each steered request", f"min_new_tokens {shortest}"),) if shortest else ()
-
-
 def build_report(
     settings: Settings,
     output: OutputFolder,
@@ -65,7 +59,6 @@ def build_report(
         usage=_resource_usage(settings, farm.store, run_id, recorder, evaluations),
         changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
         files=report_files(output, final),
-        notes=report_notes(settings, final),
         commands=(
             ("a page of all of it", command_line("report", output.path)),
             ("the answers, before and after", command_line("answers", output.path)),

@@ -56,11 +56,6 @@ def check_lifecycle(v: Values) -> Findings:
         yield "SGLANG_LIFECYCLE", "'restart' cannot restart the running server at SGLANG_URL"
 
 
-def check_shortest_answer(v: Values) -> Findings:
-    if v["steered_min_new_tokens"] > v["target_max_new_tokens"]:
-        yield "STEERED_MIN_NEW_TOKENS", f"is more than TARGET_MAX_NEW_TOKENS ({v['target_max_new_tokens']})"
-
-
 def check_limits(v: Values) -> Findings:
     """Prompt and longest reply share the context of the model (0 is no limit) and the tokens per minute."""
     for option in ("reflector_max_completion_tokens", "judge_max_completion_tokens"):
@@ -121,7 +116,6 @@ CHECKS = (
     check_variation,
     check_weights,
     check_lifecycle,
-    check_shortest_answer,
     check_limits,
     check_prices,
     check_start,

@@ -81,7 +81,7 @@ class Settings:
     target_system_prompt: str
     target_prompt_template: Annotated[str, FILLED, placeholders("context", "query")]
     target_max_new_tokens: int
-    steered_min_new_tokens: int
+    whole: bool
     target_temperature: Annotated[float, between(0, 2)]
 
     # Clusters

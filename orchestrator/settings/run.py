@@ -109,7 +109,7 @@ def _target(s: Settings) -> Target:
         concurrency=s.target_concurrency,
         system_prompt=_plain_prompt(s),
         prompt_template=s.target_prompt_template,
-        sampling=Sampling(s.target_max_new_tokens, s.target_temperature, 1.0, FIXED_SEED, s.steered_min_new_tokens),
+        sampling=Sampling(s.target_max_new_tokens, s.target_temperature, 1.0, FIXED_SEED, s.whole),
     )
 
 

@@ -71,12 +71,12 @@ def answer_keys(
     Deltas that are all zero change no logit, so their answers are those of the model without steering.
     """
     steering = [clustering, list(deltas)] if any(deltas) else None
-    shortest = min_new_tokens(run.target.sampling, deltas)
+    ends = end_after_sentence(run.target.sampling, deltas)
     fixed = {
         seed: context.content_hash(
             identity,
             steering,
-            dataclasses.asdict(dataclasses.replace(run.target.sampling, seed=seed, steered_min_new_tokens=shortest)),
+            dataclasses.asdict(dataclasses.replace(run.target.sampling, seed=seed, end_after_sentence=ends)),
             list(batch.stops),
             salt,
         )
@@ -87,9 +87,9 @@ def answer_keys(
     ]
 
 
-def min_new_tokens(sampling: Sampling, deltas: Sequence[float]) -> int:
-    """The least number of tokens of an answer under these deltas; without steering an answer may end at once."""
-    return sampling.steered_min_new_tokens if any(deltas) else 0
+def end_after_sentence(sampling: Sampling, deltas: Sequence[float]) -> bool:
+    """Whether the delta of the end of turn is held back but after sentences; without such a delta nothing is."""
+    return sampling.end_after_sentence and any(deltas[:1])
 
 
 def requests_for(
@@ -114,7 +114,6 @@ def requests_for(
         GenerateRequest(
             input_ids=batch.prompts[j],
             max_new_tokens=sampling.max_new_tokens,
-            min_new_tokens=min_new_tokens(sampling, deltas),
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             seed=seeds[j] if seeds else sampling.seed,

@@ -43,12 +43,11 @@ def generate(store: Store, run_id: str, deltas: Sequence[float], check: ModelChe
     return render_file(SGLANG, by_id, labels, clustering, descriptions, check)
 
 
-def check_of(run: Run, deltas: Sequence[float]) -> ModelCheck:
-    """The run's model, by the files that it has on this machine, and what requests with these deltas need."""
+def check_of(run: Run) -> ModelCheck:
+    """The run's model, by the files that it has on this machine."""
     model = host.current().model_folder(run.target)
     config, tokenizer = _hashes(model)
-    least = run.target.sampling.steered_min_new_tokens if any(deltas) else 0
-    return ModelCheck(Path(model).name if Path(model).is_dir() else model, config, tokenizer, least)
+    return ModelCheck(Path(model).name if Path(model).is_dir() else model, config, tokenizer)
 
 
 @lru_cache(maxsize=4)
@@ -60,7 +59,7 @@ def _hashes(model: str) -> tuple[str, str]:
 def generate_job(job: Job) -> dict[str, Any]:
     """Write the processor to the store as the run's file of this name."""
     deltas = job.arguments["deltas"]
-    text = generate(job.store, job.run, deltas, check_of(job.store.run(job.run), deltas))
+    text = generate(job.store, job.run, deltas, check_of(job.store.run(job.run)))
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 

@@ -11,7 +11,7 @@ import inspect
 import textwrap
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from string import Template
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,7 @@ $labels
 """
 LABEL_TYPE = "$dtype"
 
-# The model that the deltas were found with: sha256 of its configuration and its tokenizer ("" where not known), and the
-# least number of tokens that its steered answers had.
+# The model that the deltas were found with: sha256 of its configuration and its tokenizer ("" where not known).
 MODEL = {
 $model
 }
@@ -93,15 +92,11 @@ def check_model(model):
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """The model that deltas were found with: `config` and `tokenizer` are as of `model_hashes`, "" where not known.
-
-    `min_new_tokens` is what the requests for its steered answers had, and what those of a file's users need.
-    """
+    """The model that deltas were found with: `config` and `tokenizer` are as of `model_hashes`, "" where not known."""
 
     name: str = ""
     config: str = ""
     tokenizer: str = ""
-    min_new_tokens: int = 0
 
 
 NO_CHECK = ModelCheck()
@@ -133,7 +128,7 @@ class Parts:
     """The parts of a file, each named as its place in the template.
 
     `imports` and `engine`, its class for the engine, stand behind what needs the standard library alone; the class
-    calls what `steering` defines.  `min_tokens_help` says how a request asks for an answer of at least $count tokens.
+    calls what `steering` defines.
     """
 
     title: str
@@ -141,7 +136,6 @@ class Parts:
     usage: str
     engine: str
     file_name: str
-    min_tokens_help: str
     steering: str = FIXED_BIAS
     functions: str = ""
     options: str = ""
@@ -163,9 +157,8 @@ def render_file(
     content hash that the labels have.  `descriptions`: {"id", "description"} of clusters, for the comments; whatever
     their text, they stay comments.
     """
-    told = min_tokens_sentence(parts.min_tokens_help, check.min_new_tokens)
     fields = {
-        **asdict(replace(parts, usage=f"{parts.usage}\n\n{told}") if told else parts),
+        **asdict(parts),
         **_label_fields(labels, len(deltas)),
         "first_imports": "\n".join(sorted((*FIRST_IMPORTS, *parts.first_imports))),
         "model": "\n".join(f'    "{name}": {value!a},' for name, value in asdict(check).items()),
@@ -175,13 +168,6 @@ def render_file(
     }
     lines = "\n".join(_cluster_lines(deltas, descriptions))
     return _TEMPLATE.substitute(fields, clustering=clustering, deltas=lines)
-
-
-def min_tokens_sentence(min_tokens_help: str, count: int) -> str:
-    """Why and how a request asks for at least `count` tokens; "" for 0.  `min_tokens_help` is as in `Parts`."""
-    why = "The deltas were found with answers of at least $count tokens; else some end before they say anything."
-    text = f"{why} {min_tokens_help}"
-    return textwrap.fill(Template(text).substitute(count=count), 118, break_on_hyphens=False) if count else ""
 
 
 def _source(function: Callable[..., Any]) -> str:

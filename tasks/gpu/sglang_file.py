@@ -86,8 +86,6 @@ SGLANG = Parts(
     usage=_USAGE,
     engine=_ENGINE,
     file_name="processor_best.py",
-    min_tokens_help='Each request needs "min_new_tokens": $count in its "sampling_params" ("min_tokens" in a body of '
-    "OpenAI's protocol).",
     functions=_FUNCTIONS,
     options=_OPTIONS,
     imports=_IMPORTS,

@@ -80,7 +80,6 @@ class GenerateRequest:
     seed: int  # sent only when temperature > 0
     stop_token_ids: tuple[int, ...]
     rid: str = ""  # empty: the server makes one
-    min_new_tokens: int = 0  # before so many tokens the server ends no answer
     deltas: tuple[float, ...] | None = None
     clustering: str | None = None
     processor: str = ""
@@ -221,8 +220,6 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
         "temperature": request.temperature,
         "top_p": request.top_p,
     }
-    if request.min_new_tokens:
-        sampling["min_new_tokens"] = request.min_new_tokens
     if request.ends:
         sampling["stop_token_ids"] = list(request.ends)
     if request.temperature > 0:

@@ -52,12 +52,9 @@ def test_the_winner_is_what_the_processor_holds(tmp_path: Path) -> None:
     assert rendered("sglang", tmp_path) == (tmp_path / "processor_best.py").read_text()
 
 
-def test_an_individual_has_its_own_deltas_and_needs_the_runs_least_number_of_tokens(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    (run / "config").write_text("CONFIG_STEERED_MIN_NEW_TOKENS=14\n")
-    steering = read_steering(run, NODE)
-    assert (steering.deltas, steering.node, steering.check.min_new_tokens) == (OTHER, NODE, 14)
-    assert read_steering(run).check.min_new_tokens == 0
+def test_an_individual_has_its_own_deltas(tmp_path: Path) -> None:
+    steering = read_steering(write_run(tmp_path), NODE)
+    assert (steering.deltas, steering.node) == (OTHER, NODE)
 
 
 @pytest.mark.parametrize("change", [("DELTAS = {", "DELTAS = ["), ('LABELS = """\n', 'LABELS = """\nAAAA')])

@@ -8,8 +8,7 @@ import pytest
 from simulated_run import RUN
 
 from tasks import context
-from tasks.gpu.answer import PromptBatch, answer_keys, requests_for
-from tasks.gpu.target import request_body
+from tasks.gpu.answer import PromptBatch, answer_keys
 from tasks.models import Example
 from tasks.plan import Candidate, Plan
 from tasks.stage import Stage
@@ -19,12 +18,12 @@ EXAMPLES = tuple(Example(str(n), "", f"Question {n}?", "") for n in range(3))
 
 
 def stage_of(
-    store: Store, monkeypatch: pytest.MonkeyPatch, repeat: int = 0, delta: float = 0.5, shortest: int = 0
+    store: Store, monkeypatch: pytest.MonkeyPatch, repeat: int = 0, deltas: tuple[float, ...] = (0.5,), **sampling: bool
 ) -> Stage:
     monkeypatch.setattr(context, "examples", lambda run, name: EXAMPLES)
-    candidate = Candidate(0, (delta,), repeat=repeat)
-    sampling = dataclasses.replace(RUN.target.sampling, steered_min_new_tokens=shortest)
-    run = dataclasses.replace(RUN, target=dataclasses.replace(RUN.target, sampling=sampling))
+    candidate = Candidate(0, deltas, repeat=repeat)
+    target = dataclasses.replace(RUN.target, sampling=dataclasses.replace(RUN.target.sampling, **sampling))
+    run = dataclasses.replace(RUN, target=target)
     return Stage(store, run, Plan("g0_pop", 0, (candidate,)), candidate, "pre", 1)
 
 
@@ -44,13 +43,11 @@ def test_a_further_measurement_has_answers_of_its_own(store: Store, monkeypatch:
     assert not set(keys_of(first)) & set(keys_of(again))
 
 
-def test_steered_answers_alone_have_a_shortest_length(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def sent(stage: Stage) -> object:
-        [request] = requests_for(stage.run.target, "c", stage.deltas(), batch_of(stage), {0: "0"})
-        return request_body(request, "0")["sampling_params"].get("min_new_tokens")
+def test_where_the_end_of_a_turn_is_held_back_its_answers_are_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keys(deltas: tuple[float, ...], held_back: bool) -> list[str]:
+        return keys_of(stage_of(store, monkeypatch, deltas=deltas, end_after_sentence=held_back))
 
-    steered, plain = (stage_of(store, monkeypatch, delta=delta, shortest=14) for delta in (0.5, 0.0))
-    assert (sent(steered), sent(plain)) == (14, None)
-    # Another least length is another answer, where it is sent.
-    before = (stage_of(store, monkeypatch, delta=delta) for delta in (0.5, 0.0))
-    assert [keys_of(a) == keys_of(b) for a, b in zip((steered, plain), before, strict=True)] == [False, True]
+    same = {deltas: keys(deltas, True) == keys(deltas, False) for deltas in ((0.5, 1.0), (0.0, 1.0), (0.0, 0.0))}
+    assert same == {(0.5, 1.0): False, (0.0, 1.0): True, (0.0, 0.0): True}

@@ -147,7 +147,7 @@ class Engine:
             self._prompts.put(request.input_ids, prompt)
         running = RunningRequest(
             pending=pending,
-            sampler=Sampler(request.sampling, request.stop_ids),
+            sampler=Sampler(request.sampling),
             steer=self._steer(request),
             constraint=request.grammar.start() if request.grammar else None,
             stop_texts=StopTexts(request.sampling.stop_texts, self._decode),
@@ -215,7 +215,7 @@ class Engine:
         """The row's next token, and whether its grammar is complete with it."""
         steered = logits if running.steer is None else running.steer(logits)
         allowed = steered if running.constraint is None else running.constraint.mask(steered)
-        token = running.sampler.choose(allowed, len(running.produced))
+        token = running.sampler.choose(allowed)
         running.produced.append(token)
         return token, running.constraint is not None and running.constraint.accept(token)
 

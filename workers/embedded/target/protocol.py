@@ -36,7 +36,6 @@ class SamplingParams(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     max_new_tokens: int = Field(default=128, ge=1)
-    min_new_tokens: int = Field(default=0, ge=0)
     temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=-1, ge=-1)
@@ -151,8 +150,6 @@ def check_grammar(sampling: SamplingParams) -> None:
     """Before a grammar is compiled."""
     if sampling.regex is not None and sampling.json_schema is not None:
         raise BadRequest("only one of regex and json_schema can be set")
-    if sampling.grammar is not None and sampling.min_new_tokens:
-        raise BadRequest("min_new_tokens does not go with a grammar, which says itself where an answer may end")
 
 
 def make_request(
@@ -169,8 +166,6 @@ def make_request(
             f"{len(ids)} prompt tokens and {sampling.max_new_tokens} new ones exceed the model's context length "
             f"of {limits.context}"
         )
-    if sampling.min_new_tokens > sampling.max_new_tokens:
-        raise BadRequest("min_new_tokens is more than max_new_tokens")
     if sampling.top_k == 0:
         raise BadRequest("top_k must be -1, for all, or at least 1")
     stops = frozenset() if sampling.ignore_eos else limits.eos | set(sampling.stop_token_ids or ())

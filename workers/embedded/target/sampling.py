@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Collection
 
 import torch
 
@@ -38,18 +37,14 @@ class BiasCache:
 class Sampler:
     """Chooses tokens for one request. Greedy takes the highest logit, ties to the lowest id, and never draws."""
 
-    def __init__(self, sampling: SamplingParams, stop_ids: Collection[int]) -> None:
+    def __init__(self, sampling: SamplingParams) -> None:
         self._sampling = sampling
-        self._stop_ids = list(stop_ids)
         self._generator = torch.Generator()
         seed = secrets.randbits(63) if sampling.sampling_seed is None else sampling.sampling_seed
         self._generator.manual_seed(seed)
 
-    def choose(self, logits: torch.Tensor, produced: int) -> int:
-        """The next token. logits [vocabulary] float32, `produced` tokens so far."""
-        if produced < self._sampling.min_new_tokens:
-            logits = logits.clone()
-            logits[self._stop_ids] = float("-inf")
+    def choose(self, logits: torch.Tensor) -> int:
+        """The next token. logits [vocabulary] float32."""
         if self._sampling.temperature < GREEDY_BELOW:
             # Equal logits are common in bfloat16; on a CPU argmax gives the first of them.
             return int(logits.argmax())
