@@ -99,8 +99,8 @@ long: models $(DEV) ## the tests of whole collections and clusterings on the far
 mutants: models $(DEV) ## break the program in one line at a time: the tests must notice (a quarter of an hour; ARGS='3 7')
 	@$(BIN)/python tests/mutants/run.py $(ARGS)
 
-# Without the server that they start, judge.py, which needs labelled answers, and soak.py, which takes an hour.
-BENCHMARKS = $(filter-out %/judge.py %/soak.py %/simulated_target.py %/guide_tickets.py,$(shell grep -l '^if __name__' benchmarks/*.py))
+# Without judge.py, which needs labelled answers, and soak.py, which takes an hour.
+BENCHMARKS = $(filter-out %/judge.py %/soak.py %/guide_tickets.py,$(shell grep -l '^if __name__' benchmarks/*.py))
 
 bench: models $(DEV) ## run the benchmarks; results in benchmarks/results
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

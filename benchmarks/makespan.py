@@ -10,6 +10,7 @@ does one stage at a time; "ideal" is the farm's own order without any overhead.
 from __future__ import annotations
 
 import argparse
+import heapq
 import itertools
 import os
 import statistics
@@ -21,7 +22,7 @@ from typing import Any
 
 from figures import table, write
 from idle_farm import RUN, Crew, idle_farm
-from stage_times import SECONDS, first_come_s, lower_bound_s
+from idle_tasks import SECONDS
 
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator
@@ -59,6 +60,38 @@ MIXES = (
     Mix("four in five", tuple(index % 5 != 0 for index in range(POPULATION))),
     Mix("the last four", tuple(index >= POPULATION - 4 for index in range(POPULATION))),
 )
+
+
+def chain_s(candidate: Candidate) -> float:
+    """A candidate's stages, one after the other."""
+    return sum(SECONDS[step.stage] for step in stage_refs(candidate))
+
+
+def lower_bound_s(candidates: Sequence[Candidate], workers: int) -> float:
+    """No schedule is shorter: the gpu work shared out evenly, or the longest chain, whichever is larger."""
+    gpu = sum(SECONDS["answer"] for candidate in candidates for step in stage_refs(candidate) if step.stage == "answer")
+    return max(gpu / workers, *(chain_s(candidate) for candidate in candidates))
+
+
+def first_come_s(candidates: Sequence[Candidate], workers: int) -> float:
+    """The farm without any overhead: gpu workers take answers in the order in which they become due."""
+    stages = [[SECONDS[step.stage] for step in stage_refs(candidate)] for candidate in candidates]
+    on_gpu = [[step.stage == "answer" for step in stage_refs(candidate)] for candidate in candidates]
+    free = [0.0] * workers
+    due = [(0.0, number, 0) for number in range(len(candidates))]  # (when, whose, which stage)
+    heapq.heapify(due)
+    end = 0.0
+    while due:
+        now, candidate, stage = heapq.heappop(due)
+        if on_gpu[candidate][stage]:
+            now = max(now, heapq.heappop(free))
+        ended = now + stages[candidate][stage]
+        if on_gpu[candidate][stage]:
+            heapq.heappush(free, ended)
+        end = max(end, ended)
+        if stage + 1 < len(stages[candidate]):
+            heapq.heappush(due, (ended, candidate, stage + 1))
+    return end
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Gradient routing in a world whose answer is known: does the machinery suppress what it must, and the controls not?
 
-A model of two Linear layers, prompts with loophole A, loophole B or none (tests/tasks/gpu/routing/toy_world.py).  Pairs
+A model of two Linear layers, prompts with loophole A, loophole B or none (examples/toy_world.py).  Pairs
 and teacher rows are of A alone; what is required is about B, on held-out problems, with the quarantine removed.  All
 splits share the rollouts of a seed.  The design of the world was tuned on seeds 101 and 102; those here are others.
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "tasks" / "gpu" / "routing")]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 import torch  # noqa: E402
 import toy_world as toy  # noqa: E402
@@ -33,7 +33,6 @@ from tasks.gpu.routing.rollout import sample_rows  # noqa: E402
 from tasks.gpu.routing.splits import SPLITS  # noqa: E402
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, deployed_knobs  # noqa: E402
 from tasks.gpu.routing.update import Adam  # noqa: E402
-from tasks.gpu.routing.world import WorldScore  # noqa: E402
 from tasks.route.names import RANDOM_SPLITS as RANDOM  # noqa: E402
 
 STEPS = 150
@@ -74,10 +73,6 @@ def rates_of_seed(seed: int) -> tuple[int, float, Rates]:
                 )
                 found[name][label] = (hacked, solved)
     return seed, time.monotonic() - began, found
-
-
-def share_of(scores: Sequence[WorldScore], column: str) -> float:
-    return mean(bool(score.log[column]) for score in scores)
 
 
 def requirements(seeds: Mapping[int, Rates]) -> list[tuple[str, str, bool]]:

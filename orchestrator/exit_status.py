@@ -12,7 +12,7 @@ DONE, WRONG, BROKEN, PARKED, IN_USE = 0, 1, 2, 3, 4
 on the run."""
 BY_SIGNAL = 128
 """Added to the number of the signal that ended a command."""
-INTERRUPTED, OUTPUT_CLOSED, TERMINATED = (BY_SIGNAL + n for n in (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM))
+INTERRUPTED, OUTPUT_CLOSED = BY_SIGNAL + signal.SIGINT, BY_SIGNAL + signal.SIGPIPE
 
 
 def fail(status: int, *lines: str) -> int:

@@ -17,7 +17,7 @@ from tasks.routing.sandbox import Sandbox, SandboxUnavailable
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.embedded.valkey import READY_S, redis_url, remove_socket, socket_path, valkey_process
+from workers.embedded.valkey import redis_url, remove_socket, socket_path, valkey_process
 from workers.queues import OPENMP_ENV
 
 os.environ |= OPENMP_ENV | os.environ  # before torch is imported: threads of two processes wait for the same cores
@@ -79,7 +79,7 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.start()
     url = redis_url(socket)
     try:
-        server.wait_ready(lambda: _answers(url), READY_S)
+        server.wait_ready(lambda: _answers(url), 30)
         yield url
     finally:
         server.stop(5.0)

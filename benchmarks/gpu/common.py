@@ -1,4 +1,4 @@
-"""Shared by the GPU benchmarks: options, a run in a real store, and the result file with versions and GPU.
+"""Shared by the GPU benchmarks: options, a server, settings of runs, and the result file with versions and GPU.
 
 `--engine embedded --model embedded` runs any of them with the embedded server on a CPU; only the server differs.
 """
@@ -18,33 +18,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx
-import numpy as np
-from celery import Celery
 
 from benchmarks import figures
-from tasks.context import content_hash
-from tasks.dataset import load_examples
-from tasks.gpu.cluster import pack_labels
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
-from tasks.gpu.prompt import load_tokenizer
 from tasks.http.address import http_url, unix_path
 from tasks.judging.exact_number import final_number
 from tasks.judging.grader import EXACT_NUMBER
-from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.plan import Candidate, Plan
-from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
-from tasks.store.client import connect
-from tasks.store.store import Store
-from workers.embedded import models, valkey
+from tasks.models import Sampling, Target
+from workers.embedded import models
 from workers.embedded.farm import FarmSpec
 from workers.sglang.gpus import GPU_VARIABLE, SHARED
 from workers.sglang.host import KEY_NAME, LocalTargetHost
 
 CONFIG = Path(__file__).parents[2] / "configs" / "gpu.config"
 MOST_SLOTS = 256  # individuals whose last answers may be missing, on one gpu worker
-LOOK_S = 0.02  # seconds between two looks at the record: an answer alone wakes no driver
-CLUSTERS = 12
-DELTA = 0.3  # standard deviation of an individual's deltas: enough to change answers and keep them readable
 SYSTEM_PROMPT = "Answer the question using the provided context."
 TEMPLATE = "Context:\n{context}\n\nQuestion:\n{query}"
 SGLANG = f"{sys.executable} -m sglang.launch_server"
@@ -118,62 +104,6 @@ def target_of(
     )
 
 
-def run_of(name: str, target: Target, folder: Path) -> Run:
-    """A run that only answers: its judge and reflector are never called, and no answer comes from the cache."""
-    return Run(
-        name, 1, target,
-        Judge("m", 0.01, True, 0, 1, 1, 1, 1), Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0),
-        Fitness(0.4, 0.6, 50), Clusters(str(folder), "m", 1, 1, 1, 1, "cpu"), evaluation_cache=False,
-    )  # fmt: skip
-
-
-def labels_for(model: str, seed: int = 7) -> Any:
-    """A cluster for each token [V] uint8: ends in 0, numbers in 1, the others at random from 2 on.
-
-    Steering costs the same for any clustering, so the vocabulary is not embedded.
-    """
-    tokenizer = load_tokenizer(model)
-    vocabulary, ends = decode_vocabulary(tokenizer), eos_tokens(tokenizer)
-    found = np.random.default_rng(seed).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
-    found[sorted(number_tokens(vocabulary, without=ends))] = 1
-    found[sorted(ends)] = 0
-    return found
-
-
-def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
-    """Store a run with its questions and a clustering.  Returns the number of questions."""
-    chosen = load_examples(data)[:rows]
-    found = labels_for(model)
-    clustering = content_hash(found.tolist())[:32]
-    described = [{"id": k, "description": f"cluster {k}"} for k in range(CLUSTERS)]
-    store.put_run(run)
-    store.put_examples(run.id, {"training": chosen, "validation": []})
-    store.clusterings.put(run.id, clustering, pack_labels(found), json.dumps(described))
-    store.put_metadata(run.id, "clustering", clustering)
-    return len(chosen)
-
-
-def population(name: str, size: int, seed: int) -> Plan:
-    """A plan of new individuals, each with deltas of its own."""
-    drawn = np.random.default_rng(seed).normal(0, DELTA, (size, CLUSTERS))
-    return Plan(name, 0, tuple(Candidate(i, tuple(map(float, deltas))) for i, deltas in enumerate(drawn)))
-
-
-@contextmanager
-def open_valkey(folder: Path) -> Iterator[tuple[str, Store]]:
-    """A new Valkey: its address, which is also set in this process's environment, and its store."""
-    socket = valkey.socket_path(folder)
-    server, url = valkey.valkey_process(folder, socket, None), valkey.redis_url(socket)
-    server.start()
-    try:
-        server.wait_ready(lambda: valkey.is_answering(socket), valkey.READY_S)
-        os.environ[ENVIRONMENT_VARIABLE] = url
-        yield url, Store(connect(store_url(url)))
-    finally:
-        server.stop(3)
-        valkey.remove_socket(folder)
-
-
 @contextmanager
 def open_server(options: argparse.Namespace, target: Target) -> Iterator[tuple[str, str | None]]:
     """A server in options.folder for all runs of a benchmark: its address and API key.
@@ -227,28 +157,6 @@ def evolve_arguments(settings: Mapping[str, Any], output: Path, sets: Sequence[s
     return ["evolve", "--config", str(CONFIG), *options, "--output", str(output), "--plain"]
 
 
-def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) -> tuple[float, int]:
-    """All candidates' answers through the gpu queue.  Returns seconds and generated tokens.
-
-    Raises: RuntimeError when one has failed, or when some are missing after `limit_s` seconds.
-    """
-    store.put_plan(run, plan)
-    attempt = store.next_attempt(run, plan.name)
-    before = store.usage(run).get("target", 0.0)
-    started = time.perf_counter()
-    for candidate in plan.candidates:
-        app.send_task("gpu.answer", args=(run, plan.name, candidate.index, "pre", attempt))
-    known: dict[str, object] = {}
-    while len(known) < len(plan.candidates):
-        store.wait(run, LOOK_S)  # a failure ends it at once
-        known.update(store.stages(run, plan.name, known))
-        if failures := store.failures(run, plan.name):
-            raise RuntimeError(f"{plan.name}: {failures[0].error}")
-        if time.perf_counter() - started > limit_s:
-            raise RuntimeError(f"{plan.name}: {len(known)} of {len(plan.candidates)} after {limit_s:g} s")
-    return time.perf_counter() - started, int(store.usage(run).get("target", 0.0) - before)
-
-
 def client(url: str, api_key: str | None, timeout_s: float = 30, limits: httpx.Limits = httpx.Limits()) -> httpx.Client:
     """A client for the server's other routes."""
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -293,7 +201,3 @@ def write(name: str, options: argparse.Namespace, version: str, **found: Any) ->
             **found,
         },
     )
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return figures.table(head, rows)

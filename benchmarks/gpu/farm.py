@@ -35,8 +35,9 @@ from typing import Any
 import httpx
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from benchmarks import figures
 from benchmarks.gpu import common, direct
-from benchmarks.gpu.watching import Sample, Watching
+from benchmarks.gpu.direct import Sample, Watching
 from tasks.gpu.target import GenerateRequest
 from tasks.store.address import store_url
 from tasks.store.client import connect
@@ -256,7 +257,7 @@ def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]
     names = ("slots", "seconds", "requests", "tokens_a_second", "direct_tokens_a_second", "rate", "share")
     names = (*names, "share_of_run", "mean_in_flight")
     rows = [[cell(f[n]) for n in names] for f in found]
-    print(common.table([name.replace("_", " ") for name in names], rows), flush=True)
+    print(figures.table([name.replace("_", " ") for name in names], rows), flush=True)
     print(f"wanted with slots tuned: share {WANTED_SHARE:g}, rate {WANTED_RATE:g}", flush=True)
     kept = [{name: value for name, value in run.items() if name != "samples"} for run in found]
     common.write(

@@ -28,7 +28,6 @@ from typing import Any
 
 from benchmarks import figures
 from benchmarks.gpu import common
-from benchmarks.gpu.port import open_port
 from orchestrator.runs.individuals import IndividualRecord, read_individuals
 from workers.embedded import control
 
@@ -42,8 +41,6 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "prompted": {**WASTE, "OPTIMISER": "cma", "TARGET_SYSTEM_PROMPT": "best"},
 }
 """`prompted` may start from the best system prompt, all others start from the plain one."""
-MODEL_REFLECTOR = "llm-"
-"""A kind with this prefix has the served model itself as reflector, over the server's OpenAI routes."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class NamedRun:
     @classmethod
     def parse(cls, text: str) -> NamedRun:
         kind, _, seed = text.partition(":")
-        if kind.removeprefix(MODEL_REFLECTOR) not in KINDS or not seed.isdigit():
+        if kind not in KINDS or not seed.isdigit():
             raise argparse.ArgumentTypeError(f"{text!r} is not KIND:SEED with a kind of {', '.join(KINDS)}")
         return cls(kind, int(seed))
 
@@ -90,10 +87,7 @@ def main() -> int:
     common.refuse_misfit(common.judge_of(options), options.data, 10**9)
     deadline = time.monotonic() + options.seconds
     spec = common.farm_spec(options, options.openai_workers)
-    with (
-        common.open_server(options, common.target_of(options, 1)) as (url, key),
-        open_port(url) as options.reflector_url,
-    ):
+    with common.open_server(options, common.target_of(options, 1)) as (url, key):
         with common.client(url, key) as http:
             version = common.server_version(http)
         found: dict[str, dict[str, Any]] = {}
@@ -154,7 +148,6 @@ def evolve(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str,
 
 
 def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str) -> list[str]:
-    by_model = run.kind.startswith(MODEL_REFLECTOR)
     settings = {
         **common.settings_of(options, redis_url, url),
         **(fold_of(options.rows, options.folds, run.seed) if options.folds else splits_of(options)),
@@ -163,16 +156,8 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
         "TARGET_CONCURRENCY": options.in_flight,
         "EMBEDDER_MODEL": "embedded",
         "SEED": run.seed,
-        **KINDS[run.kind.removeprefix(MODEL_REFLECTOR)],
+        **KINDS[run.kind],
     }
-    if by_model:
-        settings |= {
-            "OPENAI_BASE_URL": f"{options.reflector_url}/v1",
-            "OPENAI_API_KEY_ENV": "SGLANG_API_KEY",
-            "REFLECTOR_MODEL": settings["TARGET_MODEL"],
-            "OPENAI_CONTEXT_TOKENS": 32_000,
-            "REFLECTOR_MAX_COMPLETION_TOKENS": 1024,
-        }
     return [
         sys.executable,
         "-m",
@@ -246,7 +231,7 @@ def report(found: Mapping[str, dict[str, Any]]) -> None:
         first = next(iter(found.values()))["report"]
         rows += [row(rival["name"], first, rival["name"]) for rival in (*first["systems"][:1], *first["rivals"])]
     head = ["run", "system", "val tokens", "right", "test tokens", "right", "ratio", "95 %", "points", "95 %", "lost<3"]
-    print(common.table(head, rows))
+    print(figures.table(head, rows))
     for name, one in found.items():
         print(
             f"{name}: {late_over_early(one['tokens_a_second']):.3f} of the first generations' tokens/s in the last ones"

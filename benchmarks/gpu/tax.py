@@ -1,7 +1,6 @@
 """What steering costs: tokens a second of many requests of several individuals, steered against plain.
 
-One server, the same prompts, the ways taking turns: plain; steered by our plugin; steered on SGLang's own path for
-processors, which the plugin replaces.  Every request runs to its full length.
+One server, the same prompts, plain and steered by our plugin in turns.  Every request runs to its full length.
 `python benchmarks/gpu/tax.py --model FOLDER --folder WORK`, or `--shape` for Llama-3.1-8B's with dummy weights.
 """
 
@@ -12,6 +11,7 @@ import asyncio
 import json
 import os
 import shlex
+import socket
 import statistics
 import sys
 import time
@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import figures
-from workers.processes.process import ChildProcess, Command, free_port, is_healthy
+from workers.processes.process import ChildProcess, Command, is_healthy
 from workers.sglang import server as target_server
 from workers.steering.request import LABELS_VARIABLE, reference_string
 
@@ -39,9 +39,7 @@ LLAMA = {
 }  # fmt: skip
 CLUSTERS = 14
 CLUSTERING = "0123456789abcdef"
-PROCESSOR_PATH = json.dumps({"callable": b"\x80\x04cprocessor_path\nProcessorPath\n.".hex()})
-WAYS = {"plain": None, "plugin": reference_string(), "processor": PROCESSOR_PATH}
-SLOW_WAYS = ("processor",)  # measured in the first --processor-rounds only
+WAYS = {"plain": None, "plugin": reference_string()}
 ARGUMENTS = (
     "--attention-backend triton --sampling-backend pytorch --skip-tokenizer-init --enable-custom-logit-processor "
     "--max-running-requests 256 --cuda-graph-max-bs 256"
@@ -59,18 +57,16 @@ def prepare(options: argparse.Namespace) -> tuple[Path, int]:
 
 
 def serve(options: argparse.Namespace, model: Path, width: int) -> tuple[ChildProcess, str]:
-    """A ready server that finds the steering module, the labels and the other path's processor."""
+    """A ready server that finds the steering module and the labels."""
     labels = options.folder / "labels"
     labels.mkdir(parents=True, exist_ok=True)
     clusters = np.random.default_rng(1).integers(0, CLUSTERS, width).astype(np.uint8)
     np.save(labels / f"{CLUSTERING}.npy", clusters, allow_pickle=False)
-    path = [
-        target_server.make_steering_path(options.folder / "path"),
-        Path(__file__).parent,
-        os.environ.get("PYTHONPATH", ""),
-    ]
+    path = [target_server.make_steering_path(options.folder / "path"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, LABELS_VARIABLE: str(labels), "PYTHONPATH": os.pathsep.join(map(str, path))}
-    port = free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     arguments = ["--model-path", str(model), "--host", "127.0.0.1", "--port", str(port), *shlex.split(ARGUMENTS)]
     arguments += ["--load-format", "dummy"] * options.shape + shlex.split(options.args)
     command = (sys.executable, "-m", "sglang.launch_server", *arguments)
@@ -119,24 +115,20 @@ async def tokens_a_second(url: str, asked: list[dict[str, Any]]) -> float:
 def measure(options: argparse.Namespace, url: str, width: int) -> list[dict[str, Any]]:
     found = []
     for new, rounds in zip(options.new, options.rounds, strict=True):
-        ways = options.ways
-        requests = {way: bodies(options, way, width, new) for way in ways}
-        for way in ways:  # kernels compile, prompts become known
+        requests = {way: bodies(options, way, width, new) for way in WAYS}
+        for way in WAYS:  # kernels compile, prompts become known
             asyncio.run(tokens_a_second(url, requests[way]))
-        speeds: dict[str, list[float]] = {way: [] for way in ways}
+        speeds: dict[str, list[float]] = {way: [] for way in WAYS}
         for turn in range(rounds):
-            for way in ways if turn % 2 == 0 else list(reversed(ways)):
-                if way not in SLOW_WAYS or turn < options.processor_rounds:
-                    speeds[way].append(asyncio.run(tokens_a_second(url, requests[way])))
+            for way in list(WAYS) if turn % 2 == 0 else reversed(WAYS):
+                speeds[way].append(asyncio.run(tokens_a_second(url, requests[way])))
         found.append({"new_tokens": new, "tokens_a_second": speeds, **ratios(speeds)})
     return found
 
 
 def ratios(speeds: dict[str, list[float]]) -> dict[str, Any]:
     """Medians of each way's tokens a second over plain's in the same round."""
-    pairs = {
-        way: [a / b for a, b in zip(speed, speeds["plain"], strict=False)] for way, speed in speeds.items() if speed
-    }
+    pairs = {way: [a / b for a, b in zip(speed, speeds["plain"], strict=True)] for way, speed in speeds.items()}
     return {"ratio": {way: statistics.median(found) for way, found in pairs.items()}, "ratios": pairs}
 
 
@@ -152,11 +144,8 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=900, help="tokens of a prompt")
     parser.add_argument("--new", type=int, nargs="+", default=[128, 512], help="new tokens of an answer")
     parser.add_argument("--rounds", type=int, nargs="+", default=[15, 5], help="for each of --new")
-    parser.add_argument("--processor-rounds", type=int, default=3, help="for the way that takes SGLang's path")
-    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help="plain is always measured")
     parser.add_argument("--args", default="", help="further arguments of the server")
     options = parser.parse_args()
-    options.ways = [way for way in WAYS if way in ("plain", *options.ways)]
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
     model, width = prepare(options)
@@ -171,7 +160,7 @@ def main() -> None:
     rows = [
         [str(one["new_tokens"]), way, f"{statistics.median(speeds):,.0f}", f"{one['ratio'][way]:.3f}",
          f"{min(one['ratios'][way]):.3f} to {max(one['ratios'][way]):.3f}", str(len(speeds))]
-        for one in found for way, speeds in one["tokens_a_second"].items() if speeds
+        for one in found for way, speeds in one["tokens_a_second"].items()
     ]  # fmt: skip
     print(figures.table(["new tokens", "way", "tokens/s", "of plain", "rounds from to", "rounds"], rows))
     figures.write(

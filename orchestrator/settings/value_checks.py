@@ -210,7 +210,7 @@ class CallParameters(TypedDict, total=False):
     seed: Annotated[int, Field(ge=0, lt=2**31)]
 
 
-CallParameters.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+CallParameters.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]  # read by pydantic, unknown to TypedDict
 
 
 def parse_parameters(text: str) -> CallParameters:

@@ -1,6 +1,6 @@
 """Each optimiser on the farm: a run that is killed twice and continues ends as one that nothing happened to.
 
-The target is simulated (benchmarks/simulated_target.py), so a run takes seconds; everything else is real.
+The target is simulated (simulated_target.py), so a run takes seconds; everything else is real.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_folder import ROOT, RunFolder, finish, start, wait_until
+from run_folder import RunFolder, finish, start, wait_until
 
-SERVER = ROOT / "benchmarks" / "simulated_target.py"
+SERVER = Path(__file__).with_name("simulated_target.py")
 KILLED_BEFORE_WRITE = Path(__file__).with_name("killed_before_write.py")
 LOG = "target_requests.jsonl"
 GENERATIONS = 3

@@ -19,7 +19,6 @@ from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command
 
 SERVER = "valkey"
-READY_S = 30.0
 DEFAULT_MEMORY_MB = 2048
 DATA_FREE_S = 5.0  # a server whose supervisor was killed ends within it
 

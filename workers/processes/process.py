@@ -12,7 +12,6 @@ import logging
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -224,13 +223,6 @@ def describe_exit(returncode: int | None) -> str:
     if returncode is not None and returncode < 0:
         return signal.Signals(-returncode).name
     return f"status {returncode}"
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def is_healthy(base_url: str, timeout_s: float = 2.0) -> bool:

@@ -37,10 +37,6 @@ class Box(NamedTuple):
         """The shared area."""
         return float(_overlaps(np.array([self]), [other])[0, 0])
 
-    @property
-    def area(self) -> float:
-        return (self.right - self.left) * (self.top - self.bottom)
-
 
 def place_labels(
     points: Sequence[tuple[float, float]],

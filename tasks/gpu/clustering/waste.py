@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tasks.gpu.clustering.artifacts import ClusteringError
 from tasks.gpu.clustering.describe import EXAMPLES, Description, distinct_texts
 
-EOS, NUMBERS, LINE_BREAKS, FIRST_BUCKET = 0, 1, 2, 3
+EOS, NUMBERS, LINE_BREAKS = 0, 1, 2
 _NAMED = 8  # tokens that a description names
 
 

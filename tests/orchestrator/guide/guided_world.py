@@ -33,7 +33,7 @@ from orchestrator.output import OutputFolder
 from tasks.guide.candidates import Ticket
 from tasks.guide.jobs import GuideContext
 
-MISSION, WORD = "cabinet", "label"
+MISSION = "cabinet"
 RULE = "A missing label is a fail."
 Result = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from orchestrator.routing.build import arms, deployments
 from orchestrator.routing.settings import RouteSettings, route_settings_from
 from tasks.route.claims import EvaluatedDeployment
 
-WORLD = str(Path(__file__).parents[3] / "tests/tasks/gpu/routing/toy_world.py") + ":toy_world"
+WORLD = str(Path(__file__).parents[3] / "examples/toy_world.py") + ":toy_world"
 
 
 def route_values(folder: Path) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class Faulty:
 
 
 def world(given):
-    made = load_named("ROOT/tests/tasks/gpu/routing/toy_world.py:toy_world", "")(given)
+    made = load_named("ROOT/examples/toy_world.py:toy_world", "")(given)
     return replace(made, training=Faulty(made.training))
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
     ("error", "status", "line"),
     [
         (KeyboardInterrupt(), exit_status.INTERRUPTED, "interrupted; the same command goes on, or: orchestrator retry"),
-        (Terminated(), exit_status.TERMINATED, "terminated; the same command goes on, or: orchestrator retry"),
+        (Terminated(), 128 + signal.SIGTERM, "terminated; the same command goes on, or: orchestrator retry"),
         (OutputNotWritable("the disk is full"), exit_status.PARKED, "parked: the disk is full"),
         (
             OSError(errno.ENOSPC, "No space left on device", "farm/spec.json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,6 @@ from typing import Any
 
 import httpx
 
-from workers.processes.process import free_port
 from workers.steering.request import reference_string
 
 CLUSTERING = "c0ffee" * 4
@@ -43,7 +43,9 @@ class TargetServer:
 @contextmanager
 def serving(model: Path, labels: Path, log: Path, *options: str) -> Iterator[TargetServer]:
     """A ready server; it is gone afterwards."""
-    port = free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     command = [sys.executable, "-m", "workers.embedded.target", "--model", model, "--port", port]
     command += ["--labels", labels, "--requests-log", log, *options]
     process = subprocess.Popen([str(word) for word in command], env={**os.environ, "WHETSTONE_TARGET_KEY": KEY})

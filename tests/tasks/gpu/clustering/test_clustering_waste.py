@@ -7,13 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from tasks.gpu.clustering.waste import FIRST_BUCKET, LINE_BREAKS, WasteClusters, cluster_by_waste
+from tasks.gpu.clustering.waste import LINE_BREAKS, WasteClusters, cluster_by_waste
 
 FILLER = ["The", " answer", " is", " provided", " context", " based", " on", " the", " therefore", " which"]
 CONTENT = [" revenue", " margin", " dollars", " yes", " no", " Dayton", " plant", " income", " sales", " year"]
 OTHER = ["\n", "\n\n", " 7", " 12", "<end>", "zebra", "Ω", " unused"]
 TEXTS = [*FILLER, *CONTENT, *OTHER]
 ID = {text: i for i, text in enumerate(TEXTS)}
+FIRST_BUCKET = LINE_BREAKS + 1
 EOS, NUMBERS = frozenset({ID["<end>"]}), frozenset({ID[" 7"], ID[" 12"]})
 
 

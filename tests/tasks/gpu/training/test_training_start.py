@@ -32,7 +32,7 @@ from workers.sglang.host import LocalTargetHost
 
 pytestmark = pytest.mark.long  # each child loads torch
 
-WORLD = str(Path(__file__).parents[4] / "tests/tasks/gpu/routing/toy_world.py") + ":toy_world"
+WORLD = str(Path(__file__).parents[4] / "examples/toy_world.py") + ":toy_world"
 # The toy world, which notes what is begun.  Its card is full, at step 1 or at mode "none", as often as a file says.
 FULL_WORLD = """
 from dataclasses import dataclass, replace

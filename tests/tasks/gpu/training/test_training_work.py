@@ -14,7 +14,7 @@ from training_values import TRAINING
 
 from tasks.gpu.training.work import evaluate, evaluation_batches, find_bases, run_trajectory, trajectory_settings
 
-WORLD = str(Path(__file__).parents[4] / "tests/tasks/gpu/routing/toy_world.py") + ":toy_world"
+WORLD = str(Path(__file__).parents[4] / "examples/toy_world.py") + ":toy_world"
 
 
 @pytest.fixture(autouse=True)
