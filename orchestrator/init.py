@@ -20,7 +20,6 @@ from pathlib import Path
 
 from orchestrator.settings import Settings, load_settings
 from orchestrator.settings.value_checks import server_address
-from tasks.dataset import DatasetError
 from tasks.judging.exact_number import lacks_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
 from tasks.models import Example
@@ -86,10 +85,6 @@ FREE: Mapping[str, str] = {
 }  # fmt: skip
 
 
-class WrongAnswer(ValueError):
-    """An answer that cannot be used; the message says why."""
-
-
 @dataclass(frozen=True)
 class Answer:
     """`options` are settings as a person types them; `about` says what was found."""
@@ -115,13 +110,10 @@ def read_model(text: str) -> Answer:
     model = os.path.expanduser(name if at else text)
     size = _weights(Path(model)) if Path(model).is_dir() else None
     if size is None and not re.fullmatch(r"[\w.-]+/[\w.-]+", model, re.ASCII):
-        raise WrongAnswer(f"{text!r} is neither {EMBEDDED} nor a folder nor an id such as Qwen/Qwen2.5-1.5B-Instruct")
+        raise ValueError(f"{text!r} is neither {EMBEDDED} nor a folder nor an id such as Qwen/Qwen2.5-1.5B-Instruct")
     on_gpu = {**ON_GPU, "TARGET_MODEL": model}
     if at:
-        try:
-            server_address(url)
-        except ValueError as error:
-            raise WrongAnswer(str(error)) from None
+        server_address(url)
         return Answer({**on_gpu, "FARM": "embedded", "SGLANG_URL": url}, f"{model}, at {url}")
     if shutil.which("nvidia-smi") is not None:
         return Answer({**on_gpu, "FARM": "embedded"}, f"{model}, with SGLang on this machine's GPU")
@@ -133,16 +125,16 @@ def read_model(text: str) -> Answer:
 def _weights(folder: Path) -> int:
     """The bytes of the weights in a model's folder."""
     if not (folder / "config.json").is_file():
-        raise WrongAnswer(f"{folder} has no config.json: it holds no model")
+        raise ValueError(f"{folder} has no config.json: it holds no model")
     try:
         template = json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get("chat_template")
     except (OSError, ValueError, AttributeError):
         template = None
     if not template and not (folder / "chat_template.jinja").is_file():
-        raise WrongAnswer(f"{folder} has no chat template: use an instruction-tuned model")
+        raise ValueError(f"{folder} has no chat template: use an instruction-tuned model")
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     if not size:
-        raise WrongAnswer(f"{folder} has no weights (*.safetensors)")
+        raise ValueError(f"{folder} has no weights (*.safetensors)")
     return size
 
 
@@ -152,13 +144,10 @@ def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
     `sizes` are how many questions each set has at most.
     """
     path, named = _path_and_names(text)
-    try:
-        columns = {} if format_of(path) == "financebench" else _columns(path, named)
-        questions = read_questions(path, Columns(**columns))
-    except (DatasetError, ValueError) as error:
-        raise WrongAnswer(str(error)) from None
+    columns = {} if format_of(path) == "financebench" else _columns(path, named)
+    questions = read_questions(path, Columns(**columns))
     if len(questions) < LEAST_QUESTIONS:
-        raise WrongAnswer(f"{path} has {len(questions)} questions; at least {LEAST_QUESTIONS} are needed")
+        raise ValueError(f"{path} has {len(questions)} questions; at least {LEAST_QUESTIONS} are needed")
     options = {"DATA_PATH": str(path), "DATA_COLUMNS": shlex.join(f"{which}={name}" for which, name in columns.items())}
     chosen: list[Example] = []
     about = [f"{len(questions)} questions"]
@@ -175,13 +164,13 @@ def _path_and_names(text: str) -> tuple[Path, dict[str, str]]:
     try:
         first, *others = [text] if Path(text).exists() else shlex.split(text)
     except ValueError:
-        raise WrongAnswer("name a file: JSON Lines, CSV, Parquet or a saved `datasets` folder") from None
+        raise ValueError("name a file: JSON Lines, CSV, Parquet or a saved `datasets` folder") from None
     named = dict(word.split("=", 1) for word in others if "=" in word)
     if len(named) < len(others) or not named.keys() <= COLUMNS.keys():
-        raise WrongAnswer(f"behind the file only {', '.join(f'{which}=COLUMN' for which in COLUMNS)} can be given")
+        raise ValueError(f"behind the file only {', '.join(f'{which}=COLUMN' for which in COLUMNS)} can be given")
     path = Path(first).expanduser()
     if not path.exists():
-        raise WrongAnswer(f"{path} does not exist")
+        raise ValueError(f"{path} does not exist")
     return path, named
 
 
@@ -193,7 +182,7 @@ def _columns(path: Path, named: Mapping[str, str]) -> dict[str, str]:
     found = {**usual, **named}
     for which in ("question", "answer"):
         if not found[which]:
-            raise WrongAnswer(
+            raise ValueError(
                 f"{path} has no column for the {which} among {', '.join(present.values())}; name it: {which}=COLUMN"
             )
     return found
@@ -227,11 +216,11 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
     """
     if text in ("rules", THREE_STAGES):
         if external:
-            raise WrongAnswer("only an embedded farm has rules: name exact_number, file.py:function, or a model")
+            raise ValueError("only an embedded farm has rules: name exact_number, file.py:function, or a model")
         return Answer({**FREE, "JUDGE": THREE_STAGES}, "fixed rules for numbers, yes and no, and words; free")
     if text == EXACT_NUMBER:
         if without := [example.id for example in examples if lacks_number(example.gold)]:
-            raise WrongAnswer(f"right answers without a number: {', '.join(without[:5])}")
+            raise ValueError(f"right answers without a number: {', '.join(without[:5])}")
         return Answer({**FREE, "JUDGE": EXACT_NUMBER}, "the last number must be that of the right answer; free")
     module, _, function = text.rpartition(":")
     if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
@@ -240,10 +229,10 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
         try:
             load_function(text)
         except UserFunctionError as error:
-            raise WrongAnswer(str(error)) from None
+            raise ValueError(str(error)) from None
         return Answer({**FREE, "JUDGE": text}, f"your function {text}; free")
     if not re.fullmatch(r"[A-Za-z0-9][\w./:-]*", text, re.ASCII):
-        raise WrongAnswer("name a judge: rules, exact_number, file.py:function, or a model such as gpt-4o")
+        raise ValueError("name a judge: rules, exact_number, file.py:function, or a model such as gpt-4o")
     address = "" if external else os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
     options = {"JUDGE": THREE_STAGES, "JUDGE_MODEL": text, "REFLECTOR_MODEL": text, "OPENAI_BASE_URL": address}
     options["OPENAI_PRICES"] = prices or PRICES.get(text, "")
@@ -254,14 +243,14 @@ def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
     """As in "60 evaluations", "$5", or both; `judge` are the options of the third answer."""
     match = re.fullmatch(r"(?:(\d{1,6}) evaluations?)?,? *(?:\$(\d+(?:\.\d+)?))?", text.strip())
     if match is None or not any(match.groups()):
-        raise WrongAnswer('name an amount: "60 evaluations", "$5", or both')
+        raise ValueError('name an amount: "60 evaluations", "$5", or both')
     evaluations, dollars = match.groups()
     generations = int(evaluations or POPULATION * GENERATIONS) // POPULATION
     if not generations:
-        raise WrongAnswer(f"the smallest search has {POPULATION} evaluations")
+        raise ValueError(f"the smallest search has {POPULATION} evaluations")
     if dollars and "JUDGE_MODEL" not in judge:
-        raise WrongAnswer("nothing costs money with this judge: name evaluations")
+        raise ValueError("nothing costs money with this judge: name evaluations")
     if dollars and not judge["OPENAI_PRICES"]:
-        raise WrongAnswer("the prices of the judge's model are not known: give them, or name evaluations")
+        raise ValueError("the prices of the judge's model are not known: give them, or name evaluations")
     about = f"{generations} generations of {POPULATION} candidates" + (f"; it parks at ${dollars}" if dollars else "")
     return Answer({"NGEN": str(generations), "BUDGET_USD": dollars or "0"}, about)

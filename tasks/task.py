@@ -29,10 +29,6 @@ from tasks.validation import InvalidData
 log = logging.getLogger(__name__)
 
 
-class PoisonMessage(Exception):
-    """The worker died in each try of this task, and the task is the probable reason."""
-
-
 def is_of_the_store(error: BaseException) -> bool:
     """Whether an error is the store's, which refuses or does not answer, and not a task's."""
     return isinstance(error, redis.RedisError) and (isinstance(error, StoreUnusable) or refusal_of(error) is not None)
@@ -89,7 +85,7 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
         with rejected_without_store():
             deaths = context.store().count_failure(str(args[0]), task_id, 1)
         if deaths > self.max_retries:
-            raise PoisonMessage(f"{deaths} times the worker died or was lost while it ran this task")
+            raise RuntimeError(f"{deaths} times the worker died or was lost while it ran this task")
 
 
 class Cancelled(Ignore):

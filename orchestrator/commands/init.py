@@ -51,12 +51,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from orchestrator.init import WrongAnswer
 
     def work() -> int:
         try:
             return initialise(arguments)
-        except WrongAnswer as error:
+        except ValueError as error:
             return exit_status.fail(exit_status.WRONG, str(error))
 
     return common.handle_errors(work)
@@ -68,10 +67,10 @@ def initialise(arguments: argparse.Namespace) -> int:
     from orchestrator.settings import write_config
 
     if arguments.config.exists() and not arguments.replace:
-        raise init.WrongAnswer(f"{arguments.config} exists; give --replace, or write another file with --config")
+        raise ValueError(f"{arguments.config} exists; give --replace, or write another file with --config")
     folder = arguments.output or _free_folder()
     if (folder / "run.json").exists():
-        raise init.WrongAnswer(f"{folder} holds a run: name another folder with --output")
+        raise ValueError(f"{folder} holds a run: name another folder with --output")
     model = _answer(arguments, "model", init.read_model, "embedded")
     sizes = init.SIZES[model.options["DEVICE"]]
     sample = str(init.SAMPLE) if init.SAMPLE.exists() else ""
@@ -95,11 +94,10 @@ def initialise(arguments: argparse.Namespace) -> int:
 
 def _answer(arguments: argparse.Namespace, name: str, check: Callable[[str], Answer], default: str) -> Answer:
     """The checked answer, from the option or from a person at a terminal, who is asked until it can be used."""
-    from orchestrator.init import WrongAnswer
 
     given = getattr(arguments, name)
     if given is None and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        raise WrongAnswer(f"there is no terminal to ask at: give --{name}")
+        raise ValueError(f"there is no terminal to ask at: give --{name}")
     with suppress(ImportError):  # not every Python has it; the arrow keys and Tab work in what is typed
         import readline
 
@@ -109,8 +107,8 @@ def _answer(arguments: argparse.Namespace, name: str, check: Callable[[str], Ans
         try:
             found = check(given if given is not None else input(f"{name} [{default}]: ").strip() or default)
         except EOFError:
-            raise WrongAnswer("the input has ended; nothing was written") from None
-        except WrongAnswer as error:
+            raise ValueError("the input has ended; nothing was written") from None
+        except ValueError as error:
             if given is not None:
                 raise
             exit_status.fail(exit_status.WRONG, *str(error).splitlines()[:10])

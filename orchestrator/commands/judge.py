@@ -74,7 +74,6 @@ def _judge(arguments: argparse.Namespace) -> int:
     from orchestrator.report.formatting import format_cost
     from orchestrator.settings import judging_settings
     from tasks.dataset import DatasetError
-    from tasks.judging.exact_number import GoldError
     from tasks.judging.grader import needs_model
     from tasks.judging.rows import read_answer_rows
     from tasks.judging.user_function import UserFunctionError
@@ -111,7 +110,7 @@ def _judge(arguments: argparse.Namespace) -> int:
                 verdict = calls[row].result()
                 counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
                 out.write(json.dumps({name: verdict[name] for name in OPEN}, ensure_ascii=False) + "\n")
-        except (CallError, JudgeReplyError, GoldError, UserFunctionError) as error:
+        except (CallError, JudgeReplyError, ValueError, UserFunctionError) as error:
             return exit_status.fail(exit_status.BROKEN, f"{type(error).__name__}: {error}")
         finally:
             pool.shutdown(cancel_futures=True)
@@ -125,22 +124,19 @@ def _judge(arguments: argparse.Namespace) -> int:
 def _grade(settings: Judge, endpoint: Endpoint | None, budget: LocalBudget | None) -> Callable[[AnswerRow], Record]:
     """Judges a row; without an endpoint by rules alone."""
     from tasks.judging.grader import make_grader, needs_model
-    from tasks.judging.verdict import judge, verdict_key
+    from tasks.judging.verdict import JudgeReplyError, judge, verdict_key
     from tasks.openai.calls import ReplyCounter
     from tasks.openai.client import OpenAIClient
     from tasks.openai.judge import verdict_record
     from tasks.openai.limits import LocalLimiter
 
-    class Undecided(Exception):
-        """Rules decide nothing."""
-
     def leave_open(*call: object) -> Any:
-        raise Undecided
+        raise JudgeReplyError("there is no model")
 
     def by_rules(row: AnswerRow) -> Record:
         try:
             return dataclasses.asdict(judge(row.question, row.gold, row.answer, settings, leave_open))
-        except Undecided:
+        except JudgeReplyError:
             return OPEN
 
     if not needs_model(settings.name):

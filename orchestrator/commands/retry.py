@@ -53,20 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def retry(arguments: argparse.Namespace) -> int:
-    from orchestrator.dispatch.failures import NoSuchTask, select_failures
+    from orchestrator.dispatch.failures import select_failures
     from orchestrator.output import OutputFolder
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import failed_of
     from orchestrator.runs.status import DEAD_END, is_locked, read_parked_state
 
     _, kind = kind_of(arguments.run)
-    try:
-        if is_locked(arguments.run):
-            return retry_running(arguments.run, arguments.tasks)
-        if arguments.tasks:
-            select_failures(failed_of(arguments.run), arguments.tasks)
-    except NoSuchTask as error:
-        return exit_status.fail(exit_status.WRONG, str(error))
+    if is_locked(arguments.run):
+        return retry_running(arguments.run, arguments.tasks)
+    if arguments.tasks:
+        select_failures(failed_of(arguments.run), arguments.tasks)
     parked = read_parked_state(OutputFolder(arguments.run))
     if parked and parked.is_dead_end:
         return exit_status.fail(exit_status.BROKEN, parked.reason, DEAD_END)

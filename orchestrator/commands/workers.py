@@ -55,10 +55,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     with reach(named_address(arguments.config)) as farm:
         if name := arguments.pause or arguments.resume:
-            try:
-                states = (workers.pause if arguments.pause else workers.resume)(farm, name)
-            except workers.NoSuchWorker as error:
-                return exit_status.fail(exit_status.WRONG, str(error))
+            states = (workers.pause if arguments.pause else workers.resume)(farm, name)
             common.print_found(arguments, {"workers": states}, [f"{one}: {state}" for one, state in states.items()])
             return exit_status.DONE
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()

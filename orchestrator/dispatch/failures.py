@@ -14,13 +14,10 @@ from celery import Celery
 
 from orchestrator.dispatch.evaluator import send_chord
 from orchestrator.dispatch.scheduler import send_again
+from orchestrator.settings.options import SettingsError
 from tasks.failure import Failure
 from tasks.store.keys import JOBS
 from tasks.store.store import Store
-
-
-class NoSuchTask(Exception):
-    """A name that no failed task has; lists the names of those that failed, in one line."""
 
 
 def failed_tasks(store: Store, run_id: str) -> list[Failure]:
@@ -36,7 +33,7 @@ def select_failures(failures: Sequence[Failure], names: Sequence[str]) -> list[F
         if not any(failure.is_called(name) for failure in failures):
             listed = ", ".join(f"{failure.node} ({failure.task})" for failure in failures)
             others = f"these have failed: {listed}" if listed else "no task has failed"
-            raise NoSuchTask(f"no failed task is called {name!r}; {others}")
+            raise SettingsError([f"no failed task is called {name!r}; {others}"])
     return [failure for failure in failures if not names or any(map(failure.is_called, names))]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.settings.options import SettingsError
 from tasks.queues import QUEUES
 from tasks.store.registry import WorkerRegistry
 
@@ -17,10 +18,6 @@ def start_hint(queue: str) -> str:
     """How to get a worker of a queue that has none, in words."""
     in_containers = "in containers see `docker compose ps --all`"
     return f"start one with `python -m workers {queue}`; {in_containers}"
-
-
-class NoSuchWorker(Exception):
-    """A name that is neither a queue nor a worker; says so in one line, with the known names."""
 
 
 def reports(farm: FarmConnection) -> list[dict[str, Any]]:
@@ -54,7 +51,7 @@ def resume(farm: FarmConnection, name: str) -> dict[str, str]:
     if name not in (there := paused(farm)):
         name = resolve_name(farm, name)
     if name not in there:
-        raise NoSuchWorker(f"{name} is not paused; paused: {', '.join(sorted(there)) or 'nothing'}")
+        raise SettingsError([f"{name} is not paused; paused: {', '.join(sorted(there)) or 'nothing'}"])
     WorkerRegistry(farm.store.redis).resume(name)
     return _look(farm, name)
 
@@ -64,7 +61,7 @@ def resolve_name(farm: FarmConnection, name: str) -> str:
     names = [report["worker"] for report in WorkerRegistry(farm.store.redis).workers()]
     meant = [full for full in (*QUEUES, *names) if name == full or (name not in QUEUES and name == full.split("@")[0])]
     if len(meant) != 1:
-        raise NoSuchWorker(f"no one queue or worker is called {name!r}; there are: {', '.join([*QUEUES, *names])}")
+        raise SettingsError([f"no one queue or worker is called {name!r}; there are: {', '.join([*QUEUES, *names])}"])
     return str(meant[0])
 
 

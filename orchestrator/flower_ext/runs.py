@@ -18,7 +18,7 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from orchestrator.dispatch.failures import NoSuchTask, failed_tasks, retry_failed
+from orchestrator.dispatch.failures import failed_tasks, retry_failed
 from orchestrator.output import OutputError, run_id_of
 from orchestrator.runs.status import RunStatus, find_runs, is_locked, run_status
 from orchestrator.settings import SettingsError
@@ -94,7 +94,7 @@ def retry(app: Celery, store: Store, view: RunView, tasks: Sequence[str], logs: 
     if view.status is None or view.state == "running":
         try:
             sent = retry_failed(app, store, view.run, tasks)
-        except NoSuchTask as error:
+        except SettingsError as error:
             raise RetryRejected(409, str(error)) from None
         except (redis.RedisError, OperationalError) as error:
             raise RetryRejected(503, f"the farm does not answer: {error}") from None

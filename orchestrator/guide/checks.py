@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.repository import GuidanceError, read_guidance
+from orchestrator.guide.repository import read_guidance
 from orchestrator.guide.settings import GuideSettings
+from orchestrator.output import OutputError
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.run_output import unwritable_folder
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.context import content_hash
-from tasks.guide.templates import CriticTemplate, ReflectionTemplate, TemplateError
+from tasks.guide.templates import CriticTemplate, ReflectionTemplate
 from tasks.guide.verifier import VerifierError, load_verifier
 from tasks.secret import secret
 
@@ -32,11 +33,11 @@ class Templates:
         critic, reflection, problems = None, None, list[str]()
         try:
             critic = CriticTemplate.read(Path(settings.critic.prompt_path)) if settings.critic.enabled else None
-        except TemplateError as error:
+        except ValueError as error:
             problems.append(f"critic.prompt_path: {error}")
         try:
             reflection = ReflectionTemplate.read(Path(settings.reflection.prompt_path))
-        except TemplateError as error:
+        except ValueError as error:
             problems.append(f"reflection.prompt_path: {error}")
         if problems or reflection is None:
             raise SettingsError(problems)
@@ -89,7 +90,7 @@ def _guidance_problems(settings: GuideSettings) -> Iterator[str]:
         return
     try:
         found = read_guidance(Path(settings.guidance.path))
-    except GuidanceError as error:
+    except OutputError as error:
         yield f"guidance.path: {error}"
         return
     for name in settings.missions:

@@ -39,10 +39,6 @@ SNAPSHOT_NAME = "guidance-%Y%m%d-%H%M%S-%f.json"
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-class GuidanceError(OutputError):
-    """A file of experiences that cannot be used, or that somebody has changed; one line."""
-
-
 class GuidanceEntry(TypedDict):
     """One mission in a file of experiences."""
 
@@ -71,13 +67,13 @@ def read_guidance(path: Path) -> dict[str, StoredGuidance]:
         json.loads(text, object_pairs_hook=unrepeated)
         entries = parse_json(dict[str, GuidanceEntry], text)
     except (OSError, ValueError, RecursionError) as error:
-        raise GuidanceError(f"{path} cannot be read: {error}") from None
+        raise OutputError(f"{path} cannot be read: {error}") from None
     found: dict[str, StoredGuidance] = {}
     for mission, entry in entries.items():
         try:
             found[mission_name(mission)] = _stored(entry)
         except ValueError as error:
-            raise GuidanceError(f"{path}: {quote(mission)}: {error}") from None
+            raise OutputError(f"{path}: {quote(mission)}: {error}") from None
     return found
 
 
@@ -121,7 +117,7 @@ def utc_time() -> datetime.datetime:
 class GuidanceRepository:
     """The guidance of one mission in its folder of a run.  `retention` is how many snapshots are kept.
 
-    Raises: GuidanceError, OutputNotWritable.
+    Raises: OutputError, OutputNotWritable.
     """
 
     def __init__(
@@ -139,7 +135,7 @@ class GuidanceRepository:
         if not start.exists():
             found = read_guidance(path)
             if self.mission not in found:
-                raise GuidanceError(f"{path} has no experiences of {quote(self.mission)}")
+                raise OutputError(f"{path} has no experiences of {quote(self.mission)}")
             write_guidance(start, {self.mission: found[self.mission].guidance})
         first = self._read(start)
         if self.path.exists():
@@ -166,7 +162,7 @@ class GuidanceRepository:
         if made == on_disk[: len(made)]:
             return
         if made[:-1] != on_disk:
-            raise GuidanceError(
+            raise OutputError(
                 f"{self.path} is at step {current.step} ({on_disk[-1][1][:12]}), which is not the one before step "
                 f"{guidance.step} of this run; somebody else has changed it"
             )
@@ -177,7 +173,7 @@ class GuidanceRepository:
         current, kept = self.load(), {one.guidance.step: one.guidance for one in self.snapshots()}
         if step not in kept:
             known = ", ".join(str(number) for number in sorted(kept))
-            raise GuidanceError(f"{self.folder / SNAPSHOTS} has no snapshot of step {step}; it has {known or 'none'}")
+            raise OutputError(f"{self.folder / SNAPSHOTS} has no snapshot of step {step}; it has {known or 'none'}")
         next_one = edited_guidance(current, kept[step].experiences, current.step + 1, self.time(), f"rollback:{step}")
         self._write(next_one)
         return next_one
@@ -197,10 +193,10 @@ class GuidanceRepository:
     def _read(self, path: Path) -> Guidance:
         try:
             found = read_guidance(path)[self.mission]
-        except (GuidanceError, KeyError) as error:
-            raise GuidanceError(f"{path} is not of this run ({error}); {self._hint}") from None
+        except (OutputError, KeyError) as error:
+            raise OutputError(f"{path} is not of this run ({error}); {self._hint}") from None
         if found.by_hand:
-            raise GuidanceError(f"{path} was edited by hand; {self._hint}")
+            raise OutputError(f"{path} was edited by hand; {self._hint}")
         return found.guidance
 
     @property
@@ -228,12 +224,10 @@ class GuidanceRepository:
 def run_guidance(run: Path, missions: Sequence[str] = ()) -> dict[str, Guidance]:
     """The current guidance of a run's missions, of all without names."""
     if run_file(run)["kind"] != "guide":
-        raise GuidanceError(f"{run} holds no run of guide")
+        raise OutputError(f"{run} holds no run of guide")
     names = [path.parent.name for path in sorted(run.glob(f"*/{GUIDANCE}"))]
     if unknown := [name for name in missions if name not in names]:
-        raise GuidanceError(
-            f"{run} has no mission {', '.join(map(quote, unknown))}; it has {', '.join(names) or 'none'}"
-        )
+        raise OutputError(f"{run} has no mission {', '.join(map(quote, unknown))}; it has {', '.join(names) or 'none'}")
     return {name: GuidanceRepository(run / name, name, 1).load() for name in missions or names}
 
 
@@ -245,10 +239,10 @@ def promote(guidance: dict[str, Guidance], path: Path) -> dict[str, tuple[int, i
     before = {name: stored.guidance for name, stored in read_guidance(path).items()}
     for name, one in guidance.items():
         if name not in before:
-            raise GuidanceError(f"{path} has no experiences of {quote(name)} any more")
+            raise OutputError(f"{path} has no experiences of {quote(name)} any more")
         last = before[name].metadata.history[-1]
         if (last.step, last.hash) not in {(line.step, line.hash) for line in one.metadata.history}:
-            raise GuidanceError(
+            raise OutputError(
                 f"{path}: {quote(name)} has moved: it is at step {last.step}, and the run began at step "
                 f"{one.metadata.history[0].step} of other experiences; start a run from the file as it is now"
             )

@@ -28,7 +28,7 @@ from tasks.guide.candidates import (
 from tasks.guide.experiences import guidance_hash
 from tasks.guide.gate import TicketScores
 from tasks.guide.jobs import GuideContext, KeyedJob, Messages, lengths_job, rollout_job
-from tasks.guide.prompting import MissingExperience, rollout_messages
+from tasks.guide.prompting import rollout_messages
 from tasks.guide.verdict_lines import REASON_CHARACTERS, three_lines_regex
 
 JOB_LIMIT_S = 1800.0
@@ -172,7 +172,7 @@ class Rollout:
 def prompt_of(setup: MissionSetup, ticket: Ticket, experiences: Mapping[str, str]) -> Messages:
     try:
         return rollout_messages(setup.mission, setup.focus, experiences, ticket, setup.settings.sampler.prompt)
-    except MissingExperience as error:
+    except ValueError as error:
         raise StepStopped(f"mission {setup.mission}: the prompt of {ticket.group_id}: {error}") from None
 
 

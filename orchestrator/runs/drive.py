@@ -25,7 +25,7 @@ from orchestrator.runs.status import ParkedState, write_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.shell import command_line
 from orchestrator.signals import Terminated
-from orchestrator.trackers import TrackerMissing, make_trackers
+from orchestrator.trackers import make_trackers
 from tasks import logs
 from tasks.escape import first_line
 from tasks.files import NO_ROOM
@@ -149,10 +149,7 @@ def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
 
 def settings_trackers(text: str) -> tuple[Callback, ...]:
     """The trackers that CONFIG_TRACKERS names."""
-    try:
-        return make_trackers(names_of(text))
-    except TrackerMissing as error:
-        raise SettingsError([f"CONFIG_TRACKERS: {error}"]) from None
+    return make_trackers(names_of(text))
 
 
 def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:

@@ -23,14 +23,10 @@ def main() -> int:
             print(_load(given.config).write_config(str(given.config)))
         else:
             print(_load(given.config).write_min_config(str(given.out)))
-    except (OSError, UnicodeDecodeError, kconfiglib.KconfigError, Unavailable) as error:
+    except (OSError, UnicodeDecodeError, kconfiglib.KconfigError) as error:
         print(f"{given.command}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
-
-
-class Unavailable(Exception):
-    """There is no terminal to show menus in."""
 
 
 def menuconfig() -> None:
@@ -39,11 +35,11 @@ def menuconfig() -> None:
 
         import menuconfig as terminal
     except ImportError as error:
-        raise Unavailable(f"needs Python's curses ({error}); edit the file by hand, then run olddefconfig") from error
+        raise OSError(f"needs Python's curses ({error}); edit the file by hand, then run olddefconfig") from error
     try:
         terminal.menuconfig(Kconfig())
     except curses.error as error:
-        raise Unavailable(f"needs a terminal ({error}); edit the file by hand, then run olddefconfig") from error
+        raise OSError(f"needs a terminal ({error}); edit the file by hand, then run olddefconfig") from error
 
 
 def _load(config: Path) -> Kconfig:

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from orchestrator.settings.options import SettingsError
+
 if TYPE_CHECKING:
     from orchestrator.trackers.base import Tracker
 
@@ -15,10 +17,6 @@ TRACKERS: Mapping[str, str] = {
     "wandb": "orchestrator.trackers.wandb:WandbTracker",
 }
 """The class of each, by name; the name is also that of the extra which installs its library."""
-
-
-class TrackerMissing(Exception):
-    """The library of a tracker is not installed; the message says how to install it."""
 
 
 def make_trackers(names: Sequence[str]) -> tuple[Tracker, ...]:
@@ -31,5 +29,5 @@ def _make(name: str) -> Tracker:
     try:
         made: Tracker = getattr(importlib.import_module(module), kind)()
     except ImportError as error:
-        raise TrackerMissing(f"{name} cannot be used ({error}); pip install '.[{name}]'") from None
+        raise SettingsError([f"CONFIG_TRACKERS: {name} cannot be used ({error}); pip install '.[{name}]'"]) from None
     return made

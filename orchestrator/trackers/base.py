@@ -25,10 +25,6 @@ ARTIFACTS = (
 """The files of a finished run that its tracker gets, as far as they are there."""
 
 
-class TrackerTimeout(Exception):
-    """A tracker has not taken everything in time."""
-
-
 class Tracker(Callback, ABC):
     """A tracker that follows one session of a run.
 
@@ -77,7 +73,7 @@ class Tracker(Callback, ABC):
         self._todo.put(None)
         self._thread.join(self._end_s)
         if self._thread.is_alive() and self._failure is None:
-            self._failure = TrackerTimeout(f"it has not taken everything within {self._end_s:g} s")
+            self._failure = TimeoutError(f"it has not taken everything within {self._end_s:g} s")
         self._report()
 
     def _report(self) -> None:

@@ -15,10 +15,6 @@ from orchestrator.trackers.base import END_S, Tracker
 PROJECT = "whetstone"
 
 
-class NotLoggedIn(Exception):
-    """There is no key for W&B, and nobody to ask for it."""
-
-
 class WandbTracker(Tracker):
     """The run has the same id there as here."""
 
@@ -29,7 +25,7 @@ class WandbTracker(Tracker):
             silent=True, console="off", x_disable_stats=True, save_code=False, init_timeout=END_S, finish_timeout=END_S
         )
         if wandb.setup().settings.mode in ("online", "shared") and not wandb.login(prompt=False):
-            raise NotLoggedIn("W&B has no API key: set WANDB_API_KEY, or WANDB_MODE=offline")
+            raise RuntimeError("W&B has no API key: set WANDB_API_KEY, or WANDB_MODE=offline")
         self._there = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
             id=run.id,

@@ -20,10 +20,6 @@ class TargetUnavailable(RuntimeError):
     """No server answers for the target. The message ends with the last lines of its log."""
 
 
-class TargetChanged(TargetUnavailable):
-    """The server is another one than the answers' keys name: its model, version or arguments have changed."""
-
-
 class CardComputes(TargetUnavailable, GiveBack):
     """No server is started, because a task computes on this worker's card, or waits to."""
 

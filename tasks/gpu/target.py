@@ -21,7 +21,7 @@ from tasks.gpu.request_queue import REQUESTS, Turn
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.http.address import http_url
 from tasks.http.bounded import CONNECT_S, OK
-from tasks.http.connections import CONNECTIONS, ReplyTooLarge, read_body
+from tasks.http.connections import CONNECTIONS, read_body
 from tasks.limits import reply_bytes
 from tasks.store.address import redacted
 from tasks.validation import InvalidData, parse_json
@@ -50,10 +50,6 @@ class GenerateReply(TypedDict):
 
 
 PROCESSOR = json.dumps({"callable": _CLASS.hex()})
-
-
-class TargetRefused(RuntimeError):
-    """The server refused the request, or its reply is not one of /generate. A retry would not help."""
 
 
 class TargetDown(RuntimeError):
@@ -203,12 +199,12 @@ class TargetClient:
         try:
             async with http.post(url, json=body, timeout=timeout, allow_redirects=False) as reply:
                 text = (await read_body(reply, reply_bytes(request.max_new_tokens))).decode("utf-8", "replace")
-        except ReplyTooLarge as error:
-            raise TargetRefused(f"{self.base_url}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}"[:300]) from error
+        except ValueError as error:  # a reply that is too large: a retry would not help
+            raise RuntimeError(f"{self.base_url}: {error}") from error
         if reply.status != OK:
-            failed = TargetDown if reply.status >= 500 else TargetRefused
+            failed = TargetDown if reply.status >= 500 else RuntimeError
             raise failed(f"{self.base_url}: HTTP {reply.status}: {_message(reply, text)}")
         return to_generated(parse_generate_reply(self.base_url, text), request.stop_token_ids, request.stop)
 
@@ -241,7 +237,7 @@ def parse_generate_reply(base_url: str, text: str) -> GenerateReply:
     try:
         return parse_json(GenerateReply, text)
     except InvalidData as error:
-        raise TargetRefused(f"{base_url} does not answer as /generate does: {error}") from None
+        raise RuntimeError(f"{base_url} does not answer as /generate does: {error}") from None
 
 
 def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequence[str] = ()) -> Generated:

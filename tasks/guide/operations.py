@@ -45,10 +45,6 @@ class Applied:
     rejected: tuple[tuple[int, str], ...]
 
 
-class InvalidOperation(ValueError):
-    """Why an operation cannot be applied."""
-
-
 @dataclass
 class _Editor:
     experiences: dict[str, str]
@@ -60,7 +56,7 @@ class _Editor:
     def apply(self, operation: Operation) -> None:
         evidence = resolve_evidence(operation.evidence, self.group_ids)
         if not evidence:
-            raise InvalidOperation("no evidence names a ticket of the bundle")
+            raise ValueError("no evidence names a ticket of the bundle")
         edit = {"upsert": self._upsert, "remove": self._remove, "merge": self._merge}[operation.op]
         self.accepted.append(replace(edit(operation), evidence=evidence))
 
@@ -74,19 +70,19 @@ class _Editor:
 
     def _remove(self, operation: Operation) -> Operation:
         if operation.key is None:
-            raise InvalidOperation("there is no key")
+            raise ValueError("there is no key")
         self._require(operation.key)
         if len(self.experiences) == 1:
-            raise InvalidOperation("the last experience stays")
+            raise ValueError("the last experience stays")
         del self.experiences[operation.key]
         return replace(operation, text=None, merged_from=())
 
     def _merge(self, operation: Operation) -> Operation:
         merged = tuple(dict.fromkeys(key for key in operation.merged_from if key in self.experiences))
         if len(merged) < 2:
-            raise InvalidOperation("merged_from names fewer than two experiences that are there")
+            raise ValueError("merged_from names fewer than two experiences that are there")
         if operation.key is not None and operation.key not in merged:
-            raise InvalidOperation("the key is none of merged_from")
+            raise ValueError("the key is none of merged_from")
         text = self._text(operation, [other for key, other in self.experiences.items() if key not in merged])
         key = self._new_key() if operation.key is None else operation.key
         for old in merged:
@@ -96,12 +92,12 @@ class _Editor:
 
     def _require(self, key: str) -> None:
         if key not in self.experiences:
-            raise InvalidOperation("there is no experience with this key")
+            raise ValueError("there is no experience with this key")
 
     def _text(self, operation: Operation, others: Iterable[str]) -> str:
         text = (operation.text or "").strip()
         if fault := check_text(text, self.ticket_texts, self.group_ids, others):
-            raise InvalidOperation(fault)
+            raise ValueError(fault)
         return text
 
     def _new_key(self) -> str:
@@ -130,11 +126,11 @@ def apply_operations(
     for index, operation in enumerate(operations):
         try:
             if index >= max_operations:
-                raise InvalidOperation("over max_operations")
+                raise ValueError("over max_operations")
             if index >= cap_left:
-                raise InvalidOperation("over change_cap_per_epoch")
+                raise ValueError("over change_cap_per_epoch")
             editor.apply(operation)
-        except InvalidOperation as error:
+        except ValueError as error:
             rejected.append((index, str(error)))
     left = sort_experiences(editor.experiences)
     return Applied(left, editor.highest, tuple(editor.accepted), tuple(rejected))

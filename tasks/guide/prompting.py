@@ -125,10 +125,6 @@ DEMONSTRATIONS: Mapping[PromptLanguage, tuple[Demonstration, ...]] = {
 }  # fmt: skip
 
 
-class MissingExperience(ValueError):
-    """A prompt lacks an experience."""
-
-
 def rollout_messages(
     mission: str, focus: str, experiences: Mapping[str, str], ticket: Ticket, form: PromptForm = "plain"
 ) -> Messages:
@@ -153,9 +149,9 @@ def with_experiences(prompt: str, experiences: Mapping[str, str]) -> str:
     """The prompt as it is."""
     for key, text in experiences.items():
         if f"[{key}]. {text}" not in prompt:
-            raise MissingExperience(f"the prompt lacks the experience {key}")
+            raise ValueError(f"the prompt lacks the experience {key}")
     if not experiences:
-        raise MissingExperience("there is no experience")
+        raise ValueError("there is no experience")
     return prompt
 
 

@@ -17,10 +17,6 @@ from tasks.template import missing_placeholders
 MOST_BYTES = 80_000
 
 
-class TemplateError(ValueError):
-    """A file cannot be used as a template.  The message is one line."""
-
-
 @dataclass(frozen=True)
 class Template:
     """A prompt with a `{place}` for each of `PLACES`, which names each of `OPERATIONS`."""
@@ -44,11 +40,11 @@ class Template:
         try:
             text = read_limited(path, MOST_BYTES).decode()
         except (OSError, FileTooLarge, UnicodeDecodeError) as error:
-            raise TemplateError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+            raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
         missing = [f"the placeholder {place}" for place in missing_placeholders(text, cls.PLACES)]
         missing += [f"the operation {name}" for name in cls.OPERATIONS if name not in text]
         if missing:
-            raise TemplateError(f"{path}: it lacks {', '.join(missing)}")
+            raise ValueError(f"{path}: it lacks {', '.join(missing)}")
         return text
 
 

@@ -17,10 +17,6 @@ CLOSE_S = 1.0
 SESSIONS = 16  # a restarted server has another address
 
 
-class ReplyTooLarge(Exception):
-    """The reply is larger than allowed; it was not read to its end."""
-
-
 class Connections:
     """One HTTP session for each server and key.
 
@@ -84,7 +80,7 @@ async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
         body += part
         if len(body) > most:
             response.close()  # the connection has more of this reply
-            raise ReplyTooLarge(f"the reply has more than {most:,} bytes, the most for this request")
+            raise ValueError(f"the reply has more than {most:,} bytes, the most for this request")
     return bytes(body)
 
 

@@ -40,10 +40,6 @@ _CHOICE = re.compile(r"\s(?:or|to)\s", re.IGNORECASE)
 _LOOSE_DASH = re.compile(r"[-−–]\s+(?![-−–])")
 
 
-class GoldError(ValueError):
-    """A gold without a number: this data cannot be graded by exact numbers."""
-
-
 @dataclass(frozen=True)
 class ExactNumber:
     """A grader (see `tasks.judging.grader`) that needs no model."""
@@ -55,11 +51,11 @@ class ExactNumber:
         return hashlib.sha256(json.dumps(["exact_number", VERSION, gold, answer]).encode()).hexdigest()
 
     def grade(self, question: str, gold: str, answer: str) -> Verdict:
-        """Raises: GoldError when the gold has no number."""
+        """Raises: ValueError when the gold has no number."""
         del question
         expected, given = [final_number(one) for one in accepted_answers(gold)], final_number(without_thinking(answer))
         if None in expected:
-            raise GoldError(f"the right answer {gold[:80]!r} has no number; grade this data by another judge")
+            raise ValueError(f"the right answer {gold[:80]!r} has no number; grade this data by another judge")
         if given is None:
             return _verdict(False, "The answer has no final number.")
         if given in expected:

@@ -43,17 +43,15 @@ class ProcessLimits:
     open_files: int = 32
 
 
-class CannotConfine(OSError):
-    """This machine lacks a means; the message says which."""
-
-
 def confine(limits: ProcessLimits, writable: Path | None) -> None:
-    """Confine this process, which has one thread; `writable` is a file that exists.  Raises: CannotConfine.
+    """Confine this process, which has one thread; `writable` is a file that exists.
+
+    Raises: OSError where this machine lacks a means; its message says which.
 
     After an error the process must end: it is confined in part.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        raise CannotConfine(f"programs run on Linux on x86-64 only, not on {sys.platform} on {platform.machine()}")
+        raise OSError(f"programs run on Linux on x86-64 only, not on {sys.platform} on {platform.machine()}")
     for name, most in (
         (resource.RLIMIT_CPU, limits.cpu_s),
         (resource.RLIMIT_AS, limits.memory_bytes),
@@ -205,6 +203,6 @@ def _as_argument(value: int | bytes | None) -> ctypes.c_long | ctypes.c_char_p |
     return ctypes.c_long(value) if isinstance(value, int) else None if value is None else ctypes.c_char_p(value)
 
 
-def _missing(purpose: str) -> CannotConfine:
+def _missing(purpose: str) -> OSError:
     code = ctypes.get_errno()
-    return CannotConfine(code, f"this machine refuses {purpose}: {os.strerror(code)}")
+    return OSError(code, f"this machine refuses {purpose}: {os.strerror(code)}")

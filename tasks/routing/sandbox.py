@@ -31,10 +31,6 @@ ANSWER_S = 10.0  # the helper kills at the limit of wall time; later than this a
 _ROOT = Path(__file__).parents[2]
 
 
-class SandboxUnavailable(RuntimeError):
-    """Programs cannot be confined here; one line says why."""
-
-
 @dataclass(frozen=True)
 class Execution:
     """What is run: code, then calls of one of its functions, each with JSON values as arguments."""
@@ -73,7 +69,7 @@ class Ended:
 class Sandbox:
     """One helper process and its working folder; a context manager, used by one thread at a time.
 
-    Raises on entry: SandboxUnavailable.
+    Raises on entry: RuntimeError.
     """
 
     limits: ProcessLimits = field(default_factory=ProcessLimits)
@@ -98,7 +94,7 @@ class Sandbox:
         try:
             return self._execute(execution)
         except (OSError, EOFError) as error:
-            raise SandboxUnavailable(f"the process that runs solutions died twice: {error}") from error
+            raise RuntimeError(f"the process that runs solutions died twice: {error}") from error
 
     def _start(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="whetstone-sandbox-"))
@@ -126,7 +122,7 @@ class Sandbox:
         self._control.settimeout(None)
         if answer != "ready":
             self._stop()
-            raise SandboxUnavailable(answer or "the process that runs solutions did not start")
+            raise RuntimeError(answer or "the process that runs solutions did not start")
 
     def _stop(self) -> None:
         self._control.close()  # at which the helper kills what it runs, and ends

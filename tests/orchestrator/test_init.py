@@ -16,7 +16,6 @@ from orchestrator.init import (
     FREE,
     SIZES,
     Answer,
-    WrongAnswer,
     read_budget,
     read_data,
     read_judge,
@@ -91,7 +90,7 @@ def test_what_is_no_model_is_refused(place: Path) -> None:
     (place / "empty").mkdir()
     wrong = ("", "gpt", "embedded@http://127.0.0.1:30000", "owner/name@somewhere", str(place / "empty"))
     for text in (*wrong, make_model(place / "base", template=""), make_model(place / "hollow", weights=0)):
-        with pytest.raises(WrongAnswer):
+        with pytest.raises(ValueError):
             read_model(text)
 
 
@@ -130,7 +129,7 @@ def test_unusual_columns_are_named_behind_the_file_and_what_cannot_be_read_is_re
     short = write_rows(tmp_path / "short.csv", 19, question="q{}", answer="{}")
     behind = (f"{path} question=Nichts answer=Antwort", f"{path} frage=x", f"{path} question=Frage answer=Frage")
     for text in ("", str(path), str(tmp_path / "empty.csv"), "nothing.csv", str(ROOT / "Kconfig"), str(short), *behind):
-        with pytest.raises(WrongAnswer):
+        with pytest.raises(ValueError):
             read_data(text, SMALL)
 
 
@@ -141,7 +140,7 @@ def test_judges_without_a_model_are_free(tmp_path: Path) -> None:
         options = read_judge(text, NUMBERS).options
         assert (options["JUDGE"], options["OPENAI_BASE_URL"]) == (judge, "")
     for text, external in (("exact_number", False), (f"{own}:other", False), ("", False), ("rules", True)):
-        with pytest.raises(WrongAnswer):
+        with pytest.raises(ValueError):
             read_judge(text, [Example("w1", "", "who?", "Ada"), *NUMBERS], external=external)
 
 
@@ -152,7 +151,7 @@ def test_a_budget_is_evaluations_or_money_of_a_judge_with_prices() -> None:
     assert read_budget("$5", priced).options == {"NGEN": "6", "BUDGET_USD": "5"}
     assert read_budget("100 evaluations, $2.5", own.options).options == {"NGEN": "10", "BUDGET_USD": "2.5"}
     for text, judge in (("", FREE), ("5", FREE), ("9 evaluations", FREE), ("$5", FREE), ("$5", unpriced)):
-        with pytest.raises(WrongAnswer):
+        with pytest.raises(ValueError):
             read_budget(text, judge)
 
 

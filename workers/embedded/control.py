@@ -35,7 +35,7 @@ from workers.embedded.sockets import remove_farm_socket
 from workers.processes.pid_records import PidRecord, PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, is_full, log_tail
 
-__all__ = ["Farm", "FarmBusy", "FarmError", "attach", "attach_or_start", "down", "start", "status", "up"]
+__all__ = ["Farm", "FarmError", "attach", "attach_or_start", "down", "start", "status", "up"]
 
 STOP_S = 20.0  # more than the supervisor's own grace periods together
 LEFTOVER_GRACE_S = 3.0
@@ -43,10 +43,6 @@ LEFTOVER_GRACE_S = 3.0
 
 class FarmError(RuntimeError):
     """The farm could not be started: one line, then the last lines of the log with the reason."""
-
-
-class FarmBusy(FarmError):
-    """The farm in this folder is up and belongs to another process."""
 
 
 class Farm:
@@ -139,7 +135,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
         if read_farm_state(files) is not None and living_supervisor(files) is not None:
-            raise FarmBusy(f"a farm is up in {folder} already")
+            raise FarmError(f"a farm is up in {folder} already")
         _clear(files)
         write_atomic(files.spec, spec.to_json())
         if writing is not None:
@@ -188,7 +184,7 @@ def _locked(files: FarmFiles) -> Iterator[FarmFiles]:
 def _refuse_owned(files: FarmFiles) -> None:
     owner = living_owner(files)
     if owner is not None and living_supervisor(files) is not None:
-        raise FarmBusy(f"the farm in {files.folder} belongs to process {owner.pid}, which is still running")
+        raise FarmError(f"the farm in {files.folder} belongs to process {owner.pid}, which is still running")
 
 
 def _clear(files: FarmFiles) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 import tenacity
 
 from tasks.exports import PROCESSOR_FILE
-from tasks.gpu.host import CardComputes, CardUse, TargetChanged, TargetUnavailable, differences
+from tasks.gpu.host import CardComputes, CardUse, TargetUnavailable, differences
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.models import Target
 from tasks.private import private_folder
@@ -112,7 +112,9 @@ class LocalTargetHost:
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
         url = self._check_external(target) if target.url else self._serve_own(target, processor)
         if identity is not None and (now := self.identity(target)) != identity:
-            raise TargetChanged(f"the target server at {url} is another one than before: {differences(identity, now)}")
+            raise TargetUnavailable(
+                f"the target server at {url} is another one than before: {differences(identity, now)}"
+            )
         return url
 
     def start_early(self, target: Target) -> None:

@@ -7,7 +7,8 @@ from farm_bench import until
 from simulated_run import PLAN, RUN, Driver, request
 
 from orchestrator.dispatch.dispatcher import Parked
-from orchestrator.dispatch.failures import NoSuchTask, failed_tasks, retry_failed
+from orchestrator.dispatch.failures import failed_tasks, retry_failed
+from orchestrator.settings import SettingsError
 from tasks.failure import Failure
 
 NODES = tuple(PLAN.node(i, "mut") for i in range(3))
@@ -103,7 +104,7 @@ def test_of_two_who_retry_at_once_one_has_it_sent(driver: Driver) -> None:
 
 def test_a_name_that_nothing_failed_by_sends_nothing(driver: Driver) -> None:
     fail_two(driver)
-    with pytest.raises(NoSuchTask, match=r"'g9_child9_mut'; these have failed: g1_child._mut \(.*, g1_child._mut"):
+    with pytest.raises(SettingsError, match=r"'g9_child9_mut'; these have failed: g1_child._mut \(.*, g1_child._mut"):
         retry_failed(driver.app, driver.store, RUN.id, [NODES[0], "g9_child9_mut"])
     assert counts(driver) == [1, 1, 1]
     assert len(failed_tasks(driver.store, RUN.id)) == 2

@@ -19,8 +19,8 @@ from guided_world import (
     small_tickets,
 )
 
-from orchestrator.guide.repository import GuidanceError
 from orchestrator.guide.rollouts import StepStopped
+from orchestrator.output import OutputError
 
 OTHER = "A door that stands open is a fail."
 
@@ -198,7 +198,7 @@ def test_an_edit_by_hand_ends_a_mission_also_when_it_applies_nothing_after_it(
     session, _ = mission.start()
     steps = session.steps()
     asked = next(steps)
-    with pytest.raises(GuidanceError, match="restore the newest file"):
+    with pytest.raises(OutputError, match="restore the newest file"):
         while True:
             if any(request.spec.label.startswith(f"{MISSION}/{asked_for}/") for request in asked):
                 content = mission.value("guidance.json")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from orchestrator.guide.repository import (
-    GuidanceError,
     GuidanceRepository,
     promote,
     read_guidance,
@@ -17,7 +16,7 @@ from orchestrator.guide.repository import (
     run_guidance,
     write_guidance,
 )
-from orchestrator.output import OutputFolder, RunInUse
+from orchestrator.output import OutputError, OutputFolder, RunInUse
 from tasks.guide.experiences import Guidance, edited_guidance, first_guidance
 from tasks.guide.operations import Operation, apply_operations, next_guidance
 
@@ -72,7 +71,7 @@ def test_an_edit_by_hand_is_a_step_when_it_says_so(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     content["cabinet"]["experiences"] = {"G2": "a better rule", "G12": "mine"}
     path.write_text(json.dumps(content))
-    with pytest.raises(GuidanceError, match="step 4"):
+    with pytest.raises(OutputError, match="step 4"):
         read_guidance(path)
 
     content["cabinet"]["step"] = 7
@@ -99,7 +98,7 @@ def test_an_edit_by_hand_is_a_step_when_it_says_so(tmp_path: Path) -> None:
 def test_a_first_file_that_cannot_be_used_begins_no_run(tmp_path: Path, text: str, named: str) -> None:
     path = tmp_path / "guidance.json"
     path.write_text(text)
-    with pytest.raises(GuidanceError, match=named) as refused:
+    with pytest.raises(OutputError, match=named) as refused:
         GuidanceRepository(tmp_path / "run", "cabinet", 2).start_from(path)
     assert str(refused.value).startswith(str(path)) and not (tmp_path / "run").exists()
 
@@ -142,7 +141,7 @@ def test_an_edit_by_hand_of_a_runs_own_file_is_noticed(repository: GuidanceRepos
     content = json.loads(repository.path.read_text())
     content["cabinet"] |= change
     repository.path.write_text(json.dumps(content))
-    with pytest.raises(GuidanceError, match="/run/cabinet/snapshots"):
+    with pytest.raises(OutputError, match="/run/cabinet/snapshots"):
         repository.commit(edited(guidance, add("a rule")))
 
 
@@ -175,17 +174,17 @@ def test_what_a_run_has_learned_is_promoted_and_other_missions_stay(
     back = read_guidance(source)["cabinet"].guidance
     assert dict(back.experiences) == {"G2": "the second", "G10": "the tenth"}
     assert [line.reflection_id for line in back.metadata.history] == [None, "r1", "rollback:3"]
-    with pytest.raises(GuidanceError, match="no snapshot of step 1; it has 3, 4, 5"):
+    with pytest.raises(OutputError, match="no snapshot of step 1; it has 3, 4, 5"):
         roll_back(tmp_path / "run", "cabinet", 1, 5)
 
 
 def test_a_file_that_has_moved_is_not_overwritten(repository: GuidanceRepository, source: Path, tmp_path: Path) -> None:
     person_writes(source, 4, G0="mine")
     before = source.read_bytes()
-    with pytest.raises(GuidanceError, match="step 4"):
+    with pytest.raises(OutputError, match="step 4"):
         promote(run_guidance(tmp_path / "run"), source)
     assert source.read_bytes() == before
-    with pytest.raises(GuidanceError, match="'roof'"):
+    with pytest.raises(OutputError, match="'roof'"):
         run_guidance(tmp_path / "run", ["roof"])
 
 

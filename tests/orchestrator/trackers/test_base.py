@@ -12,7 +12,8 @@ import pytest
 from tracked_run import TrackedRun
 
 from orchestrator.callbacks import RunEnd, RunInfo
-from orchestrator.trackers import TrackerMissing, make_trackers
+from orchestrator.settings import SettingsError
+from orchestrator.trackers import make_trackers
 from orchestrator.trackers.base import Tracker
 
 RELEASED = threading.Event()
@@ -46,11 +47,11 @@ def run(tmp_path: Path) -> Iterator[TrackedRun]:
 def test_a_tracker_that_hangs_holds_up_the_end_alone_and_not_for_ever(run: TrackedRun) -> None:
     run.session([Waiting(end_s=0.05)], 0, 2)
     [line] = run.lines
-    assert "Waiting.on_end" in line and "TrackerTimeout" in line
+    assert "Waiting.on_end" in line and "TimeoutError" in line
 
 
 def test_a_tracker_that_is_not_installed_is_refused_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.delitem(sys.modules, "orchestrator.trackers.wandb", raising=False)
-    with pytest.raises(TrackerMissing, match="wandb"):
+    with pytest.raises(SettingsError, match="wandb"):
         make_trackers(["wandb"])

@@ -92,4 +92,4 @@ def test_without_a_key_nobody_is_asked_and_one_line_says_so(run: TrackedRun, mon
         monkeypatch.setenv(name, value)
     run.session("wandb", 0, 2)
     [line] = run.lines
-    assert "failed: NotLoggedIn: W&B has no API key: set WANDB_API_KEY, or WANDB_MODE=offline; the run" in line
+    assert "failed: RuntimeError: W&B has no API key: set WANDB_API_KEY, or WANDB_MODE=offline; the run" in line

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.guide.candidates import Ticket
-from tasks.guide.prompting import MissingExperience, PromptForm, prompt_language, rollout_messages, with_experiences
+from tasks.guide.prompting import PromptForm, prompt_language, rollout_messages, with_experiences
 
 EXPERIENCES = {"G10": "Fail when the label is missing.", "G2": "Pass when the cable is tied."}
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
@@ -64,7 +64,7 @@ def test_a_summary_with_instructions_headings_and_control_tokens_is_one_line_of_
 
 
 def test_a_prompt_without_each_experience_is_an_error() -> None:
-    with pytest.raises(MissingExperience):
+    with pytest.raises(ValueError):
         with_experiences("[G10]. Fail when the label is missing.\n[G2]. Pass", EXPERIENCES)
-    with pytest.raises(MissingExperience):
+    with pytest.raises(ValueError):
         rollout_messages("cables", "f", {}, ticket())

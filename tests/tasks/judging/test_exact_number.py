@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.judging.exact_number import ExactNumber, GoldError, final_number
+from tasks.judging.exact_number import ExactNumber, final_number
 
 GRADER = ExactNumber()
 
@@ -81,7 +81,7 @@ def test_the_reasoning_names_both_numbers() -> None:
 
 
 def test_a_gold_without_a_number_is_an_error_and_no_verdict() -> None:
-    with pytest.raises(GoldError, match=r"'It closed a yard\.' has no number"):
+    with pytest.raises(ValueError, match=r"'It closed a yard\.' has no number"):
         GRADER.grade("What did it do?", "It closed a yard.", "7")
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from orchestrator.settings import load_settings, make_run
 from tasks import context
-from tasks.judging.exact_number import GoldError
 from tasks.judging.user_function import UserFunctionError
 from tasks.models import Example, Run
 from tasks.openai.judge import judge_stage
@@ -97,5 +96,5 @@ def test_a_function_that_raises_fails_the_stage_with_its_own_message_and_a_retry
 
 
 def test_a_gold_without_a_number_is_an_error_of_the_judge_and_no_verdict(store: Store, run: Run) -> None:
-    with pytest.raises(GoldError, match="has no number"):
+    with pytest.raises(ValueError, match="has no number"):
         judged(store, without_a_model(run, "exact_number"))

@@ -15,7 +15,7 @@ from other_user import as_another_user, needs_root, shared_folder
 
 from tasks.private import runtime_path
 from workers.embedded import control
-from workers.embedded.control import FarmBusy, FarmError
+from workers.embedded.control import FarmError
 from workers.embedded.valkey import socket_path
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -88,7 +88,7 @@ def test_a_farm_of_another_process_cannot_be_used_or_stopped(farm_folder: Path, 
         lambda: control.down(farm_folder),
     ]
     for attempt in attempts:
-        with pytest.raises(FarmBusy, match=f"belongs to process {owner.pid}"):
+        with pytest.raises(FarmError, match=f"belongs to process {owner.pid}"):
             attempt()
     assert control.status(farm_folder).owner_pid == owner.pid
     # When its owner is killed, then the farm stops by itself, in order
@@ -112,7 +112,7 @@ def test_a_farm_started_by_up_is_used_and_left_running(farm_folder: Path) -> Non
     control.up(farm_spec(farm_folder))
     with control.attach_or_start(farm_spec(farm_folder)) as used:
         assert (used.owned, used.alive) == (False, True)
-        with pytest.raises(FarmBusy, match="up in"):
+        with pytest.raises(FarmError, match="up in"):
             control.start(farm_spec(farm_folder))
     assert control.status(farm_folder).up
     assert control.down(farm_folder)

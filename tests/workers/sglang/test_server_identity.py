@@ -10,7 +10,7 @@ import pytest
 from answer_runs import Evaluation, embedded_target, evaluate, installed_host, put_run
 from server_target import server_target
 
-from tasks.gpu.host import TargetChanged, TargetUnavailable
+from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.store.store import Store
 from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
@@ -60,7 +60,7 @@ def test_a_server_that_comes_back_as_another_one_is_refused(host: LocalTargetHos
     SERVER_STATS.mark_unhealthy(url)
     version.write_text("0.5.21")
     # When a task needs the server that its keys name, then the error names the difference
-    with pytest.raises(TargetChanged, match=r"version '0\.5\.20' is now '0\.5\.21'"):
+    with pytest.raises(TargetUnavailable, match=r"version '0\.5\.20' is now '0\.5\.21'"):
         host.serve(target, "", identity)
     assert host.serve(target, "", host.identity(target))
 
