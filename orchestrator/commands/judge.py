@@ -75,7 +75,6 @@ def _judge(arguments: argparse.Namespace) -> int:
     from orchestrator.settings import judging_settings
     from tasks.dataset import DatasetError
     from tasks.judging.grader import needs_model
-    from tasks.judging.rows import read_answer_rows
     from tasks.judging.user_function import UserFunctionError
     from tasks.judging.verdict import JudgeReplyError
     from tasks.openai.budget import LocalBudget
@@ -94,7 +93,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     with ExitStack() as stack:
         try:
-            rows = read_answer_rows(arguments.file)
+            rows = _read_rows(arguments.file, settings.name)
             grade = _grade(settings, endpoint, budget)
         except (DatasetError, UserFunctionError) as error:
             return exit_status.fail(exit_status.WRONG, str(error))
@@ -110,8 +109,8 @@ def _judge(arguments: argparse.Namespace) -> int:
                 verdict = calls[row].result()
                 counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
                 out.write(json.dumps({name: verdict[name] for name in OPEN}, ensure_ascii=False) + "\n")
-        except (CallError, JudgeReplyError, ValueError, UserFunctionError) as error:
-            return exit_status.fail(exit_status.BROKEN, f"{type(error).__name__}: {error}")
+        except (CallError, JudgeReplyError, UserFunctionError) as error:
+            return exit_status.fail(exit_status.BROKEN, f"row {counts.total() + 1}: {error}")
         finally:
             pool.shutdown(cancel_futures=True)
             print(f"{counts.total()} rows: " + ", ".join(f"{n} {word}" for word, n in counts.items()), file=sys.stderr)
@@ -119,6 +118,19 @@ def _judge(arguments: argparse.Namespace) -> int:
                 cost = format_cost(budget.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
                 print(f"{budget.used.requests} calls, cost: {cost}", file=sys.stderr)
     return exit_status.DONE
+
+
+def _read_rows(file: Path, judge: str) -> list[AnswerRow]:
+    from tasks.dataset import DatasetError
+    from tasks.judging.exact_number import lacks_number
+    from tasks.judging.grader import EXACT_NUMBER
+    from tasks.judging.rows import read_answer_rows
+
+    rows = read_answer_rows(file)
+    for number, row in enumerate(rows, start=1):
+        if judge == EXACT_NUMBER and lacks_number(row.gold):
+            raise DatasetError(f"{file}: row {number}: the gold {row.gold[:80]!r} has no number; name another judge")
+    return rows
 
 
 def _grade(settings: Judge, endpoint: Endpoint | None, budget: LocalBudget | None) -> Callable[[AnswerRow], Record]:

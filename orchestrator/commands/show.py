@@ -66,10 +66,17 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     from orchestrator.report.layout import format_table
 
     facts = {name: value for name, value in found.items() if name not in ("scratchpad", "clusters")}
-    shown = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
-    yield from format_table([(name, str(value)) for name, value in shown.items() if value not in (None, "", False)])
+    yield from format_table(
+        [(name, _text(value)) for name, value in facts.items() if value not in (None, "", False, [])]
+    )
     yield from ("", "deltas, added to the logits of each cluster's tokens:")
     rows = [(one["id"], f"{one['delta']:+.3f}", one.get("description", "")) for one in found["clusters"]]
     yield from format_table(rows) if rows else ("not known: individuals.jsonl is missing",)
     if found["scratchpad"]:
         yield from ("", "scratchpad:", found["scratchpad"])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

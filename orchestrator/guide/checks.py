@@ -15,9 +15,10 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.run_output import unwritable_folder
 from orchestrator.settings.value_checks import EMBEDDED
+from tasks.child_function import ChildFunctionError
 from tasks.context import content_hash
 from tasks.guide.templates import CriticTemplate, ReflectionTemplate
-from tasks.guide.verifier import VerifierError, load_verifier
+from tasks.guide.verifier import load_verifier
 from tasks.secret import secret
 
 
@@ -80,7 +81,7 @@ def _problems(settings: GuideSettings, options: GuideOptions) -> Iterator[str]:
     if settings.verifier is not None:
         try:
             load_verifier(settings.verifier)  # installed here: its source is part of the keys of what it says
-        except VerifierError as error:
+        except ChildFunctionError as error:
             yield f"verifier: {error}"
 
 

@@ -149,7 +149,10 @@ def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
 
 def settings_trackers(text: str) -> tuple[Callback, ...]:
     """The trackers that CONFIG_TRACKERS names."""
-    return make_trackers(names_of(text))
+    try:
+        return make_trackers(names_of(text))
+    except ImportError as error:
+        raise SettingsError([f"CONFIG_TRACKERS: {error}"]) from None
 
 
 def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:

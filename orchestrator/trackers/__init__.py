@@ -6,8 +6,6 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.settings.options import SettingsError
-
 if TYPE_CHECKING:
     from orchestrator.trackers.base import Tracker
 
@@ -29,5 +27,5 @@ def _make(name: str) -> Tracker:
     try:
         made: Tracker = getattr(importlib.import_module(module), kind)()
     except ImportError as error:
-        raise SettingsError([f"CONFIG_TRACKERS: {name} cannot be used ({error}); pip install '.[{name}]'"]) from None
+        raise ImportError(f"{name} cannot be used ({error}); pip install '.[{name}]'") from None
     return made

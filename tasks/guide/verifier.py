@@ -4,65 +4,57 @@
 
 It is named by an entry point of the group `whetstone.verifiers`, or as "module:function", importable where the cpu
 workers run.  `ticket` has `group_id`, `mission`, `label` and `per_image`; `candidate` has `text`, `verdict`, `reason`
-and `confidence`.  It must return the same for the same values: results are kept under their content.
+and `confidence`.  It must return the same for the same values: results are kept under their content.  It runs in a
+process of its own (`tasks.child_function`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from tasks.escape import first_line
+from tasks.child_function import ChildFunction, ChildFunctionError
 from tasks.guide.candidates import GuideCandidate, Ticket
 from tasks.guide.jobs import VerifyInput
-from tasks.named import load_named, source_identity
 
 GROUP = "whetstone.verifiers"
+PARAMETERS = ("ticket", "candidate")
 
 
-class VerifierError(Exception):
-    """There is no such function, it failed, or it returned something else.  The message is one line and names it."""
+@functools.cache
+def load_verifier(name: str) -> ChildFunction:
+    """The function of this name; `identity` is of its source: another source, another content key.
 
-
-@dataclass(frozen=True)
-class Verifier:
-    """`identity` is of the module's source: another source, another content key."""
-
-    name: str
-    function: Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
-    identity: str
-
-    def verify(self, ticket: Ticket, candidate: GuideCandidate) -> dict[str, Any]:
-        """{"verifier_score": float, "verifier_tags": [str]}."""
-        try:
-            result = self.function(dataclasses.asdict(ticket), dataclasses.asdict(candidate))
-        except (Exception, SystemExit) as error:  # sys.exit would end the worker's process and not the run
-            raise VerifierError(
-                f"the verifier {self.name} failed: {type(error).__name__}: {first_line(error)}"
-            ) from error
-        match result:
-            case (int() | float() as score, list() | tuple() as tags) if not isinstance(score, bool):
-                if math.isfinite(score) and all(isinstance(tag, str) for tag in tags):
-                    return {"verifier_score": float(score), "verifier_tags": list(tags)}
-        raise VerifierError(f"the verifier {self.name} returned no finite score with a list of tags")
-
-
-def load_verifier(name: str) -> Verifier:
+    Raises: ChildFunctionError, in one line that names it.
+    """
     try:
-        function = load_named(name, GROUP)
-    except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes while it is imported
-        raise VerifierError(f"the verifier {name!r} cannot be loaded: {first_line(error)}") from error
-    if not callable(function):
-        raise VerifierError(f"the verifier {name!r} is no function")
-    return Verifier(name, function, source_identity(function))
+        return ChildFunction(name, GROUP, PARAMETERS)
+    except ChildFunctionError as error:
+        raise ChildFunctionError(f"the verifier {name!r} cannot be loaded: {error}") from None
 
 
 def verified(asked: VerifyInput) -> list[dict[str, Any]]:
-    """Of each candidate."""
+    """Of each candidate {"verifier_score": float, "verifier_tags": [str]}.
+
+    Raises: ChildFunctionError when the function fails, does not return, or returns something else.
+    """
     verifier = load_verifier(asked.verifier)
     if verifier.identity != asked.identity:
-        raise VerifierError(f"the source of the verifier {asked.verifier} here is not that of the command's machine")
-    return [verifier.verify(asked.ticket, candidate) for candidate in asked.candidates]
+        raise ChildFunctionError(
+            f"the source of the verifier {asked.verifier} here is not that of the command's machine"
+        )
+    return [_verified(verifier, asked.verifier, asked.ticket, candidate) for candidate in asked.candidates]
+
+
+def _verified(verifier: ChildFunction, name: str, ticket: Ticket, candidate: GuideCandidate) -> dict[str, Any]:
+    try:
+        result = verifier(dataclasses.asdict(ticket), dataclasses.asdict(candidate))
+    except ChildFunctionError as error:
+        raise ChildFunctionError(f"the verifier {name} failed: {error}") from None
+    match result:
+        case [int() | float() as score, list() as tags] if not isinstance(score, bool):
+            if math.isfinite(score) and all(isinstance(tag, str) for tag in tags):
+                return {"verifier_score": float(score), "verifier_tags": tags}
+    raise ChildFunctionError(f"the verifier {name} returned no finite score with a list of tags")

@@ -83,7 +83,7 @@ def test_a_budget_that_is_spent_ends_it_and_what_was_judged_is_written(
     rows = [PROSE | {"answer": f"No, not at all: {number}."} for number in range(9)]
     chosen = {"BUDGET_USD": "0.3", "OPENAI_PRICES": "100 100 100"}
     done = judge(tmp_path, rows, *with_model(tmp_path, url, **chosen), OPENAI_API_KEY="k")
-    assert done.returncode == 2 and "BudgetSpent" in done.stderr, done.stderr
+    assert done.returncode == 2 and "budget" in done.stderr, done.stderr
     calls = len(log.read_text().splitlines())
     assert len(verdicts(done.stdout)) <= calls < len(rows)
     assert f"{calls} calls" in done.stderr and "$0.3" in done.stderr
@@ -113,7 +113,9 @@ def test_exact_numbers_are_judged_without_an_endpoint(tmp_path: Path) -> None:
     rows = [{"question": "How many?", "gold": "72", "answer": answer} for answer in ("So 72.", "70, or 71", "none")]
     done = judge(tmp_path, rows, "--judge", "exact_number")
     assert verdicts(done.stdout) == [(True, 1), (False, 1), (False, 1)], done.stderr
-    assert judge(tmp_path, [PROSE], "--judge", "exact_number").returncode == 2
+    refused = judge(tmp_path, [*rows, PROSE], "--judge", "exact_number")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert len(refused.stderr.splitlines()) == 1 and "row 4" in refused.stderr and PROSE["gold"] in refused.stderr
 
 
 def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ def test_every_individual_can_be_shown_with_what_its_file_has(
             assert shown[name] == one[name]
     status, said = run(capsys, "show", finished_run, "g0_child0_mut")
     assert status == 0 and "g0_child0_pre" in said and "reflected" in said
+    [fitness] = [one["fitness"] for one in recorded if one["node"] == "g0_child0_mut"]
+    assert f"{fitness:.4g}" in said and not re.search(r"\d\.\d{5}", said)
     assert run(capsys, "show", finished_run, "g9_pop9")[0] == 1
 
 

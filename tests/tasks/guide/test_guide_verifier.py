@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from guide_records import answers, ticket
 
+from tasks.child_function import ChildFunctionError
 from tasks.guide.jobs import VerifyInput
-from tasks.guide.verifier import VerifierError, load_verifier, verified
+from tasks.guide.verifier import load_verifier, verified
 
 SOURCE = """
+import os
+
 def lengths(ticket, candidate):
     return len(candidate["reason"] or ""), [ticket["label"], *ticket["per_image"]]
 
 def fails(ticket, candidate):
     raise KeyError("no such key\\nat all")
+
+def ends(ticket, candidate):
+    os._exit(3)
 
 just_a_number = lambda ticket, candidate: 1.0
 not_finite = lambda ticket, candidate: (float("nan"), [])
@@ -28,7 +33,7 @@ number = 7
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_verifiers", raising=False)
+    load_verifier.cache_clear()
     path = tmp_path / "my_verifiers.py"
     path.write_text(SOURCE)
     return path
@@ -47,9 +52,9 @@ def test_each_candidate_gets_a_score_and_tags() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["fails", "just_a_number", "not_finite", "tags_are_none", "number", "nobody"])
+@pytest.mark.parametrize("name", ["fails", "ends", "just_a_number", "not_finite", "tags_are_none", "number", "nobody"])
 def test_a_verifier_that_cannot_be_used_is_named(name: str) -> None:
-    with pytest.raises(VerifierError, match=f"my_verifiers:{name}") as error:
+    with pytest.raises(ChildFunctionError, match=f"my_verifiers:{name}") as error:
         verified(asked(name))
     assert "\n" not in str(error.value)
 
@@ -57,6 +62,7 @@ def test_a_verifier_that_cannot_be_used_is_named(name: str) -> None:
 def test_another_source_is_another_verifier(module: Path) -> None:
     """Given a worker whose file differs from that of the command, then nothing is kept under the command's key."""
     before = load_verifier("my_verifiers:lengths").identity
+    load_verifier.cache_clear()
     module.write_text(SOURCE.replace('"reason"', '"text"'))
-    with pytest.raises(VerifierError):
+    with pytest.raises(ChildFunctionError):
         verified(asked("lengths", before))
