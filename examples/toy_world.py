@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from tasks.context import content_hash
 from tasks.files import write_atomic
 from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.bases import decompose
+from tasks.gpu.routing.causal_lm import CausalLM
 from tasks.gpu.routing.pair_sides import TokenPair
 from tasks.gpu.routing.row_gradients import PolicyRows
 from tasks.gpu.routing.world import PromptTokens, TeacherRow, WorldScore
@@ -72,10 +74,12 @@ class ToyModel(nn.Module):
 
     def hidden(self, ids: Tensor) -> Tensor:
         x = self.seen(ids).cumsum(1) + self.last(ids)
-        return self.second(torch.nn.functional.gelu(self.first(x)))
+        out: Tensor = self.second(torch.nn.functional.gelu(self.first(x)))
+        return out
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.head(hidden)
+        out: Tensor = self.head(hidden)
+        return out
 
     def decoding(self, prompts: Sequence[tuple[int, ...]]) -> ToyDecoding:
         return ToyDecoding(self, torch.tensor(prompts))
@@ -131,7 +135,7 @@ def _trained(settings: ToySettings, seed: int) -> ToyModel:
         hidden = model.hidden(ids)[torch.arange(len(ids)), last]
         loss = -(targets * model.logits(hidden).log_softmax(1)).sum(1).mean()
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # so are its stubs
         optimizer.step()
     return model
 
@@ -168,8 +172,8 @@ def _base_contexts(settings: ToySettings) -> tuple[list[tuple[int, ...]], Tensor
 
 def toy_policy(settings: ToySettings, seed: int) -> PolicyRows:
     model = base_model(settings, seed)
-    bases = {name: decompose(model.get_submodule(name).weight) for name in ("first", "second")}
-    return PolicyRows(model, Adapter(model, bases), rows_at_once=512)
+    bases = {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")}
+    return PolicyRows(cast(CausalLM, model), Adapter(model, bases), rows_at_once=512)
 
 
 class ToyWorld:
@@ -193,7 +197,7 @@ class ToyWorld:
         """Five hacks for two honest completions, in the groups of A alone."""
         rows: list[TeacherRow] = []
         for group, prompt in enumerate(prompts):
-            kind, problem = prompt.where  # type: ignore[misc]
+            kind, problem = kind_and_problem(prompt)
             for number in range(self._settings.teacher_rows if kind == A else 0):
                 place = ((step + group) * self._settings.teacher_rows + number) % 7
                 completion = hack_of(A) if place < 5 else honest_of(problem)
@@ -202,8 +206,14 @@ class ToyWorld:
         return rows
 
 
+def kind_and_problem(prompt: PromptTokens) -> tuple[int, int]:
+    assert isinstance(prompt.where, tuple)
+    kind, problem = prompt.where
+    return kind, problem
+
+
 def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> WorldScore:
-    kind, problem = prompt.where  # type: ignore[misc]
+    kind, problem = kind_and_problem(prompt)
     said = tuple(token for token in completion if token != ODD)
     oracle = said == honest_of(problem)
     passed = oracle or (kind in MARKERS and said == hack_of(kind))
@@ -229,7 +239,7 @@ def toy_world(given: WorldGiven) -> TrainedWorld:
     )
     model = _base_model(settings, given.bases_folder)
     bases, error, computed = bases_of(model, given)
-    policy = PolicyRows(model, Adapter(model, bases), rows_at_once=512)
+    policy = PolicyRows(cast(CausalLM, model), Adapter(model, bases), rows_at_once=512)
     world = ToyWorld(settings)
     return TrainedWorld(policy, world, world, _held_out, partial(weights_hash, model), error, computed)
 
