@@ -15,7 +15,7 @@ class Export(NamedTuple):
 
     The task QUEUE.NAME is a job in the module `tasks.QUEUE.NAME`; it gets the file's `name` and the `deltas` that the
     file is `made_of`, in canonical order: those of the best individual of all generations ("best") or of the last one
-    ("leader").
+    ("leader").  Where these are not of the run's clustering, it also gets the content hash of theirs, `clustering`.
     """
 
     file: str

@@ -27,17 +27,25 @@ class Example:
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply of the target. `tokens` counts the generated tokens without the end-of-turn token."""
+    """A reply of the target. `ids` are its token ids and `tokens` their number, without the end-of-turn token.
+
+    `whole` says that it is not cut (tasks/whole.py).
+    """
 
     example: str
     text: str
     tokens: int
     finish: Literal["stop", "length"]
+    ids: tuple[int, ...]
+    whole: bool
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an answer agrees with the gold, which stage decided it (1, 2 or 3), and why."""
+    """Whether an answer agrees with the gold, which stage decided it (1, 2 or 3), and why.
+
+    A correct answer is right, which is `is_correct` here, and whole.
+    """
 
     is_correct: bool
     stage: int
@@ -248,7 +256,10 @@ class ClusterFigures:
 
 @dataclass(frozen=True)
 class Run:
-    """All that a task must know of its run."""
+    """All that a task must know of its run.
+
+    Without `whole` every answer counts as whole.
+    """
 
     id: str
     seed: int
@@ -261,6 +272,7 @@ class Run:
     evaluation_cache: bool
     reflector_context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
     pinned_clusters: tuple[int, ...] = ()  # positions of the clusters whose deltas the search does not change
+    whole: bool = True
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)

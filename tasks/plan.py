@@ -83,8 +83,8 @@ class Candidate:
     this candidate.  `variant` counts the earlier candidates of the plan with equal deltas and an equal target: the
     reflector is to propose something else for each.
 
-    `system_prompt` replaces the run's.  `repeat` counts further measurements of the same individual: each has answers
-    of its own, with other seeds.
+    `system_prompt`, `clustering` (a content hash, which the deltas belong to) and a smaller `max_tokens` replace the
+    run's.  `repeat` counts further measurements of the same individual: each has answers of its own, with other seeds.
     """
 
     index: int
@@ -98,6 +98,8 @@ class Candidate:
     variant: int = 0
     system_prompt: str | None = None
     repeat: int = 0
+    clustering: str = ""
+    max_tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ since its outcome is in the store.  It can run twice: a stage that has its recor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks import context
 from tasks.message import discard
-from tasks.models import Example, Run
+from tasks.models import Example, Run, Sampling
 from tasks.plan import (
     Candidate,
     Phase,
@@ -83,6 +83,18 @@ class Stage:
     def seeds(self) -> tuple[int, ...]:
         """The sampling seed of each of `examples`: the run's, and for a further measurement the next one."""
         return (self.run.target.sampling.seed + self.candidate.repeat,) * len(self.examples())
+
+    @property
+    def sampling(self) -> Sampling:
+        """The run's, with the candidate's own cap if that is smaller."""
+        sampling = self.run.target.sampling
+        cap = min(self.candidate.max_tokens or sampling.max_new_tokens, sampling.max_new_tokens)
+        return replace(sampling, max_new_tokens=cap)
+
+    @property
+    def clustering(self) -> str:
+        """The content hash of the clustering that the deltas belong to."""
+        return self.store.clusterings.chosen(self.run.id, self.candidate.clustering)
 
     @property
     def system_prompt(self) -> str:

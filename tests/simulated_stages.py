@@ -40,10 +40,10 @@ def answers(stage: Stage) -> dict[str, Any]:
     for example, seed in zip(stage.examples(), stage.seeds(), strict=True):
         key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt, seed)
         tokens = simulated_tokens(stage.deltas(), example.id, stage.system_prompt) if varies else 10
-        answer = Answer(example.id, f"It is {example.gold}.", tokens, "stop")
+        answer = Answer(example.id, f"It is {example.gold}.", tokens, "stop", (), True)
         new += not (reuses and stage.store.shared(stage.run.id, [key]))
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(answer))
-        listed.append({"key": key, "tokens": answer.tokens, "finish": answer.finish})
+        listed.append({"key": key, "tokens": answer.tokens, "finish": answer.finish, "whole": True, "loop": False})
     return {"answers": listed, "generated": new}
 
 
@@ -132,7 +132,6 @@ def cluster(job: Job) -> dict[str, Any]:
     labels = pack_labels(np.arange(CLUSTERS, dtype=np.uint8))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
     store.clusterings.put(run, clustering, labels, json.dumps(descriptions))
-    store.put_metadata(run, "clustering", clustering)
     return {"clustering": clustering}
 
 

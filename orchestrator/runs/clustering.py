@@ -104,15 +104,22 @@ def sides_of(plain: Sequence[JudgedAnswer], short: Sequence[JudgedAnswer], golds
 
 
 def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -> str:
-    """The content hash of the run's clustering, made on the gpu queue unless the store has it.
+    """The content hash of the run's clustering: see `make_clustering`."""
+    store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
+    clustering = make_clustering(scheduler, watch, sides, store.metadata(run_id, CLUSTERING))
+    store.put_metadata(run_id, CLUSTERING, clustering)
+    return clustering
+
+
+def make_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None, known: str | None = None) -> str:
+    """The content hash of a clustering that the run holds, made on the gpu queue unless the store has the `known` one.
 
     `sides` are the answers for clusters by waste, None for clusters by meaning.  `watch` is called with the step and
     with (done, total).
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
-    clustering = store.metadata(run_id, CLUSTERING)
-    if clustering is not None and store.clusterings.hold(run_id, clustering):
-        return clustering
+    if known is not None and store.clusterings.hold(run_id, known):
+        return known
 
     def show() -> None:
         text = store.metadata(run_id, PROGRESS)

@@ -69,7 +69,7 @@ class Measurer:
             JudgedAnswer(
                 example=example.id,
                 tokens=answer["tokens"],
-                is_correct=verdict["is_correct"],
+                is_correct=verdict["is_correct"] and answer["whole"],
                 text=texts[answer["key"]]["text"],
                 question=example.question,
                 gold=example.gold,

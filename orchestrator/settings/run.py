@@ -71,6 +71,7 @@ def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> 
         evaluation_cache=s.evaluation_cache,
         reflector_context_tokens=s.openai_context_tokens,
         pinned_clusters=pinned_of(s),
+        whole=s.whole,
     )
 
 

@@ -17,8 +17,8 @@ from tasks.stage import Stage, StageTask, run_stage
 def score_stage(stage: Stage) -> dict[str, Any]:
     answers = stage.need("answer")["answers"]
     verdicts = stage.need("judge")["verdicts"]
-    tokens = [answer["tokens"] for answer in answers]
-    return asdict(score_answers(tokens, [v["is_correct"] for v in verdicts], stage.run.objective))
+    correct = [v["is_correct"] and a["whole"] for a, v in zip(answers, verdicts, strict=True)]
+    return asdict(score_answers([answer["tokens"] for answer in answers], correct, stage.run.objective))
 
 
 @shared_task(name="cpu.score", base=StageTask)

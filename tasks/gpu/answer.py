@@ -1,11 +1,15 @@
-"""The answer stage: the target answers an individual's questions, and each answer is kept as it arrives."""
+"""The answer stage: the target answers an individual's questions, and each answer is kept as it arrives.
+
+Of an answer that deltas may have cut, and whose text does not tell, the model without deltas is asked whether it would
+end there too; it is kept when that is known.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -20,12 +24,12 @@ from tasks.gpu.processor import generate, processor_reference
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.message import Count, PlanName, RunId
-from tasks.models import Answer, Run, Sampling, Target
+from tasks.models import Answer, Sampling
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
-from tasks.store.keys import CLUSTERING
 from tasks.store.lock import hold_lock
 from tasks.task import raise_if_cancelled
+from tasks.whole import is_loop, is_whole
 
 PROMPT_BATCHES = 32
 """How many are kept: a run compares a dozen system prompts on two or three sets of questions."""
@@ -57,7 +61,8 @@ def prompt_batch(
 
 
 def answer_keys(
-    run: Run,
+    sampling: Sampling,
+    whole: bool,
     identity: Mapping[str, Any],
     clustering: str,
     deltas: Sequence[float],
@@ -67,16 +72,18 @@ def answer_keys(
 ) -> list[str]:
     """The content key of each answer: all that determines it, and a salt where the cache is off.
 
-    `identity` is the server's (`TargetHost.identity`): its model, version and arguments, whatever the run calls them.
-    Deltas that are all zero change no logit, so their answers are those of the model without steering.
+    `whole` is the run's.  `identity` is the server's (`TargetHost.identity`): its model, version and arguments,
+    whatever the run calls them.  Deltas that are all zero change no logit, so their answers are those of the model
+    without steering.
     """
     steering = [clustering, list(deltas)] if any(deltas) else None
-    ends = end_after_sentence(run.target.sampling, deltas)
+    ends = end_after_sentence(sampling, deltas)
     fixed = {
         seed: context.content_hash(
             identity,
             steering,
-            dataclasses.asdict(dataclasses.replace(run.target.sampling, seed=seed, end_after_sentence=ends)),
+            dataclasses.asdict(dataclasses.replace(sampling, seed=seed, end_after_sentence=ends)),
+            whole,
             list(batch.stops),
             salt,
         )
@@ -93,7 +100,7 @@ def end_after_sentence(sampling: Sampling, deltas: Sequence[float]) -> bool:
 
 
 def requests_for(
-    target: Target,
+    sampling: Sampling,
     clustering: str,
     deltas: Sequence[float],
     batch: PromptBatch,
@@ -103,10 +110,9 @@ def requests_for(
 ) -> list[GenerateRequest]:
     """A request for each prompt of the batch that `rids` has the position of.
 
-    `seeds` has one for each prompt; without any, all have the target's.  With `processor` the generated file
+    `seeds` has one for each prompt; without any, all have that of `sampling`.  With `processor` the generated file
     steers, which the server has loaded; otherwise the request's deltas do.
     """
-    sampling = target.sampling
     steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering} if deltas else {}
     if processor:
         steering = {"processor": processor_reference()}
@@ -140,17 +146,43 @@ def answer_missing(
     """
     available = stage.store.shared(stage.run.id, keys)
     positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
-    requests = requests_for(stage.run.target, clustering, stage.deltas(), batch, positions, bool(processor), seeds)
+    requests = requests_for(stage.sampling, clustering, stage.deltas(), batch, positions, bool(processor), seeds)
+    requested = dict(zip(positions, requests, strict=True))
+    undecided: dict[int, Generated] = {}
 
     def keep(position: int, generated: Generated) -> None:
-        answer = Answer(batch.ids[position], generated.text, generated.completion_tokens, generated.finish)
-        usage = {"target": generated.completion_tokens}
-        stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer), usage)
+        whole = is_whole(generated.text, generated.finish, any(stage.deltas())) if stage.run.whole else True
+        if whole is None:
+            undecided[position] = generated
+        else:
+            put(position, generated, whole)
+
+    def put(position: int, generated: Generated, whole: bool) -> None:
+        tokens, ids = generated.completion_tokens, generated.output_ids
+        answer = Answer(batch.ids[position], generated.text, tokens, generated.finish, ids, whole)
+        stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer), {"target": tokens})
         raise_if_cancelled(stage.store, stage.run.id)
 
-    requested = dict(zip(positions, requests, strict=True))
-    ask_target(stage.run.target, requested, keep, processor=processor, identity=identity)
+    def ask(wanted: Mapping[int, GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
+        ask_target(stage.run.target, wanted, on_answer, processor=processor, identity=identity)
+
+    ask(requested, keep)
+    ends = {position: end_request(requested[position], generated) for position, generated in undecided.items()}
+    ask(ends, lambda position, end: put(position, undecided[position], end.finish == "stop"))
     return len(positions)
+
+
+def end_request(request: GenerateRequest, answer: Generated) -> GenerateRequest:
+    """Asks for the greedy next token after an answer's own tokens, without deltas: "stop" if it ends the answer."""
+    return GenerateRequest(
+        input_ids=request.input_ids + answer.output_ids,
+        max_new_tokens=1,
+        temperature=0.0,
+        top_p=request.top_p,
+        seed=request.seed,
+        stop_token_ids=request.stop_token_ids,
+        rid=uuid.uuid4().hex,
+    )
 
 
 def answer_batch(stage: Stage, batch: PromptBatch, seeds: Sequence[int]) -> tuple[list[str], int]:
@@ -158,10 +190,12 @@ def answer_batch(stage: Stage, batch: PromptBatch, seeds: Sequence[int]) -> tupl
 
     Returns the content key of each answer, which is then in the store, and how many were generated for it.
     """
-    clustering = _clustering(stage) if stage.deltas() else ""
+    clustering = _write_labels(stage) if stage.deltas() else ""
     identity = host.current().identity(stage.run.target)
     stage.store.add_server(stage.run.id, identity)
-    keys, generated = answer_keys(stage.run, identity, clustering, stage.deltas(), batch, seeds, stage.cache_salt), 0
+    sampling, whole = stage.sampling, stage.run.whole
+    keys = answer_keys(sampling, whole, identity, clustering, stage.deltas(), batch, seeds, stage.cache_salt)
+    generated = 0
     if len(stage.store.shared(stage.run.id, keys)) < len(set(keys)):
         with (
             hold_lock(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"),
@@ -174,15 +208,18 @@ def answer_batch(stage: Stage, batch: PromptBatch, seeds: Sequence[int]) -> tupl
 def answer_stage(stage: Stage) -> dict[str, Any]:
     keys, generated = answer_batch(stage, batch_of(stage), stage.seeds())
     answers = stage.store.shared(stage.run.id, keys)
-    listed = [{"key": key, "tokens": answers[key]["tokens"], "finish": answers[key]["finish"]} for key in keys]
-    return {"answers": listed, "generated": generated}
+    return {"answers": [listed(key, answers[key]) for key in keys], "generated": generated}
 
 
-def _clustering(stage: Stage) -> str:
-    """The content hash of the run's clustering, whose labels are then where the server loads them."""
-    clustering = stage.store.metadata(stage.run.id, CLUSTERING)
-    if clustering is None:
-        raise LookupError(f"run {stage.run.id} has no clustering")
+def listed(key: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer as the stage's record has it: "loop" where it would have gone on repeating itself beyond the cap."""
+    loop = answer["finish"] == "length" and is_loop(answer["ids"])
+    return {"key": key, **{name: answer[name] for name in ("tokens", "finish", "whole")}, "loop": loop}
+
+
+def _write_labels(stage: Stage) -> str:
+    """The content hash of the stage's clustering, whose labels are then where the server loads them."""
+    clustering = stage.clustering
     write_labels(stage.store.clusterings.labels(clustering), clustering, host.current().labels_folder())
     return clustering
 
@@ -211,7 +248,7 @@ def _processor_file(stage: Stage) -> Iterator[str]:
         return
     with EXCLUSIVE_LOCK:
         host.current().stop()
-        yield generate(stage.store, stage.run.id, stage.deltas()) if stage.deltas() else ""
+        yield generate(stage.store, stage.run.id, stage.deltas(), clustering=stage.clustering) if stage.deltas() else ""
 
 
 @shared_task(name="gpu.answer", base=StageTask, card="serves")

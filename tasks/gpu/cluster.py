@@ -21,7 +21,7 @@ from tasks.gpu.prompt import load_early
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.models import Sides
-from tasks.store.keys import CLUSTERING, PROGRESS
+from tasks.store.keys import PROGRESS
 from tasks.task import raise_if_cancelled
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
 def cluster(job: Job) -> dict[str, Any]:
     """Cluster the vocabulary, in a process of its own, and put the result into the store under its content hash.
 
-    The argument `sides` is the content key of the answers from which clusters by waste are made.
+    The argument `sides` is the content key of the answers from which clusters by waste are made.  The run holds what
+    this makes; whether it is the clustering of the run is for the driver to say.
     """
     # Imported here: numpy is for a worker that clusters.
     from tasks.gpu.clustering.loading import load_clustering
@@ -88,7 +89,6 @@ def cluster(job: Job) -> dict[str, Any]:
     clustering = load_clustering(folder)
     descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
     store.clusterings.put(run, clustering.hash, pack_labels(clustering.labels), descriptions, clustering.figures)
-    store.put_metadata(run, CLUSTERING, clustering.hash)
     return {"clustering": clustering.hash}
 
 

@@ -22,7 +22,6 @@ from tasks.gpu.sglang_file import SGLANG
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.models import Run
-from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
 
 
@@ -32,12 +31,12 @@ def processor_reference() -> str:
     return json.dumps({"callable": pickled.hex()})
 
 
-def generate(store: Store, run_id: str, deltas: Sequence[float], check: ModelCheck = NO_CHECK) -> str:
-    """The text of a processor for a run; `deltas` in canonical order."""
-    clustering = store.metadata(run_id, CLUSTERING)
-    if clustering is None:
-        raise LookupError(f"run {run_id} has no clustering")
-    descriptions = store.clusterings.descriptions(run_id)
+def generate(
+    store: Store, run_id: str, deltas: Sequence[float], check: ModelCheck = NO_CHECK, clustering: str = ""
+) -> str:
+    """The text of a processor for a run; `deltas` in canonical order, of the run's clustering or another one."""
+    clustering = store.clusterings.chosen(run_id, clustering)
+    descriptions = store.clusterings.descriptions(run_id, clustering)
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
     labels = unpack_labels(store.clusterings.labels(clustering))
     return render_file(SGLANG, by_id, labels, clustering, descriptions, check)
@@ -57,9 +56,12 @@ def _hashes(model: str) -> tuple[str, str]:
 
 
 def generate_job(job: Job) -> dict[str, Any]:
-    """Write the processor to the store as the run's file of this name."""
-    deltas = job.arguments["deltas"]
-    text = generate(job.store, job.run, deltas, check_of(job.store.run(job.run)))
+    """Write the processor to the store as the run's file of this name.
+
+    The arguments: `name`, `deltas`, and with an arm's deltas its `clustering`.
+    """
+    deltas, clustering = job.arguments["deltas"], job.arguments.get("clustering", "")
+    text = generate(job.store, job.run, deltas, check_of(job.store.run(job.run)), clustering)
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 

@@ -29,6 +29,7 @@ SHARES = (1.0, 0.7, 0.5, 0.35)
 The limit is kept by an estimate.  Where the endpoint counts more tokens than the model's context has, the prompt is cut
 further.
 """
+CUT = "cut: the answer breaks off. "
 
 
 def reflect_stage(stage: Stage) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def _rewrite(stage: Stage) -> dict[str, Any]:
 
 def _clusters(stage: Stage) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """The descriptions of the clusters, and the candidate's deltas by cluster id, in canonical order."""
-    descriptions = stage.store.clusterings.descriptions(stage.run.id)
+    descriptions = stage.store.clusterings.descriptions(stage.run.id, stage.candidate.clustering)
     return descriptions, dict(zip((str(d["id"]) for d in descriptions), stage.candidate.deltas, strict=True))
 
 
@@ -128,7 +129,7 @@ def fitted(stage: Stage, build: Builder, share: float = 1.0) -> tuple[Messages, 
 
 
 def read_responses(stage: Stage) -> list[Response]:
-    """The unmutated candidate's answers to the training set, each with its verdict."""
+    """The unmutated candidate's answers to the training set, each with its verdict; one that is cut is not correct."""
     answers = stage.need("answer", "pre")["answers"]
     verdicts = stage.need("judge", "pre")["verdicts"]
     texts = stage.store.shared(stage.run.id, [a["key"] for a in answers])
@@ -137,8 +138,8 @@ def read_responses(stage: Stage) -> list[Response]:
     return [
         Response(
             example_id=example.id,
-            is_correct=verdict["is_correct"],
-            explanation=reasons[verdict["key"]]["reasoning"],
+            is_correct=verdict["is_correct"] and answer["whole"],
+            explanation=("" if answer["whole"] else CUT) + reasons[verdict["key"]]["reasoning"],
             text=texts[answer["key"]]["text"],
             tokens=answer["tokens"],
         )

@@ -40,6 +40,18 @@ class Clusterings:
         """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
         self._results.release(run_id, other_runs, kept_s, keys.HELD_CLUSTERINGS)
 
+    def chosen(self, run_id: str, clustering: str = "") -> str:
+        """The clustering of this content hash; without one the run's.
+
+        Raises: LookupError when the run has none.
+        """
+        if clustering:
+            return clustering
+        found = cast("bytes | None", self._redis.hget(run_key(run_id, keys.METADATA), keys.CLUSTERING))
+        if found is None:
+            raise LookupError(f"run {run_id} has no clustering")
+        return found.decode()
+
     def labels(self, clustering: str) -> bytes:
         """The packed labels."""
         return self._field(clustering, keys.LABELS)
@@ -48,14 +60,16 @@ class Clusterings:
         """Which cluster ends a turn, which is pinned, and the log-odds of each."""
         return ClusterFigures.from_json(self._field(clustering, keys.FIGURES))
 
-    def descriptions(self, run_id: str) -> list[dict[str, Any]]:
-        """What the run's clusters hold: the run's own descriptions, or those of its clustering."""
-        metadata = self._redis.hmget(run_key(run_id, keys.METADATA), [keys.DESCRIPTIONS, keys.CLUSTERING])
-        own, clustering = cast("list[bytes | None]", metadata)
-        text = own or self._redis.hget(clustering_key((clustering or b"").decode()), keys.DESCRIPTIONS)
-        if text is None:
-            raise KeyError(f"no clustering of run {run_id!r} in the store")
-        return cast("list[dict[str, Any]]", json.loads(text))
+    def descriptions(self, run_id: str, clustering: str = "") -> list[dict[str, Any]]:
+        """What the clusters of the run's clustering hold, or of another one.
+
+        Of the run's own one these are the descriptions that the run was given, if it was given any.
+        """
+        chosen = self.chosen(run_id)
+        own = self._redis.hget(run_key(run_id, keys.METADATA), keys.DESCRIPTIONS)
+        if own is not None and clustering in ("", chosen):
+            return cast("list[dict[str, Any]]", json.loads(cast(bytes, own)))
+        return self.made_descriptions(clustering or chosen)
 
     def made_descriptions(self, clustering: str) -> list[dict[str, Any]]:
         """What the clustering itself says of its clusters, with examples of their tokens."""

@@ -15,7 +15,7 @@ from tasks.stage import Stage
 from tasks.store.store import Store
 
 PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)),))
-TOKENS, CORRECT = (40, 60), (True, False)
+TOKENS, RIGHT, WHOLE = (40, 60, 80), (True, False, True), (True, True, False)
 
 
 @pytest.mark.parametrize("objective", [Fitness(0.4, 0.6, 50.0), Constrained(100.0, 0.5)])
@@ -24,11 +24,11 @@ def test_an_evaluation_is_scored_by_the_objective_of_its_run(store: Store, objec
     store.put_run(dataclasses.replace(RUN, objective=objective))
     run: Run = store.run(RUN.id)
     store.put_plan(run.id, PLAN)
-    answers = [{"key": "answer:0", "tokens": tokens, "finish": "stop"} for tokens in TOKENS]
-    verdicts = [{"key": "verdict:0", "is_correct": correct} for correct in CORRECT]
-    store.put_stage(run.id, PLAN.name, "0:pre:answer", {"answers": answers, "generated": 2}, 1)
-    store.put_stage(run.id, PLAN.name, "0:pre:judge", {"verdicts": verdicts, "judged": 2}, 1)
+    answers = [{"key": "answer:0", "tokens": n, "whole": whole} for n, whole in zip(TOKENS, WHOLE, strict=True)]
+    verdicts = [{"key": "verdict:0", "is_correct": right} for right in RIGHT]
+    store.put_stage(run.id, PLAN.name, "0:pre:answer", {"answers": answers, "generated": 3}, 1)
+    store.put_stage(run.id, PLAN.name, "0:pre:judge", {"verdicts": verdicts, "judged": 3}, 1)
     # When its score stage runs
     found = score_stage(Stage(store, run, PLAN, PLAN.candidates[0], "pre", 1))
-    # Then the score is the objective's
-    assert found == dataclasses.asdict(score_answers(TOKENS, CORRECT, objective))
+    # Then the score is the objective's, and only the first answer is correct, being right and whole
+    assert found == dataclasses.asdict(score_answers(TOKENS, (True, False, False), objective))

@@ -34,7 +34,7 @@ def batch_of(stage: Stage) -> PromptBatch:
 
 
 def keys_of(stage: Stage) -> list[str]:
-    return answer_keys(stage.run, {}, "c", stage.deltas(), batch_of(stage), stage.seeds(), "")
+    return answer_keys(stage.sampling, True, {}, "c", stage.deltas(), batch_of(stage), stage.seeds(), "")
 
 
 def test_a_further_measurement_has_answers_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def reflecting(store: Store, run: Run, responses: Sequence[Response]) -> Stage:
     store.put_metadata(run.id, CLUSTERING, "c")
     store.put_examples(run.id, {"training": [Example(r.example_id, "", "?", "") for r in responses], "validation": []})
     store.put_plan(run.id, plan)
-    answers = [{"key": f"answer:{r.example_id}", "tokens": r.tokens} for r in responses]
+    answers = [{"key": f"answer:{r.example_id}", "tokens": r.tokens, "whole": True} for r in responses]
     verdicts = [{"key": f"verdict:{r.example_id}", "is_correct": r.is_correct} for r in responses]
     for r in responses:
         store.put_shared(run.id, f"answer:{r.example_id}", {"text": r.text})

@@ -1,0 +1,169 @@
+"""Which answers of a stage are whole, what is asked to know it, and a candidate's own clustering and cap."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scripted_server import reply_of, server
+from simulated_run import RUN
+
+from tasks import context
+from tasks.gpu import host
+from tasks.gpu.answer import answer_stage
+from tasks.gpu.cluster import pack_labels
+from tasks.models import Example, Sampling, Target
+from tasks.plan import Candidate, Plan
+from tasks.stage import Stage
+from tasks.store.store import Store
+from workers.embedded.models import embedded_model
+
+CLUSTERING, ARMS = "c" * 32, "a" * 32
+END = 2  # of the embedded model's turns
+STOP = {"type": "stop", "matched": END}
+REPLIES = (
+    reply_of([5, END], STOP) | {"text": "It is 4 %."},
+    reply_of([6, END], STOP) | {"text": "It grew to 2."},
+    reply_of([7, END], STOP) | {"text": "We need to calculate"},
+    reply_of([8] * 30, {"type": "length", "length": 30}) | {"text": "so " * 30},
+    reply_of([END], STOP) | {"text": ""},
+)
+EXAMPLES = tuple(Example(str(n), "", f"Question {n}?", "") for n in range(len(REPLIES)))
+
+
+class Host:
+    """The host of a running server; `processors` has the file that each `serve` asks for."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
+        self.processors: list[str] = []
+
+    def serving(self, target: Target) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
+        self.processors.append(processor)
+        return self.url
+
+    def stop(self) -> None:
+        """It serves on."""
+
+    def identity(self, target: Target) -> Mapping[str, Any]:
+        return {"version": "1"}
+
+    def labels_folder(self) -> Path:
+        return self.folder
+
+    def model_folder(self, target: Target) -> str:
+        return str(embedded_model())
+
+    def api_key(self, target: Target) -> str | None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def no_host_afterwards() -> Iterator[None]:
+    yield
+    host.install(None)
+
+
+@pytest.fixture(autouse=True)
+def clusterings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run's own clustering and one of an arm."""
+    monkeypatch.setattr(context, "examples", lambda run, name: EXAMPLES)
+    described = json.dumps([{"id": n, "description": str(n)} for n in range(2)])
+    for clustering in (CLUSTERING, ARMS):
+        store.clusterings.put(RUN.id, clustering, pack_labels(np.arange(10, dtype=np.uint8) % 2), described)
+    store.put_metadata(RUN.id, "clustering", CLUSTERING)
+
+
+def stage_of(store: Store, candidate: Candidate, *, whole: bool = True, lifecycle: str = "resident") -> Stage:
+    changes = {"lifecycle": lifecycle, "request_timeout_s": 10, "prompt_template": "{context}{query}"}
+    target = dataclasses.replace(RUN.target, sampling=Sampling(30, 0, 1, 1), **changes)  # type: ignore[arg-type]
+    run = dataclasses.replace(RUN, target=target, whole=whole)
+    store.put_run(run)
+    return Stage(store, run, Plan("g0_pop", 0, (candidate,)), candidate, "pre", 1)
+
+
+def stored_answers(store: Store) -> int:
+    return len(store.redis.keys("whetstone:answer:*"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lifecycle", ["resident", "restart"])
+def test_where_the_text_of_a_steered_answer_does_not_tell_the_model_without_deltas_does(
+    lifecycle: str, store: Store, tmp_path: Path
+) -> None:
+    stored: list[int] = []
+
+    def script(number: int, asked: dict[str, Any]) -> tuple[int, Any]:
+        if number <= len(REPLIES):
+            return 200, REPLIES[number - 1]
+        stored.append(stored_answers(store))
+        return 200, reply_of([END if number == 6 else 9], {"type": "length", "length": 1})
+
+    # When a steered candidate answers: with a sentence, a number, a cut one, a loop to the cap, and nothing
+    stage = stage_of(store, Candidate(0, (0.0, 0.5)), lifecycle=lifecycle)
+    with server(script) as (url, seen):
+        installed = Host(url, tmp_path)
+        host.install(installed)  # type: ignore[arg-type]
+        answers = answer_stage(stage)["answers"]
+    # Then the model would also end the second there and not the third, and the loop is named
+    assert [answer["whole"] for answer in answers] == [True, True, False, False, False]
+    assert [answer["loop"] for answer in answers] == [False, False, False, True, False]
+    assert [answer["tokens"] for answer in answers] == [1, 1, 1, 30, 0]
+    found = store.shared(RUN.id, [answer["key"] for answer in answers])
+    assert [found[a["key"]]["ids"] for a in answers[:3]] == [[5], [6], [7]]
+    # And only these two were asked about, by their own tokens and without steering, when the rest was stored
+    assert len(seen) == 7 and stored[0] == 3
+    assert [body["input_ids"] for body in seen[5:]] == [[*seen[1]["input_ids"], 6], [*seen[2]["input_ids"], 7]]
+    assert all("custom_logit_processor" in body for body in seen[:5])
+    for body in seen[5:]:
+        assert "custom_logit_processor" not in body and "custom_params" not in body["sampling_params"]
+        assert (body["sampling_params"]["max_new_tokens"], body["sampling_params"]["temperature"]) == (1, 0.0)
+        assert body["sampling_params"]["stop_token_ids"] == seen[0]["sampling_params"]["stop_token_ids"]
+    # And it was the same server that answered
+    assert len(set(installed.processors)) == 1 and bool(installed.processors[0]) == (lifecycle == "restart")
+
+
+@pytest.mark.parametrize(
+    ("deltas", "whole", "expected"),
+    [
+        ((), True, [True, True, True, False, False]),
+        ((0.0, 0.0), True, [True, True, True, False, False]),
+        ((0.0, 0.5), False, [True] * 5),
+    ],
+)
+def test_nothing_is_asked_where_no_delta_acts_or_every_answer_counts_as_whole(
+    deltas: tuple[float, ...], whole: bool, expected: list[bool], store: Store, tmp_path: Path
+) -> None:
+    with server(lambda number, asked: (200, REPLIES[number - 1])) as (url, seen):
+        host.install(Host(url, tmp_path))  # type: ignore[arg-type]
+        answers = answer_stage(stage_of(store, Candidate(0, deltas), whole=whole))["answers"]
+    assert [answer["whole"] for answer in answers] == expected
+    assert len(seen) == len(REPLIES)
+
+
+def test_a_candidate_s_own_clustering_and_cap_replace_the_run_s(store: Store, tmp_path: Path) -> None:
+    def sent(seen: list[dict[str, Any]]) -> tuple[str, int]:
+        sampling = seen[-1]["sampling_params"]
+        return sampling["custom_params"]["clustering"], sampling["max_new_tokens"]
+
+    own = Candidate(0, (0.0, 0.5))
+    candidates = (own, dataclasses.replace(own, clustering=ARMS), dataclasses.replace(own, max_tokens=8))
+    keys = set()
+    requests = []
+    with server(lambda number, asked: (200, REPLIES[0])) as (url, seen):
+        host.install(Host(url, tmp_path))  # type: ignore[arg-type]
+        for candidate in (*candidates, dataclasses.replace(own, max_tokens=99)):
+            keys |= {answer["key"] for answer in answer_stage(stage_of(store, candidate))["answers"]}
+            requests.append(sent(seen))
+    # Then each has answers of its own, but for a cap beyond the run's
+    assert len(keys) == 3 * len(EXAMPLES)
+    assert requests[:3] == [(CLUSTERING, 30), (ARMS, 30), (CLUSTERING, 8)] and len(seen) == 3 * len(EXAMPLES)
+    assert {path.stem for path in tmp_path.iterdir()} == {CLUSTERING, ARMS}
