@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from tasks.whole import ends_sentence, is_loop, is_whole
@@ -102,7 +104,7 @@ def test_a_text_that_does_not_end_a_sentence_or_does_not_tell(text: str) -> None
     ],
 )
 def test_an_end_is_believed_unless_a_delta_may_have_made_it(
-    text: str, finish: str, steered: bool, expected: bool | None
+    text: str, finish: Literal["stop", "length"], steered: bool, expected: bool | None
 ) -> None:
     assert is_whole(text, finish, steered) is expected
 

@@ -24,7 +24,7 @@ from tasks.openai.merge import merge_stage
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
 from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.openai.provider import estimate_tokens
-from tasks.openai.reflect import fitted, mutation_builder, reflect_stage
+from tasks.openai.reflect import fitted, mutation_builder, read_responses, reflect_stage
 from tasks.plan import Candidate, Merge, Plan
 from tasks.stage import Stage
 from tasks.store.keys import CLUSTERING
@@ -98,6 +98,23 @@ def test_the_prompt_of_a_mutation_is_fitted(
     limit = prompt_limit(run)
     assert limit is not None and sum(map(estimate_tokens, messages)) <= limit
     assert (cut, messages[1].count('"example_id"')) == ({"answers_cut": 100}, 100)
+    context.store.cache_clear()
+
+
+def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(
+    store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two right answers, of which the second is cut
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    context.store.cache_clear()
+    stage = reflecting(store, run, [response(0, 40), response(1, 40)])
+    record = stage.need("answer", "pre")
+    record["answers"][1]["whole"] = False
+    store.redis.hset(f"whetstone:run:{run.id}:plan:g0_child", "0:pre:answer", json.dumps(record))
+    # Then the reflector reads so
+    found = read_responses(stage)
+    assert [one.is_correct for one in found] == [True, False]
+    assert found[0].explanation == "because" and found[1].explanation.startswith("cut: ")
     context.store.cache_clear()
 
 
