@@ -65,11 +65,11 @@ class Clusterings:
 
         Of the run's own one these are the descriptions that the run was given, if it was given any.
         """
-        chosen = self.chosen(run_id)
-        own = self._redis.hget(run_key(run_id, keys.METADATA), keys.DESCRIPTIONS)
-        if own is not None and clustering in ("", chosen):
-            return cast("list[dict[str, Any]]", json.loads(cast(bytes, own)))
-        return self.made_descriptions(clustering or chosen)
+        metadata = self._redis.hmget(run_key(run_id, keys.METADATA), [keys.DESCRIPTIONS, keys.CLUSTERING])
+        own, chosen = cast("list[bytes | None]", metadata)
+        if own is not None and clustering in ("", (chosen or b"").decode()):
+            return cast("list[dict[str, Any]]", json.loads(own))
+        return self.made_descriptions(self.chosen(run_id, clustering))
 
     def made_descriptions(self, clustering: str) -> list[dict[str, Any]]:
         """What the clustering itself says of its clusters, with examples of their tokens."""

@@ -22,6 +22,7 @@ def test_descriptions_of_a_run_take_the_place_of_those_of_its_clustering(store: 
 def test_a_run_has_clusterings_of_its_arms_beside_its_own(store: Store) -> None:
     for name in ("c", "arm"):
         store.clusterings.put("r", name, b"labels", json.dumps([{"id": 0, "description": name}]))
+    assert store.clusterings.descriptions("r", "arm")[0]["description"] == "arm"
     store.put_metadata("r", "clustering", "c")
     store.put_metadata("r", "descriptions", json.dumps([{"id": 0, "description": "by the reflector"}]))
     # Its own are described as the run says, those of an arm as they were made
