@@ -22,6 +22,7 @@ from tasks.gpu.ask import ask_target
 from tasks.gpu.cluster import write_labels
 from tasks.gpu.processor import generate, processor_reference
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
+from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.message import Count, PlanName, RunId
 from tasks.models import Answer, Sampling
@@ -125,6 +126,7 @@ def requests_for(
             seed=seeds[j] if seeds else sampling.seed,
             stop_token_ids=batch.stops,
             rid=rid,
+            end_after_sentence=sampling.end_after_sentence,
             **steering,
         )
         for j, rid in rids.items()
@@ -220,7 +222,10 @@ def listed(key: str, answer: Mapping[str, Any]) -> dict[str, Any]:
 def _write_labels(stage: Stage) -> str:
     """The content hash of the stage's clustering, whose labels are then where the server loads them."""
     clustering = stage.clustering
-    write_labels(stage.store.clusterings.labels(clustering), clustering, host.current().labels_folder())
+    labels = host.current().labels_folder()
+    write_labels(stage.store.clusterings.labels(clustering), clustering, labels)
+    if stage.sampling.end_after_sentence:
+        write_sentence_ends(host.current().model_folder(stage.run.target), clustering, labels)
     return clustering
 
 

@@ -78,6 +78,7 @@ class GenerateRequest:
     rid: str = ""  # empty: the server makes one
     deltas: tuple[float, ...] | None = None
     clustering: str | None = None
+    end_after_sentence: bool = False  # as `tasks.models.Sampling` has it
     processor: str = ""
     stop: tuple[str, ...] = ()
     regex: str | None = None
@@ -226,9 +227,11 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     if rid:
         payload["rid"] = rid
     if request.deltas is not None:
-        sampling["custom_params"] = {"clustering": request.clustering, "deltas": list(request.deltas)}
+        end = {"end": "sentence"} if request.end_after_sentence else {}
+        sampling["custom_params"] = {"clustering": request.clustering, "deltas": list(request.deltas), **end}
         payload["custom_logit_processor"] = PROCESSOR
     elif request.processor:
+        sampling["custom_params"] = {}  # without any, SGLang shows the processor no answer
         payload["custom_logit_processor"] = request.processor
     return payload
 

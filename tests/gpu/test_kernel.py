@@ -24,17 +24,20 @@ def test_the_kernel_adds_what_torch_adds(rows: int, width: int, clusters: int, d
         name, count = (("a", clusters), ("b", 2))[row % 2]
         labels = np.random.default_rng(ord(name)).integers(0, count, width - 1 - row % 2).astype(np.uint16)
         deltas = random.normal(0, 3, count).astype(np.float32)
-        steerings.append(None if row % 5 == 4 else Steering(name, labels, deltas))
+        classes = None if row % 3 == 0 else np.zeros(len(labels), np.uint8)
+        steerings.append(None if row % 5 == 4 else Steering(name, labels, deltas, classes))
     table, gpu = LabelTable(), torch.device("cuda")
-    batch = batch_steering(steerings, table, gpu)
+    batch = batch_steering(steerings, [[]] * rows, table, gpu)
     assert batch is not None
     logits = torch.randn(rows, width, device=gpu, dtype=dtype)
     expected = logits.float()
     for row, wanted in enumerate(steerings):
         if wanted is not None:
             bias = torch.from_numpy(wanted.deltas[wanted.labels]).to(gpu)
+            if wanted.classes is not None:  # no sentence has ended
+                bias[torch.from_numpy(wanted.labels == 0).to(gpu)] = 0
             expected[row, : len(bias)] += bias
     # When the kernel adds them in place
-    add_deltas(logits, batch, table.labels(width, gpu))
+    add_deltas(logits, batch, batch.states, table.labels(width, gpu))
     # Then every logit is the same, to the bit
     assert torch.equal(logits, expected.to(dtype))

@@ -1,7 +1,8 @@
 """The steering of a batch, logits += deltas[labels], kept with the batch while requests join and leave it.
 
 The server holds the labels of each clustering once, on its device (`LabelTable`).  Each row of a batch has a row of
-that table and its own deltas (`BatchSteering`).  Building, filtering and merging these never waits for the device.  A
+that table and its own deltas (`BatchSteering`).  Whether the delta of cluster 0 acts depends on the answer so far
+(`Answers`).  Building, filtering and merging these never waits for the device.  A
 Triton kernel adds the deltas on a GPU, in one pass over the logits; torch does it elsewhere.  A dense bias would be
 as large as the logits and would have to be built again whenever the batch changes; labels are one byte a token, and
 the deltas of a row are a few hundred bytes.  They have been multiplied by the request's strength when it arrived.
@@ -16,6 +17,7 @@ import torch
 from torch.nn.functional import pad
 
 from .request import Steering
+from .sentence_ends import OPEN, next_state
 
 try:
     import triton
@@ -24,6 +26,7 @@ except ImportError:  # a machine without a GPU
     triton = None
 
 UNSTEERED = -1  # the table row of a request that asks for no steering
+NO_STATE = -1
 BLOCK = 4096  # columns of logits for one program of the kernel
 
 
@@ -31,63 +34,87 @@ class LabelTable:
     """One row of labels for each clustering, in the order of arrival: tensor [clusterings, width].
 
     Labels are shifted by one.  0 means "no cluster" and belongs to the columns that a model's logits have beyond its
-    tokenizer; `BatchSteering` has a delta of zero for it.
+    tokenizer; `BatchSteering` has a delta of zero for it.  A clustering has two rows where some requests steer cluster
+    0 after sentences only, and some everywhere.
     """
 
     def __init__(self) -> None:
-        self._rows: dict[str, int] = {}
+        self._rows: dict[tuple[str, bool], int] = {}
         self._steerings: list[Steering] = []
-        self._stacked: torch.Tensor | None = None
+        self._stacked: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def row(self, steering: Steering | None) -> int:
         """The row of a steering's clustering, a new one for a new clustering; UNSTEERED for None."""
         if steering is None:
             return UNSTEERED
-        if steering.clustering not in self._rows:
-            self._rows[steering.clustering] = len(self._steerings)
+        key = steering.clustering, steering.classes is None
+        if key not in self._rows:
+            self._rows[key] = len(self._steerings)
             self._steerings.append(steering)
-        return self._rows[steering.clustering]
+        return self._rows[key]
 
     def labels(self, width: int, device: torch.device) -> torch.Tensor:
         """All rows as uint8 (int32 when a clustering has over 255 clusters) [clusterings, width].
 
-        Moving them to the device waits for it, once for each new clustering.
         Raises: ValueError when a clustering has more labels than `width`.
         """
+        return self._tables(width, device)[0]
+
+    def classes(self, width: int, device: torch.device) -> torch.Tensor:
+        """Which tokens end a sentence (`sentence_ends`), int8 [clusterings, width]: all, where that is not asked."""
+        return self._tables(width, device)[1]
+
+    def _tables(self, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Moving them to the device waits for it, once for each new clustering."""
         stacked = self._stacked
-        if stacked is None or stacked.shape != (len(self._steerings), width) or stacked.device != device:
-            self._stacked = stacked = self._stack(width).to(device)
+        if stacked is None or stacked[0].shape != (len(self._steerings), width) or stacked[0].device != device:
+            labels, classes = self._stack(width)
+            self._stacked = stacked = labels.to(device), classes.to(device)
         return stacked
 
-    def _stack(self, width: int) -> torch.Tensor:
+    def _stack(self, width: int) -> tuple[torch.Tensor, torch.Tensor]:
         highest = max(int(steering.labels.max()) for steering in self._steerings) + 1
-        stacked = torch.zeros(len(self._steerings), width, dtype=torch.uint8 if highest <= 255 else torch.int32)
-        for row, steering in zip(stacked, self._steerings, strict=True):
-            if len(steering.labels) > width:
-                raise ValueError(f"{len(steering.labels)} labels do not fit a vocabulary of {width}")
-            row[: len(steering.labels)] = torch.from_numpy(steering.labels.astype("int64") + 1)
-        return stacked
+        labels = torch.zeros(len(self._steerings), width, dtype=torch.uint8 if highest <= 255 else torch.int32)
+        classes = torch.zeros(len(self._steerings), width, dtype=torch.int8)
+        for row, steering in enumerate(self._steerings):
+            size = len(steering.labels)
+            if size > width:
+                raise ValueError(f"{size} labels do not fit a vocabulary of {width}")
+            labels[row, :size] = torch.from_numpy(steering.labels.astype("int64") + 1)
+            if steering.classes is None:
+                classes[row] = OPEN
+            else:
+                classes[row, :size] = torch.from_numpy(steering.classes.astype("int8"))
+        return labels, classes
 
 
 @dataclass(frozen=True, eq=False)
 class BatchSteering:
-    """`deltas` float32 [B, 1 + K], the first column 0; `label_rows` int32 [B], rows of the `LabelTable`."""
+    """`deltas` float32 [B, 1 + K], the first column 0; `label_rows` int32 [B], rows of the `LabelTable`.
+
+    `states` int8 [B]: that of each answer (`sentence_ends`) when its prompt was read; NO_STATE for a row that joined a
+    batch whose prompts are read now, and is itself in the middle of its answer.
+    """
 
     deltas: torch.Tensor
     label_rows: torch.Tensor
+    states: torch.Tensor
 
     def __len__(self) -> int:
         return self.label_rows.shape[0]
 
     def select(self, indices: torch.Tensor) -> BatchSteering:
         """The rows at `indices`, int64 on the same device."""
-        return BatchSteering(self.deltas[indices], self.label_rows[indices])
+        return BatchSteering(self.deltas[indices], self.label_rows[indices], self.states[indices])
 
 
 def batch_steering(
-    steerings: Sequence[Steering | None], table: LabelTable, device: torch.device
+    steerings: Sequence[Steering | None], answers: Sequence[Sequence[int]], table: LabelTable, device: torch.device
 ) -> BatchSteering | None:
-    """The steering of a new batch; None when no request of it is steered.  Copies without waiting for the device."""
+    """The steering of a new batch; None when no request of it is steered.  Copies without waiting for the device.
+
+    `answers`: the tokens that each request has already, where its prompt is read again.
+    """
     if all(steering is None for steering in steerings):
         return None
     clusters = max(len(steering.deltas) for steering in steerings if steering)
@@ -97,13 +124,18 @@ def batch_steering(
         if steering is not None:
             row[1 : 1 + len(steering.deltas)] = torch.from_numpy(steering.deltas)
     label_rows = torch.tensor([table.row(s) for s in steerings], dtype=torch.int32, pin_memory=pinned)
-    return BatchSteering(deltas.to(device, non_blocking=True), label_rows.to(device, non_blocking=True))
+    found = [0 if s is None else s.state(answer) for s, answer in zip(steerings, answers, strict=True)]
+    states = torch.tensor(found, dtype=torch.int8, pin_memory=pinned)
+    return BatchSteering(*(tensor.to(device, non_blocking=True) for tensor in (deltas, label_rows, states)))
 
 
 def merge_batches(
     first: BatchSteering | None, first_length: int, second: BatchSteering | None, second_length: int
 ) -> BatchSteering | None:
-    """The steering of two batches put together, of which either may be without steering."""
+    """The steering of two batches put together, of which either may be without steering.
+
+    Where prompts are still to be read, they are those of the first.
+    """
     like = second if first is None else first
     if like is None:
         return None
@@ -111,20 +143,49 @@ def merge_batches(
     second = _unsteered(second_length, like) if second is None else second
     width = max(first.deltas.shape[1], second.deltas.shape[1])
     deltas = [pad(batch.deltas, (0, width - batch.deltas.shape[1])) for batch in (first, second)]
-    return BatchSteering(torch.cat(deltas), torch.cat([first.label_rows, second.label_rows]))
+    states = torch.cat([first.states, torch.full_like(second.states, NO_STATE)])
+    return BatchSteering(torch.cat(deltas), torch.cat([first.label_rows, second.label_rows]), states)
 
 
 def _unsteered(length: int, like: BatchSteering) -> BatchSteering:
     return BatchSteering(
         like.deltas.new_zeros(length, like.deltas.shape[1]),
         torch.full((length,), UNSTEERED, dtype=torch.int32, device=like.label_rows.device),
+        torch.zeros(length, dtype=torch.int8, device=like.states.device),
     )
 
 
-def add_deltas(logits: torch.Tensor, batch: BatchSteering, labels: torch.Tensor) -> None:
+class Answers:
+    """The state of each answer (`sentence_ends`), on the device, by the place that the server has given its request.
+
+    The server's steps read and change it in their order, so it never waits for the device.
+    """
+
+    def __init__(self, places: int, device: torch.device) -> None:
+        self._states = torch.zeros(places, dtype=torch.int8, device=device)
+
+    def begin(self, places: torch.Tensor, batch: BatchSteering) -> None:
+        """Prompts have been read; `places` int64 [B]."""
+        self._states[places] = torch.where(batch.states == NO_STATE, self._states[places], batch.states)
+
+    def states(self, places: torch.Tensor) -> torch.Tensor:
+        """int8 [B]."""
+        return self._states[places]
+
+    def add(self, places: torch.Tensor, tokens: torch.Tensor, batch: BatchSteering, classes: torch.Tensor) -> None:
+        """Each answer has one more token.  `tokens` int [B]; `classes` as of `LabelTable.classes`.
+
+        The row of an answer without steering is -1, the last of the table: it gets some state, which nothing reads.
+        """
+        found = classes[batch.label_rows.long(), tokens.long()]
+        self._states[places] = next_state(self._states[places], found)
+
+
+def add_deltas(logits: torch.Tensor, batch: BatchSteering, states: torch.Tensor, labels: torch.Tensor) -> None:
     """Add to each row of logits [B, V], in place, the delta of each token's cluster.
 
-    `labels` [clusterings, V] as of `LabelTable.labels`.  Rows that are not steered are not changed by a bit.
+    `states` int8 [B]: without OPEN the row's delta of cluster 0 is not added.  `labels` [clusterings, V] as of
+    `LabelTable.labels`.  Rows that are not steered are not changed by a bit.
     Raises: ValueError when the shapes do not fit.
     """
     if logits.shape[0] != len(batch) or logits.shape[1] != labels.shape[1] or logits.stride(1) != 1:
@@ -132,12 +193,14 @@ def add_deltas(logits: torch.Tensor, batch: BatchSteering, labels: torch.Tensor)
     if logits.is_cuda and triton is not None:
         grid = (logits.shape[0], triton.cdiv(logits.shape[1], BLOCK))
         _add_deltas[grid](
-            logits, batch.deltas, batch.label_rows, labels,
+            logits, batch.deltas, batch.label_rows, states, labels,
             logits.shape[1], logits.stride(0), batch.deltas.stride(0), labels.stride(0), BLOCK=BLOCK,
         )  # fmt: skip
     else:
-        bias = batch.deltas.gather(1, labels[batch.label_rows.clamp(min=0).long()].long())
-        logits.copy_(torch.where(batch.label_rows[:, None] >= 0, logits + bias, logits))
+        deltas, steered = batch.deltas.clone(), batch.label_rows[:, None] >= 0
+        deltas[:, 1] *= states & OPEN
+        columns = torch.where(steered, labels[batch.label_rows.long()], 0)  # -1 finds the labels of another clustering
+        logits.copy_(torch.where(steered, logits + deltas.gather(1, columns.long()), logits))
 
 
 if triton is not None:
@@ -147,6 +210,7 @@ if triton is not None:
         logits,
         deltas,
         label_rows,
+        states,
         labels,
         width,
         logits_stride,
@@ -163,6 +227,8 @@ if triton is not None:
                 tl.int32
             )
             delta = tl.load(deltas + row * deltas_stride + label, mask=inside, other=0.0)
+            state = tl.load(states + row).to(tl.int32)
+            delta = tl.where((label == 1) & ((state & 1) == 0), 0.0, delta)  # 1 is OPEN
             address = logits + row.to(tl.int64) * logits_stride + columns
             logit = tl.load(address, mask=inside, other=0.0)
             tl.store(address, (logit.to(tl.float32) + delta).to(logit.dtype), mask=inside)

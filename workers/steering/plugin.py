@@ -5,6 +5,9 @@ processor that raises ends the server.  The plugin takes our requests out of tha
 arrives, its parameters are checked, and wrong ones become HTTP 400.  Where it reaches the scheduler, its processor is
 removed, and its deltas go with the batch to the sampler as temperatures do.
 
+Whether an answer's last token ended a sentence is kept on the device by the request's place in SGLang's pool, as SGLang
+keeps the last tokens themselves: with overlap scheduling the host learns of a token one step late.
+
 A server in which the plugin is not loaded still finds `processor.ClusterBias` under the same name.
 """
 
@@ -18,7 +21,7 @@ from typing import Any
 import torch
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-from .batch import LabelTable, add_deltas, batch_steering, merge_batches
+from .batch import Answers, LabelTable, add_deltas, batch_steering, merge_batches
 from .listening import take_listening
 from .prefix_cache import CACHES, free_answer, keeps_prompts_only
 from .request import LABELS_VARIABLE, Steering, check_params, is_cluster_bias
@@ -36,6 +39,7 @@ def register() -> None:
     HookRegistry.register(f"{_BATCH}.adjusted_filter_batch", filter_batch, HookType.AFTER)
     HookRegistry.register(f"{_BATCH}.adjusted_merge_batch", merge_batch, HookType.AFTER)
     HookRegistry.register(f"{_BATCH}.copy_for_forward", copy_batch, HookType.AFTER)
+    HookRegistry.register("sglang.srt.model_executor.model_runner.ModelRunner.sample", follow_answers, HookType.AROUND)
     HookRegistry.register("sglang.srt.layers.sampler.Sampler._preprocess_logits", steer, HookType.BEFORE)
     if (listening := take_listening(os.environ)) is not None:
         HookRegistry.register("uvicorn.server.Server.startup", listening.start_up, HookType.AROUND)
@@ -72,8 +76,10 @@ def attach_steering(_: None, request: Any, *args: Any, **options: Any) -> None:
 
 
 def begin_batch(_: None, info: Any, batch: Any, vocab_size: int) -> None:
+    """Called when prompts are to be read; those of requests that had to give their memory back have answers already."""
     steerings = [request.whetstone_steering for request in batch.reqs]
-    info.whetstone_batch = batch_steering(steerings, _table, torch.device(info.device))
+    answers = [request.output_ids for request in batch.reqs]
+    info.whetstone_batch = batch_steering(steerings, answers, _table, torch.device(info.device))
 
 
 def filter_batch(_: None, info: Any, keep_indices: list[int], keep_indices_device: torch.Tensor) -> None:
@@ -92,10 +98,32 @@ def copy_batch(copied: Any, info: Any) -> None:
     copied.whetstone_batch = getattr(info, "whetstone_batch", None)
 
 
+def follow_answers(
+    original: Callable[..., torch.Tensor], runner: Any, logits_output: Any, forward_batch: Any
+) -> torch.Tensor:
+    """Around the choice of the next token of each row: the states of the answers before it, and after it."""
+    info = forward_batch.sampling_info
+    batch = getattr(info, "whetstone_batch", None)
+    if batch is None:
+        return original(runner, logits_output, forward_batch)
+    logits, places = logits_output.next_token_logits, forward_batch.req_pool_indices
+    answers = getattr(runner, "whetstone_answers", None)
+    if answers is None:
+        answers = Answers(len(runner.req_to_token_pool.req_to_token), logits.device)
+        runner.whetstone_answers = answers
+    if not forward_batch.forward_mode.is_decode():
+        answers.begin(places, batch)
+    info.whetstone_states = answers.states(places)
+    tokens = original(runner, logits_output, forward_batch)
+    answers.add(places, tokens, batch, _table.classes(logits.shape[1], logits.device))
+    return tokens
+
+
 def steer(sampler: Any, logits: torch.Tensor, sampling_info: Any) -> None:
     batch = getattr(sampling_info, "whetstone_batch", None)
     if batch is not None:
-        add_deltas(logits, batch, _table.labels(logits.shape[1], logits.device))
+        labels = _table.labels(logits.shape[1], logits.device)
+        add_deltas(logits, batch, getattr(sampling_info, "whetstone_states", batch.states), labels)
 
 
 def _checked(sampling_params: dict[str, Any]) -> Steering:

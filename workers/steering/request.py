@@ -1,8 +1,9 @@
 """How a request asks for steering: the class of the processor and its parameters, both checked.  Needs numpy only.
 
 A request names the class in `custom_logit_processor` and brings `custom_params = {"clustering": "<hash>", "deltas":
-[float, ...], "strength": 1}`.  The label of a token is its cluster; the delta of its cluster, times the strength from 0
-to 1 (1 if it is left out), is added to its logit.
+[float, ...], "strength": 1, "end": "any"}`.  The label of a token is its cluster; the delta of its cluster, times the
+strength from 0 to 1 (1 if it is left out), is added to its logit.  With "end": "sentence" the delta of cluster 0, the
+tokens that end a turn, is added only directly after a token that ends a sentence; with "any", the default, everywhere.
 
 SGLang expects the class as `{"callable": "<hex>"}`, the hex of its pickle.  A class of an importable module pickles to
 its two names, so a reader can compare names and never has to un-pickle.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,12 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .deltas import check_deltas, check_strength
+from .sentence_ends import OPEN, next_state
 
 MODULE = "whetstone_steering.processor"  # the module's name inside the server, see pyproject.toml in this folder
 CLASS = "ClusterBias"
 LABELS_VARIABLE = "WHETSTONE_LABELS"  # the folder of labels, in the environment of a server's processes
 HASH = re.compile(r"[0-9a-f]{16,64}")
-KEYS = {"clustering", "deltas", "strength"}
+KEYS = {"clustering", "deltas", "strength", "end"}
 MOST_LABEL_BYTES = 16 * 2**20  # labels of eight million tokens
 
 # Protocol 4, the GLOBAL opcode with module and class each on a line, STOP.
@@ -38,11 +40,24 @@ _PICKLED = re.compile(rb"\x80\x04c([\w.]+)\n(\w+)\n\.")
 
 @dataclass(frozen=True, eq=False)
 class Steering:
-    """Checked parameters: `labels` [V] uint8 or uint16, the cluster of each token; `deltas` [K] float32, scaled."""
+    """Checked parameters: `labels` [V] uint8 or uint16, the cluster of each token; `deltas` [K] float32, scaled.
+
+    `classes` [V] uint8 say which tokens end a sentence (`sentence_ends`); None where cluster 0 is steered everywhere.
+    """
 
     clustering: str
     labels: npt.NDArray[np.unsignedinteger[Any]]
     deltas: npt.NDArray[np.float32]
+    classes: npt.NDArray[np.uint8] | None = None
+
+    def state(self, answer: Sequence[int]) -> int:
+        """Of `sentence_ends`: that after the tokens of an answer; always OPEN where cluster 0 is steered everywhere."""
+        if self.classes is None:
+            return OPEN
+        state = 0
+        for token in answer[-2:]:  # a state depends on no more
+            state = next_state(state, int(self.classes[token]) if token < len(self.classes) else 0)
+        return state
 
 
 def reference_string() -> str:
@@ -94,27 +109,34 @@ def check_params(custom_params: object, labels_folder: Path) -> Steering:
     clustering = custom_params.get("clustering")
     if not isinstance(clustering, str) or not HASH.fullmatch(clustering):
         raise ValueError(f"clustering must be 16 to 64 lower-case hexadecimal digits, not {clustering!r:.80}")
-    labels, clusters = _load_labels(labels_folder, clustering)
+    labels = _load(labels_folder / f"{clustering}.npy", "labels")
+    clusters = int(labels.max()) + 1
     deltas = check_deltas(custom_params.get("deltas")) * check_strength(custom_params.get("strength", 1))
     if len(deltas) != clusters:
         raise ValueError(f"deltas has {len(deltas)} numbers, but the clustering has {clusters} clusters")
-    return Steering(clustering, labels, deltas)
+    if (end := custom_params.get("end", "any")) not in ("any", "sentence"):
+        raise ValueError(f'end must be "sentence" or "any", not {end!r:.80}')
+    if end == "any":
+        return Steering(clustering, labels, deltas)
+    classes = _load(labels_folder / f"{clustering}.ends.npy", "sentence ends")
+    if classes.dtype != np.uint8 or len(classes) != len(labels):
+        raise ValueError(f"clustering {clustering} has {len(labels)} labels and {len(classes)} {classes.dtype} ends")
+    return Steering(clustering, labels, deltas, classes)
 
 
-@lru_cache(maxsize=16)
-def _load_labels(folder: Path, clustering: str) -> tuple[npt.NDArray[np.unsignedinteger[Any]], int]:
-    """The labels and the number of their clusters."""
-    path = folder / f"{clustering}.npy"
+@lru_cache(maxsize=32)
+def _load(path: Path, what: str) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """One number for each token [V] uint8 or uint16."""
     try:
         if (size := path.stat().st_size) > MOST_LABEL_BYTES:
-            raise ValueError(f"{path} has {size:,} bytes, and labels have at most {MOST_LABEL_BYTES:,}")
+            raise ValueError(f"{path} has {size:,} bytes, and {what} have at most {MOST_LABEL_BYTES:,}")
         # Loads no objects, and allocates nothing for a header that promises more than the file has.
-        labels: npt.NDArray[Any] = np.array(np.lib.format.open_memmap(path, mode="r"))
+        found: npt.NDArray[Any] = np.array(np.lib.format.open_memmap(path, mode="r"))
     except FileNotFoundError:
-        raise ValueError(f"no labels for clustering {clustering} in {folder}") from None
+        raise ValueError(f"no {what} for clustering {path.name.partition('.')[0]} in {path.parent}") from None
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path} holds no labels: {error}") from None
-    if labels.ndim != 1 or not labels.size or labels.dtype not in (np.uint8, np.uint16):
-        raise ValueError(f"{path} must hold one uint8 or uint16 a token, not {labels.dtype} {list(labels.shape)}")
-    labels.flags.writeable = False
-    return labels, int(labels.max()) + 1
+        raise ValueError(f"{path} holds no {what}: {error}") from None
+    if found.ndim != 1 or not found.size or found.dtype not in (np.uint8, np.uint16):
+        raise ValueError(f"{path} must hold one uint8 or uint16 a token, not {found.dtype} {list(found.shape)}")
+    found.flags.writeable = False
+    return found

@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,12 @@ def processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for depth in range(1, 5):
         monkeypatch.setitem(sys.modules, ".".join(name.split(".")[:depth]), ModuleType(name))
     monkeypatch.setattr(sys.modules[name], "CustomLogitProcessor", object, raising=False)
+    context = ModuleType("sglang.srt.runtime_context")
+    context.get_server_args = lambda: SimpleNamespace(disable_overlap_schedule=True)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, context.__name__, context)
     monkeypatch.setenv(LABELS_VARIABLE, str(tmp_path))
     np.save(tmp_path / f"{FIRST}.npy", np.asarray([0, 1, 2, 2, 1], dtype=np.uint8))
+    np.save(tmp_path / f"{FIRST}.ends.npy", np.asarray([0, 4, 2, 1, 0], dtype=np.uint8))
     np.save(tmp_path / f"{SECOND}.npy", np.asarray([1, 1, 1, 0, 0], dtype=np.uint16))
     monkeypatch.syspath_prepend(server.make_steering_path(tmp_path / "path"))
     yield getattr(importlib.import_module(MODULE), CLASS)()
@@ -51,6 +55,23 @@ def test_each_row_gets_its_own_deltas_and_columns_beyond_the_vocabulary_none(pro
         [[10, 20, 30, 30, 20, 0, 0, 0], [5, 5, 5, -1, -1, 0, 0, 0], [0, 0, 0.5, 0.5, 0, 0, 0, 0]]
     )
     assert torch.equal(processor(logits.clone(), params), expected)
+
+
+def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence(processor: Any) -> None:
+    """Token 1 is ".", 2 ends with a digit, 3 ends a sentence; cluster 0 is token 0."""
+    answers = {(): 0, (3,): 1, (3, 4): 0, (4, 1): 1, (2, 1): 0, (1,): 1}
+    params = [
+        {
+            "clustering": FIRST,
+            "deltas": [10.0, 20.0, 30.0],
+            "end": "sentence",
+            "__req__": SimpleNamespace(output_ids=ids),
+        }
+        for ids in answers
+    ]
+    steered = processor(torch.zeros(len(params), 8), params)
+    assert [row[0] / 10 for row in steered.tolist()] == list(answers.values())
+    assert steered[:, 1:].tolist() == [[20, 30, 30, 20, 0, 0, 0]] * len(params)
 
 
 def test_an_error_is_not_swallowed(processor: Any) -> None:

@@ -10,12 +10,14 @@ import pytest
 
 from workers.steering.request import check_params
 
-HASH = "0123456789abcdef"
+HASH, OTHER = "0123456789abcdef", "1123456789abcdef"
 
 
 @pytest.fixture
 def labels_folder(tmp_path: Path) -> Path:
     np.save(tmp_path / f"{HASH}.npy", np.asarray([0, 1, 2, 2, 1], dtype=np.uint8))
+    np.save(tmp_path / f"{OTHER}.npy", np.asarray([0, 1, 2, 2, 1], dtype=np.uint8))
+    np.save(tmp_path / f"{OTHER}.ends.npy", np.asarray([0, 1, 2, 2], dtype=np.uint8))
     return tmp_path
 
 
@@ -62,6 +64,10 @@ def test_a_strength_scales_all_deltas(labels_folder: Path) -> None:
         ({"clustering": HASH, "deltas": [0, 0, 0], "strength": float("nan")}, "strength must be"),
         ({"clustering": HASH, "deltas": [0, 0, 0], "strength": "0.5"}, "strength must be"),
         ({"clustering": HASH, "deltas": [0, 0, 0], "strength": None}, "strength must be"),
+        ({"clustering": HASH, "deltas": [0, 0, 0], "end": "never"}, "end must be"),
+        ({"clustering": HASH, "deltas": [0, 0, 0], "end": ["any"]}, "end must be"),
+        ({"clustering": HASH, "deltas": [0, 0, 0], "end": "sentence"}, "no sentence ends for clustering 0123"),
+        ({"clustering": OTHER, "deltas": [0, 0, 0], "end": "sentence"}, "5 labels and 4 uint8 ends"),
     ],
 )
 def test_bad_parameters_are_refused_in_a_sentence(labels_folder: Path, params: Any, said: str) -> None:

@@ -23,6 +23,10 @@ class EngineStopped(RuntimeError):
     """The engine has ended, on request or by an error; no request will be answered any more."""
 
 
+Steer = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
+"""From the logits [vocabulary] behind the tokens of an answer to those that are steered."""
+
+
 @dataclass(eq=False)
 class PendingRequest:
     """A request and its future result. Set `abort` to end it at the next step with the tokens that it has."""
@@ -38,7 +42,7 @@ class RunningRequest:
 
     pending: PendingRequest
     sampler: Sampler
-    steer: Callable[[torch.Tensor], torch.Tensor] | None
+    steer: Steer | None
     constraint: Constraint | None
     stop_texts: StopTexts
     cached_tokens: int
@@ -160,13 +164,13 @@ class Engine:
             self._running[row] = running
         self._extend(row, running, prompt.logits)
 
-    def _steer(self, request: GenerationRequest) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """What steers the request's logits [vocabulary]; None for nothing."""
-        if request.steering is not None:
-            return self._biases.get(request.steering).add
-        if request.processor and self._processor is not None:
-            process, params = self._processor.steer, request.sampling.custom_params
-            return lambda logits: process(logits[None], [params])[0]
+    def _steer(self, request: GenerationRequest) -> Steer | None:
+        """What steers the request; None for nothing."""
+        if (steering := request.steering) is not None:
+            return lambda logits, answer: logits + self._biases.get(steering, answer)
+        if request.processor and (processor := self._processor) is not None:
+            params = request.sampling.custom_params
+            return lambda logits, answer: processor.steer_row(logits, params, answer)
         return None
 
     def _end_aborted(self) -> None:
@@ -213,7 +217,7 @@ class Engine:
 
     def _choose(self, running: RunningRequest, logits: torch.Tensor) -> tuple[int, bool]:
         """The row's next token, and whether its grammar is complete with it."""
-        steered = logits if running.steer is None else running.steer(logits)
+        steered = logits if running.steer is None else running.steer(logits, running.produced)
         allowed = steered if running.constraint is None else running.constraint.mask(steered)
         token = running.sampler.choose(allowed)
         running.produced.append(token)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -31,6 +31,12 @@ class ProcessorFile:
     sha256: str
     module: str
     steer: Callable[[torch.Tensor, list[dict[str, Any] | None]], torch.Tensor]
+
+    def steer_row(self, logits: torch.Tensor, params: dict[str, Any] | None, answer: Sequence[int]) -> torch.Tensor:
+        """Of one request, [vocabulary].  As in SGLang, only a request with parameters shows its answer to the file."""
+        if params is not None:
+            params = {**params, "__req__": SimpleNamespace(output_ids=answer)}
+        return self.steer(logits[None], [params])[0]
 
 
 def load_processor(path: Path) -> ProcessorFile:

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
+from collections.abc import Sequence
 
 import torch
 
 from workers.embedded.target.protocol import SamplingParams
 from workers.steering.request import Steering
+from workers.steering.sentence_ends import OPEN
 
-CACHED_BIASES = 64  # individuals; 200 kB each at a vocabulary of 49,152
+CACHED_BIASES = 128  # 200 kB each at a vocabulary of 49,152
 GREEDY_BELOW = 1e-6  # temperature, as in SGLang
 
 
 class BiasCache:
-    """Biases deltas[labels], [vocabulary] float32, one for each individual; the least recently used are dropped."""
+    """Biases deltas[labels], [vocabulary] float32, up to two an individual; the least recently used are dropped."""
 
     def __init__(self, vocabulary: int) -> None:
         self._vocabulary = vocabulary
-        self._biases: OrderedDict[tuple[str, bytes], torch.Tensor] = OrderedDict()
+        self._biases: OrderedDict[tuple[str, bytes, int], torch.Tensor] = OrderedDict()
 
-    def get(self, steering: Steering) -> torch.Tensor:
-        """Zero for the logits that a model has beyond its tokenizer. The labels fit the vocabulary (`protocol`)."""
-        key = (steering.clustering, steering.deltas.tobytes())
+    def get(self, steering: Steering, answer: Sequence[int]) -> torch.Tensor:
+        """What is added behind the tokens of an answer: cluster 0 has its delta only where they may end there.
+
+        Zero for the logits that a model has beyond its tokenizer. The labels fit the vocabulary (`protocol`).
+        """
+        key = (steering.clustering, steering.deltas.tobytes(), steering.state(answer) & OPEN)
         if key not in self._biases:
+            deltas = steering.deltas.copy()
+            deltas[0] *= key[2]
             bias = torch.zeros(self._vocabulary)
-            bias[: len(steering.labels)] = torch.from_numpy(steering.deltas[steering.labels])
+            bias[: len(steering.labels)] = torch.from_numpy(deltas[steering.labels])
             self._biases[key] = bias
         self._biases.move_to_end(key)
         if len(self._biases) > CACHED_BIASES:
