@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ WORDS = [
 CLUSTERS = [{"id": str(w["id"]), "description": w["description"], "examples": (), "count": 9} for w in WORDS]
 NODE, OTHER = "g0_child1_pre", {"0": 0.25, "1": 1.0, "2": -1.0, "3": 0.0, "4": -0.5}
 CHECK = ModelCheck(name="a model", config="c0", tokenizer="70")
+POINT, DIGIT, STOP, WORD = 10, 11, 12, 13  # tokens: ".", one that ends with a digit, one that ends a sentence, another
+ENDS = {POINT: 4, DIGIT: 2, STOP: 1}
 
 
 def labels_of(size: int = VOCABULARY) -> np.ndarray:
@@ -37,10 +40,22 @@ def labels_of(size: int = VOCABULARY) -> np.ndarray:
     return labels
 
 
-def write_run(folder: Path, check: ModelCheck = CHECK, kind: str = "evolve", size: int = VOCABULARY) -> Path:
+def write_run(
+    folder: Path,
+    check: ModelCheck = CHECK,
+    kind: str = "evolve",
+    size: int = VOCABULARY,
+    ends: Mapping[int, int] | None = None,
+) -> Path:
+    """`ends`: the classes of the tokens that have any, where the end of a turn is raised after sentences only."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps({"id": "exported-1", "kind": kind, "folder": str(folder.resolve())}))
-    (folder / "processor_best.py").write_text(render_file(SGLANG, DELTAS, labels_of(size), HASH, WORDS, check))
+    classes = None
+    if ends is not None:
+        classes = np.zeros(size, np.uint8)
+        classes[list(ends)] = list(ends.values())
+    text = render_file(SGLANG, DELTAS, labels_of(size), HASH, WORDS, check, classes)
+    (folder / "processor_best.py").write_text(text)
     (folder / "clusters.json").write_text(json.dumps({"clustering": HASH, "clusters": CLUSTERS}))
     line: dict[str, Any] = {"generation": 0, "fitness": 0.5, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
     nodes = {"g0_pop0_pre": DELTAS, NODE: OTHER}

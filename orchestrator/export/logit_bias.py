@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 from orchestrator.export.steering import ExportedSteering
+from orchestrator.output import OutputError
 
 FILE = "logit_bias.json"
 USE = (
@@ -18,9 +19,17 @@ USE = (
 
 
 def bias_document(steering: ExportedSteering, system_prompt: str | None) -> str:
-    """The text of a JSON file with the biases of all tokens."""
+    """The text of a JSON file with the biases of all tokens.
+
+    Raises: OutputError where the end of a turn is raised after sentence ends only.
+    """
     import numpy as np
 
+    if steering.ends is not None and steering.deltas["0"]:
+        raise OutputError(
+            "a list of biases acts everywhere, and this end of turn is raised after sentence ends only: "
+            "export to sglang, vllm, transformers or llama-cpp"
+        )
     biases = steering.biases.astype(np.float64)
     values, counts = np.unique(biases, return_counts=True)
     relative = biases - values[counts.argmax()]

@@ -30,7 +30,10 @@ TYPES = {"uint8": "u1", "uint16": "<u2"}
 
 @dataclass(frozen=True, eq=False)
 class ExportedSteering:
-    """Deltas by cluster ("0", "1", ...), the cluster of each token [V], and the words that describe each cluster."""
+    """Deltas by cluster ("0", "1", ...), the cluster of each token [V], and the words that describe each cluster.
+
+    `ends` [V] says which tokens end a sentence where the delta of cluster 0 acts after those only, and is else None.
+    """
 
     node: str  # "" for the run's winner
     deltas: Mapping[str, float]
@@ -38,6 +41,7 @@ class ExportedSteering:
     clustering: str
     descriptions: tuple[Mapping[str, Any], ...]
     check: ModelCheck
+    ends: NDArray[np.uint8] | None = None
 
     @property
     def biases(self) -> NDArray[np.float64]:
@@ -84,5 +88,10 @@ def parse_processor(text: str) -> ExportedSteering:
     for line in ast.parse(text).body:
         if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
             values[line.targets[0].id] = ast.literal_eval(line.value)
-    labels = np.frombuffer(zlib.decompress(base64.b64decode(values["LABELS"])), TYPES[values["LABEL_TYPE"]])
-    return ExportedSteering("", values["DELTAS"], labels, values["CLUSTERING"], (), ModelCheck(**values["MODEL"]))
+
+    def unpack(name: str, kind: str) -> NDArray[Any]:
+        return np.frombuffer(zlib.decompress(base64.b64decode(values[name])), kind)
+
+    labels = unpack("LABELS", TYPES[values["LABEL_TYPE"]])
+    ends = unpack("SENTENCE_ENDS", "u1") if values["SENTENCE_ENDS"] else None
+    return ExportedSteering("", values["DELTAS"], labels, values["CLUSTERING"], (), ModelCheck(**values["MODEL"]), ends)

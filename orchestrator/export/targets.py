@@ -42,7 +42,7 @@ class ExportTarget:
 
 def processor_target(parts: Parts, command: str) -> ExportTarget:
     def render(one: ExportedSteering, _: str | None) -> str:
-        return render_file(parts, one.deltas, one.labels, one.clustering, one.descriptions, one.check)
+        return render_file(parts, one.deltas, one.labels, one.clustering, one.descriptions, one.check, one.ends)
 
     return ExportTarget(parts.file_name, command, render)
 

@@ -38,12 +38,14 @@ def _is_steered(sampling_params):
 class DeltaProcessor(*_interfaces()):
     """Adds to each token's logit [rows, vocabulary] the delta of its cluster.
 
-    `_left_alone` holds the requests without steering: their rows in V1, their slots in V2.
+    `_requests` holds whether a request is steered and, in V1, its answer's tokens, which vLLM keeps up to date: by its
+    row in V1, by its slot in V2.
     """
 
     def __init__(self, vllm_config, state, is_pin_memory=False):
         check_model(vllm_config.model_config.model)
-        self._left_alone = set()
+        self._state = state
+        self._requests = {}
 
     @classmethod
     def validate_params(cls, sampling_params):
@@ -56,32 +58,52 @@ class DeltaProcessor(*_interfaces()):
         """Model runner V1: requests left, joined or changed their row, in this order."""
         if batch_update is None:
             return
-        self._left_alone -= set(batch_update.removed)
-        for row, sampling_params, *_ in batch_update.added:
-            self._enter(row, sampling_params)
+        for row in batch_update.removed:
+            self._requests.pop(row, None)
+        for row, sampling_params, _, answer in batch_update.added:
+            self._requests[row] = _is_steered(sampling_params), answer
         for first, second, direction in batch_update.moved:
-            moved = {second} if first in self._left_alone else set()
-            if direction.name == "SWAP" and second in self._left_alone:
-                moved.add(first)
-            self._left_alone = self._left_alone - {first, second} | moved
+            moved, other = self._requests.pop(first), self._requests.pop(second, None)
+            self._requests[second] = moved
+            if direction.name == "SWAP":
+                self._requests[first] = other
 
     def add_request(self, req_idx, sampling_params):
         """Model runner V2: a request takes a slot; whether it is steered."""
-        return self._enter(req_idx, sampling_params)
-
-    def _enter(self, place, sampling_params):
-        steered = _is_steered(sampling_params)
-        (self._left_alone.discard if steered else self._left_alone.add)(place)
-        return steered
+        self._requests[req_idx] = _is_steered(sampling_params), ()
+        return self._requests[req_idx][0]
 
     def apply(self, logits, ctx=None):
-        """`ctx` is V2's: the slot of each row."""
-        bias = _bias(logits.shape[-1], logits.device).to(logits.dtype)
-        if not self._left_alone:
-            return logits.add_(bias)
-        places = torch.arange(len(logits), device=logits.device) if ctx is None else ctx.expanded_idx_mapping
-        alone = torch.tensor(sorted(self._left_alone), device=logits.device)
-        return logits.add_(bias * ~torch.isin(places, alone)[:, None])'''
+        """`ctx` is V2's: the slot of each row, and the token before it."""
+        width, device = logits.shape[-1], logits.device
+        if ctx is None:
+            bias = _biases([self._requests[row][1] for row in range(len(logits))], width, device)
+        else:
+            bias = _bias(width, device)[self._ends_sentence(ctx).long()] if SENTENCE_ENDS else _bias(width, device)[1:]
+        alone = [place for place, (steered, _) in self._requests.items() if not steered]
+        if alone:
+            places = torch.arange(len(logits), device=device) if ctx is None else ctx.expanded_idx_mapping
+            bias = bias * ~torch.isin(places, torch.tensor(alone, device=device))[:, None]
+        return logits.add_(bias.to(logits.dtype))
+
+    def _ends_sentence(self, ctx):
+        """Model runner V2: whether the answer's token before each row ends a sentence [rows] uint8, on the device."""
+        slots, classes = ctx.expanded_idx_mapping.long(), _class_table(ctx.input_ids.device)
+        first = self._state.prompt_len.gpu[slots]  # the position of the answer's first token
+        earlier = self._state.all_token_ids.gpu[slots, (ctx.pos.long() - 1).clamp(min=0)]
+        # Behind a drafted token the one before is in the row before.
+        earlier = torch.where(ctx.expanded_local_pos > 0, ctx.input_ids.roll(1), earlier)
+
+        def class_of(tokens, positions):
+            return classes[tokens.long().clamp(max=len(classes) - 1)] * (positions >= first)
+
+        return _ends_sentence(class_of(ctx.input_ids, ctx.pos), class_of(earlier, ctx.pos - 1))
+
+
+@functools.lru_cache(maxsize=8)
+def _class_table(device):
+    """The classes of SENTENCE_ENDS, and a 0 for all further tokens, uint8."""
+    return torch.frombuffer(bytearray(_classes() + bytes(1)), dtype=torch.uint8).to(device)'''
 
 VLLM = Parts(
     title="Steer a model that vLLM serves: adds to each token's logit the delta of the token's cluster.",

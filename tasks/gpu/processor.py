@@ -18,6 +18,7 @@ from tasks.gpu import host
 from tasks.gpu.cluster import unpack_labels
 from tasks.gpu.model_files import model_files, model_hashes
 from tasks.gpu.processor_template import NO_CHECK, ModelCheck, render_file
+from tasks.gpu.sentence_ends import sentence_ends
 from tasks.gpu.sglang_file import SGLANG
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
@@ -38,8 +39,9 @@ def generate(
     clustering = store.clusterings.chosen(run_id, clustering)
     descriptions = store.clusterings.descriptions(run_id, clustering)
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
-    labels = unpack_labels(store.clusterings.labels(clustering))
-    return render_file(SGLANG, by_id, labels, clustering, descriptions, check)
+    labels, target = unpack_labels(store.clusterings.labels(clustering)), store.run(run_id).target
+    ends = sentence_ends(host.current().model_folder(target)) if target.sampling.end_after_sentence else None
+    return render_file(SGLANG, by_id, labels, clustering, descriptions, check, ends)
 
 
 def check_of(run: Run) -> ModelCheck:

@@ -48,6 +48,11 @@ $labels
 """
 LABEL_TYPE = "$dtype"
 
+# For each token the sum of 1 where it ends a sentence, 2 where its last character is a digit, and 4 where it ends a
+# sentence unless a digit came before, packed as LABELS, one byte a token. The delta of cluster 0, the end of a turn, is
+# added only directly after a token that ends a sentence; everywhere where this is empty.
+SENTENCE_ENDS = """$ends"""
+
 # The model that the deltas were found with: sha256 of its configuration and its tokenizer ("" where not known).
 MODEL = {
 $model
@@ -101,7 +106,29 @@ class ModelCheck:
 
 NO_CHECK = ModelCheck()
 
-FIXED_BIAS = """\
+MAY_END = """\
+@functools.lru_cache(maxsize=1)
+def _classes():
+    return zlib.decompress(base64.b64decode(SENTENCE_ENDS))
+
+
+def _ends_sentence(last, before):
+    \"\"\"1 after two tokens of these classes where the last ends a sentence, else 0; numbers or tensors.\"\"\"
+    return last & 1 | (last >> 2) & ~(before >> 1) & 1
+
+
+def _may_end(answer):
+    \"\"\"1 where cluster 0 has its delta after these tokens of an answer, else 0.\"\"\"
+    if not SENTENCE_ENDS:
+        return 1
+    found = [_classes()[token] if token < len(_classes()) else 0 for token in answer[-2:]]
+    before, last = [0, 0, *found][-2:]
+    return _ends_sentence(last, before)
+"""
+
+FIXED_BIAS = (
+    f"{MAY_END}\n\n"
+    + """\
 @functools.lru_cache(maxsize=8)
 def _labels(width, device):
     \"\"\"The cluster of each token [width] int64; where a model's logits are wider than its vocabulary, one more.\"\"\"
@@ -114,10 +141,19 @@ def _labels(width, device):
 
 @functools.lru_cache(maxsize=8)
 def _bias(width, device):
-    \"\"\"What is added to the logits of each token [width] float32.\"\"\"
-    deltas = [DELTAS[str(cluster)] for cluster in range(len(DELTAS))]
-    return torch.tensor([*deltas, 0.0], dtype=torch.float32, device=device)[_labels(width, device)]
+    \"\"\"What is added to each token's logit [2, width] float32: without the delta of cluster 0, and with it.\"\"\"
+    first, *deltas = [DELTAS[str(cluster)] for cluster in range(len(DELTAS))]
+    both = torch.tensor([[0.0, *deltas, 0.0], [first, *deltas, 0.0]], dtype=torch.float32, device=device)
+    return both[:, _labels(width, device)]
+
+
+def _biases(answers, width, device):
+    \"\"\"What is added to the logits after each of these answers [answers, width]; one row if all have the same.\"\"\"
+    if not SENTENCE_ENDS:
+        return _bias(width, device)[1:]
+    return _bias(width, device)[torch.tensor([_may_end(answer) for answer in answers], device=device)]
 """
+)
 
 FIRST_IMPORTS = ("import base64", "import hashlib", "import json", "import pathlib", "import sys", "import zlib")
 TORCH = "import torch  # noqa: E402"
@@ -150,16 +186,19 @@ def render_file(
     clustering: str,
     descriptions: Sequence[Mapping[str, Any]],
     check: ModelCheck = NO_CHECK,
+    ends: NDArray[np.uint8] | None = None,
 ) -> str:
     """The text of a file. Equal input gives equal text.
 
     `deltas`: cluster id ("0", "1", ...) to its delta.  `labels` [V]: the cluster of each token.  `clustering`: the
     content hash that the labels have.  `descriptions`: {"id", "description"} of clusters, for the comments; whatever
-    their text, they stay comments.
+    their text, they stay comments.  `ends` [V]: which tokens end a sentence (`tasks.gpu.sentence_ends`), where the
+    delta of cluster 0 is added after those only.
     """
     fields = {
         **asdict(parts),
         **_label_fields(labels, len(deltas)),
+        "ends": "" if ends is None else f"\n{_packed(ends.astype('u1').tobytes())}\n",
         "first_imports": "\n".join(sorted((*FIRST_IMPORTS, *parts.first_imports))),
         "model": "\n".join(f'    "{name}": {value!a},' for name, value in asdict(check).items()),
         "check_code": "\n\n\n".join((*map(_source, (model_files, model_hashes)), _CHECK_MODEL)),
@@ -201,5 +240,9 @@ def _label_fields(labels: NDArray[np.integer[Any]], clusters: int) -> dict[str, 
         "tokens": len(labels),
         "width": "one byte" if is_byte else "two bytes",
         "dtype": "uint8" if is_byte else "uint16",
-        "labels": "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(raw, 9)).decode("ascii"), width=116)),
+        "labels": _packed(raw),
     }
+
+
+def _packed(raw: bytes) -> str:
+    return "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(raw, 9)).decode("ascii"), width=116))

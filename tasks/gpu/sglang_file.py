@@ -22,7 +22,10 @@ _USAGE = """\
 
 3. Send it with each request:
 
-       {"text": "...", "sampling_params": {...}, "custom_logit_processor": "<the string>"}
+       {"text": "...", "sampling_params": {"custom_params": {}, ...}, "custom_logit_processor": "<the string>"}
+
+   If SENTENCE_ENDS is not empty, the file needs to see the answers: the server needs --disable-overlap-schedule, and a
+   request without "custom_params" never has the delta of cluster 0.
 
    A request may have all deltas multiplied by a strength from 0, no steering, to 1, which is the default:
 
@@ -43,11 +46,16 @@ class DeltaProcessor(CustomLogitProcessor):
     """
 
     def __call__(self, logits, custom_param_list=None):
-        bias = _bias(logits.shape[-1], logits.device)
+        answers = [_answer(params) for params in custom_param_list or [None] * len(logits)]
+        bias = _biases(answers, logits.shape[-1], logits.device)
         strengths = [_strength(params) for params in custom_param_list or ()]
         if any(strength != 1.0 for strength in strengths):
             bias = torch.tensor(strengths, device=logits.device)[:, None] * bias
         return logits + bias.to(logits.dtype)
+
+
+def _answer(params):
+    return params["__req__"].output_ids if isinstance(params, dict) and "__req__" in params else ()
 
 
 def _strength(params):
@@ -56,17 +64,19 @@ def _strength(params):
     return float(min(max(value, 0.0), 1.0)) if is_number else 1.0
 
 
-def _served_model():
-    """What the server was started with; "" where this is no server."""
+def _check_server():
     try:
-        from sglang.srt.server_args import get_global_server_args
+        from sglang.srt.runtime_context import get_server_args
 
-        return get_global_server_args().model_path
-    except (ImportError, AttributeError, ValueError):
-        return ""
+        served = get_server_args()
+    except (ImportError, AttributeError, RuntimeError, ValueError):
+        return  # this is no server
+    check_model(served.model_path)
+    if SENTENCE_ENDS and not served.disable_overlap_schedule:
+        raise RuntimeError(f"{__name__} needs a server with --disable-overlap-schedule")
 
 
-check_model(_served_model())'''
+_check_server()'''
 
 _FUNCTIONS = '''\
 def reference(module):

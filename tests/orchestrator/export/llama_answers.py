@@ -1,7 +1,7 @@
 """Greedy answers of llama.cpp, for an environment that has llama-cpp-python and numpy, and nothing of this project.
 
 Standard input: {"gguf", "file" (the exported one), "prompts", "stops", "tokens"}.  Standard output: the token ids of
-each answer as the file's `steer` steers them ("steered"), as llama.cpp's own sampler does with the biases that the file
+each answer as the file's class steers them ("steered"), as llama.cpp's own sampler does with the biases that the file
 prints for llama-server ("native"), of a plain loop over llama.cpp's logits plus the biases ("reference"), and of the
 same loop without them, of the first ten prompts ("plain").
 """
@@ -48,7 +48,7 @@ def answer(prompt, choose):
 def steered(prompt):
     """By the library's own loop."""
     model.reset()
-    processors = llama_cpp.LogitsProcessorList([exported.steer])
+    processors = llama_cpp.LogitsProcessorList([exported.DeltaProcessor()])
     found = []
     for token in model.generate(prompt, temp=0.0, repeat_penalty=1.0, logits_processor=processors):
         found.append(int(token))

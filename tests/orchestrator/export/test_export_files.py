@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exported_run import CHECK, DELTAS, HASH, NODE, OTHER, WORDS, biases_of, labels_of, rendered, write_run
+from exported_run import CHECK, DELTAS, ENDS, HASH, NODE, OTHER, WORDS, biases_of, labels_of, rendered, write_run
 
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import default_file
 from orchestrator.output import OutputError
 
 ENGINES = {
-    "sglang": {"torch", "sglang.srt.sampling.custom_logit_processor", "sglang.srt.server_args", "huggingface_hub"},
+    "sglang": {"torch", "sglang.srt.sampling.custom_logit_processor", "sglang.srt.runtime_context", "huggingface_hub"},
     "vllm": {"torch", "huggingface_hub"},
     "transformers": {"torch", "transformers", "huggingface_hub"},
     "llama-cpp": {"numpy", "huggingface_hub"},
@@ -50,6 +50,13 @@ def test_the_winner_is_what_the_processor_holds(tmp_path: Path) -> None:
     assert [one["description"] for one in steering.descriptions] == [one["description"] for one in WORDS]
     # and what is written of it again is the same file
     assert rendered("sglang", tmp_path) == (tmp_path / "processor_best.py").read_text()
+
+
+def test_a_list_of_biases_is_refused_where_the_end_of_a_turn_is_raised_after_sentences_only(tmp_path: Path) -> None:
+    run = write_run(tmp_path, ends=ENDS)
+    assert rendered("sglang", run) == (run / "processor_best.py").read_text()
+    with pytest.raises(OutputError, match="after sentence ends only"):
+        rendered("logit-bias", run)
 
 
 def test_an_individual_has_its_own_deltas(tmp_path: Path) -> None:

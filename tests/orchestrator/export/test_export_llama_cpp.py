@@ -18,7 +18,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from exported_run import NODE, OTHER, asked_prompts, biases_of, rendered, write_run
+from exported_run import DIGIT, ENDS, NODE, OTHER, POINT, STOP, WORD, asked_prompts, biases_of, rendered, write_run
 
 from tasks.gpu.prompt import load_tokenizer, stop_ids
 from workers.embedded.models import embedded_gguf, embedded_model
@@ -45,9 +45,32 @@ def test_the_processor_adds_each_tokens_delta(file: Path, monkeypatch: pytest.Mo
     scores = np.random.default_rng(1).normal(0, 8, 49152 + 64).astype(np.float32)
     before, expected = scores.copy(), scores.copy()
     expected[:49152] += biases_of(OTHER)
-    assert np.array_equal(module.steer(np.array([1, 2]), scores), expected) and np.array_equal(scores, before)
+    processor = module.DeltaProcessor()
+    assert np.array_equal(processor(np.array([1, 2]), scores), expected) and np.array_equal(scores, before)
     with pytest.raises(ValueError, match="another model"):
-        module.steer(np.array([1]), scores[:49151])
+        processor(np.array([1]), scores[:49151])
+
+
+def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "processor_llama_cpp.py"
+    file.write_text(rendered("llama-cpp", write_run(tmp_path, ends=ENDS), NODE))
+    processor, scores = imported(file, monkeypatch).DeltaProcessor(), np.zeros(49152, np.float32)
+    # of an answer whose prompt ends a sentence, which does not count, nor does a "." behind a digit
+    answer = (STOP, WORD, DIGIT, POINT, POINT)
+    raised = []
+    for length in range(len(answer) + 1):
+        added = processor(np.array([7, STOP, *answer[:length]]), scores)
+        assert np.array_equal(np.delete(added, 2), np.delete(biases_of(OTHER), 2))
+        raised.append(float(added[2]))
+    assert raised == [0, OTHER["0"], 0, 0, 0, OTHER["0"]]
+    # and of the next one
+    assert processor(np.array([STOP, STOP]), scores)[2] == 0
+    # and a list of biases is refused, in one line
+    for option in ("--json", "--arguments"):
+        done = subprocess.run([sys.executable, str(file), option], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
 
 
 def test_the_printed_biases_change_the_logits_by_as_much_but_for_a_constant(file: Path) -> None:

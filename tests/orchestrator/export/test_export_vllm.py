@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 import torch
-from exported_run import DELTAS, asked_prompts, biases_of, rendered, write_run
+from exported_run import DELTAS, DIGIT, ENDS, POINT, STOP, WORD, asked_prompts, biases_of, rendered, write_run
 
 from tasks.gpu.prompt import load_tokenizer, stop_ids
 from workers.embedded.models import embedded_model
@@ -90,9 +90,11 @@ class V2Interface(ABC):
     def apply(self, logits: torch.Tensor, ctx: Any) -> torch.Tensor: ...
 
 
-def load(folder: Path, monkeypatch: pytest.MonkeyPatch, keep: bool = False, **interfaces: type) -> Any:
-    """The class of the exported file, in a vLLM that has these interfaces; `keep` its modules that are there."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm" and not keep]:
+def load(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ends: Mapping[int, int] | None = None, **interfaces: type
+) -> Any:
+    """The class of the exported file, in a vLLM that has these interfaces."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
         monkeypatch.delitem(sys.modules, name)
     for key, interface in interfaces.items():
         parts = {"v1": V1, "v2": V2}[key].split(".")
@@ -102,7 +104,7 @@ def load(folder: Path, monkeypatch: pytest.MonkeyPatch, keep: bool = False, **in
                 monkeypatch.setitem(sys.modules, name, ModuleType(name))
         sys.modules[".".join(parts)].LogitsProcessor = interface  # type: ignore[attr-defined]
     path = folder / "processor_vllm.py"
-    path.write_text(rendered("vllm", write_run(folder, size=TOKENS)))
+    path.write_text(rendered("vllm", write_run(folder, size=TOKENS, ends=ends)))
     spec = importlib.util.spec_from_file_location("processor_vllm", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -176,6 +178,66 @@ def test_requests_have_slots_in_model_runner_v2(tmp_path: Path, monkeypatch: pyt
     # the slot is given to another request
     assert processor.add_request(7, params())
     assert steered_rows(processor.apply(torch.zeros(3, WIDTH), context)) == [True, True, True]
+
+
+ANSWERED = {(): 0, (STOP,): 1, (STOP, WORD): 0, (WORD, POINT): 1, (DIGIT, POINT): 0, (POINT,): 1, (STOP, WIDTH - 1): 0}
+"""Tokens of an answer, and whether they end a sentence."""
+
+
+def raised(changed: torch.Tensor) -> list[float]:
+    """What each row of logits that were zero has for the end of a turn, in deltas; all other biases are there."""
+    biases = torch.zeros(WIDTH)
+    biases[:TOKENS] = torch.from_numpy(biases_of(DELTAS, TOKENS))
+    others = torch.arange(WIDTH) != 2
+    assert all(torch.equal(row[others], biases[others]) for row in changed)
+    return (changed[:, 2] / DELTAS["0"]).tolist()
+
+
+def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_in_v1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = load(tmp_path, monkeypatch, ENDS, v1=V1Interface)(CONFIG, torch.device("cpu"), False)
+    answers = [list(answer) for answer in ANSWERED]
+    # prompts that end a sentence do not count, and answers are as long as they are when the logits are steered
+    arriving: list[list[int]] = [[] for _ in answers]
+    processor.update_state(
+        BatchUpdate(len(answers), added=tuple((row, params(), [STOP], arriving[row]) for row in range(len(answers))))
+    )
+    for filled, answer in zip(arriving, answers, strict=True):
+        filled.extend(answer)
+    assert raised(processor.apply(torch.zeros(len(answers), WIDTH))) == list(ANSWERED.values())
+    # also in another row
+    processor.update_state(BatchUpdate(len(answers), moved=((0, 1, Direction.SWAP),)))
+    assert raised(processor.apply(torch.zeros(len(answers), WIDTH)))[:2] == [1, 0]
+
+
+def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_in_v2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = load(tmp_path, monkeypatch, ENDS, v1=V1Interface, v2=V2Interface)
+    prompt = [DIGIT, STOP]
+    tokens = torch.zeros(8, 16, dtype=torch.int32)
+    for slot, answer in enumerate(ANSWERED):
+        tokens[slot, : len(prompt) + len(answer)] = torch.tensor([*prompt, *answer])
+    buffers = {"prompt_len": torch.full((8,), len(prompt), dtype=torch.int32), "all_token_ids": tokens}
+    processor = made(CONFIG, SimpleNamespace(**{name: SimpleNamespace(gpu=buffer) for name, buffer in buffers.items()}))
+    for slot in range(len(ANSWERED)):
+        assert processor.add_request(slot, params())
+    # rows in another order than the slots
+    slots = list(reversed(range(len(ANSWERED))))
+    positions = [len(prompt) + len(list(ANSWERED)[slot]) - 1 for slot in slots]
+    context = SimpleNamespace(
+        expanded_idx_mapping=torch.tensor(slots, dtype=torch.int32), expanded_local_pos=torch.zeros(len(slots)),
+        input_ids=torch.stack([tokens[slot, at] for slot, at in zip(slots, positions, strict=True)]),
+        pos=torch.tensor(positions),
+    )  # fmt: skip
+    assert raised(processor.apply(torch.zeros(len(slots), WIDTH), context)) == [*ANSWERED.values()][::-1]
+    # and behind drafted tokens, which are in the rows alone
+    context = SimpleNamespace(
+        expanded_idx_mapping=torch.tensor([1, 1, 1]), expanded_local_pos=torch.tensor([0, 1, 2]),
+        input_ids=torch.tensor([STOP, DIGIT, POINT]), pos=torch.tensor([2, 3, 4]),
+    )  # fmt: skip
+    assert raised(processor.apply(torch.zeros(3, WIDTH), context)) == [1, 0, 0]
 
 
 def test_wrong_parameters_are_refused_when_a_request_arrives(made: Any) -> None:

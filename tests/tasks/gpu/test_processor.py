@@ -44,16 +44,21 @@ class CustomLogitProcessor(ABC):
 LOAD = """
 import json, pickle, sys, numpy, torch
 text, logits, out, params = sys.argv[1:]
+from types import SimpleNamespace
 made = pickle.loads(bytes.fromhex(json.loads(text)["callable"]))()
 given = torch.from_numpy(numpy.load(logits))
 before = given.clone()
-answer = type(made)()(given, json.loads(params, parse_constant=float))
-assert torch.equal(answer, made(given, json.loads(params, parse_constant=float))) and torch.equal(given, before)
+params = json.loads(params, parse_constant=float)
+for one in params or ():
+    if isinstance(one, dict) and "answer" in one:
+        one["__req__"] = SimpleNamespace(output_ids=one["answer"])
+answer = type(made)()(given, params)
+assert torch.equal(answer, made(given, params)) and torch.equal(given, before)
 numpy.save(out, answer.numpy())
 """
 SERVER_ARGS = """
-class Args: model_path = {model!r}
-get_global_server_args = lambda: Args
+class Args: model_path, disable_overlap_schedule = {model!r}, {disabled}
+get_server_args = lambda: Args
 """
 
 
@@ -71,12 +76,14 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def steered(folder: Path, text: str, logits: np.ndarray, params: Any = None, model: str = "") -> np.ndarray:
+def steered(
+    folder: Path, text: str, logits: np.ndarray, params: Any = None, model: str = "", disabled: bool = True
+) -> np.ndarray:
     """Logits as the file steers them in a server of this model, loaded by the string that it gives for itself."""
     package = folder / "sglang" / "srt" / "sampling"
     package.mkdir(parents=True)
     (package / "custom_logit_processor.py").write_text(STAND_IN)
-    (package.parent / "server_args.py").write_text(SERVER_ARGS.format(model=model))
+    (package.parent / "runtime_context.py").write_text(SERVER_ARGS.format(model=model, disabled=disabled))
     (folder / "processor_best.py").write_text(text, encoding="utf-8")
     np.save(folder / "logits.npy", logits)
     asked = run(folder, "processor_best.py", "--string")
@@ -108,6 +115,24 @@ def test_each_row_is_scaled_by_the_strength_of_its_request(tmp_path: Path) -> No
     got = steered(tmp_path, text, np.zeros((len(params), 64), np.float32), params)
     assert [row[0] / 1.5 for row in got.tolist()] == [*expected, 1, 1, 1]
     assert np.array_equal(got, np.outer(np.array([*expected, 1, 1, 1], np.float32), got[2]))
+
+
+def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence(tmp_path: Path) -> None:
+    # given tokens 1 ".", 2 a digit, and 3 that ends a sentence; cluster 0 is token 0
+    ends = np.zeros(50, np.uint8)
+    ends[1:4] = (4, 2, 1)
+    labels = np.asarray([0, 1] * 25, np.uint8)
+    labels[2:] = 1
+    text = render_file(SGLANG, {"0": 8.0, "1": 0.5}, labels, HASH, [], ends=ends)
+    answers = {(): 0, (3,): 1, (3, 9): 0, (9, 1): 1, (2, 1): 0, (1,): 1, (3, 63): 0}
+    params = [*({"answer": answer} for answer in answers), {}, None]
+    got = steered(tmp_path / "a", text, np.zeros((len(params), 64), np.float32), params)
+    # then the end has its delta after a sentence, and not where the server does not show the answer
+    assert (got[:, 0] / 8).tolist() == [*answers.values(), 0, 0]
+    assert np.array_equal(got[:, 1:], np.tile(got[:1, 1:], (len(params), 1))) and got[0, 49] == 0.5
+    # and a server that shows each answer without its last token ends with an error
+    with pytest.raises(AssertionError, match="--disable-overlap-schedule"):
+        steered(tmp_path / "b", text, np.zeros((1, 64), np.float32), disabled=False)
 
 
 def test_a_server_of_another_model_ends_with_an_error(tmp_path: Path) -> None:

@@ -1,19 +1,24 @@
 """The lifecycle "restart": the server of each individual loads its generated processor.py, which steers its answers."""
 
 import dataclasses
+import importlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+import torch
 from answer_runs import embedded_target, evaluate, installed_host, put_run
 
+from orchestrator.export.transformers import TRANSFORMERS
 from tasks.context import content_hash
 from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.processor import generate, processor_reference
 from tasks.gpu.processor_template import render_file
+from tasks.gpu.sentence_ends import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends, write_sentence_ends
 from tasks.gpu.sglang_file import SGLANG
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.models import Target
@@ -22,9 +27,10 @@ from workers.sglang.host import LocalTargetHost
 
 QUESTIONS = ("Sales were 12.", "The sky is blue.")
 PROMPT = (504, 3575, 282)
+END_TOKEN = 2
 END, ODD, EVEN = 0, 1, 2  # clusters: the end of the turn, and all other tokens by their id
 LABELS = np.where(np.arange(49152) % 2, ODD, EVEN)
-LABELS[2] = END
+LABELS[END_TOKEN] = END
 
 
 @pytest.fixture
@@ -60,6 +66,58 @@ def test_the_file_alone_steers_a_request_that_names_it(host: LocalTargetHost, sm
     # And a server without a file refuses the request
     with pytest.raises(RuntimeError, match=r"not processor\.DeltaProcessor|go together"):
         ask(host, restarted, "", [named])
+
+
+def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_in_file_request_and_transformers(
+    host: LocalTargetHost, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given deltas that make digits, points and other ends of sentences likely, and a raised end of the turn
+    ends, clustering = sentence_ends(str(small_model)), "0123456789abcdef"
+    labels = np.where(LABELS == END, END, np.where(ends > 0, 1, 2)).astype(np.uint8)
+    deltas, target = (20.0, 3.0, 0.0), embedded_target(small_model, dtype="float32")
+    np.save(host.labels_folder() / f"{clustering}.npy", labels)
+    write_sentence_ends(str(small_model), clustering, host.labels_folder())
+    by_cluster = {str(cluster): delta for cluster, delta in enumerate(deltas)}
+    prompts = [(504 + n, 3575, 282) for n in range(12)]
+    plain = [GenerateRequest(prompt, 24, 0.0, 1.0, 1, (END_TOKEN,)) for prompt in prompts]
+    # When the server answers by the requests' deltas and by a generated file, and transformers by an exported one
+    asked = [dataclasses.replace(one, deltas=deltas, clustering=clustering) for one in plain]
+    anywhere = ask(host, target, "", asked)
+    by_request = ask(host, target, "", [dataclasses.replace(one, end_after_sentence=True) for one in asked])
+    named = [dataclasses.replace(one, processor=processor_reference()) for one in plain]
+    file = render_file(SGLANG, by_cluster, labels, clustering, [], ends=ends)
+    by_file = ask(host, dataclasses.replace(target, lifecycle="restart"), file, named)
+    (tmp_path / "steers_transformers.py").write_text(
+        render_file(TRANSFORMERS, by_cluster, labels, clustering, [], ends=ends)
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made, model = importlib.import_module("steers_transformers").DeltaProcessor, float_model(small_model)
+    by_export = [
+        model.generate(
+            torch.tensor([prompt]), logits_processor=[made()], do_sample=False, max_new_tokens=24,
+            eos_token_id=END_TOKEN, pad_token_id=END_TOKEN,
+        )[0, len(prompt) :].tolist()
+        for prompt in prompts
+    ]  # fmt: skip
+    # Then the answers are the same, token for token
+    found = [list(answer.output_ids) for answer in by_request]
+    assert found == [list(answer.output_ids) for answer in by_file]
+    assert found == [answer[: answer.index(END_TOKEN)] if END_TOKEN in answer else answer for answer in by_export]
+    # and those that ended did so after a sentence, which answers do not that may end anywhere
+    ended = [answer.output_ids for answer in by_request if answer.finish == "stop"]
+    assert len(ended) > 3 and all(ends_sentence(ends, answer) for answer in ended)
+    assert any(answer.finish == "stop" and not ends_sentence(ends, answer.output_ids) for answer in anywhere)
+
+
+def float_model(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def ends_sentence(ends: np.ndarray, answer: Sequence[int]) -> bool:
+    before, last = [0, 0, *(int(ends[token]) for token in answer)][-2:]
+    return last == ENDS or (last == UNLESS_DIGIT and before != DIGIT)
 
 
 def test_an_individual_is_answered_by_a_server_with_its_own_file(

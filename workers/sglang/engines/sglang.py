@@ -20,8 +20,11 @@ def _command(target: Target, files: LaunchFiles) -> list[str]:
 
 
 def _processor_arguments(_processor: Path) -> list[str]:
-    """A request names the processor, and the server imports it from its module path."""
-    return ["--enable-custom-logit-processor"]
+    """A request names the processor, and the server imports it from its module path.
+
+    With overlap scheduling a processor would see each answer without its last token.
+    """
+    return ["--enable-custom-logit-processor", "--disable-overlap-schedule"]
 
 
 @contextmanager
