@@ -12,7 +12,9 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import regex
 
 from tasks.files import write_atomic
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
@@ -25,19 +27,14 @@ if TYPE_CHECKING:
 ENDS, DIGIT, UNLESS_DIGIT = 1, 2, 4
 """Bits of a class: the token ends a sentence; its last character is a digit; it ends one unless a digit came before."""
 
-
-@lru_cache(maxsize=1)
-def _end() -> Any:
-    import regex  # of transformers; `re` knows no Unicode properties
-
-    return regex.compile(r"""(.?)(\p{Sentence_Terminal})[\s\p{Pe}\p{Pf}\p{Pi}"']*$""", regex.DOTALL)
+_END = regex.compile(r"""(.?)(\p{Sentence_Terminal})[\s\p{Pe}\p{Pf}\p{Pi}"']*$""", regex.DOTALL)
 
 
 def token_class(text: str) -> int:
     """The class of a token with this text."""
     if text[-1:].isdecimal():
         return DIGIT
-    if (found := _end().search(text)) is None:
+    if (found := _END.search(text)) is None:
         return 0
     before, end = found.groups()
     if end != ".":
