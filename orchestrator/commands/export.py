@@ -9,11 +9,12 @@ from pathlib import Path
 from orchestrator import exit_status
 from orchestrator.commands import common
 
-ENGINES = ("sglang", "vllm", "transformers", "llama-cpp", "logit-bias")
+ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp", "logit-bias")
 DESCRIPTION = """\
 Write what a run has found as a file for an inference engine, and print the command that uses it.
 
-  sglang         a custom logit processor (as processor_best.py)
+  sglang         a custom logit processor (as processor_best.py), named by each request
+  sglang-server  a system and a plugin that steers all chat completions of a server; clients change nothing
   vllm           a logits processor for model runner V1 and V2
   transformers   a LogitsProcessor for generate()
   llama-cpp      a processor for llama-cpp-python, and biases for llama-server and llama-cli
@@ -58,6 +59,9 @@ def _export(arguments: argparse.Namespace) -> int:
     check_inputs("--output", file, {name: arguments.run / name for name in (PROCESSOR, "individuals.jsonl")})
     text = target.render(steering, RunResults.open(arguments.run).system_prompt)
     file.parent.mkdir(parents=True, exist_ok=True)
+    for name, content in target.beside(steering).items():
+        (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        write_output(file.parent / name, content)
     write_output(file, text)
     print(f"{file}\n\n  {target.command_for(file)}")
     if file.suffix == ".py":

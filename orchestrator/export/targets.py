@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.export import serving
 from orchestrator.export.llama_cpp import LLAMA_CPP
 from orchestrator.export.logit_bias import FILE, bias_document
 from orchestrator.export.steering import ExportedSteering
@@ -21,12 +22,14 @@ from tasks.gpu.sglang_file import SGLANG
 class ExportTarget:
     """An engine: the name of its file, the command that uses a file, and how the text is made.
 
-    `command` has {folder}, {module} and {file} of the file.  `render` takes the run's system prompt too.
+    `command` has {folder}, {module} and {file} of the file.  `render` takes the run's system prompt too.  `beside` are
+    further files of its folder, by their paths in it.
     """
 
     file_name: str
     command: str
     render: Callable[[ExportedSteering, str | None], str]
+    beside: Callable[[ExportedSteering], Mapping[str, bytes]] = lambda _: {}
 
     def check_name(self, file: Path) -> None:
         """Raises: OutputError for a name that Python cannot import."""
@@ -54,12 +57,13 @@ TARGETS: Mapping[str, ExportTarget] = {
     "sglang": processor_target(
         SGLANG,
         "PYTHONPATH={folder} python -m sglang.launch_server --model-path MODEL --host 127.0.0.1 "
-        "--enable-custom-logit-processor",
+        "--enable-custom-logit-processor --disable-overlap-schedule",
     ),
     "vllm": processor_target(VLLM, "PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor"),
     "transformers": processor_target(TRANSFORMERS, "PYTHONPATH={folder} python PROGRAM.py"),
     "llama-cpp": processor_target(LLAMA_CPP, "llama-cli -m MODEL.gguf $(python {file} --arguments)"),
     "logit-bias": ExportTarget(FILE, CURL, bias_document),
+    "sglang-server": ExportTarget(serving.FILE, serving.COMMAND, serving.system_document, serving.files_beside),
 }
 
 

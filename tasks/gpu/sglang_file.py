@@ -12,7 +12,7 @@ _USAGE = """\
 1. Start the server with this file's folder on its module path:
 
        PYTHONPATH=<this folder> python -m sglang.launch_server --model-path <model> \\\\
-           --host 127.0.0.1 --enable-custom-logit-processor
+           --host 127.0.0.1 --enable-custom-logit-processor --disable-overlap-schedule
 
    With that flag, any client that reaches the port can run code on the server: loopback or a private network only.
 
@@ -24,8 +24,8 @@ _USAGE = """\
 
        {"text": "...", "sampling_params": {"custom_params": {}, ...}, "custom_logit_processor": "<the string>"}
 
-   If SENTENCE_ENDS is not empty, the file needs to see the answers: the server needs --disable-overlap-schedule, and a
-   request without "custom_params" never has the delta of cluster 0.
+   A file whose SENTENCE_ENDS is not empty needs to see the answers: hence --disable-overlap-schedule, and a request
+   without "custom_params" never has the delta of cluster 0.
 
    A request may have all deltas multiplied by a strength from 0, no steering, to 1, which is the default:
 

@@ -78,10 +78,9 @@ def make_steering_path(folder: Path) -> Path:
     The server sees it as an installed distribution with its entry point, so SGLang loads the plugin.  The project's
     other packages are left out: the server may run another Python, and its own packages must not be hidden.
     """
-    metadata = folder / f"{steering.NAME}-{steering.VERSION}.dist-info"
-    metadata.mkdir(parents=True, exist_ok=True)
-    write_atomic(metadata / "METADATA", f"Metadata-Version: 2.1\nName: {steering.NAME}\nVersion: {steering.VERSION}\n")
-    write_atomic(metadata / "entry_points.txt", f"[sglang.srt.plugins]\nwhetstone = {steering.PLUGIN}\n")
+    for name, text in steering.distribution_metadata().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / name, text)
     link, package = folder / steering.NAME, Path(steering.__file__).parent
     if not link.exists() or link.resolve() != package.resolve():
         temporary = folder / f".{steering.NAME}.{os.getpid()}"

@@ -7,3 +7,12 @@ NAME = "whetstone_steering"
 VERSION = "0.1.0"
 PLUGIN = "whetstone_steering.plugin:register"
 PREFIX_CACHE_VARIABLE = "WHETSTONE_PREFIX_CACHE"  # in the environment of a server's processes, see `prefix_cache`
+
+
+def distribution_metadata() -> dict[str, str]:
+    """What makes the package, on a module path, an installed distribution whose plugin SGLang loads: file, text."""
+    folder = f"{NAME}-{VERSION}.dist-info"
+    return {
+        f"{folder}/METADATA": f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {VERSION}\n",
+        f"{folder}/entry_points.txt": f"[sglang.srt.plugins]\nwhetstone = {PLUGIN}\n",
+    }

@@ -25,6 +25,7 @@ from .batch import Answers, LabelTable, add_deltas, batch_steering, merge_batche
 from .listening import take_listening
 from .prefix_cache import CACHES, free_answer, keeps_prompts_only
 from .request import LABELS_VARIABLE, Steering, check_params, is_cluster_bias
+from .serving import CHAT, SYSTEM_VARIABLE, Serving, read_system
 
 _table = LabelTable()
 _BATCH = "sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo"
@@ -45,6 +46,9 @@ def register() -> None:
         HookRegistry.register("uvicorn.server.Server.startup", listening.start_up, HookType.AROUND)
         warm_up = "sglang.srt.entrypoints.http_server._wait_and_warmup"
         HookRegistry.register(warm_up, listening.end_warm_up, HookType.AFTER)
+    if path := os.environ.get(SYSTEM_VARIABLE):
+        serving = Serving(read_system(Path(path)))
+        HookRegistry.register(f"{CHAT}._convert_to_internal_request", serving.steer_chat, HookType.BEFORE)
     for cache in CACHES if keeps_prompts_only() else ():
         HookRegistry.register(f"{cache}.cache_finished_req", free_answer, HookType.AROUND)
 
@@ -130,4 +134,5 @@ def _checked(sampling_params: dict[str, Any]) -> Steering:
     custom_params = sampling_params.get("custom_params")
     if isinstance(custom_params, dict):  # SGLang adds the request itself to the parameters
         custom_params = {key: value for key, value in custom_params.items() if key != "__req__"}
-    return check_params(custom_params, Path(os.environ.get(LABELS_VARIABLE, "")))
+    beside_system = Path(os.environ.get(SYSTEM_VARIABLE, "")).parent
+    return check_params(custom_params, Path(os.environ.get(LABELS_VARIABLE, beside_system)))

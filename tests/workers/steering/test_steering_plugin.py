@@ -1,0 +1,208 @@
+"""The plugin in stand-ins for SGLang's classes: a chat completion from its request to the logits of each step.
+
+SGLang itself needs a GPU (tests/gpu).  The names of its classes and methods are those of 0.5.16 to 0.5.23.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import prometheus_client
+import pytest
+import torch
+from exported_run import DELTAS, DIGIT, ENDS, HASH, POINT, STOP, WORD, biases_of, write_run
+from prometheus_client import CollectorRegistry
+
+from orchestrator.export.serving import files_beside, system_document
+from orchestrator.export.steering import read_steering
+from workers.steering.request import LABELS_VARIABLE, is_cluster_bias
+from workers.steering.serving import CHAT, SYSTEM_VARIABLE
+
+TOKENS, WIDTH = 50, 64
+END = 2  # the only token of cluster 0
+PROMPT = "Answer in one sentence."
+
+
+class HookType:
+    BEFORE = AROUND = AFTER = "hook"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What `orchestrator export --to sglang-server` writes."""
+    steering = read_steering(write_run(tmp_path / "run", size=TOKENS, ends=ENDS))
+    for name, content in {**files_beside(steering), "system.json": system_document(steering, PROMPT, 90)}.items():
+        path = tmp_path / "deploy" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return tmp_path / "deploy"
+
+
+@pytest.fixture
+def metrics(monkeypatch: pytest.MonkeyPatch) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    monkeypatch.setattr(prometheus_client, "Counter", partial(prometheus_client.Counter, registry=registry))
+    return registry
+
+
+@pytest.fixture
+def hooks(folder: Path, metrics: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the exported plugin registers in a server that is started as the export says, by the hooked name."""
+    found: dict[str, Any] = {}
+    registry = SimpleNamespace(register=lambda name, hook, kind: found.setdefault(name, hook))
+    modules = {
+        "sglang.srt.plugins.hook_registry": {"HookRegistry": registry, "HookType": HookType},
+        "sglang.srt.entrypoints.openai.protocol": {"ChatCompletionMessageGenericParam": SimpleNamespace},
+    }
+    for name, members in modules.items():
+        module = ModuleType(name)
+        vars(module).update(members)
+        for depth in range(1, name.count(".") + 1):
+            part = ".".join(name.split(".")[:depth])
+            monkeypatch.setitem(sys.modules, part, sys.modules.get(part) or ModuleType(part))
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delenv(LABELS_VARIABLE, raising=False)
+    monkeypatch.setenv(SYSTEM_VARIABLE, str(folder / "system.json"))
+    monkeypatch.syspath_prepend(str(folder))
+    importlib.import_module("whetstone_steering.plugin").register()
+    yield found
+    for name in [name for name in sys.modules if name.partition(".")[0] == "whetstone_steering"]:
+        del sys.modules[name]
+
+
+def chat(*roles: str, **given: Any) -> Any:
+    """A ChatCompletionRequest."""
+    fields = dict.fromkeys(
+        ("custom_params", "custom_logit_processor", "input_ids", "regex", "ebnf", "response_format", "tools",
+         "max_tokens", "max_completion_tokens")
+    )  # fmt: skip
+    messages = [SimpleNamespace(role=role, content=role) for role in roles or ("user",)]
+    return SimpleNamespace(**{**fields, "messages": messages, **given})
+
+
+def converted(hooks: dict[str, Any], request: Any) -> Any:
+    """The request as SGLang then renders it."""
+    hooks[f"{CHAT}._convert_to_internal_request"](None, request, None)
+    return request
+
+
+class Server:
+    """One batch in SGLang's scheduler, for requests that the tokenizer manager has let through."""
+
+    def __init__(self, hooks: dict[str, Any], requests: list[Any]) -> None:
+        self._hooks = hooks
+        self.reqs = [self._scheduled(request) for request in requests]
+        pool = SimpleNamespace(req_to_token=torch.zeros(9, 4))
+        self._runner = SimpleNamespace(req_to_token_pool=pool)
+        self._places = torch.tensor([8, 3, 5])[: len(requests)]
+        self.info = SimpleNamespace(device="cpu")
+        self._hook("SamplingBatchInfo.adjusted_from_schedule_batch")(None, self.info, self, WIDTH)
+
+    def _hook(self, name: str) -> Any:
+        [hook] = [hook for path, hook in self._hooks.items() if path.endswith(name)]
+        return hook
+
+    def _scheduled(self, request: Any) -> Any:
+        sampling = {"custom_params": request.custom_params}
+        body = SimpleNamespace(custom_logit_processor=request.custom_logit_processor, sampling_params=sampling)
+        manager = SimpleNamespace(
+            server_args=SimpleNamespace(speculative_algorithm=None), model_config=SimpleNamespace(vocab_size=WIDTH)
+        )
+
+        def refuse_processors(manager: Any, body: Any, input_ids: list[int]) -> None:
+            assert body.custom_logit_processor is None  # the server is not started with the option for them
+
+        self._hook("_validate_one_request")(refuse_processors, manager, body, [1])
+        scheduled = SimpleNamespace(
+            custom_logit_processor=body.custom_logit_processor,
+            sampling_params=SimpleNamespace(**sampling),
+            output_ids=[],
+        )
+        self._hook("Req.__init__")(None, scheduled)
+        assert scheduled.custom_logit_processor is None
+        return scheduled
+
+    def step(self, *tokens: int, decodes: bool = True) -> torch.Tensor:
+        """What is added to the logits [requests, WIDTH] of the step that then chooses these tokens."""
+        logits = torch.zeros(len(tokens), WIDTH)
+
+        def sample(runner: Any, output: Any, batch: Any) -> torch.Tensor:
+            self._hook("Sampler._preprocess_logits")(None, output.next_token_logits, batch.sampling_info)
+            return torch.tensor(tokens)
+
+        batch = SimpleNamespace(
+            sampling_info=self.info,
+            req_pool_indices=self._places,
+            forward_mode=SimpleNamespace(is_decode=lambda: decodes),
+        )
+        self._hook("ModelRunner.sample")(sample, self._runner, SimpleNamespace(next_token_logits=logits), batch)
+        return logits
+
+
+def test_a_chat_completion_without_any_parameters_is_steered(hooks: dict[str, Any]) -> None:
+    # Given two clients that know nothing of steering, and one that wants none
+    requests = [converted(hooks, request) for request in (chat(), chat(custom_params={}), chat("system", "user"))]
+    server = Server(hooks, requests)
+    # When each answer grows by these tokens, whose end of a turn is raised where a sentence has ended?
+    answers = [(WORD, STOP, DIGIT, POINT), (STOP,) * 4, (POINT, WORD, STOP, WORD)]
+    raised: list[list[float]] = [[], [], []]
+    for number, tokens in enumerate([*zip(*answers, strict=True), (WORD,) * 3]):
+        added = server.step(*tokens, decodes=number > 0)
+        for row, found in zip(added, raised, strict=True):
+            found.append(float(row[END]))
+        # Then all other tokens have their deltas in every step, and an answer without steering has none
+        expected = torch.zeros(WIDTH)
+        expected[:TOKENS] = torch.from_numpy(biases_of(DELTAS, TOKENS))
+        expected[END] = 0
+        added[:, END] = 0
+        assert torch.equal(added, torch.stack([expected, torch.zeros(WIDTH), expected]))
+    high = DELTAS["0"]
+    assert raised == [[0, 0, high, 0, 0], [0] * 5, [0, high, 0, high, 0]]
+
+
+def test_the_system_prompt_and_the_cap_are_for_clients_that_bring_none(hooks: dict[str, Any]) -> None:
+    request = converted(hooks, chat())
+    assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
+    assert is_cluster_bias(request.custom_logit_processor) and request.custom_params["clustering"] == HASH
+    for own in ("system", "developer"):
+        assert [one.role for one in converted(hooks, chat(own, "user")).messages] == [own, "user"]
+    caps = [{}, {"max_tokens": 20}, {"max_completion_tokens": 30}, {"max_tokens": 400}]
+    assert [converted(hooks, chat(**cap)).max_completion_tokens for cap in caps] == [90, 20, 30, 90]
+
+
+def test_requests_with_a_grammar_or_tools_and_those_that_choose_for_themselves_are_left_alone_and_counted(
+    hooks: dict[str, Any], metrics: CollectorRegistry
+) -> None:
+    json_answer = SimpleNamespace(type="json_object")
+    alone = {
+        "grammar": [{"regex": "a"}, {"ebnf": "a"}, {"response_format": json_answer}], "tools": [{"tools": ["t"]}],
+        "token ids": [{"input_ids": [1]}],
+        "own parameters": [{"custom_params": {}}, {"custom_logit_processor": "x"}],
+    }  # fmt: skip
+    for requests in alone.values():
+        for fields in requests:
+            before, request = vars(chat(**fields)), converted(hooks, chat(**fields))
+            assert {**vars(request), "messages": len(request.messages)} == {**before, "messages": 1}
+    converted(hooks, chat(response_format=SimpleNamespace(type="text"), tools=[]))
+    counted = {
+        kind: metrics.get_sample_value("whetstone_chat_completions_total", {"kind": kind})
+        for kind in (*alone, "steered")
+    }
+    assert counted == {**{kind: len(requests) for kind, requests in alone.items()}, "steered": 1}
+
+
+@pytest.mark.parametrize("damage", [{"deltas": [1.0]}, {"end": "never"}, {"clustering": "f" * 16}, {"max_tokens": "x"}])
+def test_a_server_with_a_damaged_system_does_not_start(
+    hooks: dict[str, Any], folder: Path, damage: dict[str, Any]
+) -> None:
+    path = folder / "system.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    with pytest.raises(SystemExit, match=rf"{path} is no system: \w+: \S"):
+        sys.modules["whetstone_steering.plugin"].register()

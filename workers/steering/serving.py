@@ -1,0 +1,100 @@
+"""A server that steers all chat completions by itself: `WHETSTONE_SYSTEM` names the file of a system.
+
+The file is JSON: `{"clustering", "deltas", "end": "sentence" | "any", "system_prompt", "max_tokens"}`.  The labels of
+its clustering are beside it.  `system_prompt` ("" for none) is used where a client sends no system message of its own.
+An answer has at most `max_tokens` tokens (0: no limit but the client's).
+
+Clients send what they sent before.  A request is left as it is where it has `custom_params` or a processor of its own
+(`"custom_params": {}` is enough), token ids in place of messages, a grammar, or tools: no search was for such answers.
+How many of each kind there were is in SGLang's metrics (--enable-metrics), as
+`whetstone_chat_completions_total`, and the first of each kind is in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .request import check_params, reference_string
+
+SYSTEM_VARIABLE = "WHETSTONE_SYSTEM"
+CHAT = "sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ServedSystem:
+    """What is done with each chat completion; `params` are the `custom_params` of `request.check_params`."""
+
+    params: dict[str, Any]
+    system_prompt: str
+    max_tokens: int
+
+
+def read_system(path: Path) -> ServedSystem:
+    """Raises: SystemExit with one sentence: a server that answers without its system must not start."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        params = {name: found[name] for name in ("clustering", "deltas", "end")}
+        check_params(params, path.parent)
+        return ServedSystem(params, str(found["system_prompt"]), int(found["max_tokens"]))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise SystemExit(f"{SYSTEM_VARIABLE}: {path} is no system: {type(error).__name__}: {error}") from None
+
+
+class Serving:
+    """Steers the chat completions of one server process; `make_message(role=, content=)` makes SGLang's message."""
+
+    def __init__(self, system: ServedSystem, make_message: Callable[..., Any] | None = None) -> None:
+        self._system, self._make_message = system, make_message
+        self._counts: Counter[str] = Counter()
+        self._metric: Any = None
+
+    def steer_chat(self, _chat: Any, request: Any, raw_request: Any = None) -> None:
+        """Before SGLang renders a `ChatCompletionRequest`."""
+        reason = left_alone(request)
+        self._count(reason or "steered")
+        if reason:
+            return
+        system = self._system
+        request.custom_logit_processor, request.custom_params = reference_string(), dict(system.params)
+        if system.system_prompt and not any(one.role in ("system", "developer") for one in request.messages):
+            request.messages = [self._message(role="system", content=system.system_prompt), *request.messages]
+        if system.max_tokens:
+            asked = request.max_completion_tokens or request.max_tokens or system.max_tokens
+            request.max_completion_tokens = min(asked, system.max_tokens)
+
+    def _message(self, **fields: str) -> Any:
+        if self._make_message is None:
+            from sglang.srt.entrypoints.openai.protocol import ChatCompletionMessageGenericParam
+
+            self._make_message = ChatCompletionMessageGenericParam
+        return self._make_message(**fields)
+
+    def _count(self, kind: str) -> None:
+        self._counts[kind] += 1
+        if self._counts[kind] == 1:
+            log.info("the first chat completion of this kind: %s", kind)
+        if self._metric is None:
+            # Here: SGLang chooses how metrics are kept after it has loaded its plugins.
+            from prometheus_client import Counter as Metric
+
+            self._metric = Metric("whetstone_chat_completions", "Chat completions, steered or why not", ["kind"])
+        self._metric.labels(kind).inc()
+
+
+def left_alone(request: Any) -> str:
+    """Why a chat completion is not steered; "" for one that is."""
+    if request.custom_params is not None or request.custom_logit_processor is not None:
+        return "own parameters"
+    if request.input_ids is not None:
+        return "token ids"
+    if request.regex or request.ebnf or getattr(request.response_format, "type", "text") != "text":
+        return "grammar"
+    return "tools" if request.tools else ""
