@@ -1,6 +1,7 @@
 """What steering costs: tokens a second of many requests of several individuals, steered against plain.
 
-One server, the same prompts, plain and steered by our plugin in turns.  Every request runs to its full length.
+One server, the same prompts, in turns plain, steered by our plugin, and steered with the end of a turn after sentence
+ends only.  Every request runs to its full length.
 `python benchmarks/gpu/tax.py --model FOLDER --folder WORK`, or `--shape` for Llama-3.1-8B's with dummy weights.
 """
 
@@ -39,7 +40,7 @@ LLAMA = {
 }  # fmt: skip
 CLUSTERS = 14
 CLUSTERING = "0123456789abcdef"
-WAYS = {"plain": None, "plugin": reference_string()}
+WAYS = {"plain": None, "plugin": reference_string(), "sentences": reference_string()}
 ARGUMENTS = (
     "--attention-backend triton --sampling-backend pytorch --skip-tokenizer-init --enable-custom-logit-processor "
     "--max-running-requests 256 --cuda-graph-max-bs 256"
@@ -62,6 +63,8 @@ def serve(options: argparse.Namespace, model: Path, width: int) -> tuple[ChildPr
     labels.mkdir(parents=True, exist_ok=True)
     clusters = np.random.default_rng(1).integers(0, CLUSTERS, width).astype(np.uint8)
     np.save(labels / f"{CLUSTERING}.npy", clusters, allow_pickle=False)
+    ends = np.random.default_rng(3).choice(np.array([0, 1, 2, 4], np.uint8), width, p=[0.9, 0.04, 0.03, 0.03])
+    np.save(labels / f"{CLUSTERING}.ends.npy", ends, allow_pickle=False)
     path = [target_server.make_steering_path(options.folder / "path"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, LABELS_VARIABLE: str(labels), "PYTHONPATH": os.pathsep.join(map(str, path))}
     with socket.socket() as probe:
@@ -86,7 +89,8 @@ def bodies(options: argparse.Namespace, way: str, width: int, new: int) -> list[
         sampling: dict[str, Any] = {"max_new_tokens": new, "temperature": 0.0, "ignore_eos": True}
         asked: dict[str, Any] = {"input_ids": prompt, "sampling_params": sampling}
         if WAYS[way] is not None:
-            sampling["custom_params"] = {"clustering": CLUSTERING, "deltas": people[index % len(people)]}
+            end = {"end": "sentence"} if way == "sentences" else {}
+            sampling["custom_params"] = {"clustering": CLUSTERING, "deltas": people[index % len(people)], **end}
             asked["custom_logit_processor"] = WAYS[way]
         found.append(asked)
     return found
@@ -140,7 +144,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="takes labels and the server's log")
     parser.add_argument("--name", default="tax", help="benchmarks/results/gpu_<name>.json")
     parser.add_argument("--requests", type=int, default=256)
-    parser.add_argument("--individuals", type=int, default=8)
+    parser.add_argument("--individuals", type=int, default=256)
     parser.add_argument("--prompt", type=int, default=900, help="tokens of a prompt")
     parser.add_argument("--new", type=int, nargs="+", default=[128, 512], help="new tokens of an answer")
     parser.add_argument("--rounds", type=int, nargs="+", default=[15, 5], help="for each of --new")

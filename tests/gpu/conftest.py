@@ -21,6 +21,7 @@ import pytest
 from tasks.dataset import load_examples
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer, render
+from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.models import Sampling, Target
 from workers.sglang.gpus import GPU_VARIABLE, SHARED
@@ -122,6 +123,7 @@ def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     def start(folder: Path, arguments: str) -> Server:
         host = host_in(folder)
         np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
+        write_sentence_ends(model, CLUSTERING, host.labels_folder())
         server = Server(host, target_of(model, arguments), prompts, labels, tuple(sorted(ends)))
         print(f"{folder.name}: {server.url}")
         return server

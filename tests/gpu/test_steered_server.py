@@ -18,8 +18,10 @@ from conftest import CLUSTERING, CLUSTERS, Server
 from other_user import as_another_user
 from server_target import http_client
 
+from tasks.gpu.sentence_ends import sentence_ends
 from tasks.gpu.target import Generated, TargetClient, request_body
 from tasks.http.address import unix_path
+from workers.steering.sentence_ends import OPEN, next_state
 
 pytestmark = pytest.mark.gpu
 CLEAR = 0.5  # between the two highest logits: bfloat16 rounds logits of this size by up to 0.13
@@ -82,6 +84,28 @@ def test_greedy_answers_are_those_of_a_plain_loop_with_the_same_bias(
     clear, places, changed = agreement(oracle, server, asked, server.answers(requests))
     print(f"{kind}: {clear} clear of {places} places, steering changed the token in {changed}")
     assert clear > 0.6 * places and changed > 0.05 * clear
+
+
+def test_the_end_of_a_turn_is_raised_after_sentences_only(server: Server, oracle: Oracle, model: str) -> None:
+    # Given answers of many lengths in one batch, whose end of a turn is raised after sentences
+    classes, wanted = sentence_ends(model), deltas(c0=8.0, c2=0.3)
+    requests = [server.request(question, wanted, new=160, end_after_sentence=True) for question in range(32)]
+    stopped = 0
+    for question, answer in enumerate(server.answers(requests)):
+        # Then in each clear place there is the token of a plain loop by the same rule, and so is the end
+        ids = [*answer.output_ids, *server.ends[:1]] if answer.finish == "stop" else answer.output_ids
+        logits, state = oracle.logits(server.prompts[question], ids, wanted), 0
+        for place, token in enumerate(ids):
+            if not state & OPEN:
+                logits[place, : len(oracle.labels)][oracle.labels == 0] -= wanted[0]
+            top = logits[place].topk(2)
+            if top.values[0] - top.values[1] > CLEAR:
+                chosen, ends = int(top.indices[0]), place == len(answer.output_ids)
+                assert server.labels[chosen] == 0 if ends else chosen == token, (question, place)
+                stopped += ends and bool(state & OPEN)
+            state = next_state(state, int(classes[token]))
+    print(f"{stopped} of {len(requests)} answers clearly ended after a sentence")
+    assert stopped > len(requests) / 4
 
 
 def test_zero_deltas_are_no_processor(servers: Mapping[str, Server]) -> None:
