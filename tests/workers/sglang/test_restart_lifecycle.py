@@ -126,8 +126,10 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
     # Given a run with the lifecycle "restart", and the same run on a resident server
     for name, lifecycle in (("restarted", "restart"), ("resident", "resident")):
         target = embedded_target(small_model, lifecycle=lifecycle)
+        sampling = dataclasses.replace(target.sampling, end_after_sentence=True)
+        target = dataclasses.replace(target, sampling=sampling)
         put_run(store, name, target, LABELS, QUESTIONS)
-    individuals = [[-500.0, 500.0, 0.0], [0.0, 0.25, -0.25]]
+    individuals = [[-500.0, 500.0, 0.0], [9.0, 0.25, -0.25]]
     with installed_host(host):
         from_file = evaluate(store, "restarted", individuals)
         # Then the server that answered last has loaded the file of one of them
