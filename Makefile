@@ -5,7 +5,7 @@
 
 PYTHON ?= python3.11
 CONFIG ?= .config
-EVOLVE ?= configs/cma.config
+EVOLVE ?= configs/evolve.config
 COLLECT ?= configs/collect.yaml
 GUIDE   ?= configs/guide.yaml
 SEED    ?= 7

@@ -16,7 +16,7 @@ if __name__ == "__main__":
         output="outputs/examples/own_judge",
         judge=brief,
         optimiser="random",  # needs no reflector
-        step_size=4.0,
+        delta_bound=40.0,  # draws have a tenth of it as their standard deviation
         lambda_shortness=0.0,  # the judge alone decides
         lambda_correctness=1.0,
         quiet=True,

@@ -22,7 +22,7 @@ if __name__ == "__main__":
     )
 
     assert run.report is not None, "a run with a validation set has a report"
-    print(run.report.verdict)
+    print(run.report.conclusion.sentence)
     for individual in run.individuals:
         print(f"{individual.name:<14} {individual.fitness:.4f} {individual.mean_tokens:5.1f} tokens an answer")
     for comparison in run.comparisons:

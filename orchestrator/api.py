@@ -41,7 +41,7 @@ Value: TypeAlias = str | int | float | bool | PathLike[str] | None
 JudgeFunction: TypeAlias = Callable[[str, str, str], bool | tuple[bool, str]]
 """From question, gold and answer to whether the answer is right, or that and a sentence why."""
 RECORDED = ("generation", "best", "mean", "best_ever", "calls", "cost_usd")
-ANSWERED = ("text", "tokens", "is_correct", "reasoning")
+ANSWERED = ("text", "tokens", "is_right", "is_whole", "is_correct", "reasoning")
 
 
 class RunStopped(Exception):

@@ -9,28 +9,26 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.report.figures import ReportedSystem, ReportFigures, SystemFigures
+from orchestrator.evolve.systems import PLAIN, Book
+from orchestrator.report.figures import ReportFile
+from orchestrator.report.paired import pair
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.plan import Evaluations
 
-NO_VALIDATION = "There is no validation set: the questions that chose the vector are those that it is measured on."
-NO_REPORT = (
-    "report.json, which has the conclusion, is missing: these figures are of the questions that were searched on."
-)
 FIELDS = (
     "run", "kind", "folder", "state", "progress", "reason", "verdict", "outcome", "measured_on", "test_uses",
     "questions", "tokens_before", "tokens_after", "token_change", "token_change_interval", "right_before",
-    "right_after", "right_change", "right_change_interval", "winner", "rival", "rival_kind", "rival_prompt",
-    "rival_questions", "rival_tokens", "rival_right", "generations", "individuals", "best_fitness", "evaluations",
+    "right_after", "whole_before", "whole_after", "correct_before", "correct_after", "correct_change",
+    "correct_change_interval", "winner", "rival", "rival_kind", "rival_prompt", "rival_questions", "rival_tokens",
+    "rival_right", "rival_whole", "rival_correct", "generations", "individuals", "best_fitness", "evaluations",
     "retained_pairs", "wasted_tokens", "seconds", "calls", "target_tokens", "endpoint_tokens", "cost_usd", "model",
     "optimiser", "seed",
 )  # fmt: skip
-"""tokens_*: mean tokens an answer of the plain model and of the winner, right_*: numbers of right answers, on the
-`questions` of the set `measured_on`: nothing was chosen on "test"; "validation" chose the winner, "training" has been
-searched on.  token_change, right_change: shares, with 95 % intervals.  rival: the one that the first sentence of the
-conclusion is about, or else the one with the highest fitness on that set.  evaluations, seconds: those of the
+"""tokens_*: mean tokens an answer of the plain model and of the winner; right_*, whole_*, correct_*: answers, of the
+`questions` of the set `measured_on`: nothing was chosen on "test".  token_change, correct_change: shares, with
+95 % intervals.  rival: the cheapest rival, which is free in every engine.  evaluations, seconds: those of the
 generations, without what is measured before and after the search.  Of a collection, tokens and questions are those of
 the retained pairs."""
 
@@ -72,72 +70,51 @@ def _of_evolution(results: RunResults) -> dict[str, Any]:
         "optimiser": settings.get("OPTIMISER"),
         "seed": settings.get("SEED"),
     }
-    return own | (_on_training(results) if results.report is None else _measured(results.report))
+    return own if results.report is None else own | _measured(results.report, results.book)
 
 
-def _measured(report: ReportFigures) -> dict[str, Any]:
-    both, against_plain = report.measured, report.comparisons[0]
-    low, high = against_plain.token_ratio_interval
-    found = rival_of(report)
-    rival: dict[str, Any] = {}
-    if found is not None:
-        system, figures = found
-        rival = {
-            "rival": system.name,
-            "rival_kind": system.kind,
-            "rival_prompt": system.system_prompt,
-            "rival_questions": figures.n,
-            "rival_tokens": figures.mean_tokens,
-            "rival_right": figures.correct,
-        }
-    return rival | {
-        "verdict": report.verdict,
+def _measured(report: ReportFile, book: Book) -> dict[str, Any]:
+    which = report.conclusion.measured_on
+    before, after = (report.system(name).on(which) for name in (PLAIN, report.winner))
+    assert before is not None and after is not None, "a conclusion is of a set that both were asked"
+    paired = pair(book.plain.on(which), book.system(report.winner).on(which), report.margin, seed=0)
+    ratio, change = paired.ratio.ratio, paired.change.difference
+    return {
+        "verdict": report.conclusion.sentence,
         "outcome": report.conclusion.outcome,
-        "measured_on": report.conclusion.measured_on,
+        "measured_on": which,
         "test_uses": report.test_uses,
-        "questions": both.best.n,
-        "tokens_before": both.zero.mean_tokens,
-        "tokens_after": both.best.mean_tokens,
-        "token_change": against_plain.token_ratio - 1,
-        "token_change_interval": (low - 1, high - 1),
-        "right_before": both.zero.correct,
-        "right_after": both.best.correct,
-        "right_change": against_plain.correctness_difference,
-        "right_change_interval": against_plain.correctness_difference_interval,
+        "questions": after.n,
+        "tokens_before": before.mean_tokens,
+        "tokens_after": after.mean_tokens,
+        "token_change": ratio.value - 1,
+        "token_change_interval": (ratio.low - 1, ratio.high - 1),
+        **{f"{name}_before": getattr(before, name) for name in COUNTED},
+        **{f"{name}_after": getattr(after, name) for name in COUNTED},
+        "correct_change": change.value,
+        "correct_change_interval": (change.low, change.high),
         "winner": report.winner,
+        **_rival(report),
     }
 
 
-def rival_of(report: ReportFigures) -> tuple[ReportedSystem, SystemFigures] | None:
-    """The rival that the conclusion begins with, or the one with the highest fitness on the conclusion's set.
-
-    None where no rival was measured on that set.
-    """
-    used = report.conclusion.measured_on
-    measured = [(rival, figures) for rival in report.rivals if (figures := rival.measured_on(used)) is not None]
-    for rival, figures in measured:
-        if rival.name == report.conclusion.rival:
-            return rival, figures
-    return max(measured, key=lambda one: one[1].fitness, default=None)
+COUNTED = ("right", "whole", "correct")
 
 
-def _on_training(results: RunResults) -> dict[str, Any]:
-    """Without a validation set there is no report.json: the answers to the training set say most of what there is."""
-    training = next((one for one in results.comparisons if one.name.startswith("training set")), None)
-    if training is None:
+def _rival(report: ReportFile) -> dict[str, Any]:
+    """The cheapest rival, on the last set that it was asked."""
+    if report.conclusion.rival is None:
         return {}
-    before, after = (math.fsum(one.tokens for one in side) / len(side) for side in (training.before, training.after))
-    right_before, right_after = (sum(one.is_correct for one in side) for side in (training.before, training.after))
+    rival = report.system(report.conclusion.rival)
+    figures = rival.test or rival.validation or rival.ordering
+    assert figures is not None, "a rival was measured"
     return {
-        "verdict": NO_VALIDATION if len(results.comparisons) == 1 else NO_REPORT,
-        "measured_on": "training",
-        "questions": len(training.after),
-        "tokens_before": before,
-        "tokens_after": after,
-        "token_change": max(after, 1.0) / max(before, 1.0) - 1,
-        "right_before": right_before,
-        "right_after": right_after,
-        "right_change": (right_after - right_before) / len(training.after),
+        "rival": rival.name,
+        "rival_kind": rival.kind,
+        "rival_prompt": rival.system_prompt,
+        "rival_questions": figures.n,
+        "rival_tokens": figures.mean_tokens,
+        **{f"rival_{name}": getattr(figures, name) for name in COUNTED},
     }
 
 

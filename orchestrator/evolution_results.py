@@ -24,6 +24,7 @@ class GenerationResult:
     """
 
     generation: int
+    arm: str
     best: float
     mean: float
     best_ever: float
@@ -43,14 +44,15 @@ class IndividualResult:
     """One evaluation.  `name` is its node in the tree, for example "g3_child1_mut".
 
     stage: "pop" for a member of the population, "pre" and "mut" for a child before and after its mutation; target: the
-    cluster that the mutation changed; correctness: the share of right answers on the training set; deltas: by cluster,
-    empty where individuals.jsonl has been lost; skip_reason and merge_fallback: why no reply of the reflector was
-    usable.
+    cluster that the mutation changed; correctness: the share of correct answers on the training set; arm: the name of
+    its system prompt, deltas: by cluster, both empty where individuals.jsonl has been lost; skip_reason and
+    merge_fallback: why no reply of the reflector was usable.
     """
 
     name: str
     generation: int
     stage: str
+    arm: str
     fitness: float
     mean_tokens: float
     correctness: float
@@ -97,6 +99,7 @@ def generation_result(line: Mapping[str, Any]) -> GenerationResult:
     """What a line of history.jsonl says."""
     return GenerationResult(
         generation=line["generation"],
+        arm=line["arm"],
         best=line["best"],
         mean=line["mean"],
         best_ever=line["best_ever"],
@@ -118,6 +121,7 @@ def individual_result(node: LineageNode, record: IndividualRecord | None) -> Ind
         name=node["id"],
         generation=node["generation"],
         stage=stage_of(node["id"]),
+        arm="" if record is None else record["arm"],
         fitness=node["fitness"],
         mean_tokens=node["mean_tokens"],
         correctness=node["correctness"],

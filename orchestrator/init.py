@@ -1,7 +1,7 @@
 """The four answers of `orchestrator init`, each checked, and the settings that follow from them.
 
-The search is CMA-ES on clusters of wasted tokens.  It starts from a system prompt and a vector without search, so that
-no language model has to reflect.  Everything else has Kconfig's default.
+The procedure is that of `make evolve`: arms with clusters of wasted tokens, and a search with a reflector in each.
+Everything else has Kconfig's default.
 """
 
 from __future__ import annotations
@@ -32,23 +32,20 @@ POPULATION = 10
 GENERATIONS = 6
 """Of a search whose budget is money: a run that reaches the budget parks."""
 SEARCH: Mapping[str, str] = {
-    "CLUSTERS_BY": "waste", "CLUSTERS": "6", "EMBEDDER_MODEL": "embedded", "TARGET_SYSTEM_PROMPT": "best",
-    "INITIAL_DELTAS_PATH": "best", "PROMPTS_PATH": "shipped",
-    "OPTIMISER": "cma", "STEP_SIZE": "0.5", "OBJECTIVE": "constrained",
+    "CLUSTERS_BY": "waste", "CLUSTERS": "6", "EMBEDDER_MODEL": "embedded",
+    "INITIAL_DELTAS_PATH": "zero", "PROMPTS_PATH": "shipped", "OBJECTIVE": "constrained",
     "TOO_LONG": "drop", "POPULATION_SIZE": str(POPULATION), "LAMBDA_SHORTNESS": "0.4", "LAMBDA_CORRECTNESS": "0.6",
     "CXPB": "0.5", "MUTPB": "0.8", "ELITISM_SIZE": "1", "SELECTION": "tournament", "TOURNAMENT_SIZE": "2",
     "TRUNCATION_TOP_K": "2",
 }  # fmt: skip
 SAMPLE = Path("configs/data/sample_questions.jsonl")
-ON_SAMPLE: Mapping[str, str] = {"DELTA_BOUND": "18"}
-"""For the embedded model and the sample, of which it is known how long short right answers are."""
 
 EMBEDDED = "embedded"
 SMALL_BYTES = 2e9
 """Weights up to this size can be computed on a CPU."""
 ON_CPU: Mapping[str, str] = {
     "DEVICE": "cpu", "FARM": "embedded", "TARGET_CONCURRENCY": "64",
-    "SGLANG_ARGS": "--rows 32", "TARGET_MAX_NEW_TOKENS": "96",
+    "SGLANG_ARGS": "--rows 32", "TARGET_MAX_NEW_TOKENS": "192",
 }  # fmt: skip
 ON_GPU: Mapping[str, str] = {
     "DEVICE": "cuda", "TARGET_CONCURRENCY": "1024",
@@ -56,8 +53,8 @@ ON_GPU: Mapping[str, str] = {
 }  # fmt: skip
 
 SIZES: Mapping[str, Mapping[ExampleSet, int]] = {
-    "cpu": {"training": 24, "validation": 40, "test": 40},
-    "cuda": {"training": 100, "validation": 200, "test": 300},
+    "cpu": {"training": 72, "validation": 300, "test": 100},
+    "cuda": {"training": 300, "validation": 400, "test": 400},
 }
 """How many questions are asked, by device."""
 LEAST_QUESTIONS = 20
@@ -75,7 +72,7 @@ SPLITS: Mapping[ExampleSet, Sequence[str]] = {
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test",),
 }
-SHARES: Mapping[ExampleSet, float] = {"training": 0.4, "validation": 0.3, "test": 0.3}
+SHARES: Mapping[ExampleSet, float] = {"training": 0.3, "validation": 0.4, "test": 0.3}
 """Of rows without splits."""
 
 PRICES: Mapping[str, str] = {"gpt-4o": "2.5 1.25 10"}
@@ -96,8 +93,7 @@ class Answer:
 
 def settings_of(options: Mapping[str, str], folder: Path) -> Settings:
     """The complete settings of a run in `folder`; `options` are those of the four answers."""
-    is_sample = options["TARGET_MODEL"] == EMBEDDED and Path(options["DATA_PATH"]).resolve() == SAMPLE.resolve()
-    chosen = {**SEARCH, **(ON_SAMPLE if is_sample else {}), **options, "OUTPUT_DIR": str(folder)}
+    chosen = {**SEARCH, **options, "OUTPUT_DIR": str(folder)}
     with tempfile.NamedTemporaryFile(suffix=".config") as nothing:
         return load_settings(Path(nothing.name), chosen)
 
@@ -214,6 +210,8 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
 
     `prices` are those of the model, as a setting; `external`: an external farm's workers judge, which has no rules.
     """
+    # Where no rules reflect, a search without a reflector asks no language model.
+    free = {**FREE, "OPTIMISER": "cma"} if external else FREE
     if text in ("rules", THREE_STAGES):
         if external:
             raise ValueError("only an embedded farm has rules: name exact_number, file.py:function, or a model")
@@ -221,7 +219,7 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
     if text == EXACT_NUMBER:
         if without := [example.id for example in examples if lacks_number(example.gold)]:
             raise ValueError(f"right answers without a number: {', '.join(without[:5])}")
-        return Answer({**FREE, "JUDGE": EXACT_NUMBER}, "the last number must be that of the right answer; free")
+        return Answer({**free, "JUDGE": EXACT_NUMBER}, "the last number must be that of the right answer; free")
     module, _, function = text.rpartition(":")
     if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
         from tasks.judging.user_function import UserFunctionError, load_function
@@ -230,7 +228,7 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
             load_function(text)
         except UserFunctionError as error:
             raise ValueError(str(error)) from None
-        return Answer({**FREE, "JUDGE": text}, f"your function {text}; free")
+        return Answer({**free, "JUDGE": text}, f"your function {text}; free")
     if not re.fullmatch(r"[A-Za-z0-9][\w./:-]*", text, re.ASCII):
         raise ValueError("name a judge: rules, exact_number, file.py:function, or a model such as gpt-4o")
     address = "" if external else os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL

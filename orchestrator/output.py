@@ -75,7 +75,7 @@ class RunFile(TypedDict):
 
 
 # Names of a run's files.  Some come from the store, which a worker writes, and no name may lead out of the folder.
-_NAME = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
+_NAME = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}/){0,2}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
 
 
 class OutputFolder:
@@ -88,7 +88,6 @@ class OutputFolder:
     # names that more than one module uses
     config = property(lambda self: self.path / "config")
     state = property(lambda self: self.path / "evolution_state.json")
-    baselines = property(lambda self: self.path / "baselines.json")
     history = property(lambda self: self.path / "history.jsonl")
     tree = property(lambda self: self.path / "evolution_tree.json")
     individuals = property(lambda self: self.path / "individuals.jsonl")

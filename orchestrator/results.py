@@ -1,7 +1,7 @@
 """What a run has found, of any kind and at any moment: its output folder, read and checked.
 
     results = RunResults.open(Path("outputs/evolve"))
-    results.report.verdict, results.individuals[0].deltas, results.comparisons[0].after[0].text
+    results.report.conclusion.sentence, results.individuals[0].deltas, results.comparisons[0].after[0].text
 
 Each part is read when it is first asked for, and then kept; a run at work is read anew by opening it again.  A part
 whose file is not there yet is None or empty.  A file that is damaged raises `OutputError`, in one line that names the
@@ -24,16 +24,16 @@ from orchestrator.evolution_results import (
     generation_result,
     individual_result,
 )
+from orchestrator.evolve.systems import Book, read_book
 from orchestrator.history import read_history
-from orchestrator.output import OutputError, OutputFolder, read_json, read_output_text, read_state, run_file
+from orchestrator.output import OutputError, OutputFolder, read_json, read_state, run_file
 from orchestrator.reflector_calls import ReflectorCall, read_reflector_call
-from orchestrator.report.figures import FrontFile, FrontPoint, ReportFigures
+from orchestrator.report.figures import FrontFile, FrontMember, ReportFile
 from orchestrator.report.statistics import Comparison
-from orchestrator.runs.baselines import Baselines, read_baselines
 from orchestrator.runs.changes import SettingsChange, read_changes, written_settings
 from orchestrator.runs.individuals import read_individuals
 from orchestrator.runs.kinds import ShownTable, kind_of
-from orchestrator.runs.provenance import ClusterOfRun, Versions, read_clusters, read_versions
+from orchestrator.runs.provenance import ClusterOfRun, ClustersOfArm, Versions, read_clusters, read_versions
 from orchestrator.runs.sameness import QUESTIONS, QuestionHashes, read_servers
 from orchestrator.runs.status import RunStatus, read_usage, run_status
 from orchestrator.settings import SettingsError
@@ -131,14 +131,19 @@ class RunResults:
         return read_usage(self.output)
 
     @cached_property
+    def arms(self) -> tuple[ClustersOfArm, ...]:
+        """The clusters of each arm of the search; none before they are made."""
+        return tuple(read_clusters(self.output))
+
+    @property
     def clusters(self) -> tuple[ClusterOfRun, ...]:
-        found = read_clusters(self.output)
-        return () if found is None else found.clusters
+        """Those of the first arm."""
+        return self.arms[0].clusters if self.arms else ()
 
     @cached_property
-    def baselines(self) -> Baselines | None:
-        """What was measured before the search."""
-        return read_baselines(self.output)
+    def book(self) -> Book:
+        """All systems that were measured so far, and what was decided."""
+        return read_book(self.output)
 
     @cached_property
     def generations(self) -> tuple[GenerationResult, ...]:
@@ -179,18 +184,18 @@ class RunResults:
         return tuple(read_reflector_call(path) for path in sorted(self.output.prompts.glob("*.txt")))
 
     @cached_property
-    def report(self) -> ReportFigures | None:
-        """What was shown; None for a run that has not ended, or that has no validation set."""
+    def report(self) -> ReportFile | None:
+        """What was shown; None for a run that has not ended."""
         try:
-            return read_json(self.folder / "report.json", ReportFigures)
+            return read_json(self.folder / "report.json", ReportFile)
         except FileNotFoundError:
             return None
 
     @cached_property
-    def front(self) -> tuple[FrontPoint, ...]:
-        """All measured systems on the validation set."""
+    def front(self) -> tuple[FrontMember, ...]:
+        """The members of the front, the fewest tokens first; none for a run that has not ended."""
         try:
-            return read_json(self.folder / "pareto.json", FrontFile).points
+            return read_json(self.folder / "front.json", FrontFile).members
         except FileNotFoundError:
             return ()
 
@@ -209,17 +214,11 @@ class RunResults:
 
     @cached_property
     def best_deltas(self) -> Mapping[str, float] | None:
-        """By cluster: those of the winner, or of the best individual so far; None before the first generation."""
+        """By cluster: those of the best individual so far, by fitness; None before the first generation."""
         try:
             return read_json(self.folder / "deltas_best.json", dict[str, Delta])
         except FileNotFoundError:
             return None
-
-    @cached_property
-    def system_prompt(self) -> str | None:
-        """The system prompt that belongs to the winner's deltas; None before the run has ended."""
-        path = self.folder / "system_prompt.txt"
-        return read_output_text(path) if path.exists() else None
 
 
 def _yaml_settings(folder: Path) -> dict[str, str]:

@@ -12,14 +12,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from tasks.models import Score
 from tasks.validation import parse_json
 
 Phase = Literal["pre", "mut"]
-ExampleSet = Literal["training", "validation", "test"]
-EXAMPLE_SETS: tuple[ExampleSet, ...] = get_args(ExampleSet)
+ExampleSet = Literal["training", "validation", "test", "ordering", "quarter", "half"]
+EXAMPLE_SETS: tuple[ExampleSet, ...] = ("training", "validation", "test")
+"""The sets that settings name.  "ordering" is the part of the training questions that no fitness uses; "quarter" and
+"half" are the parts of the rest on which prompts are halved."""
 StageName = str
 """The name of an entry of `STAGES`."""
 

@@ -18,6 +18,7 @@ from tasks.gpu import host as installed
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.host import TargetHost
+from tasks.gpu.sentence_ends import sentence_ends
 from tasks.models import Example, Target
 from tasks.plan import Candidate, Plan
 from tasks.stage import run_stage
@@ -59,7 +60,8 @@ def put_run(
     store.put_run(run)
     store.put_examples(name, {"training": examples, "validation": []})
     described = [{"id": n, "description": str(n)} for n in range(int(labels.max()) + 1)]
-    store.clusterings.put(name, clustering, pack_labels(labels.astype(np.uint8)), json.dumps(described))
+    packed, ends = pack_labels(labels.astype(np.uint8)), pack_labels(sentence_ends(target.model))
+    store.clusterings.put(name, clustering, packed, json.dumps(described), ends=ends)
     store.put_metadata(name, "clustering", clustering)
 
 

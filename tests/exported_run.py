@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measured_book import CLUSTERING, ONE_SENTENCE, book
 
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS
-from orchestrator.results import RunResults
+from orchestrator.output import OutputFolder
 from tasks.dataset import load_examples
+from tasks.gpu.cluster import pack_labels
 from tasks.gpu.processor_template import ModelCheck, render_file
 from tasks.gpu.prompt import load_tokenizer, render
 from tasks.gpu.sglang_file import SGLANG
@@ -21,7 +23,7 @@ from workers.embedded.models import embedded_model
 SAMPLE = Path(__file__).parents[1] / "configs/data/sample.jsonl"
 SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
 VOCABULARY = 49152
-HASH = "5485e325ff4026217d30e6516416a3f9"
+HASH = CLUSTERING
 DELTAS = {"0": 1.5, "1": -0.75, "2": 0.0, "3": -2.75, "4": 0.5}
 WORDS = [
     {"id": i, "description": f"Tokens of kind {i}, described in more words than fit a line " * 3} for i in range(5)
@@ -56,11 +58,18 @@ def write_run(
         classes[list(ends)] = list(ends.values())
     text = render_file(SGLANG, DELTAS, labels_of(size), HASH, WORDS, check, classes)
     (folder / "processor_best.py").write_text(text)
-    (folder / "clusters.json").write_text(json.dumps({"clustering": HASH, "clusters": CLUSTERS}))
+    arms = [{"arm": ONE_SENTENCE, "clustering": HASH, "clusters": CLUSTERS}]
+    (folder / "clusters.json").write_text(json.dumps({"arms": arms}))
+    (folder / "clusters").mkdir(exist_ok=True)
+    (folder / "clusters" / f"{HASH}.labels").write_bytes(pack_labels(labels_of(size)))
+    book().write(OutputFolder(folder))
     line: dict[str, Any] = {"generation": 0, "fitness": 0.5, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
     nodes = {"g0_pop0_pre": DELTAS, NODE: OTHER}
     (folder / "individuals.jsonl").write_text(
-        "".join(json.dumps({**line, "node": node, "deltas": deltas}) + "\n" for node, deltas in nodes.items())
+        "".join(
+            json.dumps({**line, "node": node, "arm": ONE_SENTENCE, "deltas": deltas}) + "\n"
+            for node, deltas in nodes.items()
+        )
     )
     return folder
 
@@ -72,7 +81,7 @@ def biases_of(deltas: dict[str, float], size: int = VOCABULARY) -> np.ndarray:
 
 def rendered(target: str, run: Path, node: str = "") -> str:
     """The text of a run's file for an engine."""
-    return TARGETS[target].render(read_steering(run, node), RunResults.open(run).system_prompt)
+    return TARGETS[target].render(read_steering(run, node=node))
 
 
 def asked_prompts(count: int) -> list[list[int]]:

@@ -1,29 +1,32 @@
-"""A run whose texts try to be markup: answers, questions, reasons, prompts, scratchpads, and the conclusion."""
+"""A run whose texts try to be markup: questions, answers, reasons, prompts, scratchpads, and the conclusion."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 HOSTILE = "</script><script>window.hacked=1</script><!-- <img src=x onerror=window.hacked=2> & \u2028 ]]> \\u003c '\""
+TEXTS = ("text", "question", "gold", "reasoning", "system_prompt", "sentence", "scratchpad", "description")
 
 
 def with_hostile_texts(run: Path, folder: Path) -> Path:
     """A copy of a finished run at `folder`, with hostile texts in all of its files."""
     shutil.copytree(run, folder)
-    answers = json.loads((folder / "answers.json").read_text())
-    for comparison in answers:
-        for one in (*comparison["before"], *comparison["after"]):
-            one |= {"text": HOSTILE, "question": HOSTILE, "gold": HOSTILE, "reasoning": HOSTILE}
-    (folder / "answers.json").write_text(json.dumps(answers))
-    report = json.loads((folder / "report.json").read_text())
-    report["verdict"] = HOSTILE
-    report["conclusion"]["sentences"] = [HOSTILE, HOSTILE]
-    for system in (*report["systems"], *report["rivals"]):
-        system["system_prompt"] = HOSTILE
-    (folder / "report.json").write_text(json.dumps(report))
-    lines = [json.loads(line) for line in (folder / "individuals.jsonl").read_text().splitlines()]
-    hostile = "".join(json.dumps(one | {"scratchpad": HOSTILE}) + "\n" for one in lines)
-    (folder / "individuals.jsonl").write_text(hostile)
+    for name in ("answers.json", "report.json", "clusters.json"):
+        if (folder / name).exists():
+            (folder / name).write_text(json.dumps(_hostile(json.loads((folder / name).read_text()))))
+    if (individuals := folder / "individuals.jsonl").exists():
+        lines = map(json.loads, individuals.read_text().splitlines())
+        individuals.write_text("".join(json.dumps(_hostile(line)) + "\n" for line in lines))
     return folder
+
+
+def _hostile(value: Any) -> Any:
+    """The value with HOSTILE for each text of TEXTS, at any depth, and for each sentence."""
+    if isinstance(value, dict):
+        return {name: HOSTILE if name in TEXTS else _hostile(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [HOSTILE if isinstance(one, str) and " " in one else _hostile(one) for one in value]
+    return value

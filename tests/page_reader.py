@@ -1,66 +1,59 @@
-"""A page of `orchestrator report` as it is in its file: the elements, the data, and the packed texts."""
+"""A page of `orchestrator report` as it is in its file: the elements, the tables, and the script's data."""
 
 from __future__ import annotations
 
-import base64
+import datetime
 import json
-import zlib
-from bisect import bisect_right
-from dataclasses import dataclass
+import re
+from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
+from orchestrator.page.html import render_page
+from orchestrator.results import RunResults
 
-class _Elements(HTMLParser):
-    """Each element with its attributes, in order, and what is in scripts and styles."""
+NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
-    def __init__(self) -> None:
+
+class ReadPage(HTMLParser):
+    """elements: each with its attributes; texts: (the element before it, text), both in their order."""
+
+    def __init__(self, html: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.html = html
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[tuple[str, str]] = []
-        self._open = ""
+        self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        self._open = tag
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open = ""
+        self.elements.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        if self._open in ("script", "style", "title", "p"):
-            self.texts.append((self._open, data))
-
-
-@dataclass(frozen=True)
-class ReadPage:
-    elements: list[tuple[str, dict[str, str | None]]]
-    texts: list[tuple[str, str]]
-
-    @classmethod
-    def of(cls, html: str) -> ReadPage:
-        parser = _Elements()
-        parser.feed(html)
-        return cls(parser.found, parser.texts)
+        if data.strip():
+            self.texts.append((self.elements[-1][0] if self.elements else "", data))
 
     @property
-    def data(self) -> dict[str, Any]:
-        first = next(text for tag, text in self.texts if tag == "script")
-        found: dict[str, Any] = json.loads(first)
-        return found
+    def seen(self) -> str:
+        return " ".join(text for tag, text in self.texts if tag not in ("script", "style"))
 
     @property
-    def runs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.data["runs"]
-        return found
+    def data(self) -> Any:
+        """By run, what the script draws."""
+        return json.loads(next(text for tag, text in self.texts if tag == "script"))
 
-    def long_text(self, number: int) -> str:
-        """As `longText` of dom.js finds it."""
-        texts = self.data["texts"]
-        chunk = bisect_right(texts["starts"], number) - 1
-        listed = json.loads(zlib.decompress(base64.b64decode(texts["chunks"][chunk]), -zlib.MAX_WBITS))
-        return str(listed[number - texts["starts"][chunk]])
+    @property
+    def systems(self) -> dict[str, dict[str, list[str]]]:
+        """By set of questions and by system, the figures of its row."""
+        tables = re.findall(r'data-tab="(\w+)"><div class="chart">.*?<tbody>(.*?)</tbody>', self.html, re.DOTALL)
+        return {which: dict(map(_row, rows.split("</tr>")[:-1])) for which, rows in tables}
 
 
-def records(table: dict[str, Any]) -> list[dict[str, Any]]:
-    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+def _row(row: str) -> tuple[str, list[str]]:
+    [name] = re.findall(r'data-system="([^"]*)"', row)
+    return unescape(name), re.findall('<td class="num">(.*?)</td>', row)
+
+
+def page_of(*folders: Path) -> ReadPage:
+    """The page of these runs."""
+    return ReadPage(render_page([RunResults.open(folder) for folder in folders], NOW))

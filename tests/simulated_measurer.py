@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+from orchestrator.evolve.measuring import Answers, Measurer
 from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.runs.measuring import Answers, Measurer
+from orchestrator.settings import Settings, load_settings
 from tasks.models import Example
-from tasks.plan import Candidate, Evaluations
+from tasks.plan import Candidate
 from tasks.store.store import Store
 
-Respond = Callable[[Candidate, int], tuple[int, bool]]
-"""Tokens and verdict of a candidate's answer to the question of this number."""
+EVOLVE_CONFIG = Path(__file__).parents[1] / "configs" / "evolve.config"
+
+
+class Reply(NamedTuple):
+    tokens: int
+    right: bool = True
+    whole: bool = True
+    loop: bool = False
+
+
+Respond = Callable[[Candidate, int], Reply]
+"""A candidate's answer to the question of this number in its set."""
 
 
 def questions(prefix: str, count: int) -> list[Example]:
@@ -23,8 +36,7 @@ class SimulatedMeasurer(Measurer):
 
     def __init__(self, respond: Respond, store: Store | None = None, **sets: int) -> None:
         self.respond, self._store = respond, store
-        self.examples = {which: questions(which, count) for which, count in sets.items()}
-        self.evaluations = Evaluations()
+        self.examples = {which: questions(f"{which} ", count) for which, count in sets.items()}
         self.asked: list[tuple[str, tuple[Candidate, ...]]] = []
 
     @property
@@ -36,15 +48,21 @@ class SimulatedMeasurer(Measurer):
     def run_id(self) -> str:
         return "simulated"
 
-    def answers(self, name: str, generation: int, candidates: Sequence[Candidate]) -> list[Answers]:
+    def answers(self, name: str, candidates: Sequence[Candidate]) -> list[Answers]:
         self.asked.append((name, tuple(candidates)))
-        self.evaluations += Evaluations(computed=len(candidates))
         return [self._answers(candidate) for candidate in candidates]
 
     def _answers(self, candidate: Candidate) -> Answers:
         asked = self.examples[candidate.examples]
-        graded = [(example, self.respond(candidate, int(example.gold))) for example in asked]
+        replies = [(example, self.respond(candidate, int(example.gold))) for example in asked]
         return tuple(
-            JudgedAnswer(example.id, tokens, is_correct, "so", example.question, example.gold, "")
-            for example, (tokens, is_correct) in graded
+            JudgedAnswer(
+                example.id, one.tokens, one.right, "so", example.question, example.gold, "", one.whole, one.loop
+            )
+            for example, one in replies
         )
+
+
+def evolve_settings(**options: object) -> Settings:
+    """Those of `make evolve`, with other options by name."""
+    return load_settings(EVOLVE_CONFIG, {name.upper(): str(value) for name, value in options.items()})

@@ -5,7 +5,8 @@ def signal_key(what: str, stage: str, node: str) -> str:
     """The key of a signal: a test sets `hold`, `fail` or `seconds`, which a stage obeys.
 
     With `vary` of the answers each, their lengths follow from the deltas, and the scores from the answers.
-    With `reuse` of the answers each, one that the store has is not generated again, as those of the target.
+    With `reuse` of the answers each, one that the store has is not generated again, as those of the target; with `cut`
+    the cap of tokens cuts them.  With `thorough` of the judge each, answers that are too short are wrong.
     A stage counts how often it `began` and `ended`, and `by` which processes.
     """
     return f"test:{what}:{stage}:{node}"

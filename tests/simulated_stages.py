@@ -22,7 +22,7 @@ from simulated_signals import signal_key
 
 from tasks import context
 from tasks.job import Job, JobSpec, JobTask, run_job
-from tasks.models import Answer, Score, Verdict
+from tasks.models import Answer, ClusterFigures, Score, Verdict
 from tasks.objective import score_answers
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
@@ -37,29 +37,39 @@ def answers(stage: Stage) -> dict[str, Any]:
     listed, new = [], 0
     varies = stage.store.redis.exists(signal_key("vary", "answer", "each"))
     reuses = stage.store.redis.exists(signal_key("reuse", "answer", "each"))
+    cap = stage.sampling.max_new_tokens if stage.store.redis.exists(signal_key("cut", "answer", "each")) else 10_000
     for example, seed in zip(stage.examples(), stage.seeds(), strict=True):
-        key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt, seed)
+        key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt, seed, cap)
         tokens = simulated_tokens(stage.deltas(), example.id, stage.system_prompt) if varies else 10
-        answer = Answer(example.id, f"It is {example.gold}.", tokens, "stop", (), True)
+        answer = Answer(example.id, f"It is {example.gold}.", min(tokens, cap), "stop", (), tokens < cap)
         new += not (reuses and stage.store.shared(stage.run.id, [key]))
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(answer))
-        listed.append({"key": key, "tokens": answer.tokens, "finish": answer.finish, "whole": True, "loop": False})
+        listed.append(
+            {"key": key, "tokens": answer.tokens, "finish": answer.finish, "whole": answer.whole, "loop": False}
+        )
     return {"answers": listed, "generated": new}
 
 
 def simulated_tokens(deltas: Sequence[float], example: str, system_prompt: str = "") -> int:
-    """A question has a length of its own; the mean delta changes it by a factor, and "concise" halves it."""
+    """A question has a length of its own; the mean delta, 1 at most, changes it by a factor; "concise" halves it."""
     own = 50 + int(context.content_hash(example)[:8], 16) % 50
     own = own // 2 if "concise" in system_prompt else own
-    return max(1, round(own * math.exp(sum(deltas) / max(1, len(deltas)))))
+    return max(1, round(own * math.exp(min(1.0, sum(deltas) / max(1, len(deltas))))))
+
+
+def needed_tokens(example: str) -> float:
+    """How many tokens a right answer has at least: one question in five needs more than the plain model gives."""
+    return simulated_tokens((), example) * (int(context.content_hash(example)[8:16], 16) % 100) / 80
 
 
 def verdicts(stage: Stage) -> dict[str, Any]:
-    """Every answer is right; a judge that is called strict finds the last one wrong."""
+    """Every answer is right; a judge that is called strict finds the last one wrong, a thorough one those too short."""
     listed = []
+    is_thorough = stage.store.redis.exists(signal_key("thorough", "judge", "each"))
     given = stage.need("answer")["answers"]
     for number, answer in enumerate(given, 1):
         is_correct = stage.run.judge.model != "strict" or number < len(given)
+        is_correct &= not is_thorough or answer["tokens"] >= needed_tokens(stage.examples()[number - 1].id)
         verdict = Verdict(is_correct, 1, 1.0, "text", f"by {stage.run.judge.model}")
         key = "verdict:" + context.content_hash(answer["key"], stage.run.judge.model)
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(verdict))
@@ -128,10 +138,13 @@ def cluster(job: Job) -> dict[str, Any]:
     # Imported here: of two tasks of one name that are there at the start, Celery takes either.
     from tasks.gpu.cluster import pack_labels
 
-    store, run, clustering = job.store, job.run, context.content_hash("simulated")
+    # Clusters by waste are made of two sides of answers, those by meaning of none.
+    store, run, sides = job.store, job.run, job.arguments.get("sides")
+    clustering = context.content_hash("simulated", *([sides] if sides else []))
+    log_odds = tuple(0.25 * (i % 5) for i in range(CLUSTERS)) if sides else ()
     labels = pack_labels(np.arange(CLUSTERS, dtype=np.uint8))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
-    store.clusterings.put(run, clustering, labels, json.dumps(descriptions))
+    store.clusterings.put(run, clustering, labels, json.dumps(descriptions), ClusterFigures(log_odds=log_odds))
     return {"clustering": clustering}
 
 

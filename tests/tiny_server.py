@@ -24,6 +24,7 @@ parser.add_argument("--size", type=int)
 parser.add_argument("--die-once", type=Path)
 parser.add_argument("--version-file", type=Path)
 parser.add_argument("--enable-custom-logit-processor", action="store_true")
+parser.add_argument("--disable-overlap-schedule", action="store_true")
 parser.add_argument("--config", type=Path, required=True)
 arguments = parser.parse_args()
 # As in SGLang: YAML with one entry, parsed like an argument, and written to the log.

@@ -22,25 +22,26 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
 from benchmarks.gpu import common
+from orchestrator.evolve.systems import Book, read_book
+from orchestrator.output import OutputFolder
+from orchestrator.report.paired import pair
 from orchestrator.runs.individuals import IndividualRecord, read_individuals
 from workers.embedded import control
 
-WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "best", "OBJECTIVE": "constrained"}
+WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained"}
 MEANING = {**WASTE, "CLUSTERS_BY": "meaning"}
 KINDS: Mapping[str, Mapping[str, str]] = {
     "cma": {**WASTE, "OPTIMISER": "cma"},
-    "random": {**WASTE, "OPTIMISER": "random", "STEP_SIZE": "1.5"},
+    "random": {**WASTE, "OPTIMISER": "random"},
     "reflective": {**WASTE, "OPTIMISER": "reflective"},
     "meaning": {**MEANING, "OPTIMISER": "cma"},
-    "prompted": {**WASTE, "OPTIMISER": "cma", "TARGET_SYSTEM_PROMPT": "best"},
 }
-"""`prompted` may start from the best system prompt, all others start from the plain one."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def main() -> int:
     common.add_options(parser)
     parser.add_argument("--runs", type=NamedRun.parse, nargs="+", required=True)
     parser.add_argument("--judge", default=common.RULE_JUDGE, help="exact_number for GSM8K; the rules for all others")
-    parser.add_argument("--system-prompt", default=common.SYSTEM_PROMPT, help="of all kinds but `prompted`")
+    parser.add_argument("--system-prompt", default=common.SYSTEM_PROMPT, help="of the plain model")
     parser.add_argument("--validation", type=int, default=200, help="questions of the validation set")
     parser.add_argument("--test", type=int, default=0, help="questions of the test set; 0 is all")
     parser.add_argument(
@@ -196,6 +197,7 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
     individuals = read_individuals(folder / "individuals.jsonl")
     return {
         "report": report,
+        "over_plain": over_plain(read_book(OutputFolder(folder)), report["margin"]),
         "tokens_a_second": [line["tokens"]["target"] / line["seconds"]["wall"] for line in history],
         "best_by_generation": [line["best_ever"] for line in history],
         "evaluations": [line["evaluations"] for line in history],
@@ -224,38 +226,47 @@ def late_over_early(rates: Sequence[float]) -> float:
     return statistics.fmean(later[-third:]) / early if early else math.nan
 
 
+def over_plain(book: Book, margin: float) -> dict[str, Any]:
+    """Each system that was asked the test set against the plain model, by its name."""
+    plain = book.plain.test
+    systems = [one for one in book.having("test") if one is not book.plain]
+    return {one.name: asdict(pair(plain, one.on("test"), margin, seed=0)) for one in systems if plain is not None}
+
+
 def report(found: Mapping[str, dict[str, Any]]) -> None:
-    """Print a table of all runs and of what needs no search, from the first run."""
-    rows = [row(name, one["report"], one["report"]["winner"]) for name, one in found.items()]
+    """Print a table of each run's winner, and of what the first run has asked the test set beside it."""
+    rows = [row(name, one, one["report"]["winner"]) for name, one in found.items()]
     if found:
-        first = next(iter(found.values()))["report"]
-        rows += [row(rival["name"], first, rival["name"]) for rival in (*first["systems"][:1], *first["rivals"])]
-    head = ["run", "system", "val tokens", "right", "test tokens", "right", "ratio", "95 %", "points", "95 %", "lost<3"]
-    print(figures.table(head, rows))
+        first = next(iter(found.values()))
+        others = [one["name"] for one in first["report"]["systems"] if one["test"] is not None]
+        rows += [row(name, first, name) for name in others if name != first["report"]["winner"]]
+    columns = ["tokens", "right", "whole", "correct"]
+    head = ["run", "system", *(f"{which} {one}" for which in ("val", "test") for one in columns)]
+    print(figures.table([*head, "ratio", "95 %", "points", "95 %", "loss"], rows))
     for name, one in found.items():
         print(
             f"{name}: {late_over_early(one['tokens_a_second']):.3f} of the first generations' tokens/s in the last ones"
         )
 
 
-def row(name: str, report: dict[str, Any], system: str) -> list[str]:
-    [one] = [s for s in (*report["systems"], *report["rivals"]) if s["name"] == system]
+def row(name: str, found: Mapping[str, Any], system: str) -> list[str]:
+    [one] = [s for s in found["report"]["systems"] if s["name"] == system]
     cells = [name, system]
     for which in ("validation", "test"):
         measured = one[which]
-        cells += ["", ""] if measured is None else [f"{measured['mean_tokens']:.1f}", str(measured["correct"])]
-    pair = one["against_plain"]
-    if pair is None or one["test"] is None:
+        counts = ["", "", ""] if measured is None else [str(measured[key]) for key in ("right", "whole", "correct")]
+        cells += ["" if measured is None else f"{measured['mean_tokens']:.1f}", *counts]
+    paired = found["over_plain"].get(system)
+    if paired is None:
         return [*cells, "", "", "", "", ""]
-    low, high = pair["token_ratio_interval"]
-    least, most = pair["correctness_difference_interval"]
+    ratio, change, loss = paired["ratio"]["ratio"], paired["change"]["difference"], paired["loss"]
     return [
         *cells,
-        f"{pair['token_ratio']:.3f}",
-        f"{low:.3f} to {high:.3f}",
-        f"{100 * pair['correctness_difference']:+.1f}",
-        f"{100 * least:+.1f} to {100 * most:+.1f}",
-        figures.loss_within_margin(pair["non_inferiority"]["is_shown"], most),
+        f"{ratio['value']:.3f}",
+        f"{ratio['low']:.3f} to {ratio['high']:.3f}",
+        f"{100 * change['value']:+.1f}",
+        f"{100 * change['low']:+.1f} to {100 * change['high']:+.1f}",
+        figures.loss_within_margin(loss["is_shown"], change["high"], loss["margin"]),
     ]
 
 

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import figures
 from benchmarks.gpu.common import SYSTEM_PROMPT, TEMPLATE, fresh
-from orchestrator.export.serving import FILE, files_beside, system_document
+from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.targets import TARGETS
 from tasks.dataset import load_examples
@@ -63,9 +63,9 @@ def export(model: str, folder: Path, end: float) -> ExportedSteering:
     labels[sorted(number_tokens(vocabulary, without=ends))] = 1
     labels[sorted(ends)] = 0
     deltas = {str(cluster): 0.3 if cluster % 2 else -0.3 for cluster in range(CLUSTERS)} | {"0": end}
-    steering = ExportedSteering("", deltas, labels, CLUSTERING, (), NO_CHECK, sentence_ends(model))
-    texts = {FILE: system_document(steering, SYSTEM_PROMPT)}
-    texts["processor.py"] = TARGETS["sglang"].render(steering, None)
+    classes = sentence_ends(model)
+    steering = ExportedSteering("", deltas, labels, CLUSTERING, (), NO_CHECK, classes, system_prompt=SYSTEM_PROMPT)
+    texts = {FILE: system_text(steering), "processor.py": TARGETS["sglang"].render(steering)}
     for name, content in {**files_beside(steering), **{name: text.encode() for name, text in texts.items()}}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -1,9 +1,9 @@
 """Write `sample_questions.jsonl`: questions about invented companies, four fifths looked up, one fifth worked out.
 
-    python configs/data/make_questions.py [--seed 7] [--each 100] [--more 100] [--output FILE]
+    python configs/data/make_questions.py [--seed 7] [--each 100] [--more 100] [--validation 200] [--output FILE]
 
-There are three splits of `--each` questions, and `--more` at the end of the test split.  A run of `make evolve` asks 40
-of these at its end and chooses nothing on them.  But the search was changed after earlier runs were measured on them.
+There are three splits of `--each` questions, `--more` further test questions, and `--validation` further validation
+questions.  A run of `make evolve` asks 100 of the further test questions at its end and chooses nothing on them.
 
 Each question has a company and a page of its own, so that no split knows anything of another.  A page is one paragraph
 with more figures than the question needs.  The figures are drawn so that results are short: whole millions, whole
@@ -21,10 +21,11 @@ from pathlib import Path
 from question_topics import LOOK_UPS, WORK_OUTS, Topic
 
 SPLITS = ("train", "validation", "test")
-SEED, EACH, MORE = 7, 100, 100
+SEED, EACH, MORE, VALIDATION = 7, 100, 100, 200
 
 _FIRST = "Alder Brin Calder Dorn Elver Fenn Garr Hask Ingle Jorv Kest Larn Marl Nor Oster Pell Quern Ros Stav Ulv Vars"
 _MORE_FIRST = "Ash Birk Carn Dray Eld Farr Grim Holm Ivel Kirk Lock Mal Neth Orm Penn Rud Scar Thorn Ulls Wend Yar"
+_THIRD_FIRST = "Bram Cull Dax Ebb Flint Gorse Hale Inver Jed Keld Lyth Mire Nant Oak Pike"
 _LAST = "wick mere holt stead bury dale combe ford ley rigg shaw thwaite moor beck lund"
 
 BUSINESSES = (
@@ -53,8 +54,8 @@ CLOSINGS = (
 )
 
 
-def make_rows(seed: int, each: int, more: int) -> list[dict[str, str]]:
-    """`each` questions of every split, then `more` test questions about other companies.
+def make_rows(seed: int, each: int, more: int, validation: int) -> list[dict[str, str]]:
+    """`each` questions of every split, then `more` test and `validation` validation questions about other companies.
 
     Raises: ValueError for too many.
     """
@@ -63,6 +64,8 @@ def make_rows(seed: int, each: int, more: int) -> list[dict[str, str]]:
     rows = [row for split in SPLITS for row in _rows(rng, companies, split, each)]
     rng = random.Random(f"whetstone test questions {seed}")
     rows += _rows(rng, _companies(rng, _MORE_FIRST, more), "test", more)
+    rng = random.Random(f"whetstone validation questions {seed}")
+    rows += _rows(rng, _companies(rng, _THIRD_FIRST, validation), "validation", validation)
     return [{**row, "id": f"question_{number:04}"} for number, row in enumerate(rows, start=1)]
 
 
@@ -119,9 +122,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--each", type=int, default=EACH, help="questions of every split")
     parser.add_argument("--more", type=int, default=MORE, help="further test questions")
+    parser.add_argument("--validation", type=int, default=VALIDATION, help="further validation questions")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("sample_questions.jsonl"))
     options = parser.parse_args()
-    rows = make_rows(options.seed, options.each, options.more)
+    rows = make_rows(options.seed, options.each, options.more, options.validation)
     options.output.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
     print(f"{len(rows)} questions in {options.output}")
 

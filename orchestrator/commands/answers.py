@@ -61,11 +61,15 @@ def _lines(comparison: Comparison, only: str) -> Iterator[str]:
         yield f"question  {before.question}"
         yield f"gold      {before.gold}"
         for side, one in (("before", before), ("after", after)):
-            yield f"-- {side}: {one.tokens} tokens, {'right' if one.is_correct else 'wrong'}"
+            yield f"-- {side}: {one.tokens} tokens, {_state(one)}"
             yield one.text or "(no text)"
             if one.reasoning:
                 yield f"judge: {one.reasoning}"
     yield ""
+
+
+def _state(one: JudgedAnswer) -> str:
+    return ("right" if one.is_right else "wrong") + ("" if one.is_whole else ", cut")
 
 
 def _changes(before: JudgedAnswer, after: JudgedAnswer) -> list[str]:

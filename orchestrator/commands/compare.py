@@ -12,8 +12,6 @@ from orchestrator import exit_status
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
-    from orchestrator.report.statistics import Comparison
-    from orchestrator.report.systems import Measurement
     from orchestrator.results import RunResults
 
 IN_WORDS = ("run", "verdict", "reason", "rival_prompt")  # not in the table
@@ -27,6 +25,7 @@ Where two runs have answered the same questions, their winners are also compared
 EPILOG = f"""\
 examples:
   orchestrator compare outputs/evolve
+  orchestrator compare outputs/evolve --all
   orchestrator compare outputs/evolve outputs/embedded --csv > runs.csv
 {common.LISTED}
 exit status: 0 printed; 1 a folder holds no run, or a file of it is damaged."""
@@ -37,6 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_run_list(parser)
     form = parser.add_mutually_exclusive_group()
     common.add_json(form)
+    form.add_argument("--all", action="store_true", help="print every measured system of each run")
     form.add_argument("--csv", action="store_true", help="print CSV, one line for each run")
     return parser
 
@@ -50,6 +50,9 @@ def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.results import RunResults
 
     runs = [RunResults.open(folder) for folder in arguments.runs]
+    if arguments.all:
+        common.print_found(arguments, [], _all_systems(runs))
+        return exit_status.DONE
     digests = [digest_of(run) for run in runs]
     if arguments.csv:
         rows = [dict(_columns(digest)) for digest in digests]
@@ -93,37 +96,32 @@ def _cell(value: Any) -> str:
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def _all_systems(runs: Sequence[RunResults]) -> Iterator[str]:
+    from orchestrator.report.text import systems_table
+
+    for one in runs:
+        yield f"{one.run}: {'no systems yet' if one.report is None else one.report.conclusion.sentence}"
+        yield from () if one.report is None else systems_table(one.report, most=len(one.report.systems))
+
+
 def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
     """The second run's winner against the first one's, on the same questions; nothing where there are none.
 
     The test set is used where both have asked it, else the validation set.
     """
-    from orchestrator.report.pairwise import compare, comparison_sentence
-    from orchestrator.report.systems import MeasuredSystem
+    from orchestrator.report.paired import pair, paired_sentence
 
-    if len(runs) != 2:
+    reports = [one.report for one in runs]
+    if len(runs) != 2 or (report := reports[1]) is None or reports[0] is None:
         return []
+    first, second = runs
+    winners = [one.book.system(one.book.winner) for one in runs]
     for which in ("test", "validation"):
-        found = [next((one for one in run.comparisons if one.name.startswith(f"{which} set")), None) for run in runs]
-        first, second = runs
-        if None in found or first.question_hashes.get(which) != second.question_hashes.get(which):
+        before, after = (getattr(winner, which) for winner in winners)
+        hashes = [one.question_hashes.get(which) for one in runs]
+        if before is None or after is None or hashes[0] is None or hashes[0] != hashes[1]:
             continue
-        before, after = (_measurement(each) for each in found if each is not None)
-        margin = float(second.settings.get("MARGIN") or 0.03)
-        pair = compare(MeasuredSystem(f"the winner of {first.run}", "evolved", ""), before, after, margin, seed=0)
-        count = f"{pair.change.count} {which} questions"
-        return ["", f"The winner of {second.run}, on the same {count}. {comparison_sentence(pair)}"]
+        found = pair(before, after, report.margin, seed=0)
+        questions = f"The winner of {second.run}, on the same {found.change.count} {which} questions,"
+        return ["", f"{questions} {paired_sentence(found, f'the winner of {first.run}')}"]
     return []
-
-
-def _measurement(comparison: Comparison) -> Measurement:
-    """The winner's answers; their fitness is not compared, since two runs may have two objectives."""
-    from orchestrator.report.systems import Measurement
-
-    answers = comparison.after
-    return Measurement(
-        tuple(answer.example for answer in answers),
-        tuple(answer.tokens for answer in answers),
-        tuple(answer.is_correct for answer in answers),
-        fitness=0.0,
-    )

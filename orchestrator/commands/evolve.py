@@ -31,7 +31,7 @@ examples:
   orchestrator evolve --config configs/gpu.config --set TARGET_CONCURRENCY=256
   orchestrator evolve --fork outputs/evolve@2 --output outputs/shorter --set LAMBDA_SHORTNESS=0.6
 
-results: the output folder (CONFIG_OUTPUT_DIR or --output): processor_best.py, system_prompt.txt, report.txt and others;
+results: the output folder (CONFIG_OUTPUT_DIR or --output): report.txt, deploy/ for a server, front.json and others;
 the report also on standard output.
 exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4 another
 process works on the run; 130 interrupted; 143 terminated."""
@@ -74,7 +74,7 @@ def _ways(missing: Path) -> list[str]:
 
     return [
         f"{missing}: there is no such file.  Three ways to begin:",
-        "  orchestrator evolve --config configs/cma.config   a small model on this machine, free",
+        "  orchestrator evolve --config configs/evolve.config   a small model on this machine, free",
         f"  orchestrator init                                 four questions, then a complete {missing}",
         f"  make menuconfig                                   every option; configs/ has files to copy to {missing}",
         *filter(None, [unused_reason(Path.cwd())]),

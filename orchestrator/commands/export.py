@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+from tasks.escape import escape_control
 
+NOT_SHOWN = "warning: it is not shown that {name} loses less than the margin of correct answers"
 ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp", "logit-bias")
 DESCRIPTION = """\
 Write what a run has found as a file for an inference engine, and print the command that uses it.
@@ -25,6 +28,7 @@ Each processor explains itself: its head, or `python FILE`, says how it is used 
 EPILOG = """\
 examples:
   orchestrator export outputs/evolve --to vllm
+  orchestrator export outputs/evolve --to sglang --system "two sentences: log-odds x1"
   orchestrator export outputs/evolve --to transformers --node g2_child3_mut --output steer.py
 
 results: the file, and the command that uses it on standard output.
@@ -35,9 +39,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("export", DESCRIPTION, EPILOG)
     common.add_run(parser)
     parser.add_argument("--to", required=True, choices=ENGINES, metavar="ENGINE", help="one of the engines above")
-    parser.add_argument(
-        "--node", default="", help="an individual of the run, as individuals.jsonl names it (default: the winner)"
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--system", default="", metavar="NAME", help="a system of the run, as front.json names it (default: the winner)"
     )
+    which.add_argument("--node", default="", help="an individual of the search, as individuals.jsonl names it")
     parser.add_argument("--output", type=Path, metavar="FILE", help="the file (default: in the run's folder exports)")
     return parser
 
@@ -50,20 +56,23 @@ def _export(arguments: argparse.Namespace) -> int:
     from orchestrator.export.steering import PROCESSOR, read_steering
     from orchestrator.export.targets import TARGETS, default_file
     from orchestrator.output import check_inputs, write_output
-    from orchestrator.results import RunResults
 
     target = TARGETS[arguments.to]
-    steering = read_steering(arguments.run, arguments.node)
-    file = arguments.output or default_file(arguments.run, arguments.to, arguments.node)
+    steering = read_steering(arguments.run, arguments.system, arguments.node)
+    file = arguments.output or default_file(arguments.run, arguments.to, arguments.system or arguments.node)
     target.check_name(file)
     check_inputs("--output", file, {name: arguments.run / name for name in (PROCESSOR, "individuals.jsonl")})
-    text = target.render(steering, RunResults.open(arguments.run).system_prompt)
+    text = target.render(steering)
     file.parent.mkdir(parents=True, exist_ok=True)
     for name, content in target.beside(steering).items():
         (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
         write_output(file.parent / name, content)
     write_output(file, text)
+    if not steering.is_shown:
+        print(NOT_SHOWN.format(name=steering.name or "this individual"), file=sys.stderr)
     print(f"{file}\n\n  {target.command_for(file)}")
+    if steering.system_prompt:
+        print(f"\nsystem prompt, to be sent with each request: {escape_control(steering.system_prompt)}")
     if file.suffix == ".py":
         print(f"\nmore: python {shlex.quote(str(file))}")
     return exit_status.DONE

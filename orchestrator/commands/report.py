@@ -42,12 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write(arguments: argparse.Namespace) -> int:
     from orchestrator.output import write_output
-    from orchestrator.page.html import page_data, render_page
+    from orchestrator.page.html import render_page
     from orchestrator.results import RunResults
 
     runs = [RunResults.open(folder) for folder in arguments.runs]
     path: Path = arguments.output or arguments.runs[0] / "report.html"
-    page = render_page(page_data(runs), datetime.datetime.now().astimezone()).encode()
+    page = render_page(runs, datetime.datetime.now().astimezone()).encode()
     write_output(path, page)
     print(f"{path} ({len(page) / 1e6:.1f} MB)")
     return exit_status.DONE

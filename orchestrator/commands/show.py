@@ -51,7 +51,8 @@ def _show(arguments: argparse.Namespace) -> int:
 def _individual(results: RunResults, name: str) -> dict[str, Any]:
     """The individual with its clusters, its ancestors, its descendants, and the files about it."""
     one = dataclasses.asdict(results.individual(name))
-    known = {cluster.id: dataclasses.asdict(cluster) for cluster in results.clusters}
+    arm = next((arm.clusters for arm in results.arms if arm.arm == one["arm"]), results.clusters)
+    known = {cluster.id: dataclasses.asdict(cluster) for cluster in arm}
     return {
         **{key: value for key, value in one.items() if key not in ("deltas", "scratchpad")},
         "parents": [edge.start for edge in results.descent if edge.end == name],

@@ -8,19 +8,17 @@ crowded places.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import moocore
 import numpy as np
 from deap import base, tools
 from numpy.typing import NDArray
 
+from orchestrator.evolve.systems import Point
 
-class Point(NamedTuple):
-    """Mean tokens, and the share of correct answers from 0 to 1."""
-
-    mean_tokens: float
-    correct: float
+WORTH = 0.5
+"""Of the plain model's share of correct answers: a system with less is no member of a front, however short it is."""
 
 
 def front(points: Sequence[Point]) -> list[int]:
@@ -48,10 +46,13 @@ def hypervolume_gain(added: Sequence[Point], points: Sequence[Point], longest: f
     return hypervolume([*points, *added], longest) - hypervolume(points, longest)
 
 
-def halve(points: Sequence[Point], keep: int) -> list[int]:
-    """The indices, ascending, of the `keep` points that NSGA-II selects; of all where there are no more."""
-    individuals = [_Individual(index, point) for index, point in enumerate(points)]
-    return sorted(individual.index for individual in tools.selNSGA2(individuals, min(keep, len(points))))
+def halve(points: Sequence[Point], keep: int, least: float = 0.0) -> list[int]:
+    """The indices, ascending, of the `keep` points that NSGA-II selects; of all where there are no more.
+
+    Points with less than the share `least` of correct answers are left out.
+    """
+    individuals = [_Individual(index, point) for index, point in enumerate(points) if point.correct >= least]
+    return sorted(individual.index for individual in tools.selNSGA2(individuals, min(keep, len(individuals))))
 
 
 class _Fitness(base.Fitness):  # type: ignore[misc]

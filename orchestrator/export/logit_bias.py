@@ -18,7 +18,7 @@ USE = (
 )
 
 
-def bias_document(steering: ExportedSteering, system_prompt: str | None) -> str:
+def bias_document(steering: ExportedSteering) -> str:
     """The text of a JSON file with the biases of all tokens.
 
     Raises: OutputError where the end of a turn is raised after sentence ends only.
@@ -40,8 +40,8 @@ def bias_document(steering: ExportedSteering, system_prompt: str | None) -> str:
         "model": check.name,
         "config_sha256": check.config,
         "tokenizer_sha256": check.tokenizer,
-        "individual": steering.node or "winner",
-        "system_prompt": system_prompt,
+        "system": steering.name,
+        "system_prompt": steering.system_prompt,
         "tokens": len(listed),
         "clustering": steering.clustering,
     }

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.export.steering import ExportedSteering
 from workers import steering as plugin
@@ -21,11 +21,12 @@ COMMAND = (
 )
 
 
-def system_document(steering: ExportedSteering, system_prompt: str | None, max_tokens: int = 0) -> str:
-    """The text of the file that `WHETSTONE_SYSTEM` names; `max_tokens` 0 is no limit."""
-    found = {
-        "system_prompt": system_prompt or "",
-        "max_tokens": max_tokens,
+def system_document(steering: ExportedSteering) -> dict[str, Any]:
+    """The content of the file that `WHETSTONE_SYSTEM` names; `max_tokens` 0 is no limit."""
+    return {
+        "name": steering.name,
+        "system_prompt": steering.system_prompt,
+        "max_tokens": steering.max_tokens,
         "end": "any" if steering.ends is None else "sentence",
         "clustering": steering.clustering,
         "deltas": [steering.deltas[str(cluster)] for cluster in range(len(steering.deltas))],
@@ -33,7 +34,10 @@ def system_document(steering: ExportedSteering, system_prompt: str | None, max_t
         "config_sha256": steering.check.config,
         "tokenizer_sha256": steering.check.tokenizer,
     }
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def system_text(steering: ExportedSteering) -> str:
+    return json.dumps(system_document(steering), indent=2, ensure_ascii=False) + "\n"
 
 
 def files_beside(steering: ExportedSteering) -> Mapping[str, bytes]:

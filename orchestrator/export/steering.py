@@ -1,7 +1,7 @@
-"""What an export is made of: deltas, the cluster of each token, and the model, read from a run's folder.
+"""What an export is made of: deltas, the cluster of each token, the system prompt and the model, from a run's folder.
 
-The labels are in the run's own `processor_best.py`, which is read as data: its constants are parsed, and no line of it
-is run.
+The cluster of each token is in `clusters/<hash>.labels` for each clustering of the run.  The model is in the run's own
+`processor_best.py`, which is read as data: its constants are parsed, and no line of it is run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.evolve.systems import Book, System
 from orchestrator.output import OutputError
 from orchestrator.results import RunResults
 from orchestrator.runs.individuals import read_individuals
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PROCESSOR = "processor_best.py"
+LABELS = "clusters/{clustering}.labels"
 TYPES = {"uint8": "u1", "uint16": "<u2"}
 
 
@@ -33,15 +35,19 @@ class ExportedSteering:
     """Deltas by cluster ("0", "1", ...), the cluster of each token [V], and the words that describe each cluster.
 
     `ends` [V] says which tokens end a sentence where the delta of cluster 0 acts after those only, and is else None.
+    is_shown: the run has shown that it loses less than the margin of correct answers.
     """
 
-    node: str  # "" for the run's winner
+    name: str
     deltas: Mapping[str, float]
     labels: NDArray[np.unsignedinteger[Any]]
     clustering: str
     descriptions: tuple[Mapping[str, Any], ...]
     check: ModelCheck
     ends: NDArray[np.uint8] | None = None
+    system_prompt: str = ""
+    max_tokens: int = 0
+    is_shown: bool = False
 
     @property
     def biases(self) -> NDArray[np.float64]:
@@ -52,32 +58,80 @@ class ExportedSteering:
         return np.asarray(np.take(by_cluster, self.labels))
 
 
-def read_steering(folder: Path, node: str = "") -> ExportedSteering:
-    """The steering of a run's winner, or of one of its individuals.
+def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSteering:
+    """The steering of one of a run's systems, or of an individual of its search; without a name that of the winner, and
+    before there is one that of the best individual so far.
 
-    Raises: OutputError for a folder without a run, a run of another kind, one that has no processor yet, a node that
-    it does not have, and for a damaged file.
+    Raises: OutputError for a folder without a run, a run of another kind, one that has no processor yet, a name that it
+    does not have, a system without deltas, and for a damaged file.
     """
     results = RunResults.open(folder)
     if results.kind != "evolve":
         raise OutputError(f"{folder} holds a run of {results.kind!a}, which finds no deltas; export a run of 'evolve'")
+    best, book = _read_processor(folder), results.book
+    if node:
+        return _of_system(results, book, _individual(results, book, node), best)
+    name = system or book.winner
+    if not name:
+        clusters = next((arm.clusters for arm in results.arms if arm.clustering == best.clustering), ())
+        return dataclasses.replace(best, descriptions=tuple(map(dataclasses.asdict, clusters)))
+    chosen = next((one for one in book.systems if one.name == name), None)
+    if chosen is None:
+        raise OutputError(f"{folder} has no system {name!a}; systems.json has the names")
+    if not chosen.deltas:
+        raise OutputError(f"{folder}: {name!a} is the model without deltas; --system names another one (front.json)")
+    return _of_system(results, book, chosen, best)
+
+
+def _individual(results: RunResults, book: Book, node: str) -> System:
+    """An individual of the search as a system of its arm."""
+    found = [record for record in read_individuals(results.output.individuals) if record["node"] == node]
+    if not found:
+        raise OutputError(f"{results.folder} has no individual {node!a}; individuals.jsonl has the names")
+    arm = next(one for one in book.arms if one.name == found[-1]["arm"])
+    given = found[-1]["deltas"]
+    deltas = tuple(float(given[str(cluster)]) for cluster in range(len(given)))
+    return System(node, "evolved", arm.system_prompt, arm.name, deltas, arm.clustering)
+
+
+def _of_system(results: RunResults, book: Book, chosen: System, best: ExportedSteering) -> ExportedSteering:
+    clusters = next((arm.clusters for arm in results.arms if arm.clustering == chosen.clustering), ())
+    return dataclasses.replace(
+        best,
+        name=chosen.name,
+        deltas={str(cluster): delta for cluster, delta in enumerate(chosen.deltas)},
+        labels=_read_labels(results.folder, chosen.clustering),
+        clustering=chosen.clustering,
+        descriptions=tuple(map(dataclasses.asdict, clusters)),
+        system_prompt=chosen.system_prompt,
+        max_tokens=chosen.max_tokens,
+        is_shown=chosen.name in book.passed,
+    )
+
+
+def _read_labels(folder: Path, clustering: str) -> NDArray[np.unsignedinteger[Any]]:
+    from tasks.gpu.cluster import unpack_labels
+
+    path = folder / LABELS.format(clustering=clustering)
+    try:
+        return unpack_labels(path.read_bytes())  # type: ignore[return-value]
+    except (OSError, ValueError, zlib.error) as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
+
+
+def read_check(folder: Path) -> ModelCheck:
+    """The model that a run's deltas were found with."""
+    return _read_processor(folder).check
+
+
+def _read_processor(folder: Path) -> ExportedSteering:
     path = folder / PROCESSOR
     try:
-        best = parse_processor(path.read_text("utf-8"))
+        return parse_processor(path.read_text("utf-8"))
     except FileNotFoundError:
         raise OutputError(f"{folder} has no {PROCESSOR} yet; the first generation of a run writes it") from None
     except (OSError, SyntaxError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
-    best = dataclasses.replace(best, descriptions=tuple(map(dataclasses.asdict, results.clusters)))
-    if not node:
-        return best
-    records = {record["node"]: record["deltas"] for record in read_individuals(results.output.individuals)}
-    if node not in records:
-        raise OutputError(f"{folder} has no individual {node!a}; individuals.jsonl has the names")
-    deltas = {cluster: float(delta) for cluster, delta in records[node].items()}
-    if set(deltas) != set(best.deltas):
-        raise OutputError(f"{folder}: {node} has deltas of other clusters than {PROCESSOR}")
-    return dataclasses.replace(best, node=node, deltas=deltas)
 
 
 def parse_processor(text: str) -> ExportedSteering:

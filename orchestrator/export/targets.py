@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,13 +23,13 @@ from tasks.gpu.sglang_file import SGLANG
 class ExportTarget:
     """An engine: the name of its file, the command that uses a file, and how the text is made.
 
-    `command` has {folder}, {module} and {file} of the file.  `render` takes the run's system prompt too.  `beside` are
-    further files of its folder, by their paths in it.
+    `command` has {folder}, {module} and {file} of the file.  `beside` are further files of its folder, by their paths
+    in it.
     """
 
     file_name: str
     command: str
-    render: Callable[[ExportedSteering, str | None], str]
+    render: Callable[[ExportedSteering], str]
     beside: Callable[[ExportedSteering], Mapping[str, bytes]] = lambda _: {}
 
     def check_name(self, file: Path) -> None:
@@ -44,7 +45,7 @@ class ExportTarget:
 
 
 def processor_target(parts: Parts, command: str) -> ExportTarget:
-    def render(one: ExportedSteering, _: str | None) -> str:
+    def render(one: ExportedSteering) -> str:
         return render_file(parts, one.deltas, one.labels, one.clustering, one.descriptions, one.check, one.ends)
 
     return ExportTarget(parts.file_name, command, render)
@@ -63,12 +64,12 @@ TARGETS: Mapping[str, ExportTarget] = {
     "transformers": processor_target(TRANSFORMERS, "PYTHONPATH={folder} python PROGRAM.py"),
     "llama-cpp": processor_target(LLAMA_CPP, "llama-cli -m MODEL.gguf $(python {file} --arguments)"),
     "logit-bias": ExportTarget(FILE, CURL, bias_document),
-    "sglang-server": ExportTarget(serving.FILE, serving.COMMAND, serving.system_document, serving.files_beside),
+    "sglang-server": ExportTarget(serving.FILE, serving.COMMAND, serving.system_text, serving.files_beside),
 }
 
 
-def default_file(folder: Path, target: str, node: str) -> Path:
-    """Where the file goes without --output: a folder of its own in the run's."""
-    name = TARGETS[target].file_name
-    stem = Path(name).stem + (f"_{node}" if node else "")
-    return folder / "exports" / f"{stem.replace('-', '_')}{Path(name).suffix}"
+def default_file(folder: Path, target: str, name: str) -> Path:
+    """Where the file of a system or individual goes without --output: a folder of its own in the run's."""
+    file = Path(TARGETS[target].file_name)
+    stem = re.sub(r"[^A-Za-z0-9]+", "_", f"{file.stem}_{name}".strip("_"))
+    return folder / "exports" / f"{stem}{file.suffix}"

@@ -1,244 +1,273 @@
-"""What a finished search has shown, in plain sentences: a win only where the figures support one.
+"""What a finished run has shown, in plain sentences: what to deploy, and what else would do.
 
-The evolved vector is compared with the plain model and with every rival, a system prompt or a vector without search, on
-the same questions.  It wins where it is shown to be shorter than the plain model and to lose less than the margin, and
-where each rival is shown to be worse: longer, or right less often.  If a system prompt does as well, the first sentence
-says so.  If the vector is worse than the plain model, it says that.
-
-The winner may be no evolved vector but what the search started from: a rival or the plain model itself.  Then the
-sentences name it as the winner, and say that no evolved vector was shown to be better.
-
-The comparison with the plain model comes first and has the whole error rate; those with the rivals follow and share it
-by Holm's procedure.
+The winner is shown on the validation set to lose less than the margin of correct answers (Tango's score test, one-sided
+95 %).  What it saves is measured on the test set, which nothing was chosen by.  What is free in every engine (a system
+prompt, a limit of tokens, a stop after the first sentence) does as well where, on the same questions, it has no more
+tokens and at least as many right and whole answers; then it is what to use instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from orchestrator.report.formatting import format_percent, format_points
-from orchestrator.report.inference import NoiseFloor, questions_needed, smallest_visible_loss
-from orchestrator.report.pairwise import Pairwise, compare, comparison_sentence, correct_for_number
-from orchestrator.report.systems import MeasuredSystem, SetName
+import numpy as np
+from numpy.typing import NDArray
 
-NOT_BETTER = "no evolved vector was shown to be better on the validation set"
+from orchestrator.evolve.choice import MemberTest, most_promising
+from orchestrator.evolve.front import hypervolume
+from orchestrator.evolve.systems import PLAIN, Book, Measurement, Point, System, SystemKind
+from orchestrator.report.figures import SetName
+from orchestrator.report.formatting import format_points, format_signed
+from orchestrator.report.inference import Estimate, correctness_change, non_inferiority
+from orchestrator.report.paired import pair, paired_sentence
 
-Outcome = Literal["win", "prompt_suffices", "vector_suffices", "not_shown", "worse"]
+Outcome = Literal["deploy", "use_prompt", "use_cut", "nothing_shown"]
+"""deploy: a vector or an evolved system passed, and nothing free does as well.  use_prompt: the winner is a system
+prompt alone, or one does as well.  use_cut: a limit of tokens or a stop after the first sentence does as well.
+nothing_shown: the plain model stays."""
+LONGEST = 1.5
+"""Of the plain model's tokens: up to there the area counts that a front dominates."""
+RESAMPLES = 1_000
+ASKED: tuple[SetName, ...] = ("test", "validation", "ordering")
+OF_RIVALS: tuple[tuple[Outcome, SystemKind], ...] = (("use_cut", "cut"), ("use_prompt", "prompt"))
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What was shown.  `sentences` begin with the most important; `pairs` has the plain model first.
+    """`sentences` begin with the most important one; the last says what to do.
 
-    `measured_on` is the set of questions that the figures come from.  `rival` is the name of the one that the first
-    sentence is about; None where it is about the winner and the plain model alone.
+    measured_on: the set of the winner's figures; rival: the name of the cheapest rival on it, None without one.
     """
 
     outcome: Outcome
-    measured_on: SetName
     sentences: tuple[str, ...]
-    pairs: tuple[Pairwise, ...]
-    smallest_visible_loss: float
+    measured_on: SetName
     rival: str | None = None
 
+
+@dataclass(frozen=True)
+class Rival:
+    """A system that is free in every engine, with its answers and the winner's to the questions of a set."""
+
+    system: System
+    own: Measurement
+    winners: Measurement
+    which: SetName
+
     @property
-    def headline(self) -> str:
-        return self.sentences[0]
+    def gain(self) -> float:
+        """In correct answers, as a share."""
+        return self.own.point.correct - self.winners.point.correct
 
+    @property
+    def does_as_well(self) -> bool:
+        """No more tokens, and at least as many right and whole answers."""
+        one, other = self.own, self.winners
+        is_as_right = sum(one.right) >= sum(other.right) and sum(one.whole) >= sum(other.whole)
+        return one.mean_tokens <= other.mean_tokens and is_as_right
 
-def conclude(
-    plain: MeasuredSystem,
-    best: MeasuredSystem,
-    rivals: Sequence[MeasuredSystem],
-    margin: float,
-    seed: int,
-    noise: NoiseFloor | None = None,
-) -> Conclusion:
-    """Compare the winner, `best`, with the plain model and the rivals, one of which it may be itself.
-
-    The test set is used if `plain` and `best` were asked it, else the validation set.  Rivals that were not measured on
-    that set are left out, and so is what is the same as the winner.
-
-    margin: the loss of correctness that counts as none, as a share (0.03); seed: of the bootstrap; noise: from repeated
-    measurements of one system, None where there are none.
-    """
-    used: SetName = "test" if plain.test and best.test else "validation"
-    plain_measured, best_measured = plain.measured_on(used), best.measured_on(used)
-    assert plain_measured is not None and best_measured is not None, "both are always measured on the validation set"
-    others = [rival for rival in rivals if not _is_same(rival, best)]
-    measured = [(rival, result) for rival in others if (result := rival.measured_on(used)) is not None]
-    against_plain = compare(plain, plain_measured, best_measured, margin, seed)
-    pairs = correct_for_number([compare(rival, result, best_measured, margin, seed) for rival, result in measured])
-    over_plain = [compare(plain, plain_measured, result, margin, seed) for _, result in measured]
-    informative = [(pair, change) for pair, change in zip(pairs, over_plain, strict=True) if not change.is_vacuous]
-    harmless = [pair for pair, change in informative if change.non_inferiority.is_shown]
-    useful = [pair for pair, change in informative if change.is_better]
-    start = next((one for one in (plain, *rivals) if _is_same(one, best)), None)
-    # A rival that has won is not counted among those that it is compared with, but may be as good as any of them.
-    itself = [compare(start, best_measured, best_measured, margin, seed)] if start not in (None, plain) else []
-    all_useful = [*useful, *itself] if against_plain.is_better else useful
-    outcome, first, decisive = _decide(against_plain, [*pairs, *itself], harmless, all_useful, used, start)
-    sentences = [first]
-    if start is not None and NOT_BETTER not in first:
-        sentences.append(f"The winner is {_title(start)}: {NOT_BETTER}.")
-    if outcome == "worse" and useful:
-        sentences.append(_recommend(min(useful, key=lambda pair: pair.ratio.before)))
-    sentences += [comparison_sentence(against_plain), *_about_rivals(pairs, harmless)]
-    if used == "validation":
-        sentences.append("The vector was chosen by these same questions, which makes its figures look better.")
-    sentences += _limits(against_plain, margin)
-    if noise is not None:
-        sentences.append(_noise(noise, against_plain))
-    visible = smallest_visible_loss(against_plain.change.count, against_plain.discordant)
-    rival = None if decisive is None else decisive.against
-    return Conclusion(outcome, used, tuple(sentences), (against_plain, *pairs), visible, rival)
-
-
-def _is_same(one: MeasuredSystem, other: MeasuredSystem) -> bool:
-    """Whether the two have the same prompt and deltas; none are the same as zeros."""
-    if not any(one.deltas) and not any(other.deltas):
-        return one.system_prompt == other.system_prompt
-    return (one.system_prompt, one.deltas) == (other.system_prompt, other.deltas)
-
-
-def _title(start: MeasuredSystem) -> str:
-    """What a search started from, as text: `"end of turn alone" (raised by 11)`."""
-    if start.kind == "plain":
-        return "the plain model"
-    raised = [delta for delta in start.deltas if delta]
-    by = f" (raised by {raised[0]:g})" if len(raised) == 1 and raised[0] > 0 else ""
-    return f'the system prompt "{start.name}"' if start.kind == "prompt" else f'"{start.name}"{by}'
-
-
-def _decide(
-    against_plain: Pairwise,
-    pairs: Sequence[Pairwise],
-    harmless: Sequence[Pairwise],
-    useful: Sequence[Pairwise],
-    used: SetName,
-    start: MeasuredSystem | None,
-) -> tuple[Outcome, str, Pairwise | None]:
-    """The outcome, its sentence, and the comparison with the rival that the sentence is about.
-
-    pairs: the winner against each rival, itself among them where it is one; harmless: those of rivals that are shown to
-    lose less than the margin against the plain model; useful: those of rivals that are shown to be shorter as well;
-    start: the winner, where it is what the search started from.
-    """
-    winner = "the evolved vector" if start is None else "the winner"
-    count = against_plain.change.count
-    dominating = [pair for pair in pairs if pair.is_dominated]
-    equal = [pair for pair in useful if not pair.is_shorter and not pair.is_more_right] or dominating
-    if against_plain.is_worse:
-        return "worse", f"{winner.capitalize()} is worse than the plain model: {_figures(against_plain, used)}.", None
-    margin = against_plain.non_inferiority.margin
-    if against_plain.is_vacuous:
-        before = f"The plain model has {against_plain.change.before} of {count} right on the {used} set"
-        return "not_shown", f"{before}, no more than the margin of {format_points(margin)}: nothing is shown.", None
-    if equal:
-        is_proved = against_plain.is_better or any(pair in useful for pair in equal)
-        pair = min(equal, key=lambda pair: pair.ratio.before)
-        if start is not None and pair.against == start.name:
-            said, rival = _won_without_search(start, _figures(against_plain, used), is_proved=is_proved), None
-        else:
-            said, rival = _not_better_than(pair, used, winner, is_proved=is_proved), pair
-        return *said, rival
-    not_better = f"It is not shown that {winner} is better than"
-    if not against_plain.is_better:
-        return "not_shown", f"{not_better} the plain model: {_figures(against_plain, used)}.", None
-    rest = [pair for pair in pairs if not _is_worse_rival(pair, is_harmless=pair in harmless)]
-    if rest:
-        pair = min(rest, key=lambda pair: pair.ratio.before)
-        return "not_shown", f"{not_better} {pair.name}: {_figures(pair, used)}.", pair
-    loss = f"less than {format_points(margin)} of" if margin else "no"
-    win = f"{winner.capitalize()} shortens the answers by {format_percent(1 - against_plain.ratio.ratio.value)}"
-    return "win", f"{win} on {count} {used} questions and loses {loss} right answers.", None
-
-
-def _is_worse_rival(pair: Pairwise, *, is_harmless: bool) -> bool:
-    """Whether the vector is shown to be shorter than the rival, or to be right more often.
-
-    Against a rival that loses nothing, more right answers must not be bought with more tokens.
-    """
-    return pair.is_shorter or (pair.is_more_right and (not is_harmless or pair.ratio.after <= pair.ratio.before))
-
-
-def _not_better_than(pair: Pairwise, used: SetName, winner: str, *, is_proved: bool) -> tuple[Outcome, str]:
-    """The sentence where a rival is as good; `is_proved`: one of the two is shown to be better than the plain model."""
-    figures = _figures(pair, used)
-    if not is_proved:
-        subject = "A sentence" if pair.kind == "prompt" else "A vector without search"
-        return "not_shown", (
-            f"{subject}, {pair.name}, does as well as {winner} ({figures}). "
-            f"It is not shown that {winner} is better than the plain model."
+    @property
+    def figures(self) -> str:
+        own, winners = (
+            f"{one.mean_tokens:.1f} tokens, {sum(one.right)} right and {sum(one.whole)} whole answers"
+            for one in (self.own, self.winners)
         )
-    if pair.kind == "prompt":
-        return "prompt_suffices", f"A sentence is enough: {pair.name} does as well as {winner} ({figures})."
-    return "vector_suffices", f"A search is not needed: {pair.name} does as well as {winner} ({figures})."
+        return f"{own} to {winners} of {len(self.own.examples)} {self.which} questions"
 
 
-def _won_without_search(start: MeasuredSystem, figures: str, *, is_proved: bool) -> tuple[Outcome, str]:
-    """The sentence where a rival itself has won; `figures`: its own, from those of the plain model."""
-    won = f"{_title(start)} won: {NOT_BETTER}"
-    if not is_proved:
-        return "not_shown", f"{won[0].upper()}{won[1:]}. Nor is it shown to be better than the plain model: {figures}."
-    if start.kind == "prompt":
-        return "prompt_suffices", f"A sentence is enough: {won} (against the plain model {figures})."
-    return "vector_suffices", f"A search is not needed: {won} (against the plain model {figures})."
+def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Conclusion:
+    """What the systems of a finished run show.
 
-
-def _recommend(pair: Pairwise) -> str:
-    subject = "The system prompt" if pair.kind == "prompt" else "The vector without search"
-    return (
-        f'{subject} "{pair.against}" is better than the plain model: {pair.ratio.before:.1f} tokens, '
-        f"{pair.change.before} of {pair.change.count} right."
+    margin: the loss of correct answers that counts as none, as a share (0.05); seed: of the bootstrap; whole: False
+    where all answers count as whole.
+    """
+    winner, which, rivals = book.system(book.winner), measured_on(book), rivals_of(book)
+    if winner.name == PLAIN:
+        outcome, first, last = _nothing_shown(book, margin)
+    else:
+        outcome, first, last = _won(book, winner, rivals, margin)
+    notes = _notes(book, winner, which, margin, seed, whole=whole)
+    return Conclusion(
+        outcome, (first, search_sentence(book, seed), *notes, last), which, rivals[0].system.name if rivals else None
     )
 
 
-def _figures(pair: Pairwise, used: SetName) -> str:
-    """`64.3 -> 37.8 tokens, 11 -> 7 of 16 right on the test set`: from the other system to the vector."""
+def measured_on(book: Book) -> SetName:
+    """The set of the winner's figures."""
+    return last_common(book.plain, book.system(book.winner)) or "training"
+
+
+def last_common(one: System, other: System) -> SetName | None:
+    """The last set that both were asked, of those that no fitness used."""
+    return next((which for which in ASKED if getattr(one, which) and getattr(other, which)), None)
+
+
+def rivals_of(book: Book) -> list[Rival]:
+    """What is free in every engine, the strongest first.
+
+    These are the most correct answers to the questions of the winner's figures, with no more tokens than the plain
+    model has; then the other systems.
+    """
+    winner = book.system(book.winner)
+    found = [
+        Rival(one, getattr(one, which), getattr(winner, which), which)
+        for one in book.of_kind("prompt", "cut")
+        if one is not winner and (which := last_common(one, winner)) is not None
+    ]
+
+    def rank(one: Rival) -> tuple[bool, bool, float, float]:
+        is_longer = one.own.mean_tokens > book.plain.on(one.which).mean_tokens
+        return one.which != measured_on(book), is_longer, -one.gain, one.own.mean_tokens
+
+    return sorted(found, key=rank)
+
+
+def _won(book: Book, winner: System, rivals: Sequence[Rival], margin: float) -> tuple[Outcome, str, str]:
+    """The outcome, the first sentence, and the last."""
+    gain = _gain(book, winner, margin)
+    for outcome, kind in OF_RIVALS:
+        for one in rivals:
+            if one.system.kind == kind and one.does_as_well:
+                use = _use(one.system)
+                first = f"{use}: it does as well as the winner {_name(winner)} ({one.figures}); {gain}."
+                return outcome, first, f"{use} instead."
+    against = f"; the cheapest rival, {_name(rivals[0].system)}, has {rivals[0].figures}" if rivals else ""
+    if winner.kind == "prompt":
+        return "use_prompt", f"{_use(winner)}: {gain}{against}.", f"{_use(winner)} instead of a vector."
+    return "deploy", f"Deploy {_name(winner)}: {gain}{against}.", f"Deploy {_name(winner)}: deploy/README.md says how."
+
+
+def _gain(book: Book, winner: System, margin: float) -> str:
+    """What the winner saves, and what it loses at most."""
+    which = measured_on(book)
+    before, after = getattr(book.plain, which), getattr(winner, which)
+    share = 1 - after.mean_tokens / max(before.mean_tokens, 1.0)
+    saved = f"{100 * abs(share):.0f} % {'fewer' if share >= 0 else 'more'} tokens an answer"
+    change = correctness_change(book.plain.on("validation").correct, winner.on("validation").correct)
+    bound = non_inferiority(change, margin).bound
+    lost = f"a loss of more than {format_points(-bound)} of correct answers is excluded"
+    shown = lost if bound < 0 else f"a gain of at least {format_points(bound)} of correct answers is shown"
+    seen = " never seen before" if which == "test" else ""
     return (
-        f"{pair.ratio.before:.1f} -> {pair.ratio.after:.1f} tokens, "
-        f"{pair.change.before} -> {pair.change.after} of {pair.change.count} right on the {used} set"
+        f"{saved} ({before.mean_tokens:.1f} -> {after.mean_tokens:.1f}) on "
+        f"{len(after.examples)} {which} questions{seen}, and {shown} by {change.count} validation questions "
+        f"(the margin is {format_points(margin)})"
     )
 
 
-def _about_rivals(pairs: Sequence[Pairwise], harmless: Sequence[Pairwise]) -> list[str]:
-    lossy = [pair for pair in pairs if pair not in harmless and pair.ratio.before < pair.ratio.after]
-    sentences = []
-    if pairs:
-        beaten = sum(pair.is_better for pair in pairs)
-        sentences.append(f"It beats {beaten} of {len(pairs)} rivals (p values corrected for their number).")
-    if harmless:
-        sentences.append(comparison_sentence(min(harmless, key=lambda pair: pair.ratio.before)))
-    if lossy:
-        listed = ", ".join(f'"{pair.against}"' for pair in lossy)
-        verb = "is" if len(lossy) == 1 else "are"
-        sentences.append(f"{listed} {verb} shorter still, but not shown to keep as many right as the plain model.")
-    return sentences
-
-
-def _limits(pair: Pairwise, margin: float) -> list[str]:
-    """What this number of questions cannot show."""
-    sentences = []
-    if not margin:
-        sentences.append("With a margin of 0 a win needs more right answers than the plain model has.")
-    elif not pair.non_inferiority.is_shown:
-        needed = questions_needed(margin, pair.discordant)
-        sentences.append(f"To show a loss of {format_points(margin)}, about {needed:,} questions are needed.")
-    visible = smallest_visible_loss(pair.change.count, pair.discordant)
-    number = "1 question" if pair.change.count == 1 else f"{pair.change.count} questions"
-    if not pair.non_inferiority.is_shown:
-        sentences.append(f"With {number}, a true loss under {format_points(visible)} may go unseen.")
-    return sentences
-
-
-def _noise(noise: NoiseFloor, pair: Pairwise) -> str:
-    saved = abs(pair.ratio.before - pair.ratio.after)
-    relation = "above" if saved > noise.tokens else "within"
-    return (
-        f"Two measurements of one vector differ by up to {noise.tokens:.1f} tokens and "
-        f"{format_points(noise.correctness)} ({noise.repeats} measurements); the difference in tokens is {relation} "
-        "that."
+def _nothing_shown(book: Book, margin: float) -> tuple[Outcome, str, str]:
+    leader = book.leader
+    if leader.name == PLAIN:
+        first = "The plain model stays: no other system was worth a test against it."
+        return (
+            "nothing_shown",
+            first,
+            "Nothing is safe yet: more training questions or other prompts may find something.",
+        )
+    if leader.validation is None:
+        first = f"The plain model stays: there are no validation questions that could show what {_name(leader)} loses."
+        return "nothing_shown", first, "Nothing is safe yet: give validation questions."
+    before, after = book.plain.on("validation"), leader.validation
+    change = correctness_change(before.correct, after.correct)
+    test = MemberTest(leader.name, change, non_inferiority(change, margin))
+    found = most_promising([test])
+    assert found is not None, "the first member did not pass"
+    first = (
+        f"The plain model stays: on {change.count} validation questions nothing is shown to lose less than "
+        f"{format_points(margin)} of correct answers; the most promising system is {_name(leader)} "
+        f"({before.mean_tokens:.1f} -> {after.mean_tokens:.1f} tokens, {change.before} -> {change.after} correct), of "
+        f"which a loss of up to {format_points(-found.bound)} is not excluded."
     )
+    if found.questions is None:
+        return "nothing_shown", first, "Nothing is safe yet, and more questions alone would not show what was observed."
+    more = max(1, found.questions - change.count)
+    return "nothing_shown", first, f"Nothing is safe yet: ask {more:,} more validation questions."
+
+
+def _notes(book: Book, winner: System, which: SetName, margin: float, seed: int, *, whole: bool) -> Iterator[str]:
+    """The figures behind the first sentence, and what a reader must know of them."""
+    if winner.name != PLAIN:
+        paired = pair(getattr(book.plain, which), getattr(winner, which), margin, seed)
+        yield f"On the {which} questions, {paired_sentence(paired, 'the plain model')}"
+        before, after = (sum(getattr(one, which).whole) for one in (book.plain, winner))
+        yield f"Whole are {after} of its {paired.change.count} answers, and {before} of the plain model's."
+    if not whole:
+        yield "Every answer counts as whole, also one that is cut (CONFIG_WHOLE=n)."
+    if book.flips:
+        asked = ordering_of(book)
+        count = len(book.plain.on(asked).examples)
+        yield f"Of the plain model's {count} {asked} answers {book.flips} changed sides when it was asked once more."
+    for one in dict.fromkeys(system.name for system in (book.plain, winner, book.leader)):
+        measured = getattr(book.system(one), which)
+        if measured is not None and any(measured.loops):
+            loops = f"{sum(measured.loops)} of {len(measured.loops)}"
+            yield f"{loops} {which} answers of {_name(book.system(one))} repeat themselves up to the limit of tokens."
+    if book.rounds > 1:
+        yield (
+            f"The validation questions have tested members {book.rounds} times, since the run went on after its end: "
+            "the 95 % hold for the first time alone."
+        )
+    if book.test_uses > 1:
+        yield f"The test questions have been asked for {book.test_uses} winners so far, this one included."
+
+
+def ordering_of(book: Book) -> SetName:
+    """The set that put the front in order."""
+    return "ordering" if book.plain.ordering else "training"
+
+
+def search_sentence(book: Book, seed: int) -> str:
+    """Whether searching added anything to the front of systems without search, beyond as many random vectors."""
+    which = ordering_of(book)
+    evolved, drawn, others = (
+        [found for one in book.of_kind(*kinds) if (found := getattr(one, which)) is not None]
+        for kinds in (("evolved",), ("random",), ("plain", "prompt", "vector"))
+    )
+    count = len(book.plain.on(which).examples)
+    if not evolved:
+        return "The search added nothing: none of its vectors is on the front."
+    gain = _gain_of(evolved, drawn, others, seed)
+    figures = (
+        f"{format_signed(gain.value)} points of the front's hypervolume ({format_signed(gain.low)} to "
+        f"{format_signed(gain.high)}), on {count} {which} questions"
+    )
+    beyond = "random vectors of the same number" if drawn else "systems without search"
+    if gain.low > 0:
+        return f"The search added to the front beyond {beyond}: {figures}."
+    return f"The search is not shown to have added anything beyond {beyond}: {figures}."
+
+
+def _gain_of(
+    evolved: Sequence[Measurement], drawn: Sequence[Measurement], others: Sequence[Measurement], seed: int
+) -> Estimate:
+    """Hypervolume with the evolved systems less that with the random ones; a percentile bootstrap over questions."""
+    systems = [*others, *evolved, *drawn]
+    tokens = np.array([one.tokens for one in systems], dtype=np.float64)  # [s, n]
+    correct = np.array([one.correct for one in systems], dtype=np.float64)
+    longest = LONGEST * max(float(tokens[0].mean()), 1.0)
+    searched = len(others) + len(evolved)
+
+    def gain(chosen: NDArray[np.integer[Any]]) -> float:
+        means = zip(tokens[:, chosen].mean(axis=1).tolist(), correct[:, chosen].mean(axis=1).tolist(), strict=True)
+        points = [Point(*one) for one in means]
+        without = [*points[: len(others)], *points[searched:]]
+        return hypervolume(points[:searched], longest) - hypervolume(without, longest)
+
+    rng, count = np.random.default_rng(seed), tokens.shape[1]
+    value = gain(np.arange(count))
+    resampled = [gain(rng.integers(0, count, size=(count,))) for _ in range(RESAMPLES)]
+    low, high = np.quantile(resampled, [0.025, 0.975]).tolist()
+    return Estimate(value, min(value, low), max(value, high))
+
+
+def _use(one: System) -> str:
+    """What to do in place of a vector."""
+    if one.kind == "cut":
+        return f"Set max_tokens to {one.max_tokens}" if one.max_tokens else "Stop after the first sentence"
+    return f"Use the system prompt {_name(one)}"
+
+
+def _name(one: System) -> str:
+    return "the plain model" if one.name == PLAIN else f'"{one.name}"'

@@ -1,108 +1,112 @@
-"""`report.json`: the figures of a finished run for programs.  `figures.ReportFigures` is how it is read."""
+"""`report.json`, `front.json` and the points of the plot, from what a finished run has measured and decided."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, get_args
 
-from orchestrator.report.assessment import Assessment
-from orchestrator.report.inference import Estimate
-from orchestrator.report.intervals import mean_interval, share_interval
-from orchestrator.report.pairwise import Pairwise
-from orchestrator.report.systems import MeasuredSystem, Measurement, SetName
-
-
-def report_document(assessment: Assessment) -> dict[str, Any]:
-    """`report.json`.  Shares are from 0 to 1, intervals are [low, high] at 95 %; null is "not measured"."""
-    conclusion, rivals = assessment.conclusion, assessment.rivals
-    return {
-        "run": assessment.run,
-        "verdict": conclusion.headline,
-        "conclusion": {
-            "outcome": conclusion.outcome,
-            "measured_on": conclusion.measured_on,
-            "sentences": list(conclusion.sentences),
-            "rival": conclusion.rival,
-            "margin": assessment.margin,
-            "smallest_visible_loss": conclusion.smallest_visible_loss,
-            "noise_floor": None if assessment.noise is None else asdict(assessment.noise),
-        },
-        "validation": _two(assessment, "validation"),
-        "test": _two(assessment, "test"),
-        "test_uses": assessment.test_uses,
-        "winner": assessment.winner.name,
-        "start": assessment.start,
-        "choices": dict(assessment.choices),
-        "comparisons": [_comparison(pair) for pair in conclusion.pairs],
-        "systems": [_system(system, assessment) for system in assessment.systems if system not in rivals],
-        "rivals": [_system(system, assessment) for system in rivals],
-    }
+from orchestrator.evolve.choice import Goal
+from orchestrator.evolve.closing import members_of
+from orchestrator.evolve.systems import Book, System
+from orchestrator.report.conclusion import conclude
+from orchestrator.report.figures import (
+    FrontFile,
+    FrontMember,
+    ReportedConclusion,
+    ReportedSystem,
+    ReportFile,
+    SetName,
+    figures_of,
+)
 
 
-def _two(assessment: Assessment, name: SetName) -> dict[str, Any] | None:
-    """The plain model with zero deltas and the winner, on one set."""
-    zero, best = assessment.plain.measured_on(name), assessment.winner.measured_on(name)
-    if zero is None or best is None:
-        return None
-    return {"zero": measurement_figures(zero, assessment.seed), "best": measurement_figures(best, assessment.seed)}
+def report_of(run: str, book: Book, goal: Goal, margin: float, seed: int, *, whole: bool = True) -> ReportFile:
+    """All figures and the conclusion; the arguments are those of `conclude`."""
+    found = conclude(book, margin, seed, whole=whole)
+    members = {one.name for one in front_of(book)}
+    return ReportFile(
+        run=run,
+        goal=goal,
+        margin=margin,
+        winner=book.winner,
+        systems=tuple(
+            _reported(one, seed, is_on_front=one.name in members, passed=one.name in book.passed)
+            for one in book.systems
+        ),
+        conclusion=ReportedConclusion(
+            outcome=found.outcome,
+            sentence=found.sentences[0],
+            sentences=found.sentences,
+            measured_on=found.measured_on,
+            rival=found.rival,
+        ),
+        test_uses=book.test_uses,
+    )
 
 
-def measurement_figures(measured: Measurement, seed: int) -> dict[str, Any]:
-    """The figures of one system on one set, with their intervals."""
-    count = len(measured.examples)
-    share = share_interval(measured.right, count)
-    return {
-        "n": count,
-        "mean_tokens": measured.mean_tokens,
-        "mean_tokens_interval": _interval(mean_interval(measured.tokens, seed)),
-        "correct": measured.right,
-        "share_correct": share.value,
-        "share_correct_interval": _interval(share),
-        "fitness": measured.fitness,
-    }
+def front_of(book: Book) -> list[System]:
+    """The members of the front, the fewest tokens first."""
+    systems = book.having("training")
+    return [systems[index] for index in members_of([one.on("training").point for one in systems], book.plain)]
 
 
-def _system(system: MeasuredSystem, assessment: Assessment) -> dict[str, Any]:
-    pair = assessment.over_plain.get(system.name)
-    return {
-        "name": system.name,
-        "kind": system.kind,
-        "system_prompt": system.system_prompt,
-        "deltas": list(system.deltas),
-        "validation": _figures_on("validation", system, assessment.seed),
-        "test": _figures_on("test", system, assessment.seed),
-        "against_plain": None if pair is None else _comparison(pair),
-    }
+def _reported(system: System, seed: int, *, is_on_front: bool, passed: bool) -> ReportedSystem:
+    measured = {which: getattr(system, which) for which in get_args(SetName)}
+    figures = {which: None if found is None else figures_of(found, seed) for which, found in measured.items()}
+    return ReportedSystem(
+        name=system.name,
+        kind=system.kind,
+        system_prompt=system.system_prompt,
+        arm=system.arm,
+        deltas=system.deltas,
+        clustering=system.clustering,
+        max_tokens=system.max_tokens,
+        **figures,
+        is_on_front=is_on_front,
+        passed=passed,
+    )
 
 
-def _figures_on(name: Literal["validation", "test"], system: MeasuredSystem, seed: int) -> dict[str, Any] | None:
-    measured = system.measured_on(name)
-    return None if measured is None else measurement_figures(measured, seed)
+def front_file(report: ReportFile) -> FrontFile:
+    members = [one for one in report.systems if one.is_on_front and one.training is not None]
+    members.sort(key=lambda one: 0.0 if one.training is None else one.training.mean_tokens)
+    return FrontFile(
+        tuple(
+            FrontMember(
+                name=one.name,
+                kind=one.kind,
+                system_prompt=one.system_prompt,
+                deltas={str(cluster): delta for cluster, delta in enumerate(one.deltas)},
+                clustering=one.clustering,
+                max_tokens=one.max_tokens,
+                end_raise=one.deltas[0] if one.deltas else 0.0,
+                ordering=one.ordering,
+                validation=one.validation,
+                test=one.test,
+                passed=one.passed,
+                is_winner=one.name == report.winner,
+            )
+            for one in members
+        )
+    )
 
 
-def _comparison(pair: Pairwise) -> dict[str, Any]:
-    change = pair.change
-    return {
-        "against": pair.against,
-        "kind": pair.kind,
-        "n": change.count,
-        "token_ratio": pair.ratio.ratio.value,
-        "token_ratio_interval": _interval(pair.ratio.ratio),
-        "correct_before": change.before,
-        "correct_after": change.after,
-        "gained": change.gained,
-        "lost": change.lost,
-        "correctness_difference": change.difference.value,
-        "correctness_difference_interval": _interval(change.difference),
-        "non_inferiority": asdict(pair.non_inferiority),
-        "shorter_p": pair.shorter_p,
-        "more_right_p": pair.more_right_p,
-        "better_p": pair.better_p,
-        "is_shorter": pair.is_shorter,
-        "is_more_right": pair.is_more_right,
-        "is_better": pair.is_better,
-    }
-
-
-def _interval(estimate: Estimate) -> list[float]:
-    return [estimate.low, estimate.high]
+def plot_points(report: ReportFile) -> list[dict[str, Any]]:
+    """The systems on the set that most of them were asked."""
+    sets: tuple[SetName, ...] = ("ordering", "training")
+    which = max(sets, key=lambda name: sum(one.on(name) is not None for one in report.systems))
+    return [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "set": which,
+            "mean_tokens": found.mean_tokens,
+            "mean_tokens_interval": list(found.mean_tokens_interval),
+            "correct": found.correct / found.n,
+            "correct_interval": [end / found.n for end in found.correct_interval],
+            "whole": found.whole / found.n,
+            "is_on_front": one.is_on_front,
+            "is_winner": one.name == report.winner,
+        }
+        for one in report.systems
+        if (found := one.on(which)) is not None
+    ]

@@ -1,152 +1,132 @@
-"""`report.json` as it is read again."""
+"""`report.json` and `front.json`: the records that are written, and read again.
+
+Their JSON schemas are those of the types, `TypeAdapter(ReportFile).json_schema()`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
+from pydantic import FiniteFloat
 
-from orchestrator.report.conclusion import Outcome
-from orchestrator.report.inference import NoiseFloor
-from orchestrator.report.systems import SetName, SystemKind
+from orchestrator.evolve.choice import Goal
+from orchestrator.evolve.systems import Measurement, SystemKind
+from orchestrator.report.intervals import mean_interval, share_interval
 
-Share = Annotated[FiniteFloat, Field(ge=0, le=1)]
+SetName = Literal["training", "ordering", "validation", "test"]
 Bounds = tuple[FiniteFloat, FiniteFloat]
 """The two ends of an interval at 95 %."""
 
 
 @dataclass(frozen=True)
-class SystemFigures:
-    """One system on one set of `n` questions; `correct` is the number of right answers."""
+class Figures:
+    """One system on one set of `n` questions: numbers of answers, but for `mean_tokens` of an answer."""
 
-    n: PositiveInt
+    n: int
     mean_tokens: FiniteFloat
     mean_tokens_interval: Bounds
-    correct: NonNegativeInt
-    share_correct: Share
-    share_correct_interval: Bounds
-    fitness: FiniteFloat
-
-
-@dataclass(frozen=True)
-class NonInferiorityFigures:
-    margin: Share
-    bound: FiniteFloat
-    p: Share
-    is_shown: bool
-
-
-@dataclass(frozen=True)
-class PairFigures:
-    """One system against another, on the `n` questions that both were asked; `before` is of the other."""
-
-    against: str
-    kind: SystemKind
-    n: PositiveInt
-    token_ratio: FiniteFloat
-    token_ratio_interval: Bounds
-    correct_before: NonNegativeInt
-    correct_after: NonNegativeInt
-    gained: NonNegativeInt
-    lost: NonNegativeInt
-    correctness_difference: FiniteFloat
-    correctness_difference_interval: Bounds
-    non_inferiority: NonInferiorityFigures
-    shorter_p: Share
-    more_right_p: Share
-    better_p: Share
-    is_shorter: bool
-    is_more_right: bool
-    is_better: bool
+    right: int
+    whole: int
+    correct: int
+    correct_interval: Bounds
+    loops: int = 0
 
 
 @dataclass(frozen=True)
 class ReportedSystem:
-    """A system with its figures; None where it was not measured.  `deltas` is empty without steering."""
+    """A system with its figures on each set, None where it was not asked: see `orchestrator.evolve.systems.System`.
+
+    is_on_front: no other has fewer tokens without fewer correct answers, on the training set; passed: a loss of correct
+    answers of the margin or more is excluded by the validation set.
+    """
 
     name: str
     kind: SystemKind
     system_prompt: str
+    arm: str
     deltas: tuple[FiniteFloat, ...]
-    validation: SystemFigures | None
-    test: SystemFigures | None
-    against_plain: PairFigures | None
+    clustering: str
+    max_tokens: int
+    training: Figures | None
+    ordering: Figures | None
+    validation: Figures | None
+    test: Figures | None
+    is_on_front: bool
+    passed: bool
 
-    def measured_on(self, name: SetName) -> SystemFigures | None:
-        return self.validation if name == "validation" else self.test
-
-
-@dataclass(frozen=True)
-class BeforeAndAfter:
-    """The plain model and the winner on one set."""
-
-    zero: SystemFigures
-    best: SystemFigures
+    def on(self, which: SetName) -> Figures | None:
+        found: Figures | None = getattr(self, which)
+        return found
 
 
 @dataclass(frozen=True)
 class ReportedConclusion:
-    outcome: Outcome
+    """outcome: one of `orchestrator.report.conclusion.Outcome`; sentence: the first of the `sentences`.
+
+    rival: the name of the cheapest rival, None where there is none; measured_on: the set of the winner's figures.
+    """
+
+    outcome: str
+    sentence: str
+    sentences: tuple[str, ...]
     measured_on: SetName
-    sentences: Annotated[tuple[str, ...], Field(min_length=1)]
-    margin: Share
-    smallest_visible_loss: Share
-    noise_floor: NoiseFloor | None
-    rival: str | None = None
+    rival: str | None
 
 
 @dataclass(frozen=True)
-class ReportFigures:
-    """`report.json`: what a finished run has shown."""
+class ReportFile:
+    """`report.json`.  margin: a share (0.05); test_uses: how many winners these test questions have been asked for."""
 
     run: str
-    verdict: str
-    conclusion: ReportedConclusion
-    validation: BeforeAndAfter | None
-    test: BeforeAndAfter | None
-    test_uses: NonNegativeInt
+    goal: Goal
+    margin: FiniteFloat
     winner: str
-    start: str
-    choices: Mapping[str, str]
-    comparisons: Annotated[tuple[PairFigures, ...], Field(min_length=1)]
     systems: tuple[ReportedSystem, ...]
-    rivals: tuple[ReportedSystem, ...] = field(default=())
+    conclusion: ReportedConclusion
+    test_uses: int
 
-    @property
-    def measured(self) -> BeforeAndAfter:
-        """The plain model and the winner on the set of the conclusion."""
-        found = self.test if self.conclusion.measured_on == "test" else self.validation
-        assert found is not None, "a conclusion is of a set that was measured"
-        return found
-
-    @property
-    def all_systems(self) -> tuple[ReportedSystem, ...]:
-        """The plain model first, then the other systems that are no rivals, then the rivals."""
-        return (*self.systems, *self.rivals)
+    def system(self, name: str) -> ReportedSystem:
+        return next(one for one in self.systems if one.name == name)
 
 
 @dataclass(frozen=True)
-class FrontPoint:
-    """A point of `pareto.json`: a system on the validation set."""
+class FrontMember:
+    """A member of the front.  deltas: by cluster; end_raise: the delta of the tokens that end a turn."""
 
     name: str
     kind: SystemKind
     system_prompt: str
-    deltas: tuple[FiniteFloat, ...]
-    mean_tokens: FiniteFloat
-    mean_tokens_interval: Bounds
-    share_correct: Share
-    share_correct_interval: Bounds
-    fitness: FiniteFloat
-    is_on_front: bool
+    deltas: Mapping[str, FiniteFloat]
+    clustering: str
+    max_tokens: int
+    end_raise: FiniteFloat
+    ordering: Figures | None
+    validation: Figures | None
+    test: Figures | None
+    passed: bool
     is_winner: bool
 
 
 @dataclass(frozen=True)
 class FrontFile:
-    """`pareto.json`."""
+    """`front.json`: the members of the front, the fewest tokens first."""
 
-    set: Literal["validation"]
-    points: tuple[FrontPoint, ...]
+    members: tuple[FrontMember, ...]
+
+
+def figures_of(found: Measurement, seed: int) -> Figures:
+    """`seed` is that of the bootstrap."""
+    count, correct = len(found.examples), sum(found.correct)
+    tokens, share = mean_interval(found.tokens, seed), share_interval(correct, count)
+    return Figures(
+        n=count,
+        mean_tokens=tokens.value,
+        mean_tokens_interval=(tokens.low, tokens.high),
+        right=sum(found.right),
+        whole=sum(found.whole),
+        correct=correct,
+        correct_interval=(count * share.low, count * share.high),
+        loops=sum(found.loops),
+    )

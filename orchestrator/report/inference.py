@@ -3,7 +3,7 @@
 Each question is its own control.  The ratio of tokens has a percentile bootstrap interval (Efron 1979) over questions.
 The difference of correctness has the score interval for paired proportions (Tango 1998, Statistics in Medicine 17),
 which stays valid where few answers or none change sides.  Non-inferiority is that interval's one-sided lower bound
-against a margin.  Several comparisons share one error rate by Holm's procedure (1979).
+against a margin.
 
 Correctness is a share from 0 to 1 throughout; "0.03" is three points.
 """
@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, stdev
+from statistics import NormalDist
 
 import numpy as np
 
@@ -81,21 +81,6 @@ class NonInferiority:
     bound: float
     p: float
     is_shown: bool
-
-
-@dataclass(frozen=True)
-class NoiseFloor:
-    """By how much two measurements of the same system differ, from repeated measurements.
-
-    `tokens` (of the mean, in tokens), `tokens_share` (of the mean) and `correctness` are repeatability limits: in 95 of
-    100 pairs of runs the difference is smaller.  `changed` is the mean share of verdicts that differ between two runs.
-    """
-
-    repeats: int
-    tokens: float
-    tokens_share: float
-    correctness: float
-    changed: float
 
 
 def token_ratio(before: Sequence[int], after: Sequence[int], seed: int, resamples: int = RESAMPLES) -> TokenRatio:
@@ -228,37 +213,6 @@ def questions_needed(loss: float, discordant: float) -> int:
         else:
             high = middle
     return high
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values adjusted for their number by Holm's step-down procedure, in the order given."""
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, p_values[index] * (len(p_values) - rank)))
-        adjusted[index] = largest
-    return adjusted
-
-
-def noise_floor(tokens: Sequence[Sequence[int]], correct: Sequence[Sequence[bool]]) -> NoiseFloor:
-    """How much repeated measurements of one system differ; tokens and correct: [r][n], r runs of the same n questions.
-
-    A repeatability limit is 1.96 * sqrt(2) standard deviations between runs.
-    """
-    count = len(tokens[0])
-    means = [sum(row) / count for row in tokens]
-    factor = _NORMAL.inv_cdf((1 + LEVEL) / 2) * math.sqrt(2)
-    limit = factor * stdev(means)
-    overall = sum(means) / len(means)
-    pairs = [(a, b) for i, a in enumerate(correct) for b in correct[i + 1 :]]
-    differing = [sum(x != y for x, y in zip(a, b, strict=True)) / count for a, b in pairs]
-    return NoiseFloor(
-        repeats=len(tokens),
-        tokens=limit,
-        tokens_share=limit / overall if overall else 0.0,
-        correctness=factor * stdev([sum(row) / count for row in correct]),
-        changed=sum(differing) / len(differing),
-    )
 
 
 def _bisect(function: Callable[[float], float], low: float, high: float) -> float:

@@ -16,15 +16,26 @@ from tasks.plan import Evaluations, StageName
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-PlanKind = Literal["clusters", "baselines", "population", "offspring", "final"]
 PLANS = {
     "clusters": "preparing the vocabulary's clusters",
+    "plain": "measuring the plain model",
+    "prompts": "measuring the system prompts",
+    "vectors": "measuring the vectors that need no search",
     "population": "evaluating the population",
     "offspring": "breeding and evaluating children",
-    "baselines": "measuring the plain model, the system prompts and the vectors without search",
-    "final": "choosing the winner and comparing it",
+    "random": "measuring random vectors",
+    "front": "measuring the front",
+    "ordering": "putting the front in order, on questions that no fitness used",
+    "validation": "testing on the validation questions",
+    "rivals": "measuring what is free in every engine",
+    "test": "asking the test questions, once",
+    "final": "comparing the answers",
 }
+"""What a run is at, by stage."""
+OF_A_GENERATION = ("population", "offspring")
 FAILURES = 2  # whose errors the live display has
+EVERY_S = 15.0
+"""A stage that lasts longer says every so often how far it is."""
 AROUND = 9 + FAILURES  # its lines that are not candidates
 
 
@@ -54,17 +65,18 @@ class Totals:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a run. `generation` counts from 0; times are in seconds, costs in US dollars.
+    """The state of a run at a stage of PLANS.
 
-    `best` and `mean` are of the current population, `baseline` is the fitness of the initial individual, which
-    `baseline_name` names. `progress` is (done, total) of the work that `note` names, such as embedding the vocabulary.
-    `cost_usd` None is unknown. `evaluations` counts those of the run so far.
+    `generation` counts from 0; `arm` is that of the generation; times are in seconds, costs in US dollars.  `best` and
+    `mean` are of the current population, `baseline` is the fitness of the initial individual, which `baseline_name`
+    names.  `progress` is (done, total) of the work that `note` names, such as embedding the vocabulary; `left_s` is
+    what is left of it.  `cost_usd` None is unknown.  `evaluations` counts those of the run so far.
     """
 
     run: str
     generation: int
     generations: int
-    plan: PlanKind
+    plan: str
     candidates: tuple[CandidateView, ...] = ()
     best: float | None = None
     mean: float | None = None
@@ -81,6 +93,7 @@ class Snapshot:
     progress: tuple[int, int] | None = None
     baseline_name: str = INITIAL
     evaluations: Evaluations = field(default_factory=Evaluations)
+    arm: str = ""
     totals: Totals | None = None  # when the last generation was recorded; None before the first in this session
 
 
@@ -108,37 +121,28 @@ def open_view(stream: TextIO, force: Literal["terminal", "plain"] | None = None)
 
 
 class PlainView:
-    """One line for each event, with the time of day, for logs and pipes."""
+    """A line for each stage, and while it lasts how far it is, with the time of day, for logs and pipes."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], datetime] = datetime.now) -> None:
         self._stream = stream
         self._clock = clock
         self._last: Snapshot | None = None
-        self._tenth = -1
+        self._written = clock()
 
     def show(self, snapshot: Snapshot) -> None:
         last, self._last = self._last, snapshot
         for text in event_lines(last, snapshot):
             self.notify(text)
-        self._show_progress(last, snapshot)
+        if snapshot.progress is not None and (self._clock() - self._written).total_seconds() >= EVERY_S:
+            self.notify(f"  {_progress_text(snapshot)}")
 
     def notify(self, text: str) -> None:
         self._stream.write(f"{self._clock():%H:%M:%S}  {escape_control(text)}\n")
         self._stream.flush()
+        self._written = self._clock()
 
     def close(self) -> None:
         self._stream.flush()
-
-    def _show_progress(self, last: Snapshot | None, snapshot: Snapshot) -> None:
-        """One line for each tenth of the work."""
-        if snapshot.progress is None:
-            self._tenth = -1
-            return
-        done, total = snapshot.progress
-        tenth = 10 * done // max(total, 1)
-        if tenth != self._tenth or last is None or last.note != snapshot.note:
-            self._tenth = tenth
-            self.notify(_progress_text(snapshot))
 
 
 class TerminalView:
@@ -214,16 +218,14 @@ def _choose(candidates: tuple[CandidateView, ...], room: int) -> tuple[list[Cand
 
 def event_lines(last: Snapshot | None, now: Snapshot) -> Iterator[str]:
     """The events between two snapshots, oldest first, one line each."""
-    if last is not None and last.generation != now.generation and last.plan not in ("clusters", "baselines", "final"):
+    if last is not None and last.generation != now.generation and last.plan in OF_A_GENERATION:
         yield _generation_finished(last.generation, now)
     if last is None or (last.plan, last.generation) != (now.plan, now.generation):
         yield _headline(now)
-    before = {candidate.node: candidate.stage for candidate in last.candidates} if last is not None else {}
+    before = {candidate.node for candidate in last.candidates if candidate.stage == "failed"} if last else set()
     for one in now.candidates:
-        if one.stage in ("done", "failed") and before.get(one.node) != one.stage:
-            what = "" if one.target is None else f", cluster {one.target} changed"
-            ended = f"done: fitness {format_score(one.fitness)}{what}"
-            yield f"  {one.node} {ended if one.stage == 'done' else f'FAILED: {one.error}'}"
+        if one.stage == "failed" and one.node not in before:
+            yield f"  {one.node} FAILED: {one.error}"
     # A note in which only a number changed is not a new event.
     notes = [re.sub(r"[\d,.]+", "#", snapshot.note) for snapshot in (last, now) if snapshot is not None]
     if now.progress is None and now.note and (last is None or notes[0] != notes[1]):
@@ -231,18 +233,15 @@ def event_lines(last: Snapshot | None, now: Snapshot) -> Iterator[str]:
 
 
 def _headline(now: Snapshot) -> str:
-    if now.plan in ("clusters", "baselines", "final"):
-        return f"run {now.run}: {PLANS[now.plan]}"
-    if now.plan == "population":
-        return f"{_generation(now)}: {PLANS[now.plan]} ({len(now.candidates)})"
-    baseline = f"{now.baseline_name} {format_score(now.baseline)}"
-    fitness = f"best {format_score(now.best)}, mean {format_score(now.mean)}, {baseline}"
-    return f"{_generation(now)}: {fitness}; {PLANS['offspring']} ({len(now.candidates)})"
+    count = f" ({len(now.candidates)})" if now.candidates else ""
+    what = f"{PLANS[now.plan]}{count}"
+    return f"{_generation(now)}: {what}" if now.plan in OF_A_GENERATION else what
 
 
 def _generation(now: Snapshot) -> str:
     """From 0, as in the names of nodes and in all files."""
-    return f"generation {now.generation} ({min(now.generation + 1, now.generations)} of {now.generations})"
+    arm = f", {now.arm}" if now.arm else ""
+    return f"generation {now.generation} of {now.generations}{arm}"
 
 
 def _generation_finished(generation: int, now: Snapshot) -> str:
@@ -250,15 +249,16 @@ def _generation_finished(generation: int, now: Snapshot) -> str:
     totals = now.totals
     at_end = now if totals is None else replace(now, **{f.name: getattr(totals, f.name) for f in fields(totals)})
     used = ", ".join(_usage_parts(at_end))
-    left = "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
-    took = f"{format_duration(now.elapsed_s)} so far{left}"
-    return f"generation {generation} finished: best so far {format_score(now.best_ever)}; {used}; {took}"
+    took = format_duration(now.elapsed_s)
+    return f"generation {generation} finished: best so far {format_score(now.best_ever)}; {used}; {took} so far"
 
 
 def _progress_text(snapshot: Snapshot) -> str:
-    """`embedding vocabulary 12,288 of 49,152`."""
+    """`embedding vocabulary 12,288 of 49,152, about 20 s left`."""
     done, total = snapshot.progress or (0, 0)
-    return f"{snapshot.note} {done:,} of {total:,}"
+    left = "" if snapshot.left_s is None else f", about {format_duration(snapshot.left_s)} left"
+    tokens = f", {snapshot.tokens:,} tokens so far" if snapshot.tokens else ""
+    return f"{snapshot.note} {done:,} of {total:,}{left}{tokens}"
 
 
 def _usage_parts(now: Snapshot) -> list[str]:

@@ -17,21 +17,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.evolve.search import BestOfRun, FinishedGeneration, RunState, Search
+from orchestrator.evolve.systems import Arm, Book
 from orchestrator.history import read_history, write_history
 from orchestrator.optimisers.base import Best
 from orchestrator.optimisers.generation import Evaluated, Genome
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import OutputFolder, read_state
-from orchestrator.report.document import report_document
+from orchestrator.report.document import front_file, plot_points, report_of
 from orchestrator.report.formatting import baseline_name
-from orchestrator.report.front import front_document
-from orchestrator.report.measurements import measurement_lines
+from orchestrator.report.statistics import Comparison
 from orchestrator.runs.changes import options_of, read_changes
+from orchestrator.runs.deploy import PROCESSOR, clear_deploy, write_deploy
 from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
-from orchestrator.runs.final import Final
 from orchestrator.runs.individuals import IndividualsFile, notes_on
-from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.runs.status import TOKEN_COUNTS
+from orchestrator.settings import Settings
 from tasks.context import content_hash
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, ROUTE_PLOTS, Plot
 from tasks.exports import EXPORTS, Export
@@ -42,6 +43,7 @@ from tasks.store.store import Store
 from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
+DEPLOYED_S = 60.0
 
 
 class ArtifactRequests:
@@ -68,7 +70,7 @@ class ArtifactRequests:
         self._request_plots("collection", COLLECTION_PLOTS, {"v_steer": list(v_steer)})
 
     def request_comparison_plots(self, points: Sequence[dict[str, Any]]) -> None:
-        """Have the plots of all measured systems drawn; `points` are those of pareto.json."""
+        """Have the plots of all measured systems drawn; `points` are those of `plot_points`."""
         self._request_plots("comparison", COMPARISON_PLOTS, {"points": list(points)})
 
     def request_route_plots(
@@ -82,9 +84,10 @@ class ArtifactRequests:
         shown = [row for row in rates if row["mode"] == held_out]
         self._request_plots("route", ROUTE_PLOTS, {"rates": shown, "held_out": held_out, "rows": seen})
 
-    def request_export(self, export: Export, deltas: Sequence[float]) -> None:
-        """Have a file made of these deltas, in canonical order."""
-        self._request(export.task, export.file, {"name": export.file, "deltas": list(deltas)})
+    def request_export(self, export: Export, deltas: Sequence[float], clustering: str, file: str = "") -> None:
+        """Have a file made of these deltas, in canonical order, of this clustering; `file` is another name for it."""
+        name = file or export.file
+        self._request(export.task, name, {"name": name, "deltas": list(deltas), "clustering": clustering})
 
     def save_ready(self) -> None:
         """Write the files that are ready."""
@@ -125,26 +128,27 @@ class ArtifactRequests:
 class Recorder:
     """Writes the results of each generation; keeps the history and the tree."""
 
+    search: Search  # from the preparation on
+
     def __init__(
         self,
         output: OutputFolder,
         store: Store,
         run_id: str,
-        search: Search,
+        cluster_ids: Sequence[str],
         artifacts: ArtifactRequests,
         is_priced: bool = True,
     ) -> None:
         self.output = output
         self.store = store
         self.run_id = run_id
-        self.search = search
-        self.cluster_ids = search.params.cluster_ids
+        self.cluster_ids = tuple(cluster_ids)
         self.artifacts = artifacts
         self.is_priced = is_priced
         self.history: list[dict[str, Any]] = []
         self.tree = EvolutionTree(self.cluster_ids)
         self.individuals = IndividualsFile(output.individuals, self.cluster_ids)
-        self._best: Best | None = None
+        self._best: BestOfRun | None = None
 
     def resume(self, generation: int) -> None:
         """Take up what the folder holds of the generations before this one."""
@@ -157,59 +161,61 @@ class Recorder:
 
     def record(self, finished: FinishedGeneration, wall_s: float) -> None:
         """Write one finished generation."""
-        usage = self.store.usage(self.run_id)
-        line = history_line(finished, self.cluster_ids, wall_s, usage, self.history, self.is_priced)
+        usage, best = self.store.usage(self.run_id), self.search.best(finished.state)
+        assert best is not None, "a generation always evaluates an individual"
+        line = history_line(finished, best, self.cluster_ids, wall_s, usage, self.history, self.is_priced)
         answered = {role: self.store.providers(self.run_id, role) for role in get_args(Role)}
         changed = options_of(read_changes(self.output), finished.generation.number)
         self.history.append(line | {"answered": answered} | ({"settings_changed": changed} if changed else {}))
-        self.tree.add(finished.generation)
+        before = [line["generation"] for line in self.history[:-1] if line["arm"] == finished.arm.name]
+        self.tree.add(finished.generation, max(before, default=None), is_alone=len(self.search.arms) == 1)
         self.output.write_state("evolution_tree.json", self.tree.data())
         write_history(self.output, self.history)
-        self.individuals.append(finished.generation)
-        leader, best = finished.generation.leader.genome, finished.state.best
+        self.individuals.append(finished.generation, finished.arm.name)
+        leader = finished.generation.leader.genome
         self._write_deltas("deltas_current.json", leader)
-        assert best is not None, "a generation always evaluates an individual"
-        self._write_deltas("deltas_best.json", best)
-        self._request_files(leader.deltas, best)
+        self._write_deltas("deltas_best.json", best.best)
+        self._request_files(leader.deltas, finished.arm, best)
         self.output.write("evolution_state.json", self.search.to_json(finished.state))
 
-    def request_again(self, best: Best) -> None:
+    def request_again(self, state: RunState) -> None:
         """Have the files of the last recorded generation made: the session that recorded it may have ended before."""
         population = self.history[-1]["population"]
         leader = max(population, key=lambda one: cast(float, one["fitness"]))["node"]  # of equal ones the first
-        if deltas := self.individuals.deltas_of(leader):
-            self._request_files(deltas, best)
+        deltas, best = self.individuals.deltas_of(leader), self.search.best(state)
+        if deltas and best:
+            self._request_files(deltas, self.search.arm(state.arm), best)
 
-    def _request_files(self, leader: tuple[float, ...], best: Best) -> None:
+    def _request_files(self, leader: tuple[float, ...], arm: Arm, best: BestOfRun) -> None:
         for export in EXPORTS:
             if export.made_of == "leader":
-                self.artifacts.request_export(export, leader)
+                self.artifacts.request_export(export, leader, arm.clustering)
             elif export.made_of == "best" and best != self._best:
-                self.artifacts.request_export(export, best.deltas)
+                self.artifacts.request_export(export, best.best.deltas, best.arm.clustering)
         self._best = best
         self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self._baseline_name())
 
-    def record_final(self, final: Final) -> None:
-        """Write the comparisons, and make the files of the best individual those of the winner."""
-        self.output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in final.comparisons])
-        self.output.write_json("deltas_best.json", list_to_deltas(final.winner.deltas, self.cluster_ids))
-        self.output.write("system_prompt.txt", final.winner.system_prompt)
-        for export in EXPORTS:
-            if export.made_of == "best":
-                self.artifacts.request_export(export, final.winner.deltas)
-        if final.assessment is not None:
-            points = front_document(final.assessment)
-            self.output.write_json("report.json", report_document(final.assessment))
-            self.output.write_json("pareto.json", points)
-            self.output.write("measurements.jsonl", measurement_lines(final.assessment.systems))
-            self.artifacts.request_comparison_plots(points["points"])
+    def record_final(self, book: Book, comparisons: Sequence[Comparison], settings: Settings) -> None:
+        """Write what a finished run has shown, and what goes to the server."""
+        report = report_of(self.run_id, book, settings.goal, settings.margin, settings.seed, whole=settings.whole)
+        self.output.write_json("report.json", dataclasses.asdict(report))
+        self.output.write_json("front.json", dataclasses.asdict(front_file(report)))
+        self.output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
+        self.artifacts.request_comparison_plots(plot_points(report))
+        clear_deploy(self.output)
+        if deltas := (winner := book.system(book.winner)).deltas:
+            processor = next(export for export in EXPORTS if export.made_of == "best")
+            self.artifacts.request_export(processor, deltas, winner.clustering, PROCESSOR)
+        self.artifacts.wait(DEPLOYED_S)  # the hashes of the model are in the processors
+        examples = self.store.examples(self.run_id)
+        write_deploy(self.output, self.run_id, settings, book, (examples.get("validation") or examples["training"])[0])
 
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""
         return self.history[0]["population"][0]["mean_tokens"] if self.history else None
 
     def _baseline_name(self) -> str:
-        return baseline_name(self.search.params.initial_deltas)
+        return baseline_name(self.search.any_params.initial_deltas)
 
     def _write_deltas(self, name: str, genome: Genome | Best) -> None:
         self.output.write_json(name, list_to_deltas(genome.deltas, self.cluster_ids))
@@ -222,6 +228,7 @@ def evaluations_of(history: Sequence[Mapping[str, Any]]) -> Evaluations:
 
 def history_line(
     finished: FinishedGeneration,
+    best: BestOfRun,
     cluster_ids: Sequence[str],
     wall_s: float,
     usage: Mapping[str, float],
@@ -239,13 +246,14 @@ def history_line(
     def target(evaluated: Evaluated) -> str | None:
         return None if evaluated.target is None else cluster_ids[evaluated.target]
 
-    generation, best = finished.generation, finished.state.best
+    generation = finished.generation
     fitness = [evaluated.score.fitness for evaluated in generation.population]
     return {
         "generation": generation.number,
+        "arm": finished.arm.name,
         "best": max(fitness),
         "mean": sum(fitness) / len(fitness),
-        "best_ever": None if best is None else best.fitness,
+        "best_ever": best.best.fitness,
         "population": [{"node": one.node, **_score(one), **notes_on(one)} for one in generation.population],
         "offspring": [
             {"node": one.node, "target": target(one), **_score(one), **notes_on(one)} for one in generation.offspring

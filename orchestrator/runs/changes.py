@@ -12,6 +12,7 @@ from pathlib import Path
 
 from typing_extensions import TypedDict
 
+from orchestrator.evolve.systems import SYSTEMS_FILE
 from orchestrator.output import OutputError, OutputFolder, read_output_text, read_state
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.kconfig import read_assignments
@@ -101,7 +102,7 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
         return
     before = saved_settings(output.path)
     # Before anything has been measured, no result depends on what is done with long questions.
-    is_measured = output.state.exists() or output.baselines.exists()
+    is_measured = output.state.exists() or (output.path / SYSTEMS_FILE).exists()
     resumable = RESUMABLE if is_measured else (*RESUMABLE, "TOO_LONG")
     differing = [name for name in changed_options(before, settings) if name not in resumable]
     if differing:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +16,27 @@ from typing_extensions import TypedDict
 
 from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.evolve.systems import Arm
 from orchestrator.farm.connection import open_farm
 from orchestrator.output import OutputError, OutputFolder, read_json, read_state, write_output
 from orchestrator.report.announcement import provider_at
 from orchestrator.report.live import Snapshot, View
-from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.report.systems import MeasuredSystem, Measurement
-from orchestrator.runs.baselines import REFERENCE, Baselines
-from orchestrator.runs.measuring import Measurer
+from orchestrator.runs.provenance import keep_clusters
 from orchestrator.runs.setup import Watch
-from orchestrator.settings import Settings, SettingsError, make_run, read_sides
+from orchestrator.settings import Settings, SettingsError, layout_of, make_run, read_sides
 from orchestrator.settings.run import by_rules, clusters_folder, stage_limit_s
 from tasks.code_version import code_version
 from tasks.context import content_hash
 from tasks.job import JobSpec
 from tasks.message import Hash
-from tasks.models import Sides
+from tasks.models import ClusterFigures, Sides
 from tasks.openai.describe import SCHEMA, describe_messages, described
-from tasks.plan import Candidate
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS
 from tasks.store.store import Store
 from tasks.validation import InvalidData, check_value, checked_json
 
-SIDES = "cluster_sides.json"
-SHORT_PROMPTS = 2
-"""How many prompts give short answers; the best prompt does as well, if it is none of these."""
-SHORTER = 0.75
-"""Their answers have at most this share of the plain prompt's tokens, where enough prompts do."""
+log = logging.getLogger(__name__)
+SIDES_FILE = "cluster_sides.json"
 
 
 def collected_sides(settings: Settings) -> Sides | None:
@@ -53,73 +49,79 @@ def collected_sides(settings: Settings) -> Sides | None:
         raise SettingsError([f"CONFIG_CLUSTERS_FROM: {error}"]) from None
 
 
-def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, output: OutputFolder) -> Sides | None:
-    """The answers that make clusters by waste; None for clusters by meaning.
+class SidesFile(TypedDict):
+    """cluster_sides.json: the answers that each clustering was made of, by its content hash; null for none."""
 
-    Without a collection they are answers to the training set: those of the plain prompt, and the right ones of the
-    best prompt and of some others.  They are kept in the output folder, since other answers are another clustering.
-    """
-    if settings.clusters_by == "meaning" or settings.clusters_from is not None:
-        return collected_sides(settings)
-    path = output.path / SIDES
-    if path.exists():
-        return read_state(path, Sides)
-    chosen = {s.name: s for s in (baselines.system(baselines.best_prompt), *short_prompts(baselines))}
-    systems = [baselines.systems[0], *(system for system in chosen.values() if system.kind == "prompt")]
-    answers = measurer.answers(REFERENCE, 0, [Candidate(0, (), system_prompt=s.system_prompt) for s in systems])
-    short = [answer for given in answers[1:] for answer in given]
-    sides = sides_of(answers[0], short, [example.gold for example in measurer.examples["training"]])
-    output.write_state(SIDES, dataclasses.asdict(sides))
-    return sides
+    sides: dict[str, Sides | None]
 
 
-def short_prompts(baselines: Baselines) -> list[MeasuredSystem]:
-    """The prompts with the most right answers, of those whose answers are clearly shorter than plain ones.
+@dataclass(frozen=True)
+class Clusters:
+    """Makes the clusters of a run's arms.  Other answers are other clusters, so the answers are kept in the folder."""
 
-    Shorter answers that are mostly wrong would show which tokens are missing, and not which are wasted.
-    """
-    plain = baselines.systems[0].validation
-    assert plain is not None, "the plain prompt is always measured"
-    prompts = [(s, s.validation) for s in baselines.systems if s.kind == "prompt" and s.validation is not None]
+    scheduler: Scheduler
+    settings: Settings
+    output: OutputFolder
+    watch: Watch
+    notify: Callable[[str], None]
 
-    def rank(one: tuple[MeasuredSystem, Measurement]) -> tuple[bool, float]:
-        _, measured = one
-        is_long = measured.mean_tokens > SHORTER * plain.mean_tokens
-        return is_long, -measured.right / len(measured.correct)
+    def make(self, sides: Sides | None) -> tuple[str, ClusterFigures]:
+        """The content hash of the clusters, and what is known of each; `sides` is left out for clusters by meaning."""
+        if self.settings.clusters_by == "meaning":
+            sides = None
+        elif self.settings.clusters_from is not None:
+            sides = collected_sides(self.settings)
+        found = self._ensure(sides)
+        kept = self._kept()
+        if found not in kept:
+            self.output.write_state(SIDES_FILE, {"sides": _plain({**kept, found: sides})})
+        return found, self._store.clusterings.figures(found)
 
-    return [system for system, _ in sorted(prompts, key=rank)[:SHORT_PROMPTS]]
+    def restore(self, arms: Sequence[Arm]) -> None:
+        """Have the store hold the clusters of all arms, and write what they are into the folder."""
+        kept, settings = self._kept(), self.settings
+        for clustering in dict.fromkeys(arm.clustering for arm in arms):
+            is_there = self._store.clusterings.hold(self._run_id, clustering)
+            if not is_there and self._ensure(kept[clustering]) != clustering:
+                raise OutputError(f"{self.output.path / SIDES_FILE} does not make the clusters {clustering} again")
+            self.output.write(f"clusters/{clustering}.labels", self._store.clusterings.labels(clustering))
+        self._store.put_metadata(self._run_id, CLUSTERING, arms[0].clustering)
+        describe_discovered(self.scheduler, settings, self.watch, self.notify)
+        if path := settings.cluster_descriptions_path:
+            override_descriptions(self._store, self._run_id, path, layout_of(settings).count)
+        keep_clusters(self.output, self._store, self._run_id, arms)
+
+    @property
+    def _store(self) -> Store:
+        return self.scheduler.dispatcher.store
+
+    @property
+    def _run_id(self) -> str:
+        return self.scheduler.dispatcher.run_id
+
+    def _kept(self) -> dict[str, Sides | None]:
+        try:
+            return read_state(self.output.path / SIDES_FILE, SidesFile)["sides"]
+        except FileNotFoundError:
+            return {}
+
+    def _ensure(self, sides: Sides | None) -> str:
+        found = ensure_clustering(self.scheduler, self.watch, sides)
+        log.info("clustering %s", found)
+        return found
 
 
-def sides_of(plain: Sequence[JudgedAnswer], short: Sequence[JudgedAnswer], golds: Sequence[str] = ()) -> Sides:
-    """The two sides from answers to the plain prompt and answers to prompts that ask for brevity.
-
-    An answer to a brevity prompt counts when it is right and shorter than the plain answer to the same question.
-    `golds` are added when fewer count than there are plain answers.
-    """
-    lengths = {answer.example: answer.tokens for answer in plain}
-    kept = [a.text for a in short if a.is_correct and a.tokens < lengths.get(a.example, 0)]
-    if len(kept) < len(plain):
-        kept += golds
-    return Sides(tuple(answer.text for answer in plain), tuple(kept))
+def _plain(sides: Mapping[str, Sides | None]) -> dict[str, Any]:
+    return {name: None if one is None else dataclasses.asdict(one) for name, one in sides.items()}
 
 
 def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -> str:
-    """The content hash of the run's clustering: see `make_clustering`."""
-    store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
-    clustering = make_clustering(scheduler, watch, sides, store.metadata(run_id, CLUSTERING))
-    store.put_metadata(run_id, CLUSTERING, clustering)
-    return clustering
-
-
-def make_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None, known: str | None = None) -> str:
-    """The content hash of a clustering that the run holds, made on the gpu queue unless the store has the `known` one.
+    """The content hash of a clustering, made on the gpu queue unless the store has it.
 
     `sides` are the answers for clusters by waste, None for clusters by meaning.  `watch` is called with the step and
     with (done, total).
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
-    if known is not None and store.clusterings.hold(run_id, known):
-        return known
 
     def show() -> None:
         text = store.metadata(run_id, PROGRESS)
@@ -236,6 +238,7 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
             limits = WaitLimits(no_progress_s=stage_limit_s())
             scheduler = Scheduler(Dispatcher(farm, run_id, limits, view.notify))
             found = ensure_clustering(scheduler, watch, sides)
+            farm.store.put_metadata(run_id, CLUSTERING, found)
             describe_discovered(scheduler, settings, watch, view.notify)
             return str(clusters_folder() / found), farm.store.clusterings.descriptions(run_id)
         finally:

@@ -6,6 +6,7 @@ Node ids name generation, position and stage: g{g}_pop{i}, g{g}_child{j}_pre, g{
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,27 +49,30 @@ class EvolutionTree:
     def restore(self, data: Mapping[str, Any], generation: int) -> None:
         """Take over a saved tree without the nodes and edges of `generation` and later ones.
 
-        The edges to its survivors ("next") are those of the generation before; edges from parents are its own.
+        The edges to its survivors ("next") are those of an earlier generation; edges from parents are its own.
         """
         self.nodes = [n for n in data["nodes"] if n["generation"] < generation]
-        survivors, _ = plan_names(generation)
         kept = {n["id"] for n in self.nodes}
-        following = {f"{survivors}{i}" for i in range(len(data["nodes"]))}
-        self.edges = [
-            edge
-            for edge in data["edges"]
-            if edge["from"] in kept and (edge["to"] in kept or (edge["kind"] == "next" and edge["to"] in following))
-        ]
+        self.edges = [e for e in data["edges"] if e["from"] in kept and (e["to"] in kept or e["kind"] == "next")]
 
     def data(self) -> dict[str, Any]:
         return {"nodes": self.nodes, "edges": self.edges}
 
-    def add(self, generation: Generation) -> None:
+    def add(self, generation: Generation, before: int | None = None, *, is_alone: bool = True) -> None:
+        """Add a generation of an arm; `before` is the number of the one that the arm had before it.
+
+        The next generation of an arm that is not alone is known only when it comes; until then the edges of its
+        survivors lead to no node.
+        """
+        survivors, _ = plan_names(generation.number)
+        for edge in self.edges:
+            if edge["kind"] == "next" and before is not None and edge["from"].startswith(f"g{before}_"):
+                edge["to"] = re.sub(r".*[^0-9]", survivors, edge["to"])
         for evaluated in (*generation.population, *generation.offspring):
             self._node(generation.number, evaluated)
             for parent in evaluated.parents:
                 self._edge(parent, evaluated.node, "parent" if evaluated.target is None else "mutation")
-        following, _ = plan_names(generation.number + 1)
+        following = plan_names(generation.number + 1)[0] if is_alone else f"g{generation.number}_survivor"
         for index, node in enumerate(generation.survivors):
             self._edge(node, f"{following}{index}", "next")
 

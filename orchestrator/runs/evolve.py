@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -45,7 +44,7 @@ def start_evolution(
     """
     # Imported here: a command that only shows a run needs neither DEAP nor reports.
     from orchestrator.report.live import open_view
-    from orchestrator.report.summary import final_report
+    from orchestrator.report.text import final_report
     from orchestrator.runs.changes import check_resumable
     from orchestrator.runs.drive import drive, log_to, settings_callbacks, settings_trackers
     from orchestrator.runs.runner import Runner
@@ -74,11 +73,11 @@ def start_evolution(
     view = open_view(stream, force="plain" if plain else None)
     told = Callbacks([*named, *callbacks], view.notify)
     if fork is not None:
-        view.notify(f"begins with {len(fork.population)} individuals of {fork.folder} at {fork.at}")
+        view.notify(f"begins with {fork.folder} at {fork.at}")
 
     def work() -> None:
         report = Runner(settings, examples, output, view, open_farm, told, tuple(only), retry_wait_s).run()
-        text = final_report(report, random.Random(f"report {settings.seed}"))
+        text = final_report(report)
         output.write("report.txt", text + "\n")
         view.close()
         print(text, file=stream)

@@ -10,18 +10,16 @@ keys cover all that determines them, whichever run they were for.
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.evolve.search import load_state, make_search
+from orchestrator.evolve.systems import read_book
 from orchestrator.optimisers.generation import Genome
-from orchestrator.output import OutputError, OutputFolder, writing
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.results import RunResults
 from orchestrator.runs.changes import saved_settings
-from orchestrator.runs.clustering import SIDES
-from orchestrator.runs.search import load_search
-from orchestrator.runs.vectors import read_vectors
 from orchestrator.settings import Settings, SettingsError, load_settings, pinned_of
 from orchestrator.settings.kconfig import PREFIX
 from orchestrator.settings.population import ForkFile, StartVector, most_vectors, population_problem, read_fork
@@ -42,17 +40,13 @@ START = "INITIAL_DELTAS_PATH"
 
 @dataclass(frozen=True)
 class Fork:
-    """A run, where in it another one begins ("generation 2", "g1_child0_mut"), and what that one begins with.
-
-    `prompt` is the name of the system prompt that the vectors belong to, "" where the run no longer says it.
-    """
+    """A run, where in it another one begins ("generation 2", "g1_child0_mut"), and what each arm begins with."""
 
     run: str
     folder: Path
     at: str
-    prompt: str
     cluster_ids: tuple[str, ...]
-    population: tuple[Genome, ...]
+    arms: Mapping[str, tuple[str, tuple[Genome, ...]]]  # by name: the clustering and the population
 
     def fitting(self, settings: Settings) -> tuple[Settings, Fork]:
         """The settings of a run that begins here, and the fork with as many individuals as they leave room for."""
@@ -66,13 +60,15 @@ class Fork:
         if settings.output_dir.resolve() == self.folder.resolve():
             problems.append("CONFIG_OUTPUT_DIR: is that of the run to fork; give another with --output")
         optimiser, size = settings.optimiser, settings.population_size
-        chosen = self.population[: most_vectors(optimiser, size)[0]]
-        vectors = [StartVector(dict(zip(self.cluster_ids, one.deltas, strict=True))) for one in chosen]
-        if not problems and (problem := population_problem(vectors, optimiser, size, pinned_of(settings))):
-            problems.append(f"--fork: {self.folder} at {self.at} {problem}")
+        most, _ = most_vectors(optimiser, size)
+        chosen = {name: (clustering, found[:most]) for name, (clustering, found) in self.arms.items()}
+        for _, population in chosen.values():
+            vectors = [StartVector(dict(zip(self.cluster_ids, one.deltas, strict=True))) for one in population]
+            if not problems and (problem := population_problem(vectors, optimiser, size, pinned_of(settings))):
+                problems.append(f"--fork: {self.folder} at {self.at} {problem}")
         if problems:
             raise SettingsError(problems)
-        return dataclasses.replace(settings, initial_deltas_path=FORK), dataclasses.replace(self, population=chosen)
+        return dataclasses.replace(settings, initial_deltas_path=FORK), dataclasses.replace(self, arms=chosen)
 
     def check(self, output: OutputFolder) -> None:
         try:
@@ -81,7 +77,7 @@ class Fork:
             return
         except (OSError, InvalidData, FileTooLarge) as error:
             raise OutputError(f"{output.path / FORK_FILE} cannot be read: {error}") from None
-        if known["population"] != self._file()["population"]:
+        if known["arms"] != self._file()["arms"]:
             raise OutputError(
                 f"{output.path} holds a run that was forked from {known['folder']} at {known['at']}; "
                 "give another --output, or --fresh"
@@ -91,9 +87,6 @@ class Fork:
         """Put what the run begins with into its open folder, unless it is there."""
         if (output.path / FORK_FILE).exists():
             return
-        if (sides := self.folder / SIDES).exists():  # without them its own answers would make other clusters
-            with writing(output.path / SIDES):
-                shutil.copyfile(sides, output.path / SIDES)
         output.write_state(FORK_FILE, self._file())
 
     def _file(self) -> ForkFile:
@@ -101,11 +94,16 @@ class Fork:
             "run": self.run,
             "folder": str(self.folder.resolve()),
             "at": self.at,
-            "prompt": self.prompt,
-            "population": [
-                {"deltas": dict(zip(self.cluster_ids, one.deltas, strict=True)), "scratchpad": one.scratchpad}
-                for one in self.population
-            ],
+            "arms": {
+                name: {
+                    "clustering": clustering,
+                    "population": [
+                        {"deltas": dict(zip(self.cluster_ids, one.deltas, strict=True)), "scratchpad": one.scratchpad}
+                        for one in population
+                    ],
+                }
+                for name, (clustering, population) in self.arms.items()
+            },
         }
 
 
@@ -135,27 +133,27 @@ def find_fork(spec: str) -> Fork:
     count = len(results.generations)
     if not count:
         raise OutputError(f"{folder} has no finished generation to fork")
-    vectors = read_vectors(results.output)
-    prompt = "" if vectors is None else vectors.start.prompt
+    book = read_book(results.output)
+    search = make_search(saved_settings(folder), book)
+    ids = search.any_params.cluster_ids
     if at in ("", str(count)):
-        search, state = load_search(saved_settings(folder), results.output)
-        return Fork(
-            results.run, folder, f"the end of {count} generations", prompt, search.params.cluster_ids,
-            search.optimiser.members(state),
-        )  # fmt: skip
+        states = load_state(results.output, search).states
+        members = {name: tuple(search.optimiser.members(state)) for name, state in states.items()}
+        arms = {name: (search.arm(name).clustering, found) for name, found in members.items()}
+        return Fork(results.run, folder, f"the end of {count} generations", ids, arms)
     if at.isdecimal():
         if int(at) >= count:
             raise OutputError(f"{folder} has generations 0 to {count - 1}, and {count} for its end; there is no {at}")
-        members = [results.individual(name) for name in results.generations[int(at)].population]
+        individuals = [results.individual(name) for name in results.generations[int(at)].population]
         at = f"generation {int(at)}"
     else:
-        members = [results.individual(at)]
-    if lost := [one.name for one in members if not one.deltas]:
+        individuals = [results.individual(at)]
+    if lost := [one.name for one in individuals if not one.deltas]:
         raise OutputError(f"{results.output.individuals} has no deltas of {lost[0]}")
-    ids = tuple(members[0].deltas)
-    members.sort(key=lambda one: -one.fitness)  # of equal ones the first stays first
-    genomes = tuple(Genome(tuple(float(one.deltas[i]) for i in ids), one.scratchpad) for one in members)
-    return Fork(results.run, folder, at, prompt, ids, genomes)
+    individuals.sort(key=lambda one: -one.fitness)  # of equal ones the first stays first
+    genomes = tuple(Genome(tuple(float(one.deltas[i]) for i in ids), one.scratchpad) for one in individuals)
+    arm = search.arm(individuals[0].arm)
+    return Fork(results.run, folder, at, ids, {arm.name: (arm.clustering, genomes)})
 
 
 def _split(spec: str) -> tuple[Path, str]:

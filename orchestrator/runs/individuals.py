@@ -1,10 +1,11 @@
 """`individuals.jsonl`: the deltas and the scratchpad of every evaluation of a run, one JSON object a line.
 
-    {"node": "g3_child1_pre", "generation": 3, "target": null, "fitness": 0.61, "mean_tokens": 34.2,
-     "correctness": 0.7, "deltas": {"0": 1.5, ...}, "scratchpad": "..."}
+    {"node": "g3_child1_pre", "generation": 3, "arm": "two sentences", "target": null, "fitness": 0.61,
+     "mean_tokens": 34.2, "correctness": 0.7, "deltas": {"0": 1.5, ...}, "scratchpad": "..."}
 
-Each generation is appended when it has ended.  A line also says why a reply of the reflector could not be used:
-"merge_fallback" for the merge before the evaluation, "skip_reason" for the mutation that should have followed it.
+"arm" names the system prompt.  Each generation is appended when it has ended.  A line also says why a reply of the
+reflector could not be used: "merge_fallback" for the merge before the evaluation, "skip_reason" for the mutation that
+should have followed it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Annotated, Any, NotRequired, cast
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
+from orchestrator.evolve.systems import Individual, Point
 from orchestrator.line_file import append_lines, json_line, load_lines
 from orchestrator.optimisers.generation import Evaluated, Generation
-from orchestrator.optimisers.individual import list_to_deltas
+from orchestrator.optimisers.individual import canonical_order, list_to_deltas
 from orchestrator.output import write_output
 from tasks.validation import Delta
 
@@ -28,6 +30,7 @@ class IndividualRecord(TypedDict):
 
     node: str
     generation: int
+    arm: str
     deltas: dict[Annotated[str, Field(pattern=r"^[0-9]{1,6}$")], Delta]
     fitness: FiniteFloat
     mean_tokens: FiniteFloat
@@ -40,6 +43,19 @@ class IndividualRecord(TypedDict):
 def read_individuals(path: Path) -> list[IndividualRecord]:
     """What the lines of the file hold; none where there is no file.  A last line that a kill cut short is left out."""
     return cast("list[IndividualRecord]", load_lines(path, IndividualRecord, "individual"))
+
+
+def as_individuals(records: Sequence[IndividualRecord]) -> list[Individual]:
+    """What the choice must know of each evaluation."""
+    return [
+        Individual(
+            record["node"],
+            record["arm"],
+            tuple(float(record["deltas"][cluster]) for cluster in canonical_order(list(record["deltas"]))),
+            Point(record["mean_tokens"], record["correctness"]),
+        )
+        for record in records
+    ]
 
 
 class IndividualsFile:
@@ -60,15 +76,16 @@ class IndividualsFile:
         found = [record["deltas"] for record in read_individuals(self._path) if record["node"] == node]
         return tuple(float(found[-1][cluster]) for cluster in self._cluster_ids) if found else None
 
-    def append(self, generation: Generation) -> None:
+    def append(self, generation: Generation, arm: str) -> None:
         """Add the evaluations of a generation."""
         evaluations = (*generation.population, *generation.offspring)
-        append_lines(self._path, [self._line(generation.number, one) for one in evaluations])
+        append_lines(self._path, [self._line(generation.number, arm, one) for one in evaluations])
 
-    def _line(self, generation: int, evaluated: Evaluated) -> dict[str, Any]:
+    def _line(self, generation: int, arm: str, evaluated: Evaluated) -> dict[str, Any]:
         return {
             "node": evaluated.node,
             "generation": generation,
+            "arm": arm,
             "target": None if evaluated.target is None else self._cluster_ids[evaluated.target],
             "fitness": evaluated.score.fitness,
             "mean_tokens": evaluated.score.mean_tokens,

@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import redis
 from typing_extensions import TypedDict
 
 from orchestrator.dispatch.evaluator import Records
+from orchestrator.evolve.search import FinishedGeneration, RunState, Search
 from orchestrator.farm.connection import FarmUnavailable
-from orchestrator.optimisers.base import SearchState
 from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import OutputFolder, OutputNotWritable, read_state
-from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.settings import SettingsError
 from tasks.plan import Candidate, Phase, Plan
 from tasks.store.fence import RunTaken
@@ -43,9 +43,10 @@ class InProgressFile(TypedDict):
 
 @dataclass(frozen=True)
 class Scored:
-    """One evaluated individual."""
+    """One evaluated individual; `clustering` is that of its deltas."""
 
     node: str
+    clustering: str
     genome: Genome
     fitness: float
 
@@ -59,7 +60,7 @@ def scored(plan: Plan, records: Records) -> Iterator[Scored]:
         for phase, genome in genomes.items():
             score = records.get(f"{candidate.index}:{phase}:score")
             if genome is not None and score is not None and not score.get("skipped"):
-                yield Scored(plan.node(candidate.index, phase), genome, score["fitness"])
+                yield Scored(plan.node(candidate.index, phase), candidate.clustering, genome, score["fitness"])
 
 
 def _before(candidate: Candidate, records: Records) -> Genome:
@@ -76,6 +77,13 @@ def _mutated(candidate: Candidate, records: Records) -> Genome | None:
     return Genome(tuple(deltas), proposal["scratchpad"])
 
 
+class Leader(NamedTuple):
+    """An individual, and the clustering of its deltas."""
+
+    genome: Genome
+    clustering: str
+
+
 @dataclass
 class InProgress:
     """The generation in progress: `state` at its start, its `plans` with their records so far, and the `leader`, the
@@ -86,13 +94,14 @@ class InProgress:
     store: Store
     run_id: str
     search: Search
-    state: SearchState
-    leader: Genome | None = None
+    state: RunState
+    leader: Leader | None = None
     plans: dict[str, tuple[Plan, Records]] = field(default_factory=dict)
 
     def next(self, finished: FinishedGeneration) -> None:
         """A generation is recorded: all files are those of its end."""
-        self.state, self.leader = finished.state, finished.generation.leader.genome
+        self.state = finished.state
+        self.leader = Leader(finished.generation.leader.genome, finished.arm.clustering)
         self.plans.clear()
         self.clear()
 
@@ -122,34 +131,36 @@ class InProgress:
         if is_farm_up:
             self._refresh()
         done = [found for plan, records in self.plans.values() for found in scored(plan, records)]
-        before, node = self.state.best, None
-        best = None if before is None else Genome(before.deltas, before.scratchpad)
-        fitness = None if before is None else before.fitness
+        before, node, best, fitness = self.search.best(self.state), None, None, None
+        if before is not None:
+            best = Leader(Genome(before.best.deltas, before.best.scratchpad), before.arm.clustering)
+            fitness = before.best.fitness
         for found in done:
             if fitness is None or found.fitness > fitness:
-                best, node, fitness = found.genome, found.node, found.fitness
+                best, node, fitness = Leader(found.genome, found.clustering), found.node, found.fitness
         leader = self._leader()
         if not self.output.state.exists():
             self.output.write("evolution_state.json", self.search.to_json(self.state))
-        for what, genome in (("best", best), ("current", leader)):
-            if genome is not None:
-                deltas = list_to_deltas(genome.deltas, self.search.params.cluster_ids)
+        for what, one in (("best", best), ("current", leader)):
+            if one is not None:
+                deltas = list_to_deltas(one.genome.deltas, self.search.any_params.cluster_ids)
                 self.output.write_json(f"deltas_{what}.json", deltas)
         if is_farm_up:
             self._write_processors(best, leader)
         generation = self.state.generation
-        if generation < self.search.params.generations:
+        if generation < self.search.any_params.generations:
             marker = InProgressFile(generation=generation, evaluations=len(done), best_node=node, best_fitness=fitness)
             self.output.write_state(IN_PROGRESS, marker)
             log.info("stopped in generation %d: %d evaluations of it are done", generation, len(done))
 
-    def _leader(self) -> Genome | None:
+    def _leader(self) -> Leader | None:
         """The best of the population in progress, as far as it is evaluated, else of the last one."""
         members = [
             found for plan, records in self.plans.values() if plan.name.endswith("_pop")
             for found in scored(plan, records)
         ]  # fmt: skip
-        return max(members, key=lambda found: found.fitness).genome if members else self.leader
+        best = max(members, key=lambda found: found.fitness, default=None)
+        return self.leader if best is None else Leader(best.genome, best.clustering)
 
     def _refresh(self) -> None:
         """Take up what has been finished since the driver looked last."""
@@ -157,14 +168,16 @@ class InProgress:
             for name, (plan, records) in self.plans.items():
                 self.plans[name] = (plan, {**records, **self.store.stages(self.run_id, name)})
 
-    def _write_processors(self, best: Genome | None, leader: Genome | None) -> None:
+    def _write_processors(self, best: Leader | None, leader: Leader | None) -> None:
         # Imported here: only an interruption needs it.
         from tasks.gpu.processor import generate
 
         with suppress(LookupError, ValueError, redis.RedisError):  # no clustering yet, or the store is gone
-            for name, genome in (("processor_best.py", best), ("processor.py", leader)):
-                if genome is not None:
-                    self.output.write(name, generate(self.store, self.run_id, genome.deltas))
+            for name, one in (("processor_best.py", best), ("processor.py", leader)):
+                if one is not None:
+                    self.output.write(
+                        name, generate(self.store, self.run_id, one.genome.deltas, clustering=one.clustering)
+                    )
 
 
 def read_in_progress(folder: Path) -> InProgressFile | None:

@@ -11,12 +11,11 @@ from orchestrator.dispatch.dispatcher import Dispatcher
 from orchestrator.dispatch.evaluator import Records
 from orchestrator.optimisers.generation import Generation
 from orchestrator.output import OutputFolder
-from orchestrator.report.formatting import baseline_name
-from orchestrator.report.live import CandidateView, PlanKind, Snapshot, Totals, View
+from orchestrator.report.formatting import INITIAL
+from orchestrator.report.live import PLANS, CandidateView, Snapshot, Totals, View
 from orchestrator.runs.artifacts import ArtifactRequests
-from orchestrator.runs.measuring import CLOSING_PLANS, PLANS
-from orchestrator.runs.search import Search
 from orchestrator.runs.status import StatusPublisher
+from orchestrator.settings import Settings, layout_of
 from tasks.failure import Failure
 from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs
 
@@ -55,12 +54,14 @@ class ProgressReporter:
     """Called with the records of the plan in flight, as often as they may have changed."""
 
     dispatcher: Dispatcher
-    search: Search
+    settings: Settings
     output: OutputFolder
     view: View
     artifacts: ArtifactRequests
     publisher: StatusPublisher
     progress: GenerationProgress = field(default_factory=GenerationProgress)
+    baseline_name: str = INITIAL
+    arms: Mapping[str, str] = field(default_factory=dict)  # the system prompts by name, where there are several
     started: float = field(default_factory=time.monotonic)
     recorded: Evaluations = field(
         default_factory=Evaluations
@@ -70,14 +71,14 @@ class ProgressReporter:
         self._store, self._run_id = self.dispatcher.store, self.dispatcher.run_id
         self._written: set[str] = set()
         self._flushed = 0.0
-        self._stages_before = 0  # finished in earlier plans of this session
+        self._began = time.monotonic()  # of the plan in flight
         self._totals: Totals | None = None  # when the last generation was recorded
         self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and how many stages it had at the start
 
     def __call__(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
         """Show the records, and write what is new from time to time."""
         if self._plan[0] != plan.name:
-            self._plan = (plan.name, len(records))
+            self._plan, self._began = (plan.name, len(records)), time.monotonic()
         finished = len(records) - self._plan[1]
         usage = self._store.usage(self._run_id)
         if time.monotonic() - self._flushed > FLUSH_EVERY_S:
@@ -85,7 +86,6 @@ class ProgressReporter:
         errors = {failure.name: failure.error for failure in failures}
         self.view.show(self._snapshot(plan, records, errors, finished, usage))
         if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
-            self._stages_before += finished
             self.recorded += _evaluated(plan, records)
             self._plan = ("", 0)
 
@@ -106,7 +106,7 @@ class ProgressReporter:
             Snapshot(
                 run=self._run_id,
                 generation=self.progress.generation,
-                generations=self.search.params.generations,
+                generations=self.settings.ngen,
                 plan="clusters",
                 queues=dict(self.dispatcher.farm.queues()),
                 elapsed_s=time.monotonic() - self.started,
@@ -129,46 +129,43 @@ class ProgressReporter:
         self, plan: Plan, records: Records, errors: Mapping[str, str], finished: int, usage: Mapping[str, float]
     ) -> Snapshot:
         elapsed = time.monotonic() - self.started
-        done = self._stages_before + finished
-        left = self._stages_left(plan, records)
+        left = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
+        done, took = len(records), time.monotonic() - self._began
         calls, tokens, cost = self._used(usage)
         return Snapshot(
             run=self._run_id,
             generation=plan.generation,
-            generations=self.search.params.generations,
-            plan=_kind(plan.name),
-            candidates=tuple(_view(plan, c, records, errors, self.search.params.cluster_ids) for c in plan.candidates),
+            generations=self.settings.ngen,
+            plan=stage_of_plan(plan.name),
+            note="stages",
+            progress=(done, done + left),
+            arm=self.arm(plan),
+            candidates=tuple(_view(plan, c, records, errors, layout_of(self.settings).ids) for c in plan.candidates),
             best=self.progress.best,
             mean=self.progress.mean,
             best_ever=self.progress.best_ever,
             baseline=self.progress.baseline,
             queues=dict(self.dispatcher.farm.queues()),
             elapsed_s=elapsed,
-            left_s=elapsed / done * left if done >= ENOUGH_STAGES else None,
+            left_s=took / finished * left if finished >= ENOUGH_STAGES else None,
             calls=calls,
             tokens=tokens,
             cost_usd=cost,
             budget_usd=self.publisher.budget_usd,
-            baseline_name=baseline_name(self.search.params.initial_deltas),
+            baseline_name=self.baseline_name,
             evaluations=self.recorded + _evaluated(plan, records),
             totals=self._totals,
         )
 
-    def _stages_left(self, plan: Plan, records: Records) -> float:
-        """Stages still to be done: of this plan exactly, of later ones as the optimiser expects."""
-        here = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
-        kind, optimiser, params = _kind(plan.name), self.search.optimiser, self.search.params
-        if kind == "final":
-            return here
-        later = params.generations - plan.generation - (kind != "baselines" and optimiser.ends_generation(plan))
-        return here + later * optimiser.stages_of_a_generation(params)
+    def arm(self, plan: Plan) -> str:
+        """The name of the arm of a generation's plan."""
+        return next((name for name, prompt in self.arms.items() if plan.candidates[0].system_prompt == prompt), "")
 
 
-def _kind(name: str) -> PlanKind:
-    if name in CLOSING_PLANS:
-        return "final"
+def stage_of_plan(name: str) -> str:
+    """The stage of `PLANS` that a plan is of."""
     if name in PLANS:
-        return "baselines"
+        return name
     return "offspring" if name.endswith("_child") else "population"
 
 

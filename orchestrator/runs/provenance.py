@@ -7,13 +7,14 @@ the clustering is not.  The versions are of each session that had other ones tha
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
 from typing_extensions import TypedDict
 
+from orchestrator.evolve.systems import Arm
 from orchestrator.output import OutputFolder, read_state
 from tasks.code_version import code_version
 from tasks.store.store import Store
@@ -33,11 +34,18 @@ class ClusterOfRun:
 
 
 @dataclass(frozen=True)
-class ClustersOfRun:
-    """`clusters.json`: the clusters in the order of their ids; `clustering` is the content hash."""
+class ClustersOfArm:
+    """The clusters of an arm in the order of their ids; `clustering` is the content hash."""
 
+    arm: str
     clustering: str
     clusters: tuple[ClusterOfRun, ...]
+
+
+class ClustersFile(TypedDict):
+    """clusters.json."""
+
+    arms: list[ClustersOfArm]
 
 
 @dataclass(frozen=True)
@@ -56,26 +64,29 @@ class VersionsFile(TypedDict):
     sessions: list[Versions]
 
 
-def keep_clusters(output: OutputFolder, store: Store, run_id: str, clustering: str) -> None:
-    """Write what the run's clusters hold.  Descriptions of the user's own keep the examples of the clustering."""
-    made = {str(one["id"]): one for one in store.clusterings.made_descriptions(clustering)}
-    clusters = tuple(
-        _cluster(str(one["id"]), str(one["description"]), made.get(str(one["id"]), {}))
-        for one in store.clusterings.descriptions(run_id)
-    )
-    output.write_state(CLUSTERS_FILE, asdict(ClustersOfRun(clustering, clusters)))
+def keep_clusters(output: OutputFolder, store: Store, run_id: str, arms: Sequence[Arm]) -> None:
+    """Write what the clusters of the arms hold.  Descriptions of the user's own keep the examples of the clustering."""
+    found = []
+    for arm in arms:
+        made = {str(one["id"]): one for one in store.clusterings.made_descriptions(arm.clustering)}
+        clusters = tuple(
+            _cluster(str(one["id"]), str(one["description"]), made.get(str(one["id"]), {}))
+            for one in store.clusterings.descriptions(run_id, arm.clustering)
+        )
+        found.append(ClustersOfArm(arm.name, arm.clustering, clusters))
+    output.write_state(CLUSTERS_FILE, {"arms": [asdict(one) for one in found]})
 
 
 def _cluster(cluster: str, description: str, made: Mapping[str, Any]) -> ClusterOfRun:
     return ClusterOfRun(cluster, description, tuple(made.get("examples", ())), int(made.get("count", 0)))
 
 
-def read_clusters(output: OutputFolder) -> ClustersOfRun | None:
+def read_clusters(output: OutputFolder) -> list[ClustersOfArm]:
     """None before the vocabulary is clustered."""
     try:
-        return read_state(output.path / CLUSTERS_FILE, ClustersOfRun)
+        return read_state(output.path / CLUSTERS_FILE, ClustersFile)["arms"]
     except FileNotFoundError:
-        return None
+        return []
 
 
 def keep_versions(output: OutputFolder) -> None:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+from orchestrator.evolve.systems import PLAIN
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.optimisers.individual import list_to_deltas
-from orchestrator.output import OutputFolder
-from orchestrator.report.summary import FinalReport, ResourceUsage
+from orchestrator.output import OutputFolder, read_json
+from orchestrator.report.figures import ReportFile
+from orchestrator.report.statistics import Comparison
+from orchestrator.report.text import FinalReport, ResourceUsage
 from orchestrator.runs.artifacts import Recorder
 from orchestrator.runs.changes import read_changes
-from orchestrator.runs.final import Final
+from orchestrator.runs.deploy import FOLDER
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
 from orchestrator.shell import command_line
 from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
-from tasks.exports import EXPORTS
 from tasks.openai.provider import is_priced, listed
 from tasks.plan import Evaluations
 from tasks.store.store import Store
 
 
-def report_files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
+def report_files(output: OutputFolder, report: ReportFile) -> tuple[tuple[str, str], ...]:
     """Label and path of each file.  Not every search asks a reflector, so not every run has prompts of one."""
-    is_compared = final.assessment is not None
-    plots = (*(COMPARISON_PLOTS if is_compared else ()), *EVOLUTION_PLOTS)
     names = (
-        *((export.title, export.file) for export in EXPORTS if export.title),
-        ("its system prompt", "system_prompt.txt"),
-        ("the deltas", "deltas_best.json"),
-        *((("all figures", "report.json"),) if is_compared else ()),
-        *((plot.title, plot.file) for plot in plots),
+        *((("what goes to the server", FOLDER),) if report.winner != PLAIN else ()),
+        ("the front, to choose another system", "front.json"),
+        ("all figures", "report.json"),
+        *((plot.title, plot.file) for plot in (*COMPARISON_PLOTS, *EVOLUTION_PLOTS)),
         *((("prompts", output.prompts.name),) if output.prompts.exists() else ()),
     )
     return tuple((title, str(output.path / name)) for title, name in names)
@@ -40,28 +38,25 @@ def build_report(
     farm: FarmConnection,
     run_id: str,
     recorder: Recorder,
-    final: Final,
+    comparisons: tuple[Comparison, ...],
     evaluations: Evaluations,
 ) -> FinalReport:
-    """`evaluations` counts those of the whole run."""
-    changes = read_changes(output)
-    descriptions = {str(d["id"]): str(d["description"]) for d in farm.store.clusterings.descriptions(run_id)}
+    """The report of a run whose `report.json` is written.  `evaluations` counts those of the whole run."""
+    report = read_json(output.path / "report.json", ReportFile)
     return FinalReport(
         run=run_id,
         generations=len(recorder.history),
-        best_node=final.winner.name,
-        deltas=list_to_deltas(final.winner.deltas, recorder.cluster_ids),
-        descriptions=descriptions,
-        comparisons=final.comparisons,
+        report=report,
+        comparisons=comparisons,
         reflector=listed(farm.store.providers(run_id, "reflector")),
         judge=listed(farm.store.providers(run_id, "judge")),
-        assessment=final.assessment,
         usage=_resource_usage(settings, farm.store, run_id, recorder, evaluations),
-        changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
-        files=report_files(output, final),
+        changes=tuple((change.generation, ", ".join(change.options)) for change in read_changes(output)),
+        files=report_files(output, report),
         commands=(
             ("a page of all of it", command_line("report", output.path)),
             ("the answers, before and after", command_line("answers", output.path)),
+            ("another system of the front", f"{command_line('export', output.path)} --to vllm --system NAME"),
             (
                 "more generations",
                 command_line("evolve", "--config", output.config, "--set", f"NGEN={settings.ngen + 2}"),

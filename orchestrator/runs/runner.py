@@ -1,7 +1,8 @@
 """One session of an evolution: from checked settings to the last generation, or to where it stops.
 
 The order matters.  What can be refused is refused before anything is started: settings, data, output folder.
-Then the farm, then the clustering, then generation after generation, each recorded before the next one starts.
+Then the farm, the arms with their clusters, generation after generation, each recorded before the next one starts, and
+the choice among all systems.
 """
 
 from __future__ import annotations
@@ -17,41 +18,42 @@ from orchestrator.callbacks import Callbacks, GenerationInfo, RunInfo
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator, Records
 from orchestrator.dispatch.scheduler import Scheduler
+from orchestrator.evolve.arms import Preparation, parts_of
+from orchestrator.evolve.closing import Closing
+from orchestrator.evolve.measuring import PLANS, Measurer, measured_evaluations
+from orchestrator.evolve.search import FinishedGeneration, Known, RunState, Search, Turn, load_state, make_search
+from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import delete_results
-from orchestrator.optimisers.base import SearchState
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.optimisers.planning import plan_names
 from orchestrator.output import OutputError, OutputFolder, writing
+from orchestrator.report.formatting import baseline_name
 from orchestrator.report.live import View
-from orchestrator.report.summary import FinalReport
+from orchestrator.report.text import FinalReport
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
-from orchestrator.runs.baselines import Baselines, ensure_baselines, prompts_to_measure, read_baselines
 from orchestrator.runs.changes import CHANGES_FILE, record_change, saved_settings
-from orchestrator.runs.final import Closing
+from orchestrator.runs.individuals import as_individuals, read_individuals
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
-from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
 from orchestrator.runs.ownership import run_session
 from orchestrator.runs.progress import ProgressReporter
-from orchestrator.runs.provenance import keep_clusters, keep_versions
+from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.refusal import restored_if_refused
 from orchestrator.runs.report import build_report
 from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept, unknown_servers
-from orchestrator.runs.search import FinishedGeneration, Search, load_search, make_search
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
-from orchestrator.runs.vectors import Families, Vectors, ensure_vectors, read_vectors
-from orchestrator.settings import Settings, make_run, write_config
+from orchestrator.settings import Settings, layout_of, make_run, write_config
+from orchestrator.settings.brevity import prompts_of
 from orchestrator.settings.options import options
-from orchestrator.settings.references import BEST_VECTOR
-from orchestrator.settings.run import endpoint_of, stage_limit_s
+from orchestrator.settings.run import endpoint_of, relative_objective, stage_limit_s
 from tasks import tracing
 from tasks.code_version import code_version
 from tasks.failure import Failure
 from tasks.openai.provider import is_priced
-from tasks.plan import Evaluations, Plan
-from tasks.store.keys import CLUSTERING, LIMIT
+from tasks.plan import Evaluations, Plan, is_of_generation
+from tasks.store.keys import LIMIT
 from tasks.store.results import KEPT_S
 from tasks.store.retention import DAY_S
 
@@ -59,6 +61,8 @@ log = logging.getLogger(__name__)
 KIND_NAME = "evolve"
 FINISHING_S = 60.0
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
+LONGEST = 1.5
+"""Times the plain model's tokens: up to here an area of the front counts."""
 
 
 @dataclasses.dataclass
@@ -79,50 +83,52 @@ class Runner:
         for line in setup.repeated_questions(self.examples):
             self.view.notify(line)
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
-        search, state = load_search(self.settings, self.output)
+        book = read_book(self.output)
+        if self.output.state.exists() and not book.arms:
+            raise OutputError(f"{self.output.state} is of a search whose {SYSTEMS_FILE} is missing: it has the arms")
+        state = load_state(self.output, make_search(self.settings, book)) if book.arms else RunState()
         run_id = self.output.run_id(KIND_NAME)
         with restored_if_refused(self.output.config, self.output.path / CHANGES_FILE):
             if self.output.config.exists():
                 record_change(self.output, saved_settings(self.output.path), self.settings, state.generation)
             with writing(self.output.config):
                 write_config(self.settings, self.output.config)
-            return self._session(run_id, search, state)
+            return self._session(run_id, book, state)
 
-    def _session(self, run_id: str, search: Search, state: SearchState) -> FinalReport:
+    def _session(self, run_id: str, book: Book, state: RunState) -> FinalReport:
         notify = self.view.notify
         opened = self.open_farm(self.settings, notify)
         with run_session(self.output, run_id, KIND_NAME, opened, notify) as farm:
-            session = _Session(self, farm, run_id, search, state)
+            session = _Session(self, farm, run_id, book, state)
             session.begin()
             self.callbacks.start(session.info())
-            with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():
+            with session.publisher.publish_final_state():
                 session.check()
                 with servers_kept(self.output, farm.store, run_id):
-                    session.measure()
-                    return session.finish(session.generations())
+                    session.prepare()
+                    with session.in_progress.written_if_interrupted():
+                        session.generations()
+                        return session.finish()
 
 
 @dataclasses.dataclass
 class _Session:
-    """The parts of a session, once its farm is up."""
+    """The parts of a session, once its farm is up.  `book` and `state` are what earlier sessions have recorded."""
 
     runner: Runner
     farm: FarmConnection
     run_id: str
-    search: Search
-    state: SearchState  # at the start of the session
-    baselines: Baselines = dataclasses.field(init=False)  # from `measure` on
-    vectors: Vectors = dataclasses.field(init=False)  # from `measure` on
+    book: Book
+    state: RunState
 
     def __post_init__(self) -> None:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
         limits = WaitLimits(stage_limit_s() + NO_PROGRESS_S, runner.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
         self.examples = runner.examples
-        about = {"kind": KIND_NAME, "unit": "generations", "total": self.search.params.generations}
+        about = {"kind": KIND_NAME, "unit": "generations", "total": settings.ngen}
         self.is_priced = is_priced(endpoint_of(settings))
         self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
-        self.in_progress = InProgress(runner.output, store, self.run_id, self.search, self.state)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -136,127 +142,120 @@ class _Session:
     def reporter(self) -> ProgressReporter:
         runner = self.runner
         return ProgressReporter(
-            self.dispatcher, self.search, runner.output, runner.view, self.artifacts, self.publisher
+            self.dispatcher, runner.settings, runner.output, runner.view, self.artifacts, self.publisher
         )
 
     @cached_property
     def recorder(self) -> Recorder:
-        return Recorder(self.runner.output, self.farm.store, self.run_id, self.search, self.artifacts, self.is_priced)
+        ids = layout_of(self.runner.settings).ids
+        return Recorder(self.runner.output, self.farm.store, self.run_id, ids, self.artifacts, self.is_priced)
 
     @cached_property
-    def evaluate(self) -> FarmEvaluator:
-        return FarmEvaluator(self.dispatcher, self._watch)
+    def search(self) -> Search:
+        """From `prepare` on."""
+        return make_search(self.runner.settings, self.book)
+
+    @cached_property
+    def in_progress(self) -> InProgress:
+        """From `prepare` on."""
+        return InProgress(self.runner.output, self.farm.store, self.run_id, self.search, self.state)
 
     @cached_property
     def measurer(self) -> Measurer:
-        """For everything after the baselines."""
-        return Measurer(self.evaluate, self.examples)
-
-    def _families(self) -> Families:
-        """The vectors without search that the run's clustering allows; none for a run that does not need them."""
-        settings = self.runner.settings
-        if settings.prompts_path is None and settings.initial_deltas_path != BEST_VECTOR:
-            return Families()
-        found = self.farm.store.metadata(self.run_id, CLUSTERING)
-        assert found is not None, "the vocabulary is clustered before the search"
-        figures, params = self.farm.store.clusterings.figures(found), self.search.params
-        return Families.of(len(params.cluster_ids), figures.eos, figures.log_odds, params.bound)
+        """From `check` on."""
+        return Measurer(FarmEvaluator(self.dispatcher, self._watch), self.examples)
 
     def _watch(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
-        if is_of_search(plan):
+        if is_of_generation(plan.name):
             self.in_progress.plans[plan.name] = (plan, records)
         self.reporter(plan, records, failures)
 
     def begin(self) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store, state = self.runner.settings, self.farm.store, self.state
-        run, known = make_run(settings, self.run_id), read_baselines(self.runner.output)
         store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
-        # Tasks of an earlier session may still run: they go on with the system prompt that the search has.
-        store.put_run(run if known is None else known.run(run, settings, self._prompt(known)))
+        store.put_run(make_run(settings, self.run_id))
+        if self.book.arms:
+            self._set_cap(self.book.cap)
+            self._set_objective()
         store.set_requirements(self.run_id, code_version(), settings.target_model)
         store.put_metadata(self.run_id, LIMIT, str(stage_limit_s()))
-        store.put_examples(self.run_id, self.runner.examples)
+        self._put_examples()
         self.recorder.resume(state.generation)
         self.publisher.restore(self.recorder.history)
         clear_parked_state(self.runner.output)  # not earlier: a start that is refused leaves the run parked
         self.reporter.progress.generation = state.generation
-        self.reporter.recorded = evaluations_of(self.recorder.history)
+        self.reporter.recorded = self._evaluations()
         self.reporter.progress.update(self.recorder.history)
 
-    def _forget_stages(self) -> None:
-        """What is recorded of the generation in progress, and of all that is measured around the search."""
-        self.farm.store.forget_stages(self.run_id, [*plan_names(self.state.generation), *PLANS])
+    def _put_examples(self) -> None:
+        """The sets of the run, and the parts of the training set on which prompts are halved."""
+        self.examples = {**self.examples, **parts_of(self.examples["training"])}
+        self.farm.store.put_examples(self.run_id, self.examples)
+
+    def _set_cap(self, tokens: int) -> None:
+        run = self.farm.store.run(self.run_id)
+        sampling = dataclasses.replace(run.target.sampling, max_new_tokens=tokens)
+        self.farm.store.put_run(dataclasses.replace(run, target=dataclasses.replace(run.target, sampling=sampling)))
+
+    def _set_objective(self) -> None:
+        """The fitness is relative to the plain model on the training set."""
+        run, plain = self.farm.store.run(self.run_id), self.book.plain.on("training")
+        self.farm.store.put_run(
+            dataclasses.replace(run, objective=relative_objective(self.runner.settings, *plain.point))
+        )
 
     def check(self) -> None:
         """Check the prompts and the target server, before anything is answered."""
         settings, watch = self.runner.settings, self.reporter.report_setup
         too_long, notify = settings.too_long, self.runner.view.notify
-        prompts = prompts_to_measure(settings, self.runner.output).values()
-        self.examples = check_prompts(self.scheduler, too_long, self.examples, prompts, watch, notify)
+        prompts = prompts_of(settings).values()
+        self.examples = check_prompts(self.scheduler, too_long, self.runner.examples, prompts, watch, notify)
+        self._put_examples()
         target, output = self.farm.store.run(self.run_id).target, self.runner.output
         ensure_same_server(self.scheduler, settings, target, output)
         if unknown_servers(output, self.farm.store, self.run_id):
             notify("a server that is not the run's has answered since its process was killed; that is computed again")
-            self._forget_stages()
+            self.farm.store.forget_stages(self.run_id, [*plan_names(self.state.generation), *PLANS])
             self.farm.store.forget_servers(self.run_id)
         keep_questions(output, self.runner.examples)
         keep_versions(output)
 
-    def measure(self) -> None:
-        """All that precedes the first generation, as far as it has not been done.
-
-        The prompts are measured, the vocabulary is clustered, the clusters are described, and the vectors without
-        search are measured.
-        """
-        settings, watch, notify = self.runner.settings, self.reporter.report_setup, self.runner.view.notify
-        self.baselines = ensure_baselines(Measurer(self.evaluate, self.examples), settings, self.runner.output)
-        self.reporter.recorded = self.baselines.evaluations + evaluations_of(self.recorder.history)
-        store = self.farm.store
-        store.put_run(self.baselines.run(store.run(self.run_id), settings, self._prompt(self.baselines)))
-        sides = clustering.ensure_sides(self.measurer, self.baselines, settings, self.runner.output)
-        found = clustering.ensure_clustering(self.scheduler, watch, sides)
-        log.info("clustering %s", found)
-        clustering.describe_discovered(self.scheduler, settings, watch, notify)
-        if path := settings.cluster_descriptions_path:
-            clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
-        keep_clusters(self.runner.output, store, self.run_id, found)
-        measurer, clusters = Measurer(self.evaluate, self.examples), len(self.search.params.cluster_ids)
-        self.vectors = ensure_vectors(
-            measurer, self._families(), clusters, self.baselines.start_prompts(settings), self.runner.output
-        )
-        store.put_run(self.baselines.run(store.run(self.run_id), settings, self.vectors.start.prompt))
+    def prepare(self) -> None:
+        """The arms: the prompts are measured, clusters are made of their answers, and their vectors are measured."""
+        settings, output, watch = self.runner.settings, self.runner.output, self.reporter.report_setup
+        clusters = clustering.Clusters(self.scheduler, settings, output, watch, self.runner.view.notify)
+        if not self.book.arms:
+            preparation = Preparation(self.measurer, settings, clusters.make, self._set_cap)
+            self.book = preparation.prepare(prompts_of(settings)).write(output)
+        if self.book.order is not None and self.state.generation < settings.ngen:
+            self.book = self.book.reopened()
+        clusters.restore(self.book.arms)
+        self._set_objective()
         self.reporter.recorded = self._evaluations()
-        if settings.initial_deltas_path == BEST_VECTOR:
-            self._start_from(self.vectors)
-        notify(setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"])))
-
-    def _prompt(self, baselines: Baselines) -> str:
-        """The name of the search's system prompt, as far as it is known: the best one until the vectors are."""
-        vectors = read_vectors(self.runner.output)
-        return baselines.best_prompt if vectors is None else vectors.start.prompt
-
-    def _start_from(self, vectors: Vectors) -> None:
-        """Where the search starts is known now; a session that goes on has known it before."""
-        if self.search.params.initial_deltas != vectors.start.deltas:
-            self.search = make_search(self.runner.settings, vectors.start.deltas)
-            self.reporter.search = self.recorder.search = self.in_progress.search = self.search
-            self.in_progress.state = self.state = self.search.init()
+        self.runner.view.notify(
+            setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"]))
+        )
 
     def _evaluations(self) -> Evaluations:
-        """Those of the recorded generations, and of what was measured before the first."""
-        return self.baselines.evaluations + self.vectors.evaluations + evaluations_of(self.recorder.history)
+        """Those of the recorded generations, and of what was measured around the search."""
+        return measured_evaluations(self.farm.store, self.run_id) + evaluations_of(self.recorder.history)
 
-    def generations(self) -> SearchState:
-        """Run the generations that are left; returns the state after the last."""
-        runner, total, state = self.runner, self.search.params.generations, self.state
+    def generations(self) -> None:
+        """Run the generations that are left."""
+        runner, total, state = self.runner, self.runner.settings.ngen, self.state
+        self.recorder.search = self.search
+        self.reporter.baseline_name = baseline_name(self.search.any_params.initial_deltas)
+        self.reporter.arms = {arm.name: arm.system_prompt for arm in self.search.arms}
         if state.generation:
             runner.view.notify(f"going on with generation {state.generation} of {total}")
-            if state.best is not None and self.recorder.history and read_in_progress(runner.output.path) is None:
-                self.recorder.request_again(state.best)
+            if self.recorder.history and read_in_progress(runner.output.path) is None:
+                self.recorder.request_again(state)
         started = time.monotonic()
+        longest = LONGEST * max(self.book.plain.on("training").mean_tokens, 1.0)
+        known = Known([one.on("training").point for one in self.book.having("training")], longest)
         watch = self.reporter.progress.evaluated
-        generations = self.search.generations(state, self.evaluate, watch)
+        generations = self.search.generations(state, self.measurer.evaluate, watch, self._turns, known)
         for finished in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(plan_names(finished.generation.number))
@@ -264,21 +263,26 @@ class _Session:
             self.reporter.progress.update(self.recorder.history)
             self.in_progress.next(finished)
             runner.callbacks.end_generation(self._told(finished))
-            started, state = time.monotonic(), finished.state
-        return state
+            started, self.state = time.monotonic(), finished.state
+
+    def _turns(self) -> list[Turn]:
+        """The recorded generations."""
+        evaluated = [(*line["population"], *line["offspring"]) for line in self.recorder.history]
+        points = [[Point(one["mean_tokens"], one["correctness"]) for one in rows] for rows in evaluated]
+        return [Turn(line["arm"], rows) for line, rows in zip(self.recorder.history, points, strict=True)]
 
     def info(self) -> RunInfo:
         """The run, as callbacks are told of it."""
         settings = {option.field: getattr(self.runner.settings, option.field) for option in options()}
-        folder, total = self.runner.output.path, self.search.params.generations
+        folder, total = self.runner.output.path, self.runner.settings.ngen
         return RunInfo(self.run_id, KIND_NAME, folder, settings, total, self.state.generation)
 
     def _told(self, finished: FinishedGeneration) -> GenerationInfo:
         """A recorded generation, as callbacks are told of it."""
-        best, ids = finished.state.best, self.search.params.cluster_ids
-        assert best is not None, "a generation always evaluates an individual"
-        deltas = list_to_deltas(best.deltas, ids)
-        return GenerationInfo(finished.generation.number, self.recorder.history[-1], deltas, best.scratchpad)
+        found = self.search.best(finished.state)
+        assert found is not None, "a generation always evaluates an individual"
+        deltas = list_to_deltas(found.best.deltas, self.search.any_params.cluster_ids)
+        return GenerationInfo(finished.generation.number, self.recorder.history[-1], deltas, found.best.scratchpad)
 
     def _forget(self, plans: Sequence[str]) -> None:
         """Drop plans whose outcomes are in the output folder; the answers and verdicts of their stages may expire."""
@@ -289,20 +293,18 @@ class _Session:
         keep_servers(self.runner.output, self.farm.store.servers(self.run_id))
         self.farm.store.release_shared(self.run_id)
 
-    def finish(self, state: SearchState) -> FinalReport:
-        """Choose the winner, compare it, save all files, and build the report."""
+    def finish(self) -> FinalReport:
+        """Choose among all systems, test the choice, save all files, and build the report."""
         settings, output = self.runner.settings, self.runner.output
-        if state.best is None:
-            raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
-        params = self.search.params
-        closing = Closing(self.measurer, settings, self.baselines, self.vectors, output, state.generation)
-        final = closing.conclude(state.best, params.initial_deltas)
-        self.recorder.record_final(final)
+        individuals = as_individuals(read_individuals(output.individuals))
+        closing = Closing(self.measurer, settings, output)
+        self.book = closing.conclude(self.book, individuals).write(output)
+        comparisons = closing.comparisons(self.book)
+        self.recorder.record_final(self.book, comparisons, settings)
         self.artifacts.wait(FINISHING_S)
         self._release()  # what is written later is held again
         self.farm.store.release_clusterings(self.run_id)
         self.reporter.flush()
         self.in_progress.clear()
         delete_results(self.farm.app, self.run_id)
-        evaluations = self._evaluations() + self.measurer.evaluations
-        return build_report(settings, output, self.farm, self.run_id, self.recorder, final, evaluations)
+        return build_report(settings, output, self.farm, self.run_id, self.recorder, comparisons, self._evaluations())

@@ -15,6 +15,7 @@ import redis
 from typing_extensions import TypedDict
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.evolve.systems import SYSTEMS_FILE
 from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_state
 from orchestrator.settings import Settings, SettingsError
 from tasks.context import content_hash
@@ -49,7 +50,9 @@ def question_hashes(examples: Mapping[str, Sequence[Example]]) -> QuestionHashes
 def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
     """Whether the questions are those that the run in the folder began with."""
     read_servers(output)
-    if output.baselines.exists() and (missing := [n for n in (QUESTIONS, SERVERS) if not (output.path / n).exists()]):
+    if (output.path / SYSTEMS_FILE).exists() and (
+        missing := [n for n in (QUESTIONS, SERVERS) if not (output.path / n).exists()]
+    ):
         what = f"{output.path} has scores, but no {' and no '.join(missing)}"
         raise OutputError(f"{what}: what they depend on is not known; {ANOTHER_RUN}")
     try:

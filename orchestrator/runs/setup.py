@@ -24,10 +24,16 @@ from tasks.store.store import Store
 Examples = dict[str, list[Example]]
 Watch = Callable[[str, tuple[int, int] | None], None]
 MOST_LISTED = 10
+LEAST_TO_ORDER = 24
+"""Training questions.  Of fewer all are searched on, and the same ones order the front."""
 
 
 def choose_examples(settings: Settings) -> Examples:
-    """The training, validation and test set, fixed for the run; the latter two may be empty."""
+    """The training, validation and test set, fixed for the run; the latter two may be empty.
+
+    Where there is a validation set and enough training questions, every second of these is in the set "ordering"
+    instead, except in the specification's search (CONFIG_WHOLE=n), which sees all of them.
+    """
     try:
         questions = _with_distinct_ids(read_questions(settings.data_path, parse_columns(settings.data_columns)))
     except DatasetError as error:
@@ -43,7 +49,11 @@ def choose_examples(settings: Settings) -> Examples:
             problems.append(f"CONFIG_{which.upper()}: {error}")
     if problems := problems or _shared(chosen):
         raise SettingsError(problems)
-    return {which: [question.example for question in rows] for which, rows in chosen.items()}
+    sets = {which: [question.example for question in rows] for which, rows in chosen.items()}
+    training = sets["training"]
+    if settings.whole and sets["validation"] and len(training) >= LEAST_TO_ORDER:
+        sets["training"], sets["ordering"] = training[::2], training[1::2]
+    return sets
 
 
 def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -> None:
@@ -52,7 +62,7 @@ def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -
     The workers of an external farm have an environment of their own, which is not known here.
     """
     if settings.judge == EXACT_NUMBER:
-        rows = [row for which in EXAMPLE_SETS for row in examples[which]]
+        rows = [row for rows in examples.values() for row in rows]
         if without := [row.id for row in rows if lacks_number(row.gold)]:
             more = f" and {len(without) - MOST_LISTED} more" if len(without) > MOST_LISTED else ""
             raise SettingsError(

@@ -10,9 +10,9 @@ from pydantic import StrictStr
 
 from orchestrator.settings.documents import Document, Text, read_document
 from orchestrator.settings.options import Settings, SettingsError
-from orchestrator.settings.references import BEST_PROMPT, SHIPPED
+from orchestrator.settings.references import SHIPPED
 
-PLAIN = "none"
+PLAIN = "plain"
 """The name of the prompt without a sentence."""
 
 
@@ -32,13 +32,12 @@ class BrevityPrompt(Document):
 
 @dataclass(frozen=True)
 class PromptFile(Document):
-    """The whole file.  `base` is the prompt to which the sentences are appended, where the settings name none."""
+    """The whole file."""
 
-    base: StrictStr
     prompts: tuple[BrevityPrompt, ...]
 
 
-PLAIN_ONLY = PromptFile(base="", prompts=(BrevityPrompt(name=PLAIN, text=""),))
+PLAIN_ONLY = PromptFile(prompts=(BrevityPrompt(name=PLAIN, text=""),))
 
 
 def read_prompts(path: Path) -> PromptFile:
@@ -60,10 +59,9 @@ def read_prompts(path: Path) -> PromptFile:
 
 def prompts_of(settings: Settings) -> dict[str, str]:
     """The whole system prompts that a run measures, by their names, the plain one first."""
-    path, wanted = settings.prompts_path, settings.target_system_prompt
+    path = settings.prompts_path
     found = PLAIN_ONLY if path is None else read_prompts(shipped_file() if path == SHIPPED else path)
-    base = found.base if wanted == BEST_PROMPT else wanted
-    return {prompt.name: prompt.system_prompt(base) for prompt in found.prompts}
+    return {prompt.name: prompt.system_prompt(settings.target_system_prompt) for prompt in found.prompts}
 
 
 def shipped_file() -> Path:

@@ -13,7 +13,8 @@ from typing import Any
 from orchestrator.settings.clusters import cluster_layout, pinned_positions
 from orchestrator.settings.population import population_problem, read_population
 from orchestrator.settings.references import (
-    BEST_PROMPT,
+    FORK,
+    FORK_FILE,
     overlap,
     parse_selection,
     read_discovered_tokens,
@@ -72,11 +73,6 @@ def check_prices(v: Values) -> Findings:
         yield "BUDGET_USD", "needs OPENAI_PRICES: without prices the cost is unknown"
 
 
-def check_start(v: Values) -> Findings:
-    if v["target_system_prompt"] == BEST_PROMPT and not v["prompts_path"]:
-        yield "PROMPTS_PATH", f"is empty, and TARGET_SYSTEM_PROMPT {BEST_PROMPT!r} chooses among its prompts"
-
-
 def check_sets(v: Values) -> Findings:
     """No two sets have a row in common."""
     chosen = {which: parse_selection(v[which]) for which in EXAMPLE_SETS}
@@ -88,8 +84,11 @@ def check_sets(v: Values) -> Findings:
 def check_initial_deltas(v: Values) -> Findings:
     """The initial deltas are one finite number for each cluster, in as many vectors as the search can start from."""
     layout = cluster_layout(v["clusters_by"], v["clusters"])
+    if v["initial_deltas_path"] == FORK and not (v["output_dir"] / FORK_FILE).is_file():
+        yield "INITIAL_DELTAS_PATH", "`orchestrator evolve --fork` alone sets it to 'fork'"
+        return
     try:
-        vectors = read_population(v["initial_deltas_path"], layout, v["output_dir"])
+        vectors = read_population(v["initial_deltas_path"], layout)
     except ValueError as error:
         yield "INITIAL_DELTAS_PATH", str(error)
         return
@@ -118,7 +117,6 @@ CHECKS = (
     check_lifecycle,
     check_limits,
     check_prices,
-    check_start,
     check_sets,
     check_initial_deltas,
     check_collected,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import AfterValidator
 
 from orchestrator.settings.kconfig import decoded, symbols
-from orchestrator.settings.references import BEST_VECTOR, FORK, SHIPPED, ZERO
+from orchestrator.settings.references import FORK, SHIPPED, ZERO
 from orchestrator.settings.value_checks import (
     EMBEDDED,
     EXISTING,
@@ -94,7 +94,7 @@ class Settings:
     # Genetic evolution: no defaults
     lambda_shortness: Annotated[float, between(0, 1)]
     lambda_correctness: Annotated[float, between(0, 1)]
-    initial_deltas_path: Annotated[Path, file_or(ZERO, BEST_VECTOR, FORK)]
+    initial_deltas_path: Annotated[Path, file_or(ZERO, FORK)]
     population_size: Annotated[int, least(2)]
     ngen: Annotated[int, least(1)]
     cxpb: Annotated[float, between(0, 1)]
@@ -104,19 +104,19 @@ class Settings:
     tournament_size: int
     truncation_top_k: int
 
-    # Baselines
+    # Systems and the choice
     prompts_path: Annotated[Path | None, file_or(SHIPPED)]
+    goal: Literal["shortest", "most_right"]
+    margin: Annotated[float, between(0, 1)]
 
     # Optimiser
     optimiser: Literal["reflective", "cma", "lineage", "random"]
     delta_bound: Annotated[float, above(0, 100)]
-    step_size: Annotated[float, above(0, 100)]
 
     # Evolution, other
     seed: int
     shortness_scale: Annotated[float, above(0, 1e9)]
     objective: Literal["specification", "constrained"]
-    margin: Annotated[float, between(0, 1)]
     evaluation_cache: bool
 
     # Reflector

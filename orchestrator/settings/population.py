@@ -17,7 +17,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from orchestrator.settings.clusters import ClusterLayout
-from orchestrator.settings.references import BEST_VECTOR, FORK, FORK_FILE, ZERO
+from orchestrator.settings.references import FORK, ZERO
 from tasks.escape import quote
 from tasks.files import read_limited
 from tasks.limits import DELTAS_BYTES, LARGEST_DELTA
@@ -39,33 +39,31 @@ class StartVectorFile(TypedDict):
     scratchpad: Scratchpad
 
 
-class ForkFile(TypedDict):
-    """fork.json: the run that another one was forked from, at what ("generation 2"), and the population it begins with.
+class ForkedArm(TypedDict):
+    """What the search of an arm begins with; `clustering` is that of the deltas."""
 
-    `folder` is where the run was then; `prompt` is the name of its system prompt, "" where that is not known.
+    clustering: str
+    population: list[StartVectorFile]
+
+
+class ForkFile(TypedDict):
+    """fork.json: the run that another one was forked from, where it was then, at what ("generation 2"), and what the
+    search begins with, by the name of the arm.
     """
 
     run: str
     folder: str
     at: str
-    prompt: str
-    population: list[StartVectorFile]
+    arms: dict[str, ForkedArm]
 
 
-def read_population(path: Path, layout: ClusterLayout, output: Path) -> tuple[StartVector, ...]:
+def read_population(path: Path, layout: ClusterLayout) -> tuple[StartVector, ...]:
     """The vectors in the JSON file at `path`, one or more.
 
-    It is 0 for each cluster when `path` is `ZERO`, or `BEST_VECTOR`, which is known once the clusters are.  With `FORK`
-    they are those that the run in the folder `output` was forked with.
+    It is 0 for each cluster when `path` is `ZERO`, and `FORK`, with which fork.json says what each arm begins with.
     """
-    if path in (ZERO, BEST_VECTOR):
+    if path in (ZERO, FORK):
         return (StartVector(dict.fromkeys(layout.ids, 0.0)),)
-    if path == FORK:
-        try:
-            members = read_fork(output / FORK_FILE)["population"]
-        except (OSError, ValueError) as error:
-            raise ValueError(f"'fork' is the value of a run that `evolve --fork` began: {error}") from None
-        return tuple(_member(f"{output / FORK_FILE}", dict(one), layout) for one in members)
     where = quote(str(path))
     try:
         found = json.loads(read_limited(path, DELTAS_BYTES), object_pairs_hook=_distinct)

@@ -26,12 +26,8 @@ ZERO = Path("zero")
 """In place of a file of deltas: 0 for each cluster, however many there are."""
 SHIPPED = Path("shipped")
 """In place of a file of system prompts: configs/prompts.yaml of this project, wherever the command runs."""
-BEST_VECTOR = Path("best")
-"""In place of a file of deltas: a vector that needs no search; the search starts from it."""
 FORK, FORK_FILE = Path("fork"), "fork.json"
 """In place of a file of deltas: the population in this file of the output folder, where `evolve --fork` puts it."""
-BEST_PROMPT = "best"
-"""In place of a system prompt: the best one of the file of system prompts.  No model is asked with this word."""
 
 
 class _TokenSelection(TypedDict):

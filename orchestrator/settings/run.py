@@ -12,7 +12,7 @@ from orchestrator.settings.clusters import pinned_of
 from orchestrator.settings.kconfig import default_values
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
-from orchestrator.settings.references import BEST_PROMPT, read_discovered_tokens
+from orchestrator.settings.references import read_discovered_tokens
 from orchestrator.settings.value_checks import EMBEDDED, parse_parameters, parse_prices
 from tasks.cutting import smallest_limit
 from tasks.judging.grader import needs_model
@@ -26,7 +26,6 @@ from tasks.models import (
     Reflector,
     Run,
     Sampling,
-    Score,
     Target,
 )
 from tasks.named import absolute
@@ -39,8 +38,8 @@ FIXED_SEED = 42  # of the clustering, and of the target's samples
 EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with rules, whatever the settings name
 
 
-def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> Run:
-    """The part of `settings` that tasks need, under the id of the run; `baseline` is that of `objective_of`."""
+def make_run(settings: Settings, run_id: str) -> Run:
+    """The part of `settings` that tasks need, under the id of the run."""
     s = settings
     return Run(
         id=run_id,
@@ -55,7 +54,7 @@ def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> 
             seed=parse_parameters(s.openai_parameters).get("seed"),
         ),
         endpoint=endpoint_of(s),
-        objective=objective_of(s, baseline),
+        objective=_weighted(s),
         clusters=Clusters(
             folder=str(clusters_folder().resolve()),
             embedder=s.embedder_model,
@@ -75,14 +74,15 @@ def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> 
     )
 
 
-def objective_of(s: Settings, baseline: Score | None) -> Objective:
-    """What the search maximises.
+def relative_objective(s: Settings, mean_tokens: float, correct: float) -> Objective:
+    """What the search maximises, where the plain model has these mean tokens and this share of correct answers."""
+    if s.objective == "constrained":
+        return Constrained(max(mean_tokens, LEAST_TOKENS), correct)
+    return _weighted(s)
 
-    `baseline` is the measured score of the plain model on the same questions.  Until it is known, also
-    "constrained" has the weighted fitness: tokens and correctness of a score do not depend on the objective.
-    """
-    if s.objective == "constrained" and baseline is not None:
-        return Constrained(max(baseline.mean_tokens, LEAST_TOKENS), baseline.correctness)
+
+def _weighted(s: Settings) -> Fitness:
+    """Until the plain model is measured every run has this: tokens and correctness of a score do not depend on it."""
     return Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale)
 
 
@@ -108,20 +108,10 @@ def _target(s: Settings) -> Target:
         ready_timeout_s=_limit_s("WHETSTONE_SGLANG_READY_S", 600),
         request_timeout_s=_limit_s("WHETSTONE_TARGET_TIMEOUT_S", 600),
         concurrency=s.target_concurrency,
-        system_prompt=_plain_prompt(s),
+        system_prompt=s.target_system_prompt,
         prompt_template=s.target_prompt_template,
         sampling=Sampling(s.target_max_new_tokens, s.target_temperature, 1.0, FIXED_SEED, s.whole),
     )
-
-
-def _plain_prompt(s: Settings) -> str:
-    """The plain system prompt, also where the search is to start from the best one, which is not known yet."""
-    if s.target_system_prompt != BEST_PROMPT:
-        return s.target_system_prompt
-    # Here, since nothing else reads YAML.
-    from orchestrator.settings.brevity import PLAIN, prompts_of
-
-    return prompts_of(s)[PLAIN]
 
 
 def judge_of(s: Settings) -> Judge:

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from orchestrator.callbacks import Callback, GenerationInfo, RunEnd, RunInfo
+from orchestrator.runs.deploy import FILES
 from orchestrator.trackers.figures import figures_of_generation, figures_of_report, read_report
 
 log = logging.getLogger(__name__)
 
 END_S = 60.0
 ARTIFACTS = (
-    "report.html", "report.txt", "report.json", "measurements.jsonl", "pareto.json", "pareto.png", "fitness.png",
-    "evolution_lengths.png", "evolution_tree.png", "processor_best.py", "deltas_best.json", "system_prompt.txt",
+    "report.html", "report.txt", "report.json", "systems.json", "front.json", "pareto.png", "fitness.png",
+    "evolution_lengths.png", "evolution_tree.png", "processor_best.py", "deltas_best.json", *FILES,
     "history.jsonl", "individuals.jsonl", "answers.json", "config",
 )  # fmt: skip
 """The files of a finished run that its tracker gets, as far as they are there."""
@@ -98,7 +99,7 @@ class Tracker(Callback, ABC):
         try:
             if end.state == "finished":
                 if (report := read_report(run.folder)) is not None:
-                    summary = report.verdict
+                    summary = report.conclusion.sentence
                     self.metrics(self._generations, figures_of_report(report))
                 self.artifacts([path for name in ARTIFACTS if (path := run.folder / name).is_file()])
         finally:

@@ -1,15 +1,16 @@
-"""The figures that trackers get, by name: "fitness/best", "tokens/target", "test/best/mean_tokens"."""
+"""The figures that trackers get, by name: "fitness/best", "tokens/target", "test/winner/mean_tokens"."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from orchestrator.evolve.systems import PLAIN
 from orchestrator.output import read_json
-from orchestrator.report.figures import ReportFigures
+from orchestrator.report.figures import ReportFile, SetName
 
-OF_A_SYSTEM = ("mean_tokens", "share_correct", "fitness")
+OF_A_SYSTEM = ("mean_tokens", "right", "whole", "correct")
 OF_A_SCORE = ("mean_tokens", "correctness", "shortness")
 
 
@@ -25,20 +26,23 @@ def figures_of_generation(record: Mapping[str, Any]) -> dict[str, float]:
     return _flat(groups)
 
 
-def figures_of_report(report: ReportFigures) -> dict[str, float]:
-    """The plain model ("zero") and the winner ("best") on each set that they were asked."""
-    groups: dict[str, Mapping[str, Any]] = {}
-    for where, measured in (("final_validation", report.validation), ("test", report.test)):
-        for which in ("zero", "best") if measured is not None else ():
-            system = getattr(measured, which)
-            groups[f"{where}/{which}"] = {name: getattr(system, name) for name in OF_A_SYSTEM}
-    return _flat(groups)
+def figures_of_report(report: ReportFile) -> dict[str, float]:
+    """The plain model ("plain") and the winner ("winner") on each set that they were asked."""
+    sides = {"plain": report.system(PLAIN), "winner": report.system(report.winner)}
+    return _flat(
+        {
+            f"{which}/{side}": {name: getattr(found, name) for name in OF_A_SYSTEM}
+            for which in get_args(SetName)
+            for side, system in sides.items()
+            if (found := system.on(which)) is not None
+        }
+    )
 
 
-def read_report(folder: Path) -> ReportFigures | None:
+def read_report(folder: Path) -> ReportFile | None:
     """report.json of a run; None where there is none."""
     try:
-        return read_json(folder / "report.json", ReportFigures)
+        return read_json(folder / "report.json", ReportFile)
     except FileNotFoundError:
         return None
 

@@ -22,7 +22,7 @@ class Plot(NamedTuple):
 
     `module` is a module of `tasks.cpu.plots`; `function` in it returns a PNG.  `data` names the function's arguments,
     in their order: history, tree, baseline_tokens and baseline_name of an evolution, points of the measured systems
-    (`pareto.json`), v_steer of a collection, rates, held_out and rows of a `route` run.
+    (`report.json`), v_steer of a collection, rates, held_out and rows of a `route` run.
     """
 
     file: str

@@ -18,6 +18,7 @@ from tasks.gpu import host
 from tasks.gpu.clustering.artifacts import ClusteringError
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
+from tasks.gpu.sentence_ends import sentence_ends
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.models import Sides
@@ -88,7 +89,8 @@ def cluster(job: Job) -> dict[str, Any]:
     )
     clustering = load_clustering(folder)
     descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
-    store.clusterings.put(run, clustering.hash, pack_labels(clustering.labels), descriptions, clustering.figures)
+    labels, ends = pack_labels(clustering.labels), pack_labels(sentence_ends(model))
+    store.clusterings.put(run, clustering.hash, labels, descriptions, clustering.figures, ends)
     return {"clustering": clustering.hash}
 
 

@@ -18,7 +18,6 @@ from tasks.gpu import host
 from tasks.gpu.cluster import unpack_labels
 from tasks.gpu.model_files import model_files, model_hashes
 from tasks.gpu.processor_template import NO_CHECK, ModelCheck, render_file
-from tasks.gpu.sentence_ends import sentence_ends
 from tasks.gpu.sglang_file import SGLANG
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
@@ -40,7 +39,8 @@ def generate(
     descriptions = store.clusterings.descriptions(run_id, clustering)
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
     labels, target = unpack_labels(store.clusterings.labels(clustering)), store.run(run_id).target
-    ends = sentence_ends(host.current().model_folder(target)) if target.sampling.end_after_sentence else None
+    packed = store.clusterings.ends(clustering) if target.sampling.end_after_sentence else b""
+    ends = unpack_labels(packed).astype("uint8") if packed else None
     return render_file(SGLANG, by_id, labels, clustering, descriptions, check, ends)
 
 

@@ -25,10 +25,17 @@ class Clusterings:
         self._redis, self._results = client, SharedResults(client, fence)
 
     def put(
-        self, run_id: str, clustering: str, labels: bytes, descriptions: str, figures: ClusterFigures = ClusterFigures()
+        self,
+        run_id: str,
+        clustering: str,
+        labels: bytes,
+        descriptions: str,
+        figures: ClusterFigures = ClusterFigures(),
+        ends: bytes = b"",
     ) -> None:
-        """Record a clustering, and hold it for the run.  `labels` are packed, `descriptions` are JSON."""
+        """Record a clustering, and hold it for the run.  `labels` and `ends` are packed, `descriptions` are JSON."""
         fields: dict[Any, Any] = {keys.LABELS: labels, keys.DESCRIPTIONS: descriptions, keys.FIGURES: figures.to_json()}
+        fields[keys.ENDS] = ends
         self._redis.hset(clustering_key(clustering), mapping=fields)
         self.hold(run_id, clustering)
 
@@ -55,6 +62,10 @@ class Clusterings:
     def labels(self, clustering: str) -> bytes:
         """The packed labels."""
         return self._field(clustering, keys.LABELS)
+
+    def ends(self, clustering: str) -> bytes:
+        """The packed classes of the tokens that end a sentence."""
+        return self._field(clustering, keys.ENDS)
 
     def figures(self, clustering: str) -> ClusterFigures:
         """Which cluster ends a turn, which is pinned, and the log-odds of each."""

@@ -5,7 +5,7 @@
     whetstone:run:<id>:plan:jobs    hash: ATTEMPT, and the spec of each job under its content key
     whetstone:<kind>:<hash>         a shared result (an answer, a verdict, ...) under the hash of all that determines it
     whetstone:checkpoint:<hash>     bytes: how far a job that trains is, under the hash of all that determines it
-    whetstone:clustering:<hash>     hash: LABELS (packed), DESCRIPTIONS, FIGURES
+    whetstone:clustering:<hash>     hash: LABELS and ENDS (packed), DESCRIPTIONS, FIGURES
     whetstone:lock:<name>           held by the process that does this work now (tasks/store/lock.py)
     whetstone:limit:<what>:<name>   of the requests and tokens a minute (tasks/openai/limits.py)
     whetstone:worker:<node name>    a worker's own report, as JSON; it expires soon after the worker
@@ -48,10 +48,12 @@ NUMBER, SEQUENCE = "number", "sequence"  # of the latest owner; the last that wa
 STATUS = "status"  # kind, state and progress of the run, as its driver last published them
 CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # by these a worker accepts or discards the run's messages
 PROGRESS = "progress"  # how far a long job is, as JSON
+MEASURED = "measured"  # the evaluations of each plan that no search made, as JSON
 LIMIT = "stage_limit_s"  # the hard time limit of a stage, in seconds
 CLUSTERING = "clustering"  # the hash of the run's clustering
 DESCRIPTIONS = "descriptions"  # of the clusters, as JSON; also a field of a clustering
 LABELS = "labels"  # a field of a clustering
+ENDS = "ends"  # a field of a clustering: the classes of tokens that end a sentence, packed
 FIGURES = "figures"  # a field of a clustering: the ClusterFigures, as JSON
 
 JOBS = "jobs"  # the record of what is outside a plan

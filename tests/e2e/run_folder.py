@@ -96,9 +96,10 @@ class RunFolder:
         """How many calls the servers have answered."""
         return sum(len(self.answered(log)) for log in LOGS)
 
-    def repeated(self, losses: Sequence[tuple[float, float]] = ()) -> list[str]:
-        """Calls that were answered more than once.
+    def repeated(self, losses: Sequence[tuple[float, float]] = (), twice: Sequence[str] = ()) -> list[str]:
+        """Calls that were answered more than once; those in `twice` more than twice.
 
+        An undisturbed run asks the plain model the questions that order the front twice: its own `repeated` has these.
         In each interval of `losses`, in seconds since 1970, an answer may have been lost with the process that was to
         store it: its second request is not counted.
         """
@@ -110,7 +111,7 @@ class RunFolder:
         def was_lost(at: float) -> bool:
             return any(begin - UNSTORED_S <= at <= end + UNSTORED_S for begin, end in losses)
 
-        return [call for call, found in times.items() if not all(map(was_lost, sorted(found)[:-1]))]
+        return [call for call, at in times.items() if not all(map(was_lost, sorted(at)[: -2 if call in twice else -1]))]
 
     def processes(self) -> list[psutil.Process]:
         """Processes with the folder in their command line or environment, or as their working directory."""

@@ -77,7 +77,8 @@ def make_app(simulation: Simulation) -> web.Application:
 def note(simulation: Simulation, asked: dict[str, Any]) -> None:
     """Append a line to the log."""
     if simulation.log is not None:
-        name = hashlib.sha256(name_of(asked).encode()).hexdigest()
+        asked_for = [name_of(asked), asked["sampling_params"]["max_new_tokens"]]
+        name = hashlib.sha256(json.dumps(asked_for).encode()).hexdigest()
         with simulation.log.open("a") as log:
             log.write(json.dumps({"sha256": name, "at": time.time(), "status": 200}) + "\n")
 

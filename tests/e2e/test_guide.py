@@ -10,7 +10,7 @@ import pytest
 from equal_runs import artifacts_of
 from guide_folder import MISSIONS, GuideFolder, ticket_rows
 from run_folder import ROOT, environment, orchestrator, wait_until
-from spec_checker import SpecChecker, schema_faults
+from spec_checker import SpecChecker
 
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.embedded.farm import FARM_VARIABLE
@@ -28,7 +28,6 @@ def test_all_that_a_run_leaves_is_what_the_specification_makes_of_the_answers(re
         tickets = [row for row in ticket_rows() if row["mission"] == name]
         checker = SpecChecker(folder, name, reference_guide.settings(), tickets)
         assert checker.check() == []
-        assert list(schema_faults(folder)) == []
         gates |= {line["gate"] for line in reference_guide.lines(name, "reflection.jsonl")}
     assert gates <= {"applied", "uplift", "probability", "false_pass"}, "each proposal came to its preview"
 

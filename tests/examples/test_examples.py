@@ -74,7 +74,7 @@ def test_the_quickstart_follows_a_run_and_prints_what_it_has_found(folder: Path,
     run = run_of(folder, "quickstart")
     best = [f"generation {g.generation} of 2: best fitness {g.best_ever:.4f}" for g in run.generations]
     assert printed["quickstart"].splitlines()[:2] == best
-    assert run.report is not None and run.report.verdict in printed["quickstart"]
+    assert run.report is not None and run.report.conclusion.sentence in printed["quickstart"]
     assert all(one.name in printed["quickstart"] for one in run.individuals)
 
 

@@ -35,7 +35,7 @@ YAML_TRICKS = (b"a: &a [*a]", b"? [a, b]\n: 1\n", b"!!python/object/apply:os.sys
 
 
 def read_deltas(path: Path) -> None:
-    read_population(path, LAYOUT, path.parent)
+    read_population(path, LAYOUT)
 
 
 def read_tickets(path: Path) -> None:

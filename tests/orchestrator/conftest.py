@@ -39,7 +39,7 @@ def simulated_farm(tmp_path_factory: pytest.TempPathFactory, traces: OtlpReceive
 
 FINISHED = {
     "OPTIMISER": "reflective", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0.6", "MUTPB": "1", "SEED": "7",
-    "TRAINING": "0-3", "VALIDATION": "16-25", "TEST": "30-37",
+    "WHOLE": "y", "MARGIN": "0.6", "TRAINING": "0-3", "VALIDATION": "16-25", "TEST": "30-37",
     "DATA_PATH": "configs/data/sample.jsonl",
 }  # fmt: skip
 
@@ -49,9 +49,7 @@ def finished_run(simulated_farm: Bench, tmp_path_factory: pytest.TempPathFactory
     """The output folder of a finished run with all three sets of questions, to be read and not to be changed."""
     folder = tmp_path_factory.mktemp("finished") / "run"
     prompts = folder.parent / "prompts.yaml"
-    prompts.write_text(
-        'base: "Answer."\nprompts:\n  - {name: none, text: ""}\n  - {name: short, text: "Be concise."}\n'
-    )
+    prompts.write_text('prompts:\n  - {name: plain, text: ""}\n  - {name: short, text: "Be concise."}\n')
     before = set(simulated_farm.store.scan_iter())
     simulated_farm.store.set(signal_key("vary", "answer", "each"), 1)
     finish(start_evolve(simulated_farm.url, folder, {**FINISHED, "PROMPTS_PATH": str(prompts)}))

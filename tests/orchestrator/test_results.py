@@ -38,19 +38,23 @@ def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
     assert len(results.descent) == sum({edge["from"], edge["to"]} <= ids for edge in tree["edges"])
     assert results.report is not None and results.front
     figures = json.loads((finished_run / "report.json").read_text())
-    assert results.report.verdict == figures["verdict"]
-    assert results.report.measured.best.mean_tokens == figures["test"]["best"]["mean_tokens"]
+    assert results.report.conclusion.sentence == figures["conclusion"]["sentence"]
+    assert [one.name for one in results.report.systems] == [one["name"] for one in figures["systems"]]
+    assert [one.name for one in results.book.systems] == [one.name for one in results.report.systems]
+    winner = results.report.winner
+    assert json.loads((finished_run / "deploy" / "system.json").read_text())["name"] == winner != "plain"
+    assert list(results.book.system(winner).deltas) == json.loads((finished_run / "deploy/processor.py").read_text())
     assert [len(comparison.before) for comparison in results.comparisons] == [4, 10, 8]
     assert results.best_deltas == json.loads((finished_run / "deltas_best.json").read_text())
     assert [cluster.id for cluster in results.clusters] == [str(i) for i in range(12)]
     assert results.settings["NGEN"] == "2" and results.versions[0].code
     assert {name: len(ids) for name, ids in results.questions.items()} == {"training": 4, "validation": 10, "test": 8}
-    assert results.usage and results.servers and results.baselines and results.system_prompt is not None
+    assert results.usage and results.servers
 
 
 def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> None:
     # Given a run that has written the tree of a generation and not yet its line of the history
-    for name in ("report.json", "pareto.json", "answers.json", "system_prompt.txt"):
+    for name in ("report.json", "front.json", "answers.json"):
         (folder / name).unlink()
     first, _ = (folder / "history.jsonl").read_text().splitlines(keepends=True)
     (folder / "history.jsonl").write_text(first + '{"generation": 1, "be')
@@ -61,7 +65,7 @@ def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> 
     assert {one.generation for one in results.individuals} == {0}
     names = {one.name for one in results.individuals}
     assert all(edge.start in names and edge.end in names for edge in results.descent)
-    assert (results.report, results.front, results.comparisons, results.system_prompt) == (None, (), (), None)
+    assert (results.report, results.front, results.comparisons) == (None, (), ())
 
 
 DAMAGE = {
@@ -69,7 +73,8 @@ DAMAGE = {
     "evolution_tree.json": ("individuals", '{"nodes": [{"id": 3}], "edges": []}'),
     "individuals.jsonl": ("individuals", '{"node": "g0_pop0"}\n'),
     "report.json": ("report", '{"run": "x"}'),
-    "pareto.json": ("front", "[]"),
+    "front.json": ("front", "[]"),
+    "systems.json": ("book", '{"winner": 3}'),
     "answers.json": ("comparisons", '[{"name": "training set"}]'),
     "deltas_best.json": ("best_deltas", '{"0": "much"}'),
     "clusters.json": ("clusters", "{"),

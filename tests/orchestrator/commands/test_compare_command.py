@@ -1,80 +1,73 @@
-"""`orchestrator compare` and `orchestrator report`, on the folder of a finished run."""
+"""`orchestrator compare` and `answers`, on folders of finished runs."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from page_reader import ReadPage
+from measured_book import EVOLVED, ONE_SENTENCE, book, system
+from reported_run import write_reported
 
-from orchestrator import exit_status
-from orchestrator.commands import compare, report
-
-
-def compared(*arguments: str) -> int:
-    return compare.run(compare.make_parser().parse_args(arguments))
+from orchestrator.cli import main
 
 
-@pytest.fixture
-def other(finished_run: Path, tmp_path: Path) -> Path:
-    """The same questions, answered by a winner whose answers have one token fewer, and of which two became wrong."""
-    folder = shutil.copytree(finished_run, tmp_path / "other")
-    answers = json.loads((folder / "answers.json").read_text())
-    for comparison in answers:
-        for one in comparison["after"]:
-            one["tokens"] -= 1
-        for one in comparison["after"][:2]:
-            one["is_correct"] = False
-    (folder / "answers.json").write_text(json.dumps(answers))
-    return folder
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    assert isinstance(ended.value.code, int)
+    said = capsys.readouterr()
+    return ended.value.code, said.out + said.err
 
 
-def test_the_table_has_the_figures_of_the_report(finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compared(str(finished_run)) == exit_status.DONE
-    said = capsys.readouterr().out
-    written = json.loads((finished_run / "report.json").read_text())
-    history = [json.loads(line) for line in (finished_run / "history.jsonl").read_text().splitlines()]
-    zero, best = written["test"]["zero"], written["test"]["best"]
-    assert said.startswith(f"{written['run']}: {written['verdict']}\n")
-    rows = {name: value.strip() for name, _, value in (line.partition("  ") for line in said.splitlines())}
-    assert (rows["tokens before"], rows["tokens after"]) == tuple(f"{one['mean_tokens']:.4g}" for one in (zero, best))
-    assert (rows["right before"], rows["right after"]) == (str(zero["correct"]), str(best["correct"]))
-    assert (rows["questions"], rows["measured on"], rows["winner"]) == ("8", "test", written["winner"])
-    # the evaluations are those of the search alone
-    computed = sum(line["evaluations"]["computed"] for line in history)
-    assert rows["evaluations"].startswith(f"{computed} computed, ")
+def test_the_figures_are_those_of_the_plain_model_the_winner_and_the_cheapest_rival(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_reported(tmp_path / "run")
+    [found] = json.loads(run(capsys, "compare", folder, "--json")[1])
+    plain, winner = book().plain.on("test"), book().system(EVOLVED).on("test")
+    assert (found["measured_on"], found["questions"], found["winner"]) == ("test", 100, EVOLVED)
+    assert (found["tokens_before"], found["tokens_after"]) == (plain.mean_tokens, winner.mean_tokens)
+    assert (found["right_after"], found["whole_after"], found["correct_after"]) == (60, 100, 60)
+    assert (found["rival"], found["rival_right"], found["rival_whole"]) == ("first sentence", 45, 100)
+    low, high = found["token_change_interval"]
+    assert low < found["token_change"] < high < 0
+    status, said = run(capsys, "compare", folder)
+    assert status == 0 and said.startswith(f"run-1: {found['verdict']}\n") and "rival whole" in said
+    # and all systems are listed where they are asked for, which the report does not
+    assert "80 words" in run(capsys, "compare", folder, "--all")[1]
 
 
 def test_two_runs_with_the_same_questions_are_compared_by_pairs(
-    finished_run: Path, other: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert compared(str(finished_run), str(other)) == exit_status.DONE
-    said = " ".join(capsys.readouterr().out.split())
-    tokens = json.loads((finished_run / "report.json").read_text())["test"]["best"]["mean_tokens"]
-    assert "on the same 8 test questions. Against" in said
-    assert f"{tokens:.1f} -> {tokens - 1:.1f} tokens" in said and "8 -> 6 of 8 right" in said
+    other = book(system(EVOLVED, "evolved", 0.3, "tr or va te", ONE_SENTENCE, lost=2))
+    folders = write_reported(tmp_path / "one"), write_reported(tmp_path / "two", other)
+    status, said = run(capsys, "compare", *folders)
+    assert status == 0
+    assert "on the same 100 test questions, against the winner of one-1" in said and "60 -> 58 of 100 correct" in said
+    rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(run(capsys, "compare", *folders, "--csv")[1])))
+    assert [row["correct_after"] for row in rows] == ["60", "58"] and "correct_change_interval_low" in rows[0]
+    # and not where the questions differ
+    (folders[1] / "questions.json").write_text('{"test": {"q0": "another"}}')
+    assert "on the same" not in run(capsys, "compare", *folders)[1]
+
+
+def test_answers_are_shown_by_what_has_become_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_reported(tmp_path, book(system(EVOLVED, "evolved", 0.4, "tr or va te", ONE_SENTENCE, lost=3, cut=1)))
+    answers = json.loads((folder / "answers.json").read_text())[0]
+    for only, count in (("all", 100), ("changed", 100), ("lost", 3), ("gained", 0)):
+        status, said = run(capsys, "answers", folder, "--only", only)
+        assert status == 0 and "\x1b" not in said and said.count("question  ") == count
+    assert "wrong, cut" in run(capsys, "answers", folder)[1]
+    assert json.loads(run(capsys, "answers", folder, "--json")[1]) == [answers]
+    (folder / "answers.json").unlink()
+    assert run(capsys, "answers", folder)[0] == 1
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compared(str(tmp_path)) == exit_status.WRONG
-    assert "holds no run" in capsys.readouterr().err
-
-
-def test_the_report_is_written_where_it_is_wanted(
-    finished_run: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def written(*arguments: str) -> int:
-        return report.run(report.make_parser().parse_args(arguments))
-
-    assert written(str(other)) == exit_status.DONE
-    assert capsys.readouterr().out.startswith(f"{other / 'report.html'} (")
-    assert len(ReadPage.of((other / "report.html").read_text()).runs) == 1
-    path = tmp_path / "both.html"
-    assert written(str(finished_run), str(other), "--output", str(path)) == exit_status.DONE
-    assert len(ReadPage.of(path.read_text()).runs) == 2
-    # and a damaged file is named, and leaves the earlier page
-    (other / "report.json").write_text("{")
-    assert written(str(other)) == exit_status.WRONG
-    assert "report.json cannot be read" in capsys.readouterr().err and (other / "report.html").exists()
+    status, said = run(capsys, "compare", tmp_path)
+    assert status == 1 and "holds no run" in said

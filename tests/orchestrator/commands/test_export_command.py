@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from exported_run import NODE, write_run
+from measured_book import ONE_SENTENCE, VECTOR
 
 from orchestrator.cli import main
 
@@ -24,12 +25,18 @@ def test_it_writes_the_file_and_prints_the_command(
     run, file = write_run(tmp_path), tmp_path / "exports" / f"processor_{target.replace('-', '_')}.py"
     file = file.with_name("processor_best.py") if target == "sglang" else file
     assert export(run, "--to", target) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"{file}\n") and str(file.parent) in said
+    said, warned = capsys.readouterr()
+    assert said.startswith(f"{file}\n") and str(file.parent) in said and warned == ""
     assert file.read_text().startswith('"""Steer a model that ')
     # and of an individual, to a file of one's own
     assert export(run, "--to", target, "--node", NODE, "--output", tmp_path / "mine.py") == 0
     assert (tmp_path / "mine.py").read_text() != file.read_text()
+    assert f"not shown that {NODE}" in capsys.readouterr().err
+    # and of a system of the front that did not pass
+    assert export(run, "--to", target, "--system", VECTOR) == 0
+    said, warned = capsys.readouterr()
+    assert f"not shown that {VECTOR}" in warned and f"Answer in {ONE_SENTENCE}." in said
+    assert (file.parent / f"{file.stem}_one_sentence_log_odds_x1.py").exists()
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,9 @@ def test_it_writes_the_file_and_prints_the_command(
         (["RUN", "--to", "tgi"], "tgi"),
         (["nowhere", "--to", "vllm"], "holds no run"),
         (["RUN", "--to", "vllm", "--node", "g7_pop1_pre"], "has no individual 'g7_pop1_pre'"),
+        (["RUN", "--to", "vllm", "--system", "three words"], "has no system 'three words'"),
+        (["RUN", "--to", "vllm", "--system", "80 words"], "without deltas"),
+        (["RUN", "--to", "vllm", "--system", "80 words", "--node", "g0_pop0_pre"], "not allowed with"),
         (["RUN", "--to", "vllm", "--output", "RUN/processor_best.py"], "which it would overwrite"),
         (["RUN", "--to", "vllm", "--output", "RUN/my-file.py"], "as a Python module"),
         (["COLLECTED", "--to", "vllm"], "a run of 'collect', which finds no deltas"),

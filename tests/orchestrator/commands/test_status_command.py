@@ -40,11 +40,11 @@ def test_the_number_of_generations_is_known_wherever_the_command_runs(
     # given a run whose settings name its questions by a relative path
     output = OutputFolder(tmp_path / "run")
     output.run_id("evolve")
-    output.config.write_bytes(Path("configs/cma.config").read_bytes())
+    output.config.write_bytes(Path("configs/embedded.config").read_bytes())
     # when it is looked at from a folder that has no such file
     monkeypatch.chdir(tmp_path)
     # then
-    assert "0 of 2 generations" in shown(output.path, capsys)[""]
+    assert "0 of 8 generations" in shown(output.path, capsys)[""]
     # and where the settings cannot be read, the number is not known
     output.config.write_text("CONFIG_NGEN=several\n")
     assert "0 of ? generations" in shown(output.path, capsys)[""]

@@ -6,15 +6,18 @@ import ast
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from exported_run import CHECK, DELTAS, ENDS, HASH, NODE, OTHER, WORDS, biases_of, labels_of, rendered, write_run
+from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book
 
+from orchestrator.evolve.systems import PLAIN
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import default_file
-from orchestrator.output import OutputError
+from orchestrator.output import OutputError, OutputFolder
 
 ENGINES = {
     "sglang": {"torch", "sglang.srt.sampling.custom_logit_processor", "sglang.srt.runtime_context", "huggingface_hub"},
@@ -43,13 +46,30 @@ def test_each_file_explains_itself_where_its_engine_is_not_installed(tmp_path: P
     assert {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names} == ENGINES[target]
 
 
-def test_the_winner_is_what_the_processor_holds(tmp_path: Path) -> None:
+def test_the_winner_is_exported_with_its_prompt_and_the_labels_of_its_arm(tmp_path: Path) -> None:
     steering = read_steering(write_run(tmp_path))
-    assert (steering.deltas, steering.clustering, steering.check) == (DELTAS, HASH, CHECK)
+    assert (steering.name, steering.deltas, steering.clustering, steering.check) == (EVOLVED, DELTAS, HASH, CHECK)
     assert np.array_equal(steering.labels, labels_of()) and np.array_equal(steering.biases, biases_of(DELTAS))
     assert [one["description"] for one in steering.descriptions] == [one["description"] for one in WORDS]
-    # and what is written of it again is the same file
+    assert (steering.system_prompt, steering.is_shown) == (f"Answer in {ONE_SENTENCE}.", True)
+    # and the file is the one that a worker makes of the same deltas
     assert rendered("sglang", tmp_path) == (tmp_path / "processor_best.py").read_text()
+
+
+def test_any_system_and_any_individual_can_be_exported(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    other = replace(book().system(VECTOR), deltas=(0.0, 1.0, 0.0, 0.0, 0.0))
+    book(other).write(OutputFolder(run))
+    steering = read_steering(run, VECTOR)
+    assert (steering.deltas["1"], steering.name, steering.is_shown) == (1.0, VECTOR, False)
+    steering = read_steering(run, node=NODE)
+    assert (steering.deltas, steering.name, steering.is_shown) == (OTHER, NODE, False)
+    assert steering.system_prompt == f"Answer in {ONE_SENTENCE}."
+    with pytest.raises(OutputError, match="without deltas"):
+        read_steering(run, PLAIN)
+    # and of a run at work it is the best individual so far
+    (run / "systems.json").unlink()
+    assert read_steering(run).deltas == DELTAS
 
 
 def test_a_list_of_biases_is_refused_where_the_end_of_a_turn_is_raised_after_sentences_only(tmp_path: Path) -> None:
@@ -57,11 +77,6 @@ def test_a_list_of_biases_is_refused_where_the_end_of_a_turn_is_raised_after_sen
     assert rendered("sglang", run) == (run / "processor_best.py").read_text()
     with pytest.raises(OutputError, match="after sentence ends only"):
         rendered("logit-bias", run)
-
-
-def test_an_individual_has_its_own_deltas(tmp_path: Path) -> None:
-    steering = read_steering(write_run(tmp_path), NODE)
-    assert (steering.deltas, steering.node) == (OTHER, NODE)
 
 
 @pytest.mark.parametrize("change", [("DELTAS = {", "DELTAS = ["), ('LABELS = """\n', 'LABELS = """\nAAAA')])
@@ -74,7 +89,6 @@ def test_a_damaged_processor_is_refused_with_its_name(tmp_path: Path, change: tu
 
 def test_a_list_of_biases_changes_the_logits_by_as_much_but_for_a_constant(tmp_path: Path) -> None:
     write_run(tmp_path)
-    (tmp_path / "system_prompt.txt").write_text("Be brief.")
     found = json.loads(rendered("logit-bias", tmp_path, NODE))
     biases = np.zeros(len(labels_of()))
     biases[list(map(int, found["logit_bias"]))] = list(found["logit_bias"].values())
@@ -83,5 +97,5 @@ def test_a_list_of_biases_changes_the_logits_by_as_much_but_for_a_constant(tmp_p
     # the half of the tokens that are in the largest cluster are left out
     assert 0 < len(found["logit_bias"]) < 0.6 * len(biases) and found["about"]["tokens"] == len(found["logit_bias"])
     about = found["about"]
-    assert (about["model"], about["tokenizer_sha256"], about["individual"]) == ("a model", CHECK.tokenizer, NODE)
-    assert (about["system_prompt"], about["clustering"]) == ("Be brief.", HASH)
+    assert (about["model"], about["tokenizer_sha256"], about["system"]) == ("a model", CHECK.tokenizer, NODE)
+    assert (about["system_prompt"], about["clustering"]) == (f"Answer in {ONE_SENTENCE}.", HASH)

@@ -7,28 +7,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 from spec_lines import LineChecker, Unreadable, lines_of
 from spec_rules import Read, Sides, Value, edited, gate, hash_of, in_order, screened
 
-SCHEMAS = Path(__file__).parents[3] / "orchestrator" / "guide" / "schemas"
 NO_BATCH = "no reflection follows"
-
-
-def schema_faults(folder: Path) -> Iterator[str]:
-    """What does not fit its JSON schema, in every file of a mission that has one."""
-    kinds = {path.name.partition(".")[0]: json.loads(path.read_text()) for path in SCHEMAS.iterdir()}
-    same = {"preview": "rollout", "paired": "rollout", "guidance_start": "guidance"}
-    for path in sorted(folder.rglob("*.json*")):
-        name = "guidance" if path.parent.name == "snapshots" else same.get(path.stem, path.stem)
-        if name == "journal":
-            continue
-        validator = jsonschema.Draft202012Validator(kinds[name])
-        for value in lines_of(path) if path.suffix == ".jsonl" else [json.loads(path.read_text())]:
-            yield from (f"{path.name}: {error.message[:200]}" for error in validator.iter_errors(value))
 
 
 class SpecChecker(LineChecker):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, proposal_text, small_settings, small_tickets
-from spec_checker import SpecChecker, schema_faults
+from spec_checker import SpecChecker
 
 from orchestrator.guide.session import write_ingest
 from orchestrator.guide.stage_a import stage_a_line
@@ -100,7 +100,6 @@ def missions(tmp_path_factory: pytest.TempPathFactory) -> list[MissionOnDisk]:
 def test_every_artifact_is_what_the_specification_makes_of_the_answers(missions: list[MissionOnDisk]) -> None:
     for mission in missions:
         assert checker(mission).check() == []
-        assert list(schema_faults(mission.path)) == []
 
 
 def test_the_missions_that_are_checked_hold_every_outcome_of_the_gate(missions: list[MissionOnDisk]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from orchestrator.optimisers.base import SearchState
+from orchestrator.optimisers.base import SearchState, Turn, search
 from orchestrator.optimisers.individual import canonical_order
 from orchestrator.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.runs.evolution_tree import EvolutionTree
-from orchestrator.runs.search import FinishedGeneration, Search
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -77,10 +77,12 @@ class Formula:
 
 def run(
     parameters: ReflectiveParams, formula: Formula, tree: EvolutionTree | None = None, start: SearchState | None = None
-) -> list[FinishedGeneration]:
-    search, generations = Search(Reflective(), parameters), []
-    for finished in search.generations(start or search.init(), formula, lambda generation, best: None):
-        if tree is not None:
-            tree.add(finished.generation)
-        generations.append(finished)
-    return generations
+) -> list[Any]:
+    """The last turn of each generation; its state is reflective's own."""
+    optimiser, ends = Reflective(), list[Turn]()
+    for turn in search(optimiser, start or optimiser.init(parameters), parameters, formula):
+        if optimiser.ends_generation(turn.plan):
+            ends.append(turn)
+            if tree is not None:
+                tree.add(turn.generation)
+    return ends

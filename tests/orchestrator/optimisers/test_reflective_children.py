@@ -7,9 +7,9 @@ import itertools
 import pytest
 from reflective_run import IDS, Formula, params, run
 
+from orchestrator.optimisers.base import search
 from orchestrator.optimisers.reflective import Reflective
 from orchestrator.runs.evolution_tree import EvolutionTree
-from orchestrator.runs.search import Search
 from tasks.models import Score
 from tasks.plan import Outcome, Plan
 
@@ -93,7 +93,5 @@ def test_all_zero_fitness_gives_the_plain_average() -> None:
         return [Outcome(m.index, "", zero, None, "", None, {}) for m in plan.candidates]
 
     parameters = params(initial_deltas=(1.0,) * 12, crossover_probability=1.0, generations=1)
-    [generation] = Search(Reflective(), parameters).generations(
-        Reflective().init(parameters), worthless, lambda generation, best: None
-    )
-    assert all(g.deltas == (1.0,) * 12 for g in generation.state.population)
+    *_, end = search(Reflective(), Reflective().init(parameters), parameters, worthless)
+    assert all(g.deltas == (1.0,) * 12 for g in end.state.population)  # type: ignore[attr-defined]  # reflective's own

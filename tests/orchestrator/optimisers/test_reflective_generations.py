@@ -9,16 +9,14 @@ from reflective_run import IDS, Formula, params, run
 
 from orchestrator.optimisers.reflective import Reflective
 from orchestrator.runs.evolution_tree import EvolutionTree
-from orchestrator.runs.search import Search
 
 
 @pytest.mark.parametrize("stopped_after", [1, 2, 4])
 def test_a_resumed_run_ends_where_the_undisturbed_one_does(stopped_after: int) -> None:
     parameters = params()
     whole = run(parameters, Formula())
-    search = Search(Reflective(), parameters)
-    saved = search.to_json(whole[stopped_after - 1].state)
-    resumed = run(parameters, Formula(), start=search.from_json(saved))
+    saved = Reflective().to_json(whole[stopped_after - 1].state, parameters)
+    resumed = run(parameters, Formula(), start=Reflective().from_json(saved, parameters))
     assert [g.state for g in resumed] == [g.state for g in whole[stopped_after:]]
 
 
@@ -50,7 +48,6 @@ def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
 )
 def test_a_state_of_another_run_is_refused(change: dict[str, object], says: str) -> None:
     parameters = params()
-    search = Search(Reflective(), parameters)
-    saved = json.loads(search.to_json(search.init()))
+    saved = json.loads(Reflective().to_json(Reflective().init(parameters), parameters))
     with pytest.raises(ValueError, match=says):
-        search.from_json(json.dumps({**saved, **change}))
+        Reflective().from_json(json.dumps({**saved, **change}), parameters)

@@ -8,9 +8,7 @@ import pytest
 
 from orchestrator.report.inference import (
     correctness_change,
-    holm,
     lower_bound,
-    noise_floor,
     non_inferiority,
     questions_needed,
     smallest_visible_loss,
@@ -134,21 +132,6 @@ def test_the_smallest_visible_loss_is_seen_four_times_of_five() -> None:
 def test_questions_needed_is_where_the_loss_becomes_visible() -> None:
     count = questions_needed(0.03, discordant=0.1)
     assert smallest_visible_loss(count, 0.1) <= 0.03 < smallest_visible_loss(count - 1, 0.1)
-
-
-def test_holm_multiplies_the_smallest_most_and_keeps_the_order() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.9, 0.5]) == [1.0, 1.0]
-    assert holm([]) == []
-
-
-def test_the_noise_floor_comes_from_the_spread_between_runs() -> None:
-    same = noise_floor([[10, 20]] * 3, [[True, False]] * 3)
-    assert (same.tokens, same.correctness, same.changed, same.repeats) == (0.0, 0.0, 0.0, 3)
-    noisy = noise_floor([[10, 20], [12, 22]], [[True, False], [True, True]])
-    assert noisy.tokens == pytest.approx(1.96 * 2**0.5 * 2**0.5, rel=1e-3)
-    assert noisy.tokens_share == pytest.approx(noisy.tokens / 16)
-    assert noisy.changed == 0.5
 
 
 def test_answers_without_a_token_count_as_one_token() -> None:

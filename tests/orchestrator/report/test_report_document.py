@@ -1,55 +1,53 @@
-"""report.json: it fits its schema, and its figures are those of the measurements."""
+"""report.json and front.json: their figures are those of the measurements, and they fit the schema of their types."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
+import jsonschema
 import pytest
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
+from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book, report, system
+from pydantic import TypeAdapter
 
-from orchestrator.report.assessment import assess
-from orchestrator.report.document import report_document
-from orchestrator.report.figures import ReportFigures
-from orchestrator.report.systems import MeasuredSystem
+from orchestrator.report.document import front_file, plot_points
+from orchestrator.report.figures import FrontFile, ReportFile
 from tasks.validation import parse_json
 
-SHORT = system("50 words", "prompt", 0.7, seed=9)
-ENDS = system("end of turn alone", "vector", 0.8, seed=4)
-SYSTEMS = (PLAIN, ONE_SENTENCE, SHORT, ENDS, EVOLVED)
+
+def test_a_report_has_one_form_and_the_figures_of_the_answers() -> None:
+    written = json.loads(json.dumps(asdict(report()), allow_nan=False))
+    jsonschema.validate(written, TypeAdapter(ReportFile).json_schema())
+    assert parse_json(ReportFile, json.dumps(written)) == report()
+    assert (written["goal"], written["margin"], written["winner"]) == ("shortest", 0.05, EVOLVED)
+    assert written["conclusion"]["sentence"] == written["conclusion"]["sentences"][0]
+    assert written["conclusion"]["outcome"] == "deploy" and written["conclusion"]["rival"] == "first sentence"
+    by_name = {one["name"]: one for one in written["systems"]}
+    assert [one["kind"] for one in written["systems"]] == [one.kind for one in book().systems]
+    cut, winner = by_name["max_tokens 24"], by_name[EVOLVED]
+    figures = {name: cut["test"][name] for name in ("n", "right", "whole", "correct")}
+    assert figures == {"n": 100, "right": 60, "whole": 40, "correct": 24}
+    assert (cut["training"], cut["max_tokens"], winner["passed"], cut["passed"]) == (None, 24, True, False)
+    answered = book().system(EVOLVED).on("test")
+    assert winner["test"]["mean_tokens"] == pytest.approx(sum(answered.tokens) / 100)
+    assert winner["deltas"] == [1.5, -0.75, 0.0, -2.75, 0.5]
+    for name in ("mean_tokens", "correct"):
+        low, high = winner["validation"][f"{name}_interval"]
+        assert low < winner["validation"][name] < high
+    low, high = winner["validation"]["correct_interval"]  # Wilson's for 180 of 300
+    assert (low / 300, high / 300) == (pytest.approx(0.5436, abs=1e-3), pytest.approx(0.6539, abs=1e-3))
 
 
-def document(*systems: MeasuredSystem) -> dict:
-    choices = {"start": "validation"}
-    assessment = assess("quiet-1", systems or SYSTEMS, "evolved 1", "one sentence", 0.03, 7, 2, choices)
-    made = json.loads(json.dumps(report_document(assessment), allow_nan=False))
-    assert parse_json(ReportFigures, json.dumps(made)).verdict == made["verdict"]
-    return made
-
-
-def test_the_figures_are_those_of_the_plain_model_and_of_the_winner() -> None:
-    made = document()
-    zero, best = made["test"]["zero"], made["test"]["best"]
-    assert PLAIN.test is not None and EVOLVED.test is not None
-    assert (zero["n"], zero["correct"], best["correct"]) == (300, 200, 200)
-    assert zero["mean_tokens"] == pytest.approx(sum(PLAIN.test.tokens) / 300)
-    assert best["fitness"] == EVOLVED.test.fitness
-    low, high = zero["mean_tokens_interval"]
-    assert low < zero["mean_tokens"] < high
-    low, high = zero["share_correct_interval"]
-    assert (low, high) == (pytest.approx(0.6114, abs=1e-3), pytest.approx(0.7175, abs=1e-3))
-    assert made["validation"]["zero"]["n"] == 300
-
-
-def test_it_says_what_was_shown_and_how_often_the_test_set_was_used() -> None:
-    made = document()
-    assert made["verdict"] == made["conclusion"]["sentences"][0]
-    assert made["conclusion"]["outcome"] == "win" and made["conclusion"]["measured_on"] == "test"
-    assert made["test_uses"] == 2 and made["start"] == "one sentence" and made["winner"] == "evolved 1"
-    assert made["choices"] == {"start": "validation", "winner": "validation"}
-    assert [pair["against"] for pair in made["comparisons"]] == [
-        "none",
-        "one sentence",
-        "50 words",
-        "end of turn alone",
-    ]
-    assert all(pair["non_inferiority"]["margin"] == 0.03 for pair in made["comparisons"])
+def test_the_front_has_what_no_other_beats_on_the_training_set() -> None:
+    longer = system("80 words", "prompt", 1.4, "tr or", "80 words")  # as right as the plain model
+    made = report(book(longer))
+    written = json.loads(json.dumps(asdict(front_file(made))))
+    jsonschema.validate(written, TypeAdapter(FrontFile).json_schema())
+    members = written["members"]
+    assert [one["name"] for one in members] == ["one sentence: random 3", EVOLVED]
+    assert members[1]["deltas"] == {"0": 1.5, "1": -0.75, "2": 0.0, "3": -2.75, "4": 0.5}
+    assert (members[1]["end_raise"], members[1]["passed"], members[1]["is_winner"]) == (1.5, True, True)
+    assert members[1]["test"]["correct"] == 60 and members[0]["test"] is None
+    points = {one["name"]: one for one in plot_points(made)}
+    assert {"plain", ONE_SENTENCE, VECTOR, EVOLVED} <= set(points) and "first sentence" not in points
+    assert points[ONE_SENTENCE]["correct"] == 0.48 and not points[VECTOR]["is_on_front"]

@@ -1,49 +1,58 @@
-"""The closing report as text: the order of its systems, and text of others that cannot act on a terminal."""
+"""The closing report as text: what was shown comes first, and text of others cannot act on a terminal."""
 
 from __future__ import annotations
 
-import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG
+from measured_book import EVOLVED, book, report, system
+from rich.cells import cell_len
 
-from orchestrator.report.assessment import Assessment, assess
+from orchestrator.evolve.systems import PLAIN, Book
 from orchestrator.report.layout import wrap
 from orchestrator.report.statistics import Comparison, JudgedAnswer
-from orchestrator.report.summary import FinalReport, ResourceUsage, final_report
-from orchestrator.report.systems import MeasuredSystem
+from orchestrator.report.text import FinalReport, ResourceUsage, final_report, systems_table
 from tasks.escape import escape_control
 from tasks.plan import Evaluations
 
 
-def answers(tokens: list[int], rights: str) -> tuple[JudgedAnswer, ...]:
+def answers(tokens: list[int], text: str) -> tuple[JudgedAnswer, ...]:
     return tuple(
-        JudgedAnswer(str(i), count, right == "+", "", "", "", "")
-        for i, (count, right) in enumerate(zip(tokens, rights, strict=True))
+        JudgedAnswer(str(i), count, True, f"{text} {i}" * 90, f"\x1b[31mquestion {i}", "", "", is_whole=i < 3)
+        for i, count in enumerate(tokens)
     )
 
 
-def report(assessment: Assessment | None) -> str:
+def text_of(made: Book) -> str:
     usage = ResourceUsage(192.0, Evaluations(20, 4, 6), 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05)
-    comparison = Comparison("training set", answers([100, 80, 60], "+-+"), answers([50, 40, 30], "++-"), 0.4, 0.55)
-    deltas, words = {"10": -1.0, "2": 0.5}, {"10": "\x1b[31mfinance"}
-    made = FinalReport("quiet-1", 3, "g2", deltas, words, (comparison,), "rules", "gpt-x", usage, assessment=assessment)
-    return final_report(made, random.Random(0))
+    comparison = Comparison("validation set", answers([100, 80, 60, 40], "long"), answers([50, 40, 30, 20], "short"))
+    return final_report(FinalReport("quiet-1", 3, report(made), (comparison,), "rules", "gpt-x", usage))
 
 
-def assessed(*systems: MeasuredSystem) -> Assessment:
-    return assess("quiet-1", systems, "evolved 1", "one sentence", 0.03, seed=7, test_uses=1)
-
-
-def test_the_first_line_is_what_was_shown_and_the_figures_follow() -> None:
-    assessment = assessed(PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED)
-    text = report(assessment)
-    assert text.split("\n\n")[0].replace("\n", " ") == assessment.conclusion.headline
-    assert report(None).startswith("Run quiet-1")
-    for figure in ("80.0 -> 40.0", "-50.0 to -30.0", "2 -> 2 of 3", "p = 1.00", "0.4000 -> 0.5500", "5,000 tokens"):
+def test_the_first_line_is_what_was_shown_and_the_last_what_to_do() -> None:
+    sentences = report().conclusion.sentences
+    paragraphs = [paragraph.replace("\n", " ") for paragraph in text_of(book()).split("\n\n")]
+    assert (paragraphs[0], paragraphs[-1]) == (sentences[0], sentences[-1])
+    text = text_of(book())
+    assert all(cell_len(line) <= 100 for line in text.splitlines())
+    assert "\x1b" not in text and "\\x1b[31mquestion 0" in text
+    assert text.count("- before, ") == text.count("- after, ") == 3 and "right, cut" in text
+    for figure in ("5,000 tokens", "$0.0123 of $1.50", "20 computed"):
         assert figure in text
-    assert "\x1b" not in text and "\\x1b[31mfinance" in text
+
+
+def test_the_table_has_the_winner_and_plain_first_and_twelve_rows_of_many() -> None:
+    many = [system(f"{'prompt ' * 12}{i}", "prompt", 0.9, "tr", f"{i}", lost=i) for i in range(20)]
+    cut = replace(book().system("first sentence"), validation=None)
+    lines = systems_table(report(book(*many, cut)))
+    rows = [line for line in lines if line.startswith(("* ", "+ ", "  "))]
+    assert rows[1].startswith(f"* {EVOLVED}") and rows[2].startswith(f"  {PLAIN}") and len(rows) == 1 + 12 + 1
+    assert all(cell_len(line) <= 100 for line in lines)
+    assert rows[1].split()[2:] == ["validation", "23.6", "180", "300", "180", "22.9", "60", "100", "60"]
+    assert any(row.startswith("  first sentence") for row in rows)  # what is free is shown also of many
+    whole = systems_table(report(book(*many)), most=99)
+    assert len(whole) - len(lines) == len(book(*many).systems) - 12 - 1
 
 
 @settings(deadline=None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
+from page_reader import page_of
 from route_values import evaluated_arms, small_route
 from test_route_plan import written
 
@@ -42,6 +44,9 @@ def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path)
     assert "Hack of B: real 25.0%, random 50.0%" in text and "### shared_seed0" in text
     assert "erase" not in text and "## Pictures" not in text
     assert [table.title for table in route_tables(folder)] == ["Secondary", "Rates"]
+    (folder / "run.json").write_text(json.dumps({"id": "route-1", "kind": "route", "folder": str(folder)}))
+    page = page_of(folder).seen
+    assert all(table.title in page and str(table.rows[0][0]) in page for table in route_tables(folder))
 
 
 def test_a_file_that_was_cut_short_is_named(tmp_path: Path) -> None:

@@ -12,22 +12,17 @@ import pytest
 from simulated_run import RUN, Driver
 
 from orchestrator.dispatch.scheduler import Scheduler
-from orchestrator.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.output import OutputFolder
 from orchestrator.report.live import Snapshot, Totals
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.progress import ProgressReporter
-from orchestrator.runs.search import Search
 from orchestrator.runs.status import StatusPublisher
+from orchestrator.settings import load_settings
 from tasks.plan import Candidate, Evaluations, Plan
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
-PARAMS = ReflectiveParams(
-    seed=1, cluster_ids=("0", "1"), initial_deltas=(0.0, 0.0), population_size=2, generations=3,
-    crossover_probability=0.5, mutation_probability=0.5, elitism_size=1, selection="tournament", tournament_size=2,
-    top_k=2,
-)  # fmt: skip
+CONFIG = Path(__file__).parents[3] / "configs" / "embedded.config"
 PLAN = Plan("g1_child", 1, (Candidate(0, (0.0, 0.0), target=1), Candidate(1, (0.0, 0.0))))
 POPULATION = Plan("g0_pop", 0, (Candidate(0, (0.0, 0.0)), Candidate(1, (0.5, 0.0))))
 
@@ -63,7 +58,8 @@ def reporter(driver: Driver, screen: Screen, tmp_path: Path) -> ProgressReporter
     dispatcher, output = driver.dispatcher(), OutputFolder(tmp_path)
     publisher = StatusPublisher(RUN.id, driver.store, output, {"kind": "evolve", "total": 3}, 5.0)
     artifacts = ArtifactRequests(Scheduler(dispatcher), output)
-    return ProgressReporter(dispatcher, Search(Reflective(), PARAMS), output, screen, artifacts, publisher)
+    settings = load_settings(CONFIG, ["INITIAL_DELTAS_PATH=zero"])
+    return ProgressReporter(dispatcher, settings, output, screen, artifacts, publisher)
 
 
 def status(driver: Driver) -> dict[str, Any]:

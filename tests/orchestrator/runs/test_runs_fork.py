@@ -75,9 +75,8 @@ def test_a_fork_from_generation_2_repeats_no_evaluation_that_is_known(
     shutil.rmtree(origin)
     moved = output.rename(tmp_path / "moved")
     assert saved_settings(moved).lambda_shortness == 0.7
-    assert json.loads((moved / "fork.json").read_text())["population"] == [
-        {"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in recorded
-    ]
+    [arm] = json.loads((moved / "fork.json").read_text())["arms"].values()
+    assert arm["population"] == [{"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in recorded]
 
 
 def test_what_a_fork_begins_with(finished_run: Path, tmp_path: Path) -> None:
@@ -85,16 +84,18 @@ def test_what_a_fork_begins_with(finished_run: Path, tmp_path: Path) -> None:
     state = json.loads((finished_run / "evolution_state.json").read_text())
     for spec in (f"{finished_run}", f"{finished_run}@2"):
         end = find_fork(spec)
-        assert [dict(zip(end.cluster_ids, one.deltas, strict=True)) for one in end.population] == [
-            member["deltas"] for member in state["population"]
-        ]
-    one = find_fork(f"{finished_run}@g1_child0_mut")
-    individual = results.individual("g1_child0_mut")
-    assert (one.at, one.population[0].scratchpad) == ("g1_child0_mut", individual.scratchpad)
-    # with the prompt that its vectors were found with
-    start = json.loads((finished_run / "vectors.json").read_text())["start"]
-    assert one.prompt == end.prompt == start["prompt"]
-    assert one.population[0].deltas == tuple(individual.deltas.values())
+        for name, values in ((state["arm"], state), *state["others"].items()):
+            clustering, population = end.arms[name]
+            assert clustering == next(arm.clustering for arm in results.book.arms if arm.name == name)
+            assert [dict(zip(end.cluster_ids, one.deltas, strict=True)) for one in population] == [
+                member["deltas"] for member in values["population"]
+            ]
+    assert set(end.arms) == {"plain", "short"}
+    # An individual begins in its own arm
+    one, individual = find_fork(f"{finished_run}@g1_child0_mut"), results.individual("g1_child0_mut")
+    [(name, (_, [genome]))] = one.arms.items()
+    assert (one.at, name, genome.scratchpad) == ("g1_child0_mut", individual.arm, individual.scratchpad)
+    assert genome.deltas == tuple(individual.deltas.values())
     # a folder may have an @ in its name
     copied = shutil.copytree(finished_run, tmp_path / "run@1")
     assert find_fork(str(copied)).at == "the end of 2 generations"

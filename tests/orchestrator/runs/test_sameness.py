@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.evolve.systems import Book
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.sameness import (
     check_same_questions,
@@ -65,7 +66,7 @@ def test_servers_that_answered_before_a_run_stopped_are_kept(output: OutputFolde
 def test_scores_of_unknown_questions_or_servers_are_refused(output: OutputFolder) -> None:
     # Without scores a file may be missing
     check_same_questions(output, EXAMPLES)
-    output.baselines.write_text("{}")
+    Book().write(output)
     with pytest.raises(OutputError, match=r"has scores, but no servers\.json: "):
         check_same_questions(output, EXAMPLES)
     (output.path / "questions.json").unlink()

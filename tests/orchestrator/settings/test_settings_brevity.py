@@ -23,15 +23,15 @@ def problems(path: Path) -> str:
 def test_the_sentence_follows_the_system_prompt() -> None:
     base = "Answer the question using the provided context."
     assert BrevityPrompt("concise", "Be concise.").system_prompt(base) == f"{base} Be concise."
-    assert BrevityPrompt("none", "").system_prompt(base) == base
+    assert BrevityPrompt("plain", "").system_prompt(base) == base
     assert BrevityPrompt("concise", "Be concise.").system_prompt("") == "Be concise."
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        "base: Answer.\nprompts:\n  - name: a\n    text: Be brief.\n",  # without the plain prompt
-        "base: Answer.\nprompts:\n  - name: none\n    text: Be brief.\n",
+        "prompts:\n  - name: a\n    text: Be brief.\n",  # without the plain prompt
+        "prompts:\n  - name: plain\n    text: Be brief.\n",
         "prompts:\n  - name: a\n",
         "prompts:\n  - name: 3\n    text: x\n",
         "prompts:\n  - name: a\n    text: x\n    more: y\n",
@@ -51,10 +51,10 @@ def test_the_shipped_prompts_are_found_from_every_working_directory(
     monkeypatch.chdir(sound.folder)
     prompts = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=shipped", "TARGET_SYSTEM_PROMPT=Reply."]))
     assert list(prompts) == [prompt.name for prompt in read_prompts(SHIPPED).prompts]
-    assert (prompts["none"], prompts["concise"]) == ("Reply.", "Reply. Be concise.")
+    assert (prompts["plain"], prompts["concise"]) == ("Reply.", "Reply. Be concise.")
 
 
 def test_without_a_file_the_plain_prompt_is_alone(sound: Any) -> None:
     assert prompts_of(load_settings(sound.path, ["PROMPTS_PATH=", "TARGET_SYSTEM_PROMPT=Reply. "])) == {
-        "none": "Reply. "
+        "plain": "Reply. "
     }

@@ -21,15 +21,15 @@ from orchestrator.settings import (
 )
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.options import options
-from tasks.models import Constrained, Fitness, Score, Sides
+from orchestrator.settings.run import relative_objective
+from tasks.models import Constrained, Fitness, Sides
 from tasks.objective import LEAST_TOKENS
 
 ROOT = Path(__file__).parents[3]
 WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]
-BASELINE = Score(fitness=0.5, shortness=0.4, correctness=0.6, mean_tokens=80.0)
 
 
-@pytest.mark.parametrize("name", ["configs/cma.config", "configs/embedded.config", "ops/compose.config"])
+@pytest.mark.parametrize("name", ["configs/evolve.config", "configs/embedded.config", "ops/compose.config"])
 def test_a_shipped_file_loads(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(ROOT)
     assert load_settings(Path(name)).target_model == "embedded"
@@ -78,9 +78,9 @@ def test_what_changed_is_named_and_what_may_change_decides_no_answer_and_no_draw
 def test_a_constrained_run_is_compared_with_its_baseline_once_that_is_known(sound: Any) -> None:
     settings = load_settings(sound.path, ["OBJECTIVE=constrained", "MARGIN=0.05"])
     assert isinstance(make_run(settings, "here").objective, Fitness)
-    # The margin is that of the report: the search has none.
-    assert make_run(settings, "here", BASELINE).objective == Constrained(80.0, 0.6, margin=0.0)
-    empty = make_run(settings, "here", Score(0.0, 1.0, 0.0, 0)).objective
+    # The margin is that of the choice: the search has none.
+    assert relative_objective(settings, 80.0, 0.6) == Constrained(80.0, 0.6, margin=0.0)
+    empty = relative_objective(settings, 0.0, 0.0)
     assert isinstance(empty, Constrained) and empty.baseline_tokens == LEAST_TOKENS
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def test_a_population_has_scratchpads_and_an_order(sound: Any) -> None:
     ones = dict.fromkeys(ZEROS, 1.0)
     sound.write_deltas([ones, {"deltas": ZEROS, "scratchpad": "what was learnt"}, {"deltas": ones}])
     assert load_settings(sound.path).population_size == 4
-    found = read_population(sound.deltas, cluster_layout("meaning", 10), Path())
+    found = read_population(sound.deltas, cluster_layout("meaning", 10))
     assert found == (StartVector(ones), StartVector(ZEROS, "what was learnt"), StartVector(ones))
 
 
@@ -61,14 +60,9 @@ def test_lineage_starts_from_one_vector_and_a_pinned_cluster_is_alike_in_all(sou
     assert refused("OPTIMISER=lineage") == refused("OPTIMISER=cma") == ("INITIAL_DELTAS_PATH",)
 
 
-def test_what_a_fork_begins_with_is_in_its_output_folder(sound: Any, refused: Any) -> None:
+def test_the_word_fork_is_for_a_folder_that_has_what_a_fork_begins_with(sound: Any, refused: Any) -> None:
     output = sound.folder / "output"
     overrides = ["INITIAL_DELTAS_PATH=fork", f"OUTPUT_DIR={output}"]
     assert refused(*overrides) == ("INITIAL_DELTAS_PATH",)
-    origin = {"run": "run-1", "folder": "/elsewhere", "at": "generation 2", "prompt": "none"}
-    members = [{"deltas": ZEROS, "scratchpad": "a"}, {"deltas": ZEROS | {"11": -1.5}, "scratchpad": ""}]
-    OutputFolder(output).write_state("fork.json", {**origin, "population": members})
+    OutputFolder(output).write_state("fork.json", {})
     assert load_settings(sound.path, overrides).initial_deltas_path == FORK
-    found = read_population(FORK, cluster_layout("meaning", 10), output)
-    assert [(one.deltas["11"], one.scratchpad) for one in found] == [(0.0, "a"), (-1.5, "")]
-    assert refused(*overrides, "CLUSTERS=8") == ("INITIAL_DELTAS_PATH",)

@@ -93,7 +93,8 @@ WRONG = [
     (["OPENAI_PRICES=1 2 nan"], "OPENAI_PRICES"),
     (["OPENAI_BASE_URL=api.example/v1"], "OPENAI_BASE_URL"),
     (["BUDGET_USD=5", "OPENAI_BASE_URL=https://api.example/v1"], "BUDGET_USD"),
-    (["TARGET_SYSTEM_PROMPT=best", "PROMPTS_PATH="], "PROMPTS_PATH"),
+    (["GOAL=longest"], "GOAL"),
+    (["WHOLE=maybe"], "WHOLE"),
     (["CLUSTERS=11"], "INITIAL_DELTAS_PATH"),
     (["CLUSTERS_BY=waste"], "INITIAL_DELTAS_PATH"),
 ]

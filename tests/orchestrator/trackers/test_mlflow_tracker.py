@@ -44,13 +44,13 @@ def test_a_finished_run_is_in_the_store_with_its_files(run: TrackedRun) -> None:
     assert (there.info.run_name, there.info.status) == ("demo-1a2b", "FINISHED")
     wanted = {name: str(value) for name, value in run.settings.items()}
     assert there.data.params == {**wanted, "target_system_prompt": LONG[:6000]}
-    assert there.data.tags["mlflow.note.content"] == run.report()["verdict"]
+    assert there.data.tags["mlflow.note.content"] == run.report()["conclusion"]["sentence"]
     assert there.data.tags["whetstone.folder"] == str(run.folder)
     for name, value in figures_of_generation(record(0)).items():
         points = client().get_metric_history(there.info.run_id, name)
         assert (points[0].step, points[0].value) == (0, value), name
     assert there.data.metrics["fitness/best"] == record(1)["best"]
-    assert there.data.metrics["test/best/fitness"] == run.report()["test"]["best"]["fitness"]
+    assert there.data.metrics["test/winner/mean_tokens"] == run.winner()["test"]["mean_tokens"]
     files = {file.path for file in client().list_artifacts(there.info.run_id)}
     assert files == {"report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl"}
     fetched = client().download_artifacts(there.info.run_id, "processor_best.py")

@@ -78,8 +78,8 @@ def test_a_finished_run_has_its_settings_figures_and_files(run: TrackedRun) -> N
     assert set(lines) == {0, 1}
     for name, value in figures_of_generation(record(1)).items():
         assert lines[1][name] == value
-    [final] = [line for line in history(session) if "test/best/fitness" in line]
-    assert (final["_step"], final["test/best/fitness"]) == (2, run.report()["test"]["best"]["fitness"])
+    [final] = [line for line in history(session) if "test/winner/mean_tokens" in line]
+    assert (final["_step"], final["test/winner/mean_tokens"]) == (2, run.winner()["test"]["mean_tokens"])
     [artifact] = of_kind(session, "artifact")
     files = {entry.path for entry in artifact.manifest.contents}
     assert files == {"report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl"}

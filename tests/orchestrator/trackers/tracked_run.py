@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN
+from measured_book import EVOLVED, report
 
 from orchestrator.callbacks import Callbacks, GenerationInfo, RunEnd, RunInfo
 from orchestrator.history import write_history
 from orchestrator.output import OutputFolder
-from orchestrator.report.assessment import assess
-from orchestrator.report.document import report_document
 from orchestrator.trackers import make_trackers
 
 SETTINGS = {"seed": 7, "cxpb": 0.5, "judge": "exact_number", "evaluation_cache": True, "clusters_from": None}
@@ -68,10 +65,11 @@ class TrackedRun:
         self.output.write("processor_best.py", "print('steer')\n")
 
     def report(self) -> dict[str, Any]:
-        systems = (PLAIN, ONE_SENTENCE, EVOLVED)
-        assessment = assess(self.run_id, systems, "evolved 1", "one sentence", 0.03, 7, 2, {"start": "validation"})
-        document: dict[str, Any] = json.loads(json.dumps(report_document(assessment)))
-        return document
+        return asdict(report(run=self.run_id))
+
+    def winner(self) -> dict[str, Any]:
+        """Its system in the report."""
+        return asdict(report().system(EVOLVED))
 
 
 def png(width: int, height: int) -> bytes:

@@ -9,6 +9,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,7 +21,7 @@ import torch
 from exported_run import DELTAS, DIGIT, ENDS, HASH, POINT, STOP, WORD, biases_of, write_run
 from prometheus_client import CollectorRegistry
 
-from orchestrator.export.serving import files_beside, system_document
+from orchestrator.export.serving import files_beside, system_text
 from orchestrator.export.steering import read_steering
 from workers.steering.request import LABELS_VARIABLE, is_cluster_bias
 from workers.steering.serving import CHAT, SYSTEM_VARIABLE
@@ -37,8 +38,9 @@ class HookType:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """What `orchestrator export --to sglang-server` writes."""
-    steering = read_steering(write_run(tmp_path / "run", size=TOKENS, ends=ENDS))
-    for name, content in {**files_beside(steering), "system.json": system_document(steering, PROMPT, 90)}.items():
+    found = read_steering(write_run(tmp_path / "run", size=TOKENS, ends=ENDS))
+    steering = replace(found, system_prompt=PROMPT, max_tokens=90)
+    for name, content in {**files_beside(steering), "system.json": system_text(steering)}.items():
         path = tmp_path / "deploy" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -1,4 +1,4 @@
-"""The plot of all systems, whatever their names are, and the front of the evolved ones."""
+"""The plot of all systems, whatever their names are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import random
 import pytest
 from PIL import Image
 
-from tasks.cpu.plots.pareto import evolved_front, pareto_png
+from tasks.cpu.plots.pareto import pareto_png
 
-KINDS = ("plain", *["prompt"] * 12, *["vector"] * 8, *["evolved"] * 4)
+KINDS = ("plain", *["prompt"] * 12, *["vector"] * 8, "cut", "random", *["evolved"] * 4)
 
 
 def point(name: str, kind: str, tokens: float, share: float) -> dict:
@@ -19,9 +19,12 @@ def point(name: str, kind: str, tokens: float, share: float) -> dict:
         "kind": kind,
         "mean_tokens": tokens,
         "mean_tokens_interval": [0.9 * tokens, 1.1 * tokens],
-        "share_correct": share,
-        "share_correct_interval": [max(0.0, share - 0.08), min(1.0, share + 0.08)],
-        "is_winner": name == "evolved 24",
+        "set": "ordering",
+        "correct": share,
+        "correct_interval": [max(0.0, share - 0.08), min(1.0, share + 0.08)],
+        "whole": 0.2 if kind == "cut" else 0.9,
+        "is_on_front": kind == "evolved",
+        "is_winner": name == "evolved 26",
     }
 
 
@@ -43,14 +46,3 @@ def test_names_of_others_cannot_spoil_the_plot() -> None:
     names = ["$x", "\\frac{", "a" * 300, "資本的支出", "", "_hidden"]
     points = [point(name, "prompt", 10 + 5 * i, 0.5) for i, name in enumerate(names)]
     assert pareto_png(points).startswith(b"\x89PNG")
-
-
-def test_the_evolved_front_has_no_point_that_another_beats() -> None:
-    points = [
-        point("a", "evolved", 20.0, 0.5),
-        point("b", "evolved", 30.0, 0.6),
-        point("c", "evolved", 25.0, 0.5),
-        point("d", "evolved", 40.0, 0.6),
-        point("f", "prompt", 5.0, 0.9),
-    ]
-    assert [one["name"] for one in evolved_front(points)] == ["a", "b"]

@@ -1,0 +1,155 @@
+"""The arms of a search: the system prompts in which deltas are searched, each with clusters and vectors of its own.
+
+All prompts are asked a part of the training questions, and halved on the front of tokens against correct answers, so
+that a prompt with longer and better answers stays as well.  The best few on the whole training set become arms.  The
+clusters of an arm are made from its own answers (`wasted` tokens), and its vectors need no search: the negative
+log-odds of each cluster, times one factor, with and without a raised end of turn.
+
+With CONFIG_WHOLE=n there is one arm, the user's own system prompt, as in the specification: clusters of the run, and no
+vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.evolve.front import WORTH, halve
+from orchestrator.evolve.measuring import Measurer, measurement_of
+from orchestrator.evolve.systems import PLAIN, Arm, Book, System
+from orchestrator.report.statistics import JudgedAnswer
+from orchestrator.settings import Settings, SettingsError, layout_of
+from tasks.models import ClusterFigures, Example, Sides
+from tasks.plan import ExampleSet
+
+RUNGS: tuple[tuple[ExampleSet, int], ...] = (("quarter", 4), ("half", 2))
+"""Parts of the training set on which prompts are halved: every fourth question, every second one."""
+LEAST_RUNG = 12
+"""Questions.  A smaller part says too little, and is left out."""
+ARMS = 3
+AT_CAP = 0.02
+"""Of the plain model's training answers, the most that may reach the cap of tokens without a loop; one always may."""
+MOST_DOUBLINGS = 3
+FACTORS = (0.5, 1.0, 2.0)
+"""What the negative log-odds of each cluster are multiplied by."""
+
+Cluster = Callable[[Sides | None], tuple[str, ClusterFigures]]
+"""Makes the clusters from two sets of answers, or the run's own from none; returns their content hash."""
+
+
+def parts_of(training: Sequence[Example]) -> dict[str, list[Example]]:
+    """The sets of RUNGS that are large enough."""
+    parts = {name: list(training[::step]) for name, step in RUNGS}
+    return {name: rows for name, rows in parts.items() if len(rows) >= LEAST_RUNG}
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """All that precedes a search.  `set_cap` makes a number of tokens the cap of the run."""
+
+    measurer: Measurer
+    settings: Settings
+    cluster: Cluster
+    set_cap: Callable[[int], None]
+
+    def prepare(self, prompts: Mapping[str, str]) -> Book:
+        """The arms of the run with all that was measured on the training set; prompts: by name, the plain one first."""
+        cap, plain = self._plain(prompts[PLAIN])
+        rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
+        least = WORTH * plain.on("training").point.correct
+        measured = [plain, *self._halved("prompts", rivals, [name for name, _ in RUNGS], ARMS, least)]
+        points = [one.on("training").point for one in measured]
+        chosen = [measured[i] for i in halve(points, ARMS, least)] if self.settings.whole else [plain]
+        arms, vectors = self._arms(chosen, measured, least)
+        known = {one.name for one in measured}
+        systems = (*measured, *vectors, *(one for one in rivals if one.name not in known))
+        return Book(cap=cap, arms=tuple(arms), systems=systems)
+
+    def _plain(self, system_prompt: str) -> tuple[int, System]:
+        """The plain model on the training set, and the cap that at most 2 % of its answers reach.
+
+        A small cap would cut the plain model's answers, and make whatever is shorter seem right.  Answers that repeat
+        themselves reach every cap, and are not counted here.
+        """
+        first = cap = self.settings.target_max_new_tokens
+        while True:
+            self.set_cap(cap)
+            plain = System(PLAIN, "plain", system_prompt)
+            [plain] = self.measurer.measure("plain", [plain], "training")
+            found = plain.on("training")
+            cut = sum(count >= cap and not loop for count, loop in zip(found.tokens, found.loops, strict=True))
+            if not self.settings.whole or cut <= max(1, AT_CAP * len(found.tokens)):
+                return cap, plain
+            if cap >= first * 2**MOST_DOUBLINGS:
+                what = f"{cut} of {len(found.tokens)} answers of the plain model are cut at {cap} tokens"
+                advice = f"raise it until at most {AT_CAP:.0%} are, or set CONFIG_WHOLE=n"
+                raise SettingsError([f"CONFIG_TARGET_MAX_NEW_TOKENS: {what}; {advice}"])
+            cap *= 2
+
+    def _halved(
+        self, plan: str, systems: Sequence[System], rungs: Sequence[ExampleSet], keep: int, least: float
+    ) -> list[System]:
+        """The systems that stay when they are halved on each of the rungs, measured on the whole training set.
+
+        keep: so few are not halved; least: the share of correct answers that a system must have to stay.
+        """
+        left = list(systems)
+        for name in rungs if self.settings.whole else ():
+            if name in self.measurer.examples and len(left) > keep:
+                answers = self.measurer.answers(plan, [one.candidate(name) for one in left])
+                points = [measurement_of(given).point for given in answers]
+                left = [left[i] for i in halve(points, (len(left) + 1) // 2, least)]
+        return self.measurer.measure(plan, left, "training") if left else []
+
+    def _arms(
+        self, chosen: Sequence[System], measured: Sequence[System], least: float
+    ) -> tuple[list[Arm], list[System]]:
+        answers = dict(
+            zip(
+                (one.name for one in measured),
+                self.measurer.answers("prompts", [one.candidate("training") for one in measured]),
+                strict=True,
+            )
+        )
+        golds = [example.gold for example in self.measurer.examples["training"]]
+        arms, vectors = list[Arm](), list[System]()
+        for one in chosen:
+            others = [answer for name, given in answers.items() if name != one.name for answer in given]
+            clustering, figures = self.cluster(sides_of(answers[one.name], others, golds))
+            arms.append(Arm(one.name, one.system_prompt, clustering))
+            vectors += vectors_of(arms[-1], figures, layout_of(self.settings).count, self.settings.delta_bound)
+        kept = list[System]()
+        for arm in arms if self.settings.whole else ():
+            kept += self._halved("vectors", [one for one in vectors if one.arm == arm.name], ["half"], 2, least)
+        return arms, kept
+
+
+def sides_of(own: Iterable[JudgedAnswer], others: Iterable[JudgedAnswer], golds: Sequence[str]) -> Sides:
+    """The two sides of an arm's clusters: its own answers, and correct answers that are shorter.
+
+    An answer of another prompt counts when it is correct and shorter than the arm's own to the same question.  The
+    right answers of the data (`golds`) are added where fewer count than the arm has answers.
+    """
+    verbose = list(own)
+    lengths = {answer.example: answer.tokens for answer in verbose}
+    short = [a.text for a in others if a.is_right and a.is_whole and a.tokens < lengths[a.example]]
+    if len(short) < len(verbose):
+        short += golds
+    return Sides(tuple(answer.text for answer in verbose), tuple(short))
+
+
+def vectors_of(arm: Arm, figures: ClusterFigures, clusters: int, bound: float) -> list[System]:
+    """The vectors of an arm that need no search; `bound` is the largest delta."""
+
+    def system(name: str, deltas: Sequence[float]) -> System:
+        return replace(plain, name=f"{arm.name}: {name}", deltas=tuple(min(bound, max(-bound, d)) for d in deltas))
+
+    plain = System("", "vector", arm.system_prompt, arm=arm.name, clustering=arm.clustering)
+    raised = [bound if i == figures.eos else 0.0 for i in range(clusters)]
+    found = [system(f"end +{bound:g}", raised)]
+    for factor in FACTORS if any(figures.log_odds) else ():
+        scaled = [-factor * value for value in figures.log_odds]
+        found.append(system(f"log-odds x{factor:g}", scaled))
+        both = [bound if i == figures.eos else delta for i, delta in enumerate(scaled)]
+        found.append(system(f"log-odds x{factor:g}, end +{bound:g}", both))
+    return found

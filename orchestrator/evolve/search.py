@@ -1,0 +1,264 @@
+"""The search of a run: one optimiser in each arm, which take turns generation by generation.
+
+Each arm has the first turns in order; every later generation goes to the arm whose last one added most to the front of
+all systems (hypervolume).  `evolution_state.json` has the specification's keys for the arm that had the last turn; with
+several arms "arm" is its name, and "others" has the states of the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from orchestrator.evolve.front import hypervolume
+from orchestrator.evolve.systems import Arm, Book, Point, System
+from orchestrator.optimisers import make_optimiser
+from orchestrator.optimisers.base import Best, Evaluate, Optimiser, SearchParams, SearchState, search
+from orchestrator.optimisers.generation import Generation, Genome
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.settings import Settings, layout_of, pinned_of
+from orchestrator.settings.population import ForkedArm, read_fork, read_population
+from orchestrator.settings.references import FORK, FORK_FILE
+from tasks.plan import Evaluations, Outcome, Plan
+
+STEPS = 10
+"""The standard deviation of a draw is this part of the largest delta."""
+Watch = Callable[[Generation, float | None], None]
+
+
+class BestOfRun(NamedTuple):
+    arm: Arm
+    best: Best
+
+
+@dataclass(frozen=True)
+class RunState:
+    """`generation` is the next one of the run; `states` has one state for each arm that had a turn, by its name, and
+    `arm` is the one that had the last turn, "" before the first.
+    """
+
+    generation: int = 0
+    states: Mapping[str, SearchState] = field(default_factory=dict)
+    arm: str = ""
+
+
+@dataclass(frozen=True)
+class FinishedGeneration:
+    """A generation of an arm, the state after it, the seconds of its stages, and where its scores came from."""
+
+    arm: Arm
+    generation: Generation
+    state: RunState
+    seconds: Mapping[str, float]
+    evaluations: Evaluations
+
+
+@dataclass(frozen=True)
+class Search:
+    """`params` has the parameters of each arm's search, by the arm's name."""
+
+    optimiser: Optimiser[Any, Any]
+    arms: tuple[Arm, ...]
+    params: Mapping[str, SearchParams]
+
+    @cached_property
+    def any_params(self) -> SearchParams:
+        """What all arms have in common: clusters, generations, size of the population."""
+        return self.params[self.arms[0].name]
+
+    def arm(self, name: str) -> Arm:
+        return next(one for one in self.arms if one.name == name)
+
+    def best(self, state: RunState) -> BestOfRun | None:
+        """The best individual of all arms, by fitness, and its arm; None before the first evaluation."""
+        found = [BestOfRun(one, s.best) for one in self.arms if (s := state.states.get(one.name)) and s.best]
+        return max(found, key=lambda one: one.best.fitness, default=None)
+
+    def to_json(self, state: RunState) -> str:
+        """The text of evolution_state.json."""
+        arm = state.arm or self.arms[0].name
+        texts = {name: self.optimiser.to_json(one, self.params[name]) for name, one in state.states.items()}
+        text = texts.pop(arm, None) or self.optimiser.to_json(self.optimiser.init(self.params[arm]), self.params[arm])
+        if len(self.arms) == 1:
+            return text
+        others = {name: json.loads(one) for name, one in texts.items()}
+        values = {**json.loads(text), "arm": state.arm, "others": others}
+        return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def from_json(self, text: str) -> RunState:
+        if len(self.arms) == 1:
+            [arm] = self.arms
+            state = self.optimiser.from_json(text, self.params[arm.name])
+            is_new = state.generation == 0 and state.best is None
+            return RunState() if is_new else RunState(state.generation, {arm.name: state}, arm.name)
+        values = json.loads(text)
+        last, others = values.pop("arm"), values.pop("others")
+        if not last:
+            return RunState()
+        texts = {name: json.dumps(one) for name, one in {**others, last: values}.items()}
+        states = {name: self.optimiser.from_json(one, self.params[name]) for name, one in texts.items()}
+        return RunState(states[last].generation, states, last)
+
+    def generations(
+        self, state: RunState, evaluate: Evaluate, watch: Watch, turns: Callable[[], Sequence[Turn]], known: Known
+    ) -> Iterator[FinishedGeneration]:
+        """The generations that remain, each as soon as its last plan has been evaluated.
+
+        `watch` is called with a generation of which a first plan has been evaluated, and with the best fitness so far.
+        `turns` returns those that are recorded; `known` has the systems that were measured before the search.
+        """
+        while state.generation < self.any_params.generations:
+            finished = self._generation(next_arm(self.arms, turns(), known), state, evaluate, watch)
+            yield finished
+            state = finished.state
+
+    def _generation(self, arm: Arm, state: RunState, evaluate: Evaluate, watch: Watch) -> FinishedGeneration:
+        params, optimiser = self.params[arm.name], self.optimiser
+        before = state.states.get(arm.name) or optimiser.init(params)
+        before = dataclasses.replace(before, generation=state.generation)
+        best = self.best(state)
+        totals = _GenerationTotals()
+        for turn in search(optimiser, before, params, lambda plan: evaluate(in_arm(plan, arm))):
+            totals.add(turn.outcomes)
+            if optimiser.ends_generation(turn.plan):
+                break
+            here = [one.fitness for one in (turn.state.best, best and best.best) if one]
+            watch(turn.generation, max(here, default=None))
+        if totals.plans == 1:
+            totals.evaluations += Evaluations(carried=turn.generation.carried)
+        after = RunState(turn.state.generation, {**state.states, arm.name: turn.state}, arm.name)
+        return FinishedGeneration(arm, turn.generation, after, dict(totals.seconds), totals.evaluations)
+
+
+class Turn(NamedTuple):
+    """A recorded generation: the name of its arm, and the points of its evaluations."""
+
+    arm: str
+    points: Sequence[Point]
+
+
+class Known(NamedTuple):
+    """The points that were known before the search, and the tokens up to which an area counts (`hypervolume`)."""
+
+    points: Sequence[Point]
+    longest: float
+
+
+def next_arm(arms: Sequence[Arm], turns: Sequence[Turn], known: Known) -> Arm:
+    """The arm that has the next generation: each once, then the one whose last turn added most to the front.
+
+    Of equal ones it is the one that had the fewest turns, and of these the first.
+    """
+    if len(turns) < len(arms):
+        return arms[len(turns)]
+    seen, gains = list(known.points), dict[str, float]()
+    area = hypervolume(seen, known.longest)
+    for turn in turns:
+        seen += turn.points
+        before, area = area, hypervolume(seen, known.longest)
+        gains[turn.arm] = area - before
+    count = Counter(turn.arm for turn in turns)
+    return max(arms, key=lambda arm: (gains[arm.name], -count[arm.name]))
+
+
+def in_arm(plan: Plan, arm: Arm) -> Plan:
+    """The plan with the arm's system prompt and clusters."""
+    stamped = (
+        dataclasses.replace(one, system_prompt=arm.system_prompt, clustering=arm.clustering) for one in plan.candidates
+    )
+    return dataclasses.replace(plan, candidates=tuple(stamped))
+
+
+@dataclass
+class _GenerationTotals:
+    """The plans of a generation that have been evaluated: how many, their seconds by stage, and their evaluations."""
+
+    plans: int = 0
+    seconds: Counter[str] = field(default_factory=Counter)
+    evaluations: Evaluations = field(default_factory=Evaluations)
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        self.plans += 1
+        for outcome in outcomes:
+            self.seconds.update(outcome.seconds)
+        self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
+
+
+def make_search(settings: Settings, book: Book) -> Search:
+    """The search that the settings ask for, in the arms of the book."""
+    optimiser = make_optimiser(settings.optimiser)
+    fields = {one.name for one in dataclasses.fields(optimiser.params_type)}
+    params = {}
+    forked = read_fork(settings.output_dir / FORK_FILE)["arms"] if settings.initial_deltas_path == FORK else {}
+    for arm in book.arms:
+        start = (
+            forked_start(forked[arm.name], arm, layout_of(settings).ids)
+            if arm.name in forked
+            else vectors_start(settings, book, arm)
+        )
+        values = search_values(settings, start)
+        params[arm.name] = optimiser.params_type(**{name: values[name] for name in fields})
+    return Search(optimiser, book.arms, params)
+
+
+def vectors_start(settings: Settings, book: Book, arm: Arm) -> list[Genome]:
+    """The settings' vectors, and the arm's vectors that need no search, the best first."""
+    given = read_population(settings.initial_deltas_path, layout_of(settings))
+    starts = [Genome(tuple(float(one.deltas[i]) for i in layout_of(settings).ids), one.scratchpad) for one in given]
+    pinned = pinned_of(settings)
+    for one in best_first([one for one in book.of_kind("vector") if one.arm == arm.name]):
+        deltas = tuple(starts[0].deltas[i] if i in pinned else delta for i, delta in enumerate(one.deltas))
+        starts.append(Genome(deltas, ""))
+    return starts
+
+
+def forked_start(forked: ForkedArm, arm: Arm, ids: Sequence[str]) -> list[Genome]:
+    """What a fork begins with in an arm.  Raises: OutputError where the arm has other clusters now."""
+    if arm.clustering != forked["clustering"]:
+        raise OutputError(
+            f'the arm "{arm.name}" has other clusters than in the run that was forked: its answers differ'
+        )
+    return [Genome(tuple(one["deltas"][i] for i in ids), one["scratchpad"]) for one in forked["population"]]
+
+
+def search_values(settings: Settings, starts: Sequence[Genome]) -> dict[str, Any]:
+    """All parameters that an optimiser may have; the first of `starts` is the start of the search."""
+    first, *further = starts
+    return {
+        "seed": settings.seed,
+        "cluster_ids": layout_of(settings).ids,
+        "initial_deltas": first.deltas,
+        "initial_scratchpad": first.scratchpad,
+        "further": tuple(further[: settings.population_size - 1]),
+        "generations": settings.ngen,
+        "population_size": settings.population_size,
+        "pinned": pinned_of(settings),
+        "bound": settings.delta_bound,
+        "sigma": settings.delta_bound / STEPS,
+        "crossover_probability": settings.cxpb,
+        "mutation_probability": settings.mutpb,
+        "elitism_size": settings.elitism_size,
+        "selection": settings.selection,
+        "tournament_size": settings.tournament_size,
+        "top_k": settings.truncation_top_k,
+    }
+
+
+def best_first(vectors: Sequence[System]) -> list[System]:
+    """By correct answers, of equal ones the shorter first: what a search begins with."""
+    return sorted(vectors, key=lambda one: (-one.on("training").point[1], one.on("training").point[0]))
+
+
+def load_state(output: OutputFolder, search: Search) -> RunState:
+    """The saved state of the run in a folder, or that before the first generation."""
+    if not output.state.exists():
+        return RunState()
+    try:
+        return search.from_json(output.state.read_bytes().decode())
+    except (OSError, ValueError, KeyError) as error:
+        raise OutputError(f"{output.state}: {error}") from None

@@ -1,0 +1,184 @@
+"""Whatever answers questions is a system: the plain model, a system prompt, a vector, a cut, an individual.
+
+`systems.json` in the output folder has all systems of a run with what was measured of each, and what was decided on
+the way.  It is written after each stage; a run that is resumed takes the stages that it holds as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from orchestrator.evolve.choice import Member
+from orchestrator.output import OutputFolder, read_state
+from tasks.plan import Candidate, ExampleSet
+
+SYSTEMS_FILE = "systems.json"
+SystemKind = Literal["plain", "prompt", "cut", "vector", "evolved", "random"]
+PLAIN = "plain"
+"""The name of the plain model: the user's own system prompt, and nothing added."""
+
+
+class Point(NamedTuple):
+    """Mean tokens, and the share of correct answers from 0 to 1."""
+
+    mean_tokens: float
+    correct: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The answers of a system to one set of questions, each field [n], in the order of `examples`.
+
+    tokens: of each answer, without the token that ended it; right: the judge's verdict; whole: the answer is not cut;
+    loops: it repeated itself to the cap.
+    """
+
+    examples: tuple[str, ...]
+    tokens: tuple[int, ...]
+    right: tuple[bool, ...]
+    whole: tuple[bool, ...]
+    loops: tuple[bool, ...]
+
+    @property
+    def correct(self) -> tuple[bool, ...]:
+        """Right and whole."""
+        return tuple(right and whole for right, whole in zip(self.right, self.whole, strict=True))
+
+    @property
+    def mean_tokens(self) -> float:
+        return sum(self.tokens) / len(self.tokens)
+
+    @property
+    def point(self) -> Point:
+        return Point(self.mean_tokens, sum(self.correct) / len(self.correct))
+
+
+@dataclass(frozen=True)
+class System:
+    """What a request is made of, and what was measured on each set of questions; None where it was not asked.
+
+    kind: "plain" is the model as it is, "prompt" another system prompt, "cut" a limit of tokens or a stop after the
+    first sentence, "vector" deltas that need no search, "evolved" deltas of the search, "random" drawn ones.
+    arm: the name of its system prompt.  deltas: one a cluster of `clustering` (a content hash; "" is the run's),
+    none without steering.  max_tokens: where an answer is cut; 0 is the cap of the run.
+    """
+
+    name: str
+    kind: SystemKind
+    system_prompt: str
+    arm: str = PLAIN
+    deltas: tuple[float, ...] = ()
+    clustering: str = ""
+    max_tokens: int = 0
+    training: Measurement | None = None
+    ordering: Measurement | None = None
+    validation: Measurement | None = None
+    test: Measurement | None = None
+
+    def on(self, which: ExampleSet) -> Measurement:
+        """What was measured on a set that the system has been asked."""
+        found: Measurement | None = getattr(self, which)
+        assert found is not None, f"{self.name} was not asked the {which} set"
+        return found
+
+    def measured(self, which: ExampleSet, found: Measurement) -> System:
+        changed: dict[str, Any] = {which: found}
+        return replace(self, **changed)
+
+    def candidate(self, which: ExampleSet, repeat: int = 0) -> Candidate:
+        return Candidate(
+            0,
+            self.deltas,
+            examples=which,
+            system_prompt=self.system_prompt,
+            clustering=self.clustering,
+            max_tokens=self.max_tokens,
+            repeat=repeat,
+        )
+
+
+class Individual(NamedTuple):
+    """An evaluated vector of the search: its node, its arm, and what the training set has shown."""
+
+    node: str
+    arm: str
+    deltas: tuple[float, ...]
+    point: Point
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A system prompt with clusters of its own, in which a search runs.  clustering: a content hash."""
+
+    name: str
+    system_prompt: str
+    clustering: str
+
+
+@dataclass(frozen=True)
+class Book:
+    """`systems.json`: what a run has measured and decided.
+
+    cap: the most tokens of an answer; arms: none before the search is prepared; order: the members of the front
+    that the validation set tests, in this order, None before it is decided; passed: those of which a loss of the
+    margin or more is excluded; winner: the name, "" before it is chosen; flips: how many of the plain model's
+    answers to the ordering questions changed sides when they were asked once more; rounds: how often the validation
+    set was used to choose; test_uses: how many winners of runs were tested on these test questions.
+    """
+
+    cap: int = 0
+    arms: tuple[Arm, ...] = ()
+    systems: tuple[System, ...] = ()
+    order: tuple[Member, ...] | None = None
+    passed: tuple[str, ...] = ()
+    winner: str = ""
+    flips: int = 0
+    rounds: int = 1
+    test_uses: int = 0
+
+    def system(self, name: str) -> System:
+        return next(one for one in self.systems if one.name == name)
+
+    def known(self, one: System) -> System:
+        """The system of this name with what was measured of it, or else this one."""
+        return next((other for other in self.systems if other.name == one.name), one)
+
+    @property
+    def plain(self) -> System:
+        return self.system(PLAIN)
+
+    @property
+    def leader(self) -> System:
+        """The winner; where the plain model stays, the first system of the order, which is the most promising."""
+        return self.system(self.order[0].name if self.winner == PLAIN and self.order else self.winner)
+
+    def of_kind(self, *kinds: SystemKind) -> list[System]:
+        return [one for one in self.systems if one.kind in kinds]
+
+    def having(self, which: ExampleSet) -> list[System]:
+        """The systems that were asked this set."""
+        return [one for one in self.systems if getattr(one, which) is not None]
+
+    def with_systems(self, found: Sequence[System]) -> Book:
+        """With these in place of those of the same names, new ones behind the others."""
+        changed = {one.name: one for one in found}
+        kept = tuple(changed.pop(one.name, one) for one in self.systems)
+        return replace(self, systems=(*kept, *changed.values()))
+
+    def reopened(self) -> Book:
+        """For a run that has ended and goes on with more generations: the choice is made once more."""
+        return replace(self, order=None, passed=(), winner="", rounds=self.rounds + 1)
+
+    def write(self, output: OutputFolder) -> Book:
+        output.write_state(SYSTEMS_FILE, asdict(self))
+        return self
+
+
+def read_book(output: OutputFolder) -> Book:
+    """That of the output folder; an empty one before anything was measured."""
+    try:
+        return read_state(output.path / SYSTEMS_FILE, Book)
+    except FileNotFoundError:
+        return Book()

@@ -1,0 +1,76 @@
+"""A hand-made Book: what a small finished run has measured and decided."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.evolve.choice import Member
+from orchestrator.evolve.systems import PLAIN, Arm, Book, Measurement, System, SystemKind
+from orchestrator.report.document import report_of
+from orchestrator.report.figures import ReportFile
+
+COUNTS = {"training": 200, "ordering": 100, "validation": 300, "test": 100}
+ONE_SENTENCE, VECTOR, EVOLVED = "one sentence", "one sentence: log-odds x1", "g2_child3_mut"
+MARGIN = 0.05
+CLUSTERING = "5485e325ff4026217d30e6516416a3f9"
+
+
+def measured(
+    factor: float, lost: int = 0, cut: int = 0, seed: int = 1, count: int = 300, loops: int = 0
+) -> Measurement:
+    """`factor` times the plain model's tokens, give or take 10 %; in ten questions six are right.
+
+    The first `lost` of the right answers are wrong, and the last `cut` answers are no whole ones.
+    """
+    rng = random.Random(f"{seed} {count}")
+    right = [index % 10 < 6 for index in range(count)]
+    for index in [index for index, is_right in enumerate(right) if is_right][:lost]:
+        right[index] = False
+    return Measurement(
+        examples=tuple(f"q{index}" for index in range(count)),
+        tokens=tuple(round(factor * (40 + index % 40) * rng.uniform(0.9, 1.1)) for index in range(count)),
+        right=tuple(right),
+        whole=tuple(index < count - cut for index in range(count)),
+        loops=tuple(index < loops for index in range(count)),
+    )
+
+
+def system(name: str, kind: SystemKind, factor: float, sets: str, arm: str = PLAIN, **answers: int) -> System:
+    """`sets`: the first letters of the sets that it was asked; answers: see `measured`, of 100 questions."""
+    deltas = () if kind in ("plain", "prompt", "cut") else (1.5, -0.75, 0.0, -2.75, 0.5)
+    asked: dict[str, Any] = {}
+    for number, (which, count) in enumerate(COUNTS.items()):
+        if which[:2] in sets.split():
+            scaled = {key: value * count // 100 for key, value in answers.items() if key != "seed"}
+            asked[which] = measured(factor, **scaled, seed=number + 10 * answers.get("seed", 0), count=count)
+    prompt = "" if arm == PLAIN else f"Answer in {arm}."
+    return System(name, kind, prompt, arm, deltas, CLUSTERING if deltas else "", **asked)
+
+
+def book(*systems: System, winner: str = EVOLVED, passed: tuple[str, ...] = (EVOLVED,)) -> Book:
+    """A run with the systems below, those of the same names replaced by `systems`."""
+    known = Book(
+        cap=128,
+        arms=(Arm(PLAIN, "", "0"), Arm(ONE_SENTENCE, f"Answer in {ONE_SENTENCE}.", CLUSTERING)),
+        systems=(
+            system(PLAIN, "plain", 1.0, "tr or va te"),
+            system(ONE_SENTENCE, "prompt", 0.7, "tr or", ONE_SENTENCE, lost=12, seed=1),
+            system("80 words", "prompt", 1.4, "tr or", "80 words", seed=2),
+            system(VECTOR, "vector", 0.6, "tr or va", ONE_SENTENCE, lost=3, seed=3),
+            system(EVOLVED, "evolved", 0.4, "tr or va te", ONE_SENTENCE, seed=4),
+            system("one sentence: random 3", "random", 0.35, "tr or", ONE_SENTENCE, lost=30, seed=5),
+            replace(system("max_tokens 24", "cut", 0.41, "va te", cut=60, seed=6), max_tokens=24),
+            system("first sentence", "cut", 0.5, "va te", lost=15, seed=7),
+        ),
+        order=tuple(Member(name, 20.0, 0.6, -0.01) for name in (EVOLVED, VECTOR)),
+        passed=passed,
+        winner=winner,
+        test_uses=1,
+    )
+    return known.with_systems(systems)
+
+
+def report(made: Book | None = None, run: str = "quiet-1") -> ReportFile:
+    return report_of(run, made or book(), "shortest", MARGIN, seed=7)

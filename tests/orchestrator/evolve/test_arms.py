@@ -1,0 +1,156 @@
+"""What precedes a search: the cap, the prompts that stay, the arms with clusters and vectors of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from simulated_measurer import Reply, Respond, SimulatedMeasurer, evolve_settings
+
+from orchestrator.evolve.arms import Preparation, parts_of, sides_of, vectors_of
+from orchestrator.evolve.systems import Arm, Book
+from orchestrator.report.statistics import JudgedAnswer
+from orchestrator.settings import SettingsError
+from tasks.models import ClusterFigures, Sides
+from tasks.plan import Candidate
+
+CLUSTERS = 10  # of six buckets by waste: ends of a turn first, and last what no answer used
+FIGURES = ClusterFigures(eos=0, pinned=CLUSTERS - 1, log_odds=(0.0, 1.0, -2.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+
+
+class World:
+    """A preparation, with the caps that it has set and the sides that it has had clusters made of."""
+
+    def __init__(self, respond: Respond, training: int = 64, caps: list[int] | None = None, **options: object) -> None:
+        self.measurer = SimulatedMeasurer(respond, training=training)
+        sets = self.measurer.examples
+        self.measurer.examples = {**sets, **parts_of(sets["training"])}
+        self.settings = evolve_settings(**options)
+        self.caps = [] if caps is None else caps
+        self.sides: list[Sides | None] = []
+
+    def prepare(self, prompts: Mapping[str, str]) -> Book:
+        return Preparation(self.measurer, self.settings, self._cluster, self.caps.append).prepare(prompts)
+
+    def _cluster(self, sides: Sides | None) -> tuple[str, ClusterFigures]:
+        self.sides.append(sides)
+        return f"clustering {len(self.sides)}", FIGURES
+
+
+PROMPTS = {"plain": "", "80 words": "Work step by step.", "one sentence": "In one sentence.", **{
+    f"useless {number}": f"Useless {number}." for number in range(8)
+}}  # fmt: skip
+
+
+def by_prompt(candidate: Candidate, question: int) -> Reply:
+    """Step by step is longer and better than plain, one sentence shorter and worse; the useless ones are both worse."""
+    known = {"": (40, 5), "Work step by step.": (60, 8), "In one sentence.": (12, 4)}
+    tokens, right = known.get(candidate.system_prompt or "", (45, 3))
+    return Reply(tokens, question * 7 % 10 < right)
+
+
+def test_halving_keeps_a_longer_and_better_prompt_and_asks_the_rest_less() -> None:
+    world = World(by_prompt)
+    book = world.prepare(PROMPTS)
+    assert [arm.name for arm in book.arms] == ["plain", "80 words", "one sentence"]
+    # Ten on a quarter of the questions, the better five on a half, and these halved once more on all
+    asked = {which: set[str]() for which in ("quarter", "half", "training")}
+    for name, candidates in world.measurer.asked:
+        if name == "prompts":
+            for candidate in candidates:
+                asked[candidate.examples].add(candidate.system_prompt or "")
+    assert [len(asked[which]) - ("" in asked[which]) for which in ("quarter", "half", "training")] == [10, 5, 3]
+    # What was left out stays in the book, without a figure
+    assert {one.name for one in book.systems} >= set(PROMPTS)
+    assert [one.name for one in book.of_kind("prompt") if one.training] == ["80 words", "one sentence", "useless 0"]
+
+
+def test_each_arm_has_clusters_of_its_own_answers_and_vectors_with_them() -> None:
+    world = World(by_prompt)
+    book = world.prepare(PROMPTS)
+    assert [arm.clustering for arm in book.arms] == ["clustering 1", "clustering 2", "clustering 3"]
+    assert [arm.system_prompt for arm in book.arms] == ["", "Work step by step.", "In one sentence."]
+    vectors = book.of_kind("vector")
+    assert {(one.arm, one.system_prompt, one.clustering) for one in vectors} == {
+        (arm.name, arm.system_prompt, arm.clustering) for arm in book.arms
+    }
+    assert all(one.training and one.ordering is None for one in vectors)
+
+
+def test_the_vectors_of_an_arm_have_one_bounded_delta_a_cluster_and_raise_the_end_where_they_say_so() -> None:
+    arm = Arm("80 words", "Work step by step.", "a clustering")
+    found = {one.name.removeprefix("80 words: "): one.deltas for one in vectors_of(arm, FIGURES, CLUSTERS, bound=10.0)}
+    zeros = (0.0,) * (CLUSTERS - 1)
+    assert found["end +10"] == (10.0, *zeros)
+    assert found["log-odds x1"][:4] == (0.0, -1.0, 2.0, -6.0)
+    assert found["log-odds x2"][:4] == (0.0, -2.0, 4.0, -10.0)  # not -12
+    assert found["log-odds x2, end +10"] == (10.0, *found["log-odds x2"][1:])
+    for name, deltas in found.items():
+        assert len(deltas) == CLUSTERS and (deltas[0] > 0) == ("end" in name)
+    # Clusters by meaning have no log-odds
+    assert len(vectors_of(arm, ClusterFigures(eos=0), CLUSTERS, bound=10.0)) == 1
+
+
+def answer(example: str, text: str, right: bool = True, whole: bool = True) -> JudgedAnswer:
+    return JudgedAnswer(example, len(text.split()), right, text, "?", "", "", whole)
+
+
+def test_the_sides_of_an_arm_are_its_answers_and_correct_shorter_ones_of_other_prompts() -> None:
+    own = [answer("q1", "The answer to this is seven."), answer("q2", "The answer is nine.", right=False)]
+    others = [
+        answer("q1", "Seven."),
+        answer("q1", "The answer to this question is seven, I think."),
+        answer("q1", "It is", whole=False),
+        answer("q2", "Ten.", right=False),
+    ]
+    texts = tuple(one.text for one in own)
+    assert sides_of(own, others, ["7", "8"]) == Sides(texts, ("Seven.", "7", "8"))
+    # The data's right answers are for want of others alone
+    assert sides_of(own, [*others, answer("q2", "Eight.")], ["7", "8"]) == Sides(texts, ("Seven.", "Eight."))
+
+
+def long_answers(caps: Sequence[int], longest: int, loops: bool = False) -> Respond:
+    """One answer in eight would have so many tokens, the others have 30; the last of `caps` cuts them."""
+
+    def respond(candidate: Candidate, question: int) -> Reply:
+        tokens = longest if question % 8 == 0 else 30
+        return Reply(min(tokens, caps[-1]), loop=loops and tokens > caps[-1])
+
+    return respond
+
+
+CAPS = [(95, False, [96]), (96, False, [96, 192]), (300, False, [96, 192, 384]), (900, True, [96])]
+
+
+@pytest.mark.parametrize(("longest", "loops", "caps"), CAPS)
+def test_the_cap_is_doubled_until_hardly_an_answer_of_the_plain_model_reaches_it(
+    longest: int, loops: bool, caps: list[int]
+) -> None:
+    found: list[int] = []
+    world = World(long_answers(found, longest, loops), caps=found, target_max_new_tokens=96)
+    book = world.prepare({"plain": ""})
+    assert found == caps and book.cap == caps[-1]
+    assert max(book.plain.on("training").tokens) == min(longest, caps[-1])
+
+
+def test_one_answer_in_fifty_may_reach_the_cap() -> None:
+    def respond(candidate: Candidate, question: int) -> Reply:
+        return Reply(96 if question % 50 == 0 else 30)
+
+    assert World(respond, training=100, target_max_new_tokens=96).prepare({"plain": ""}).cap == 96
+
+
+def test_a_model_whose_answers_have_no_end_is_refused_unless_all_count_as_whole() -> None:
+    caps: list[int] = []
+    with pytest.raises(SettingsError, match=r"CONFIG_TARGET_MAX_NEW_TOKENS: 8 of 64 answers .* cut at 768 tokens"):
+        World(long_answers(caps, 10_000), caps=caps, target_max_new_tokens=96).prepare({"plain": ""})
+    every = World(long_answers(caps, 10_000), caps=caps, target_max_new_tokens=96, whole="n")
+    assert every.prepare({"plain": ""}).cap == 96
+
+
+def test_the_specification_s_search_has_one_arm_with_the_run_s_clusters_and_no_vectors() -> None:
+    world = World(by_prompt, whole="n")
+    book = world.prepare(PROMPTS)
+    assert book.arms == (Arm("plain", "", "clustering 1"),)
+    assert not book.of_kind("vector")
+    assert all(one.training for one in book.systems) and len(book.systems) == len(PROMPTS)

@@ -1,0 +1,227 @@
+"""After a search: one front of all systems, the order, the test on the validation set, and the test set."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from simulated_measurer import Reply, SimulatedMeasurer, evolve_settings
+
+from orchestrator.evolve.closing import Closing
+from orchestrator.evolve.measuring import measurement_of
+from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, System, read_book
+from orchestrator.output import OutputFolder
+from tasks.plan import Candidate
+from tasks.store.store import Store
+
+PROMPT = "Be concise."
+ARMS = (Arm(PLAIN, "", "clusters of plain"), Arm("concise", PROMPT, "clusters of concise"))
+SETS = {"training": 60, "ordering": 200, "validation": 300, "test": 80}
+
+
+class World:
+    """The plain model answers in 80 tokens, and 60 % of its answers are right.  "concise" halves the tokens.
+
+    A first delta of d saves 10 d tokens, a second one of h spoils h % of the answers, all others spoil half:
+    a random vector is worth nothing.  `spoils` is the share that is spoilt beside that.
+    """
+
+    def __init__(self, folder: Path, store: Store, sets: dict[str, int], **options: object) -> None:
+        self.measurer = SimulatedMeasurer(self._respond, store, **sets)
+        self.spoils: Callable[[Candidate], float] = lambda candidate: 0.0
+        self.output = OutputFolder(folder)
+        self.settings = evolve_settings(margin=0.05, **options)
+        self.order_when_validated: list[object] = []
+
+    def _respond(self, candidate: Candidate, question: int) -> Reply:
+        if candidate.examples == "validation":
+            self.order_when_validated.append(read_book(self.output).order)
+        tokens, harm = 80.0, self.spoils(candidate)
+        if candidate.system_prompt == PROMPT:
+            tokens /= 2
+        if candidate.deltas:
+            tokens -= 10 * candidate.deltas[0]
+            harm += abs(candidate.deltas[1]) / 100 + 0.5 * any(candidate.deltas[2:])
+        if candidate.max_tokens:
+            tokens, harm = min(tokens, float(candidate.max_tokens)), 0.5
+        count = len(self.measurer.examples[candidate.examples])
+        right = question % 10 < 6 and question >= round(harm * count / 0.6)
+        return Reply(max(1, round(tokens)), right)
+
+    def book(self, *further: System) -> Book:
+        """What is known after the search is prepared."""
+        known = [
+            System(PLAIN, "plain", ""),
+            System("concise", "prompt", PROMPT, arm="concise"),
+            self.vector("plain: end +1", 1.0, 0.0),
+            *further,
+        ]
+        return Book(cap=96, arms=ARMS, systems=tuple(self.measured(one) for one in known))
+
+    def vector(self, name: str, first: float, second: float) -> System:
+        return System(name, "vector", "", PLAIN, (first, second, *ZEROS), ARMS[0].clustering)
+
+    def measured(self, one: System) -> System:
+        return one.measured("training", measurement_of(self.measurer._answers(one.candidate("training"))))
+
+    def individual(self, node: str, arm: str, first: float, second: float = 0.0) -> Individual:
+        deltas = (first, second, *ZEROS)
+        one = System(node, "evolved", PROMPT if arm == "concise" else "", arm, deltas)
+        return Individual(node, arm, deltas, self.measured(one).on("training").point)
+
+    def conclude(self, book: Book, *individuals: Individual) -> Book:
+        return Closing(self.measurer, self.settings, self.output).conclude(book, individuals)
+
+    def asked(self, plan: str) -> list[Candidate]:
+        return [candidate for name, candidates in self.measurer.asked if name == plan for candidate in candidates]
+
+
+ZEROS = (0.0,) * 8
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def make(tmp_path: Path, store: Store) -> Make:
+    def made(sets: dict[str, int] = SETS, **options: object) -> World:
+        return World(tmp_path / "run", store, sets, **options)
+
+    (tmp_path / "run").mkdir()
+    return made
+
+
+def names(systems: list[System]) -> list[str]:
+    return [one.name for one in systems]
+
+
+def test_individuals_of_all_arms_and_as_many_random_vectors_enter_one_front(make: Make) -> None:
+    world = make()
+    found = [
+        world.individual("g0_pop0", PLAIN, 2.0), world.individual("g0_pop1", PLAIN, 2.0),  # the same deltas
+        world.individual("g1_pop0", "concise", 3.0, 20.0), world.individual("g2_pop0", "concise", 2.0, 2.0),
+        world.individual("g3_pop0", PLAIN, 3.0, 40.0),  # beaten by "concise"
+    ]  # fmt: skip
+    book = world.conclude(world.book(), *found)
+    evolved = book.of_kind("evolved")
+    assert [(one.name, one.arm, one.system_prompt, one.clustering) for one in evolved] == [
+        ("g1_pop0", "concise", PROMPT, "clusters of concise"), ("g2_pop0", "concise", PROMPT, "clusters of concise")
+    ]  # fmt: skip
+    drawn = world.asked("random")
+    assert [(one.system_prompt, one.clustering) for one in drawn] == [
+        *[("", "clusters of plain")] * 2, *[(PROMPT, "clusters of concise")] * 2
+    ]  # fmt: skip
+    bound = world.settings.delta_bound
+    assert all(len(one.deltas) == 10 and max(map(abs, one.deltas)) <= bound for one in drawn)
+    assert all(one.deltas[9] == 0.0 for one in drawn)  # the cluster that no answer used is pinned
+
+
+def test_the_order_is_on_disk_before_a_validation_question_is_asked(make: Make) -> None:
+    world = make()
+    book = world.conclude(world.book(), world.individual("g0_pop0", PLAIN, 3.0))
+    assert book.order and world.order_when_validated
+    assert all(order == book.order for order in world.order_when_validated)
+    # The front is ordered by questions that no fitness has used
+    assert {one.examples for one in world.asked("ordering")} == {"ordering"}
+
+
+def test_testing_stops_at_the_first_member_that_is_not_shown(make: Make) -> None:
+    world = make()
+    # given members of which each is shorter, and the second loses more on the validation set than the rest showed
+    world.spoils = lambda one: 0.15 if one.examples == "validation" and one.deltas[:1] == (5.0,) else 0.0
+    members = [world.vector("a", 2.0, 0.0), world.vector("b", 5.0, 1.0), world.vector("c", 6.0, 2.0)]
+    # when
+    book = world.conclude(dataclasses.replace(world.book(*members), arms=ARMS[:1]), world.individual("g", PLAIN, 0.0))
+    # then
+    assert book.order is not None
+    order = [one.name for one in book.order]
+    assert order[:1] == ["concise"] and order[-2:] == ["b", "c"], order
+    asked = [one.deltas[:1] or one.system_prompt for one in world.asked("validation")]
+    assert asked == ["", PROMPT, (5.0,)]
+    assert (book.passed, book.winner) == (("concise",), "concise")
+    assert names(book.having("validation")) == [PLAIN, "concise", "b"]
+
+
+def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_named(make: Make) -> None:
+    world = make()
+    world.spoils = lambda one: 0.2 if one.examples == "validation" and (one.deltas or one.system_prompt) else 0.0
+    book = world.conclude(world.book(), world.individual("g0_pop0", PLAIN, 1.0))
+    assert (book.passed, book.winner) == ((), PLAIN)
+    assert book.order is not None and book.leader.name == book.order[0].name == "concise"
+    # Its rivals are measured at its length; the test set is asked nothing of it
+    assert [one.max_tokens for one in book.of_kind("cut")] == [40, 0]
+    assert names(book.having("test")) == [PLAIN, "max_tokens 40", "first sentence"]
+
+
+def test_the_test_set_is_asked_once_and_last_of_the_plain_model_the_winner_and_its_rivals(make: Make) -> None:
+    world = make()
+    book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
+    plans = [(name, {one.examples for one in candidates}) for name, candidates in world.measurer.asked]
+    assert plans[-2:] == [("rivals", {"test"}), ("test", {"test"})]
+    assert not any("test" in sets for _, sets in plans[:-2])
+    assert book.winner == "g0_pop0"
+    # Its rivals are what is free in every engine, its own system prompt among them
+    assert names(book.having("test")) == [PLAIN, "concise", "g0_pop0", "max_tokens 20", "first sentence"]
+    assert book.test_uses == 1
+    stop = book.system("first sentence")
+    assert stop.system_prompt == "" and stop.deltas[0] > 100 and not any(stop.deltas[1:])
+
+
+def test_answers_of_the_plain_model_that_change_sides_are_counted(make: Make) -> None:
+    world = make()
+    world.spoils = lambda one: 0.03 * one.repeat
+    book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
+    assert [one.repeat for one in world.asked("ordering") if not one.deltas and not one.system_prompt] == [0, 1]
+    assert book.flips == 6  # of 200
+
+
+def test_what_is_on_disk_is_not_done_again(make: Make) -> None:
+    world = make()
+    individual = world.individual("g0_pop0", "concise", 2.0)
+    book = world.conclude(world.book(), individual)
+    done = len(world.measurer.asked)
+    # given what was written before the test set
+    resumed = world.conclude(read_book(world.output), individual)
+    assert [name for name, _ in world.measurer.asked[done:]] == ["rivals", "test"]
+    assert resumed == book
+    # A whole book asks nothing more, and the same use of the test set counts once
+    done = len(world.measurer.asked)
+    assert world.conclude(book, individual).test_uses == 1 and len(world.measurer.asked) == done
+
+
+def test_more_generations_choose_once_more_and_say_so(make: Make) -> None:
+    world = make()
+    book = world.conclude(world.book(), first := world.individual("g0_pop0", "concise", 1.0))
+    done = len(world.measurer.asked)
+    again = world.conclude(book.reopened(), first, world.individual("g1_pop0", "concise", 3.0))
+    assert (book.winner, again.winner, again.rounds) == ("g0_pop0", "g1_pop0", 2)
+    # What is known is not asked again
+    before, after = (
+        {
+            dataclasses.replace(one, index=0)
+            for name, asked in plans
+            if name != "random"
+            for one in asked
+            if not one.repeat
+        }
+        for plans in (world.measurer.asked[:done], world.measurer.asked[done:])
+    )
+    assert before and after and not before & after
+    # A longer search is compared with the random vectors of the shorter one, and more
+    assert len({one.deltas for one in world.asked("random")}) == 2
+
+
+def test_without_a_validation_set_the_plain_model_stays_and_rivals_answer_the_questions_that_order(make: Make) -> None:
+    world = make({"training": 60, "validation": 0, "test": 0})
+    book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
+    assert (book.winner, book.passed, book.leader.name) == (PLAIN, (), "g0_pop0")
+    assert not book.having("validation") and not book.having("test") and not book.having("ordering")
+    assert all(one.training for one in book.of_kind("cut"))
+
+
+def test_the_goal_decides_among_those_that_are_shown(make: Make) -> None:
+    for goal, winner in (("shortest", "g0_pop0"), ("most_right", "better")):
+        world = make(goal=goal)
+        world.spoils = lambda one: 0.0 if one.deltas[:1] == (0.5,) else 0.03
+        book = world.conclude(world.book(world.vector("better", 0.5, 0.0)), world.individual("g0_pop0", "concise", 2.0))
+        assert book.winner == winner

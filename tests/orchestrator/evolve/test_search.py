@@ -1,0 +1,203 @@
+"""The search of a run: its arms take turns, and its state in JSON is exact."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from formula import CLUSTERS, IDS, Formula
+from simulated_measurer import evolve_settings
+
+from orchestrator.evolve.search import (
+    FinishedGeneration,
+    Known,
+    RunState,
+    Search,
+    Turn,
+    forked_start,
+    load_state,
+    make_search,
+    next_arm,
+    vectors_start,
+)
+from orchestrator.evolve.systems import Arm, Book, Measurement, Point, System
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.evolution_tree import EvolutionTree
+from orchestrator.settings import Settings
+from tasks.plan import Evaluations, Outcome, Plan
+
+ARMS = (Arm("plain", "", "clusters a"), Arm("80 words", "In 80 words.", "clusters b"), Arm("brief", "Be brief.", "c"))
+KNOWN = Known([Point(80, 0.5)], 120)
+
+
+def settings(**options: object) -> Settings:
+    """By meaning there are two clusters more than CLUSTERS."""
+    return evolve_settings(clusters=CLUSTERS - 2, clusters_by="meaning", seed=7, **options)
+
+
+def vector(name: str, arm: Arm, deltas: Sequence[float], tokens: int, correct: int) -> System:
+    answers = Measurement(
+        tuple("0123456789"), (tokens,) * 10, tuple(n < correct for n in range(10)), (True,) * 10, (False,) * 10
+    )
+    return System(name, "vector", arm.system_prompt, arm.name, tuple(deltas), arm.clustering, training=answers)
+
+
+BOOK = Book(
+    arms=ARMS[:2],
+    systems=(
+        vector("a", ARMS[0], (1.0,) * CLUSTERS, 30, 5),
+        vector("b", ARMS[0], (2.0,) * CLUSTERS, 20, 5),
+        vector("c", ARMS[0], (3.0,) * CLUSTERS, 10, 6),
+        vector("d", ARMS[1], (4.0,) * CLUSTERS, 10, 6),
+    ),
+)
+
+
+def run(search: Search, state: RunState, formula: Any, turns: list[Turn] | None = None) -> list[FinishedGeneration]:
+    """The generations that remain, by a formula in place of the farm; `turns` are those before them."""
+    recorded, found = turns if turns is not None else [], []
+    for finished in search.generations(state, formula, lambda generation, best: None, lambda: recorded, KNOWN):
+        done = finished.generation
+        scores = [one.score for one in (*done.population, *done.offspring)]
+        recorded.append(Turn(finished.arm.name, [Point(one.mean_tokens, one.correctness) for one in scores]))
+        found.append(finished)
+    return found
+
+
+def turn(arm: int, *points: tuple[float, float]) -> Turn:
+    return Turn(ARMS[arm].name, [Point(*point) for point in points])
+
+
+@pytest.mark.parametrize(
+    ("turns", "arm"),
+    [
+        ([], 0),
+        ([turn(0, (10, 0.9))], 1),
+        ([turn(0, (10, 0.9)), turn(1)], 2),
+        # Then the one that has added most,
+        ([turn(0, (70, 0.5)), turn(1, (40, 0.5)), turn(2, (39, 0.5))], 1),
+        # by its last turn,
+        ([turn(0, (70, 0.5)), turn(1, (40, 0.5)), turn(2, (39, 0.5)), turn(1, (60, 0.1))], 0),
+        # beyond what was known: the same points of a later turn add nothing, nor do those that are too long
+        ([turn(0, (40, 0.6)), turn(1, (40, 0.6)), turn(2, (121, 0.9))], 0),
+        # Of equal ones the one with the fewest turns, and of these the first
+        ([turn(0), turn(1), turn(2)], 0),
+        ([turn(0), turn(1), turn(2), turn(0)], 1),
+    ],
+)
+def test_each_arm_has_a_turn_and_then_the_one_that_added_most_to_the_front(turns: list[Turn], arm: int) -> None:
+    assert next_arm(ARMS, turns, KNOWN) == ARMS[arm]
+
+
+def test_the_candidates_of_a_generation_have_the_prompt_and_the_clusters_of_its_arm() -> None:
+    formula = Formula()
+    generations = run(make_search(settings(ngen=4), BOOK), RunState(), formula)
+    assert [one.generation.number for one in generations] == [0, 1, 2, 3]
+    assert [one.arm.name for one in generations[:2]] == ["plain", "80 words"]
+    for one in generations:
+        plans = [plan for plan in formula.plans if plan.generation == one.generation.number]
+        stamps = {(c.system_prompt, c.clustering) for plan in plans for c in plan.candidates}
+        assert stamps == {(one.arm.system_prompt, one.arm.clustering)}
+    # The best of the run is that of all arms
+    best = make_search(settings(ngen=4), BOOK).best(generations[-1].state)
+    assert best is not None
+    assert best.best.fitness == max(s.best.fitness for s in generations[-1].state.states.values() if s.best)
+
+
+def test_survivors_lead_to_the_next_generation_of_their_own_arm() -> None:
+    generations = run(make_search(settings(ngen=5), BOOK), RunState(), Formula())
+    tree, last = EvolutionTree(IDS), dict[str, int]()
+    for number, one in enumerate(generations):
+        if number == 3:  # given a run that was killed after it had written the tree of this generation
+            written = EvolutionTree(IDS, tree.nodes, [dict(edge) for edge in tree.edges])
+            written.add(one.generation, last.get(one.arm.name), is_alone=False)
+            tree.restore(json.loads(json.dumps(written.data())), number)
+        tree.add(one.generation, last.get(one.arm.name), is_alone=False)
+        last[one.arm.name] = number
+    arms = {node["id"]: generations[node["generation"]].arm.name for node in tree.nodes}
+    followed = [edge for edge in tree.edges if edge["kind"] == "next" and edge["to"] in arms]
+    assert all(arms[edge["from"]] == arms[edge["to"]] for edge in followed)
+    # Each member of a later population of an arm has one before it
+    later = [node for node in arms if "_pop" in node and int(node[1]) not in (0, 1)]
+    assert sorted(edge["to"] for edge in followed) == sorted(later) and later
+
+
+def test_an_arm_begins_with_its_own_vectors_the_most_correct_and_then_the_shortest_first() -> None:
+    zeros, start = (0.0,) * CLUSTERS, [one.deltas[1] for one in vectors_start(settings(), BOOK, ARMS[0])]
+    assert start == [0.0, 3.0, 2.0, 1.0]  # after those of the settings
+    search = make_search(settings(population_size=3), BOOK)
+    assert [one.deltas for one in search.params["plain"].start] == [zeros, (3.0,) * CLUSTERS, (2.0,) * CLUSTERS]
+    assert [one.deltas for one in search.params["80 words"].start] == [zeros, (4.0,) * CLUSTERS]
+    # A cluster that is pinned keeps the delta of the first
+    waste = evolve_settings(clusters=CLUSTERS - 4, clusters_by="waste")
+    assert [one.deltas[-2:] for one in vectors_start(waste, BOOK, ARMS[1])] == [(0.0, 0.0), (4.0, 0.0)]
+
+
+@pytest.mark.parametrize("optimiser", ["reflective", "cma", "lineage", "random"])
+@pytest.mark.parametrize("arms", [1, 2])
+def test_the_state_in_its_file_is_exact_and_the_run_ends_where_the_undisturbed_one_does(
+    optimiser: str, arms: int, tmp_path: Path
+) -> None:
+    output = OutputFolder(tmp_path)
+    search = make_search(settings(ngen=6, optimiser=optimiser), dataclasses.replace(BOOK, arms=ARMS[:arms]))
+    turns: list[Turn] = []
+    whole = run(search, RunState(), Formula(), turns)
+    assert load_state(output, search) == search.from_json(search.to_json(RunState())) == RunState()
+    for stopped in (0, 1, 3):
+        text = search.to_json(whole[stopped].state)
+        output.write("evolution_state.json", text)
+        state = load_state(output, search)
+        assert search.to_json(state) == text and state.generation == stopped + 1
+        resumed = run(search, state, Formula(random.Random(1)), turns[: stopped + 1])
+        assert [search.to_json(one.state) for one in resumed] == [
+            search.to_json(one.state) for one in whole[stopped + 1 :]
+        ]
+
+
+def test_the_file_has_the_five_keys_of_the_specification_and_with_several_arms_their_names() -> None:
+    keys = ["generation", "population", "best_individual", "best_fitness", "rr_idx"]
+    one, two = (make_search(settings(ngen=3), dataclasses.replace(BOOK, arms=ARMS[:count])) for count in (1, 2))
+    for search, more in ((one, []), (two, ["arm", "others"])):
+        for state in (RunState(), run(search, RunState(), Formula())[-1].state):
+            assert list(json.loads(search.to_json(state))) == [*keys, *more]
+    values = json.loads(two.to_json(run(two, RunState(), Formula())[1].state))
+    assert (values["arm"], values["generation"], list(values["others"])) == ("80 words", 2, ["plain"])
+    assert list(values["others"]["plain"]) == keys
+
+
+def test_evaluations_that_were_computed_found_and_carried_over_are_told_apart() -> None:
+    """What is not sent counts as found: equal members of a population, and children that nothing has changed."""
+    formula = Formula()
+
+    def evaluate(plan: Plan) -> list[Outcome]:
+        return [dataclasses.replace(one, evaluations=Evaluations(1, one.mut is not None)) for one in formula(plan)]
+
+    options = {"population_size": 6, "elitism_size": 2, "ngen": 2, "mutpb": 0.7}
+    first, second = run(make_search(settings(**options), Book(arms=ARMS[:1])), RunState(), evaluate)
+    sent = [len(plan.candidates) for plan in formula.plans]
+    assert sent[0] == 1 and len(sent) == 3 and 0 < sent[2] < 4
+    mutated = [sum(one.target is not None for one in g.generation.offspring) for g in (first, second)]
+    assert first.evaluations == Evaluations(computed=1 + sent[1], cached=5 + 4 - sent[1] + mutated[0], carried=0)
+    assert second.evaluations == Evaluations(computed=sent[2], cached=4 - sent[2] + mutated[1], carried=6)
+
+
+def test_a_fork_begins_with_its_population_in_the_same_clusters_alone(tmp_path: Path) -> None:
+    ids = [str(i) for i in range(CLUSTERS)]
+    forked: Any = {
+        "clustering": "clusters b",
+        "population": [{"deltas": dict.fromkeys(ids, 5.0), "scratchpad": "learnt"}],
+    }
+    file = {"run": "r", "folder": "f", "at": "g", "arms": {"80 words": forked}}
+    (tmp_path / "fork.json").write_text(json.dumps(file))
+    search = make_search(settings(initial_deltas_path="fork", output_dir=tmp_path), BOOK)
+    [first] = search.params["80 words"].start
+    assert (first.deltas, first.scratchpad) == ((5.0,) * CLUSTERS, "learnt")
+    # Another arm begins as ever
+    assert search.params["plain"].start[1].deltas == (3.0,) * CLUSTERS
+    with pytest.raises(OutputError, match='the arm "plain" has other clusters'):
+        forked_start(forked, ARMS[0], ids)

@@ -1,0 +1,133 @@
+"""The page in its file: it has the figures of the run, loads nothing, and no text of a run becomes markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from collected_folder import collected_folder
+from hostile_texts import HOSTILE, with_hostile_texts
+from measured_book import EVOLVED
+from page_reader import ReadPage, page_of
+from reported_run import write_reported
+
+from orchestrator.page.data import public
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_reported(tmp_path_factory.mktemp("page") / "run")
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> ReadPage:
+    return page_of(folder)
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text())
+
+
+def test_each_system_has_its_figures_on_each_set_the_winner_first(page: ReadPage, folder: Path) -> None:
+    systems = read(folder, "systems.json")["systems"]
+    assert list(page.systems) == ["validation", "test", "ordering", "training"]
+    for which, rows in page.systems.items():
+        measured = {one["name"]: one[which] for one in systems if one[which] is not None}
+        assert list(rows)[:2] == [EVOLVED, "plain"] and rows.keys() == measured.keys()
+        for name, found in measured.items():
+            tokens, count = fmean(found["tokens"]), len(found["tokens"])
+            correct = sum(right and whole for right, whole in zip(found["right"], found["whole"], strict=True))
+            shown = [f"{tokens:.1f}", str(sum(found["right"])), str(sum(found["whole"])), f"{correct} / {count}"]
+            assert [rows[name][at] for at in (0, 2, 3, 4)] == shown
+            assert rows[name][5] == f"{100 * correct / count:.1f} %"
+
+
+def test_a_system_can_be_chosen_with_its_prompt_and_the_command_that_exports_it(page: ReadPage, folder: Path) -> None:
+    for one in page.data[0]["systems"]:
+        name = one["name"] if " " not in one["name"] else f"'{one['name']}'"
+        assert one["command"] == f"orchestrator export {folder} --system {name} --to sglang"
+        assert one["command"] in page.seen
+    assert "Answer in one sentence." in page.seen and "cut at 24 tokens" in page.seen
+    assert "after their first sentence" in page.seen
+
+
+def test_the_answer_is_the_first_sentence_of_the_report(page: ReadPage, folder: Path) -> None:
+    conclusion = read(folder, "report.json")["conclusion"]
+    [shown] = [text for tag, text in page.texts if tag == "h1"]
+    assert shown.replace("\u00a0→\u00a0", " -> ") == conclusion["sentence"]
+    assert "57.3 → 22.9" in page.seen and "60 → 60 of 100" in page.seen
+
+
+def test_the_answers_stand_side_by_side_and_can_be_filtered(page: ReadPage, folder: Path) -> None:
+    [answers] = read(folder, "answers.json")
+    questions = [attributes for tag, attributes in page.elements if attributes.get("class") == "card question"]
+    assert len(questions) == len(answers["before"]) == 100
+    cut = [not one["is_whole"] for one in answers["after"]]
+    assert ["cut after" in str(one["data-tags"]).split(",") for one in questions] == cut
+    assert all(one["text"] in page.html for side in ("before", "after") for one in answers[side])
+
+
+def test_a_run_at_work_is_shown_as_far_as_it_is(folder: Path, tmp_path: Path) -> None:
+    work = write_reported(tmp_path / "work")
+    for name in ("report.json", "answers.json", "front.json"):
+        (work / name).unlink()
+    page = page_of(work)
+    assert page.systems.keys() == page_of(folder).systems.keys()
+    assert not any(one["is_winner"] for one in page.data[0]["systems"]) and "Answers before and after" not in page.seen
+    # and beside another run
+    both = page_of(work, folder)
+    assert "Side by side" in both.seen and len(both.data) == 2 and "run-1" in both.seen and "work-1" in both.seen
+
+
+def test_hostile_texts_stay_texts(folder: Path, tmp_path: Path) -> None:
+    page = page_of(with_hostile_texts(folder, tmp_path / "run"))
+    assert [tag for tag, _ in page.elements if tag in ("script", "img", "style")] == ["style", "script", "script"]
+    assert page.html.count("<script") == page.html.count("</script") == 2 and "<!--" not in page.html
+    assert [text for tag, text in page.texts if tag == "h1"] == [HOSTILE]
+    assert page.data[0]["systems"][0]["system_prompt"] == HOSTILE
+    assert page.seen.count(HOSTILE) > 400
+
+
+def test_the_page_may_load_nothing_and_run_its_own_script_alone(page: ReadPage) -> None:
+    [policy] = [a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    for tag, text in {tag: text for tag, text in page.texts if tag in ("style", "script")}.items():
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in str(policy)
+    assert str(policy).startswith("default-src 'none';") and "unsafe" not in str(policy)
+    loading = {"src", "srcset", "action", "data", "style"}
+    assert not any(loading & attributes.keys() for _, attributes in page.elements)
+    assert not any(tag in ("link", "iframe", "object", "form", "base") for tag, _ in page.elements)
+    assert all(str(a["href"]).startswith("#") for _, a in page.elements if "href" in a)
+
+
+def test_a_collection_has_its_pairs_and_its_wasted_tokens(tmp_path: Path) -> None:
+    folder = collected_folder(tmp_path)
+    page = page_of(folder)
+    assert "2 of 3 compressed answers are correct, and 2 tokens" in page.seen
+    assert [a["data-tags"] for _, a in page.elements if a.get("class") == "card question"] == [
+        "retained",
+        "retained",
+        "discarded",
+    ]
+    assert "␣the" in page.seen and "↵" in page.seen and "20.000" in page.seen
+    # and none before they are found
+    (folder / "phase0_data.json").unlink()
+    assert "␣the" not in page_of(folder).seen
+
+
+@pytest.mark.parametrize("kind", ["evolve", "collect", "guide", "route"])
+def test_a_run_of_any_kind_has_a_page_from_its_beginning(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"id": "young-1", "kind": kind, "folder": str(tmp_path)}))
+    page = page_of(tmp_path)
+    assert "young-1" in page.seen and "stopped: 0 of" in page.seen and page.systems == {}
+
+
+def test_passwords_in_settings_are_not_shown() -> None:
+    assert public("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
+    assert public("--api-key abc --tp 2 --admin-key=xyz") == "--api-key *** --tp 2 --admin-key=***"
+    assert public("Context:\\n{context}") == "Context:\\n{context}"

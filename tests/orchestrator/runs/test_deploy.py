@@ -1,0 +1,48 @@
+"""deploy/: what goes to the server, complete for the winner."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from exported_run import CHECK, DELTAS, ENDS, write_run
+from measured_book import CLUSTERING, EVOLVED, ONE_SENTENCE, book
+
+from orchestrator.evolve.systems import PLAIN
+from orchestrator.output import OutputFolder
+from orchestrator.runs.deploy import clear_deploy, write_deploy
+from orchestrator.settings import load_settings
+from tasks.models import Example
+from workers.steering.serving import read_system
+
+CONFIG = Path(__file__).parents[3] / "configs" / "embedded.config"
+EXAMPLE = Example("q1", "How much?", "A {page}.", "2.6 %")
+
+
+def test_a_server_gets_the_system_one_whole_request_and_how_it_is_started(tmp_path: Path) -> None:
+    output, settings = OutputFolder(write_run(tmp_path, size=50, ends=ENDS)), load_settings(CONFIG)
+    (tmp_path / "servers.json").write_text(json.dumps({"servers": [{"weights": "sha256:ab"}]}))
+    write_deploy(output, "quiet-1", settings, book(), EXAMPLE)
+    deploy = tmp_path / "deploy"
+    # what the plugin of the same folder reads is there
+    served = read_system(deploy / "system.json")
+    assert served.params == {"clustering": CLUSTERING, "deltas": list(DELTAS.values()), "end": "sentence"}
+    prompt = (deploy / "system_prompt.txt").read_text()
+    assert (served.system_prompt, served.max_tokens) == (prompt, 0) and prompt == f"Answer in {ONE_SENTENCE}."
+    assert (deploy / "whetstone_steering" / "plugin.py").exists() or list(deploy.rglob("plugin.py"))
+    system, request = (json.loads((deploy / name).read_text()) for name in ("system.json", "request.json"))
+    hashes = [system[name] for name in ("name", "kind", "config_sha256", "tokenizer_sha256", "weights")]
+    assert hashes == [EVOLVED, "evolved", CHECK.config, CHECK.tokenizer, "sha256:ab"]
+    assert request["messages"][0] == {"role": "system", "content": prompt}
+    assert "A {page}." in request["messages"][1]["content"] and "How much?" in request["messages"][1]["content"]
+    assert request["max_tokens"] == book().cap and request["temperature"] == settings.target_temperature
+    assert "WHETSTONE_SYSTEM=system.json" in (deploy / "README.md").read_text()
+    # and a prompt alone needs no plugin
+    clear_deploy(output)
+    write_deploy(output, "quiet-1", settings, book(winner=ONE_SENTENCE), EXAMPLE)
+    assert {path.name for path in deploy.iterdir()} == {"README.md", "request.json", "system.json", "system_prompt.txt"}
+    assert "WHETSTONE_SYSTEM" not in (deploy / "README.md").read_text()
+    # and where the plain model stays, nothing
+    clear_deploy(output)
+    write_deploy(output, "quiet-1", settings, book(winner=PLAIN), EXAMPLE)
+    assert not deploy.exists()

@@ -1,0 +1,76 @@
+"""A run whose command is killed at a moment of each of its stages ends with the files of an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from farm_bench import Bench, until
+from simulated_evolve import finish, start_evolve
+from simulated_run import Driver
+from simulated_signals import signal_key
+
+from orchestrator.output import OutputFolder
+
+PROMPTS = {"plain": "", "short": "Be concise.", "80 words": "Use 80 words.", "useless": "Answer.", "more": "Say more."}
+OPTIONS = {
+    "WHOLE": "y", "CLUSTERS_BY": "waste", "CLUSTERS": "8", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained",
+    "TRAINING": "train[0:48]", "VALIDATION": "validation[0:20]", "TEST": "test[0:8]", "MARGIN": "0.4",
+    "POPULATION_SIZE": "2", "NGEN": "4", "MUTPB": "1", "SEED": "5", "TARGET_MAX_NEW_TOKENS": "64",
+}  # fmt: skip
+"""The clusters by waste are 12, as many as the simulated farm makes."""
+FILES = (
+    "systems.json", "report.json", "front.json", "answers.json", "evolution_state.json", "evolution_tree.json",
+    "individuals.jsonl", "clusters.json", "cluster_sides.json", "deltas_best.json",
+)  # fmt: skip
+MOMENTS = ("plain0", "prompts3", "vectors6", "g1_child0_pre", "random2", "ordering1", "validation0", "rivals1", "test1")
+"""Nodes of a plan of each stage, in their order, the last ones of it where it has several."""
+
+
+@pytest.fixture
+def begin(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
+    """Starts a run in the folder of a name."""
+    for what, stage in (("vary", "answer"), ("reuse", "answer"), ("cut", "answer"), ("thorough", "judge")):
+        driver.store.redis.set(signal_key(what, stage, "each"), 1)
+    prompts = tmp_path / "prompts.yaml"
+    prompts.write_text(json.dumps({"prompts": [{"name": name, "text": text} for name, text in PROMPTS.items()]}))
+    return lambda name: start_evolve(simulated_farm.url, tmp_path / name, {**OPTIONS, "PROMPTS_PATH": str(prompts)})
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """The files, without the id of the run."""
+    run = OutputFolder(folder).run_id("evolve").encode()
+    return {name: (folder / name).read_bytes().replace(run, b"RUN") for name in FILES}
+
+
+def began_or_ended(driver: Driver, node: str, process: subprocess.Popen[str]) -> bool:
+    return driver.began("answer", node) > 0 or process.poll() is not None
+
+
+def test_a_run_that_is_killed_in_each_stage_ends_as_an_undisturbed_one(
+    begin: Callable[[str], subprocess.Popen[str]], driver: Driver, tmp_path: Path
+) -> None:
+    for moment in MOMENTS:
+        driver.set_signal("hold", "answer", moment)
+    running = begin("killed")
+    for moment in MOMENTS:
+        until(partial(began_or_ended, driver, moment, running), 60)
+        assert running.poll() is None, running.communicate()[0]
+        running.kill()
+        running.communicate()
+        driver.clear_signal("hold", "answer", moment)
+        running = begin("killed")
+    finish(running)
+    keys: Any = driver.store.redis.keys("*")
+    for key in keys:
+        if b":worker" not in key and not key.startswith(b"test:"):
+            driver.store.redis.delete(key)
+    finish(begin("undisturbed"))
+    killed, undisturbed = results(tmp_path / "killed"), results(tmp_path / "undisturbed")
+    for name in FILES:
+        assert killed[name] == undisturbed[name], name
