@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from orchestrator.evolve import choice
-from orchestrator.evolve.front import Point, front
+from orchestrator.evolve.front import front
+from orchestrator.evolve.systems import Point
 from orchestrator.report.intervals import share_interval
 
 SEARCH, ORDER = 200, 100  # questions
@@ -241,7 +242,8 @@ def _fitness(tokens: NDArray[Any], correct: NDArray[Any]) -> NDArray[Any]:
     """The constrained objective's logarithm, relative to the plain model, which is the first in the last axis."""
     change = correct - correct[..., :1]
     lost = np.maximum(0, -change)
-    return -np.log(tokens / tokens[..., :1]) - 5 * lost * (1 + lost / 0.05) + 2 * np.maximum(0, change)  # type: ignore[no-any-return]
+    fitness: NDArray[Any] = -np.log(tokens / tokens[..., :1]) - 5 * lost * (1 + lost / 0.05) + 2 * np.maximum(0, change)
+    return fitness
 
 
 def simulate(world: World, draws: int, counts: Sequence[int]) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,10 @@ WORTH = 0.5
 """Of the plain model's share of correct answers: a system with less is no member of a front, however short it is."""
 
 
+LONGEST = 1.5
+"""Times the plain model's tokens: up to there the area counts that a front dominates."""
+
+
 def front(points: Sequence[Point]) -> list[int]:
     """The indices of the points that no other dominates, fewest tokens first; of equal points the first.
 
@@ -55,7 +59,7 @@ def halve(points: Sequence[Point], keep: int, least: float = 0.0) -> list[int]:
     return sorted(individual.index for individual in tools.selNSGA2(individuals, min(keep, len(individuals))))
 
 
-class _Fitness(base.Fitness):  # type: ignore[misc]
+class _Fitness(base.Fitness):  # type: ignore[misc]  # DEAP has no types
     weights = (-1.0, 1.0)
 
 

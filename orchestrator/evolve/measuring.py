@@ -18,9 +18,7 @@ from tasks.store.store import Store
 
 Answers = tuple[JudgedAnswer, ...]
 
-CLOSING_PLANS = ("random", "front", "ordering", "validation", "rivals", "test", "final")
-"""The names of the plans after a search."""
-PLANS = ("plain", "prompts", "vectors", *CLOSING_PLANS)
+PLANS = ("plain", "prompts", "vectors", "random", "front", "ordering", "validation", "rivals", "test", "final")
 """The names of all plans that no search makes."""
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from orchestrator.evolve.front import hypervolume
+from orchestrator.evolve.front import hypervolume_gain
 from orchestrator.evolve.systems import Arm, Book, Point, System
 from orchestrator.optimisers import make_optimiser
 from orchestrator.optimisers.base import Best, Evaluate, Optimiser, SearchParams, SearchState, search
@@ -157,11 +157,9 @@ def next_arm(arms: Sequence[Arm], turns: Sequence[Turn], known: Known) -> Arm:
     if len(turns) < len(arms):
         return arms[len(turns)]
     seen, gains = list(known.points), dict[str, float]()
-    area = hypervolume(seen, known.longest)
     for turn in turns:
+        gains[turn.arm] = hypervolume_gain(turn.points, seen, known.longest)
         seen += turn.points
-        before, area = area, hypervolume(seen, known.longest)
-        gains[turn.arm] = area - before
     count = Counter(turn.arm for turn in turns)
     return max(arms, key=lambda arm: (gains[arm.name], -count[arm.name]))
 

@@ -114,7 +114,7 @@ def _read_labels(folder: Path, clustering: str) -> NDArray[np.unsignedinteger[An
 
     path = folder / LABELS.format(clustering=clustering)
     try:
-        return unpack_labels(path.read_bytes())  # type: ignore[return-value]
+        return unpack_labels(path.read_bytes())  # type: ignore[return-value]  # labels are unsigned
     except (OSError, ValueError, zlib.error) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
 

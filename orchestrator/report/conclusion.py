@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.evolve.choice import MemberTest, most_promising
-from orchestrator.evolve.front import hypervolume
+from orchestrator.evolve.front import LONGEST, hypervolume
 from orchestrator.evolve.systems import PLAIN, Book, Measurement, Point, System, SystemKind
 from orchestrator.report.figures import SetName
 from orchestrator.report.formatting import format_points, format_signed
@@ -27,8 +27,6 @@ Outcome = Literal["deploy", "use_prompt", "use_cut", "nothing_shown"]
 """deploy: a vector or an evolved system passed, and nothing free does as well.  use_prompt: the winner is a system
 prompt alone, or one does as well.  use_cut: a limit of tokens or a stop after the first sentence does as well.
 nothing_shown: the plain model stays."""
-LONGEST = 1.5
-"""Of the plain model's tokens: up to there the area counts that a front dominates."""
 RESAMPLES = 1_000
 ASKED: tuple[SetName, ...] = ("test", "validation", "ordering")
 OF_RIVALS: tuple[tuple[Outcome, SystemKind], ...] = (("use_cut", "cut"), ("use_prompt", "prompt"))

@@ -20,6 +20,7 @@ from orchestrator.dispatch.evaluator import FarmEvaluator, Records
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.evolve.arms import Preparation, parts_of
 from orchestrator.evolve.closing import Closing
+from orchestrator.evolve.front import LONGEST
 from orchestrator.evolve.measuring import PLANS, Measurer, measured_evaluations
 from orchestrator.evolve.search import FinishedGeneration, Known, RunState, Search, Turn, load_state, make_search
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
@@ -61,8 +62,6 @@ log = logging.getLogger(__name__)
 KIND_NAME = "evolve"
 FINISHING_S = 60.0
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
-LONGEST = 1.5
-"""Times the plain model's tokens: up to here an area of the front counts."""
 
 
 @dataclasses.dataclass
