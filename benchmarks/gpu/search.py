@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -67,10 +68,10 @@ def main() -> int:
     parser.add_argument("--runs", type=NamedRun.parse, nargs="+", required=True)
     parser.add_argument("--judge", default=common.RULE_JUDGE, help="exact_number for GSM8K; the rules for all others")
     parser.add_argument("--system-prompt", default=common.SYSTEM_PROMPT, help="of the plain model")
-    parser.add_argument("--validation", type=int, default=200, help="questions of the validation set")
-    parser.add_argument("--test", type=int, default=0, help="questions of the test set; 0 is all")
+    parser.add_argument("--split", default="300/400/300", help="questions for training, validation and test")
+    parser.add_argument("--split-seed", type=int, default=34, help="shuffles the questions before they are split")
     parser.add_argument(
-        "--folds", type=int, default=0, help="split the --rows into so many parts; run KIND:N tests part N"
+        "--folds", type=int, default=0, help="in place of --split: so many parts; run KIND:N tests part N"
     )
     parser.add_argument("--population", type=int, default=12)
     parser.add_argument("--generations", type=int, default=10)
@@ -151,7 +152,7 @@ def evolve(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str,
 def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str) -> list[str]:
     settings = {
         **common.settings_of(options, redis_url, url),
-        **(fold_of(options.rows, options.folds, run.seed) if options.folds else splits_of(options)),
+        **{name: ",".join(map(str, sorted(rows))) for name, rows in sets_of(options, run).items()},
         "JUDGE": options.judge,
         "TARGET_SYSTEM_PROMPT": options.system_prompt,
         "TARGET_CONCURRENCY": options.in_flight,
@@ -167,24 +168,15 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
     ]
 
 
-def splits_of(options: argparse.Namespace) -> dict[str, str]:
-    """The three sets where the data names the split of each question."""
-    return {
-        "TRAINING": f"train[0:{options.rows}]",
-        "VALIDATION": f"validation[0:{options.validation}]",
-        "TEST": f"test[0:{options.test}]" if options.test else "test",
-    }
-
-
-def fold_of(rows: int, folds: int, number: int) -> dict[str, str]:
-    """The three sets of fold `number`, from 1 on: every `folds`-th question is tested, those after them validate."""
-    by_part = [(i - number) % folds for i in range(rows)]
-    sets = {
-        "TEST": [i for i, part in enumerate(by_part) if part == 0],
-        "VALIDATION": [i for i, part in enumerate(by_part) if part == 1],
-        "TRAINING": [i for i, part in enumerate(by_part) if part > 1],
-    }
-    return {name: ",".join(map(str, part)) for name, part in sets.items()}
+def sets_of(options: argparse.Namespace, run: NamedRun) -> dict[str, list[int]]:
+    """The rows of the three sets: a fold, where every `folds`-th question is tested, or a split by a seed."""
+    order = random.Random(options.split_seed).sample(range(options.rows), options.rows)
+    if options.folds:
+        parts = [order[(run.seed + i) % options.folds :: options.folds] for i in range(options.folds)]
+        return {"TEST": parts[0], "VALIDATION": parts[1], "TRAINING": sum(parts[2:], [])}
+    train, validation, test = map(int, options.split.split("/"))
+    ends = (train, train + validation, train + validation + test)
+    return {"TRAINING": order[: ends[0]], "VALIDATION": order[ends[0] : ends[1]], "TEST": order[ends[1] : ends[2]]}
 
 
 def figures_of(folder: Path) -> dict[str, Any] | None:
