@@ -159,6 +159,18 @@ def signal_text(job: Job, what: str, stage: str, node: str) -> str:
     return (text or b"").decode()
 
 
+def lengths(job: Job) -> dict[str, Any]:
+    """A prompt has as many tokens as characters; where no test has set a context, all fit."""
+    from tasks.gpu.lengths import find_too_long
+
+    target = job.arguments["target"]
+    limit = int(signal_text(job, "context", "lengths", "each") or 1_000_000) - target["sampling"]["max_new_tokens"]
+    examples = [example for which in job.arguments["sets"] for example in context.examples(job.run, which)]
+    return find_too_long(
+        examples, limit, lambda one, text: len(target["system_prompt"] + text + one.question), truncate=False
+    )
+
+
 def plot(job: Job) -> dict[str, Any]:
     job.store.put_file(job.run, job.key, b"a picture")
     return {"file": job.arguments["name"]}
@@ -169,7 +181,7 @@ JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "gpu.processor": processor,
     "cpu.plot": plot,
     "gpu.identity": lambda job: {"server": {"version": signal_text(job, "version", "server", "identity")}},
-    "gpu.lengths": lambda job: {"limit": None, "lengths": {}, "contexts": {}},
+    "gpu.lengths": lengths,
     "openai.compress": partial(labelled, "compress"),
     "openai.verdict": partial(labelled, "verdict"),
 }

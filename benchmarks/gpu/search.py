@@ -173,7 +173,7 @@ def sets_of(options: argparse.Namespace, run: NamedRun) -> dict[str, list[int]]:
     order = random.Random(options.split_seed).sample(range(options.rows), options.rows)
     if options.folds:
         parts = [order[(run.seed + i) % options.folds :: options.folds] for i in range(options.folds)]
-        return {"TEST": parts[0], "VALIDATION": parts[1], "TRAINING": sum(parts[2:], [])}
+        return {"TEST": parts[0], "VALIDATION": parts[1], "TRAINING": [row for part in parts[2:] for row in part]}
     train, validation, test = map(int, options.split.split("/"))
     ends = (train, train + validation, train + validation + test)
     return {"TRAINING": order[: ends[0]], "VALIDATION": order[ends[0] : ends[1]], "TEST": order[ends[1] : ends[2]]}

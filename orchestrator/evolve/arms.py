@@ -45,12 +45,12 @@ def parts_of(training: Sequence[Example]) -> dict[str, list[Example]]:
 
 @dataclass(frozen=True)
 class Preparation:
-    """All that precedes a search.  `set_cap` makes a number of tokens the cap of the run."""
+    """All that precedes a search.  `raise_cap` makes a number of tokens the cap of the run."""
 
     measurer: Measurer
     settings: Settings
     cluster: Cluster
-    set_cap: Callable[[int], None]
+    raise_cap: Callable[[int], None]
 
     def prepare(self, prompts: Mapping[str, str]) -> Book:
         """The arms of the run with all that was measured on the training set; prompts: by name, the plain one first."""
@@ -73,7 +73,6 @@ class Preparation:
         """
         first = cap = self.settings.target_max_new_tokens
         while True:
-            self.set_cap(cap)
             plain = System(PLAIN, "plain", system_prompt)
             [plain] = self.measurer.measure("plain", [plain], "training")
             found = plain.on("training")
@@ -85,6 +84,7 @@ class Preparation:
                 advice = f"raise it until at most {AT_CAP:.0%} are, or set CONFIG_WHOLE=n"
                 raise SettingsError([f"CONFIG_TARGET_MAX_NEW_TOKENS: {what}; {advice}"])
             cap *= 2
+            self.raise_cap(cap)
 
     def _halved(
         self, plan: str, systems: Sequence[System], rungs: Sequence[ExampleSet], keep: int, least: float

@@ -1,7 +1,8 @@
 """Questions whose prompts are too long for the target: found on the gpu queue before anything is answered.
 
 What is done with them says CONFIG_TOO_LONG: "error" ends the command, "drop" leaves the questions out of the run, and
-"truncate" cuts the end of their contexts.  The result is the same whenever the run is resumed.
+"truncate" cuts the end of their contexts.  A run whose cap of tokens is raised checks them again with the new cap; one
+that is resumed checks them with the cap and the system prompts that it has recorded, so it finds the same ones.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ TooLong = Literal["error", "drop", "truncate"]
 
 @dataclasses.dataclass(frozen=True)
 class LongPrompts:
-    """The prompts that are longer than `limit` tokens: their lengths, and contexts with which they would fit, by id."""
+    """The prompts that are longer than `limit` tokens: their lengths, and contexts with which they would fit, by id.
+
+    cap: of an answer, in tokens, which has to fit as well.
+    """
 
     limit: int | None
+    cap: int
     lengths: Mapping[str, int]
     contexts: Mapping[str, str]
 
@@ -32,7 +37,8 @@ class LongPrompts:
         return ", ".join(f"{name} ({length:,} tokens)" for name, length in self.lengths.items())
 
     def reason(self) -> str:
-        return f"prompts have more than the {self.limit:,} tokens that fit the target: {self.listed()}"
+        fit = f"more than the {self.limit:,} tokens that fit the target beside an answer of {self.cap:,}"
+        return f"prompts have {fit}: {self.listed()}"
 
 
 def check_prompts(
@@ -43,21 +49,21 @@ def check_prompts(
     watch: Callable[[str, tuple[int, int] | None], None],
     notify: Callable[[str], None],
 ) -> dict[str, list[Example]]:
-    """Apply CONFIG_TOO_LONG to the examples of an evolution, also in the store.
+    """The examples of an evolution after CONFIG_TOO_LONG; until they are stored, the store has all.
 
     All questions must fit with the longest of the system prompts, so that every system is asked the same ones.
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
+    store.put_examples(run_id, examples)
+    longest = max(system_prompts, key=lambda text: (len(text), text))
     found = find_long_prompts(
         scheduler,
-        dataclasses.replace(store.run(run_id).target, system_prompt=max(system_prompts, key=len)),
+        dataclasses.replace(store.run(run_id).target, system_prompt=longest),
         list(examples),
         truncate=mode == "truncate",
         watch=lambda: watch("measuring the prompts", None),
     )
-    fitting = apply_too_long(mode, examples, found, notify)
-    store.put_examples(run_id, fitting)
-    return fitting
+    return apply_too_long(mode, examples, found, notify)
 
 
 def find_long_prompts(
@@ -80,7 +86,7 @@ def find_long_prompts(
     key = "lengths:" + content_hash(dispatcher.run_id, arguments, rows)
     scheduler.submit(Request(key, JobSpec("gpu.lengths", "prompts", arguments)))
     [(_, result)] = scheduler.results(watch)
-    return LongPrompts(result["limit"], result["lengths"], result["contexts"])
+    return LongPrompts(result["limit"], target.sampling.max_new_tokens, result["lengths"], result["contexts"])
 
 
 def apply_too_long(

@@ -179,18 +179,12 @@ class _Session:
             self._set_objective()
         store.set_requirements(self.run_id, code_version(), settings.target_model)
         store.put_metadata(self.run_id, LIMIT, str(stage_limit_s()))
-        self._put_examples()
         self.recorder.resume(state.generation)
         self.publisher.restore(self.recorder.history)
         clear_parked_state(self.runner.output)  # not earlier: a start that is refused leaves the run parked
         self.reporter.progress.generation = state.generation
         self.reporter.recorded = self._evaluations()
         self.reporter.progress.update(self.recorder.history)
-
-    def _put_examples(self) -> None:
-        """The sets of the run, and the parts of the training set on which prompts are halved."""
-        self.examples = {**self.examples, **parts_of(self.examples["training"])}
-        self.farm.store.put_examples(self.run_id, self.examples)
 
     def _set_cap(self, tokens: int) -> None:
         run = self.farm.store.run(self.run_id)
@@ -206,11 +200,8 @@ class _Session:
 
     def check(self) -> None:
         """Check the prompts and the target server, before anything is answered."""
-        settings, watch = self.runner.settings, self.reporter.report_setup
-        too_long, notify = settings.too_long, self.runner.view.notify
-        prompts = prompts_of(settings).values()
-        self.examples = check_prompts(self.scheduler, too_long, self.runner.examples, prompts, watch, notify)
-        self._put_examples()
+        settings, notify = self.runner.settings, self.runner.view.notify
+        self._check_prompts()
         target, output = self.farm.store.run(self.run_id).target, self.runner.output
         ensure_same_server(self.scheduler, settings, target, output)
         if unknown_servers(output, self.farm.store, self.run_id):
@@ -220,12 +211,27 @@ class _Session:
         keep_questions(output, self.runner.examples)
         keep_versions(output)
 
+    def _check_prompts(self) -> None:
+        """Of all questions those that fit with the run's cap, and the parts of them on which prompts are halved."""
+        runner, settings = self.runner, self.runner.settings
+        prompts = [one.system_prompt for one in self.book.systems] or [*prompts_of(settings).values()]
+        watch, notify = self.reporter.report_setup, runner.view.notify
+        fitting = check_prompts(self.scheduler, settings.too_long, runner.examples, prompts, watch, notify)
+        self.examples = {**fitting, **parts_of(fitting["training"])}
+        self.farm.store.put_examples(self.run_id, self.examples)
+
+    def _raise_cap(self, tokens: int) -> None:
+        """With a larger cap fewer prompts fit."""
+        self._set_cap(tokens)
+        self._check_prompts()
+        self.measurer.examples = self.examples
+
     def prepare(self) -> None:
         """The arms: the prompts are measured, clusters are made of their answers, and their vectors are measured."""
         settings, output, watch = self.runner.settings, self.runner.output, self.reporter.report_setup
         clusters = clustering.Clusters(self.scheduler, settings, output, watch, self.runner.view.notify)
         if not self.book.arms:
-            preparation = Preparation(self.measurer, settings, clusters.make, self._set_cap)
+            preparation = Preparation(self.measurer, settings, clusters.make, self._raise_cap)
             self.book = preparation.prepare(prompts_of(settings)).write(output)
         if self.book.order is not None and self.state.generation < settings.ngen:
             self.book = self.book.reopened()

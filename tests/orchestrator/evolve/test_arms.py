@@ -19,7 +19,7 @@ FIGURES = ClusterFigures(eos=0, pinned=CLUSTERS - 1, log_odds=(0.0, 1.0, -2.0, 6
 
 
 class World:
-    """A preparation, with the caps that it has set and the sides that it has had clusters made of."""
+    """A preparation, with its caps, and the sides that it has had clusters made of."""
 
     def __init__(self, respond: Respond, training: int = 64, caps: list[int] | None = None, **options: object) -> None:
         self.measurer = SimulatedMeasurer(respond, training=training)
@@ -126,7 +126,7 @@ CAPS = [(95, False, [96]), (96, False, [96, 192]), (300, False, [96, 192, 384]),
 def test_the_cap_is_doubled_until_hardly_an_answer_of_the_plain_model_reaches_it(
     longest: int, loops: bool, caps: list[int]
 ) -> None:
-    found: list[int] = []
+    found = [96]
     world = World(long_answers(found, longest, loops), caps=found, target_max_new_tokens=96)
     book = world.prepare({"plain": ""})
     assert found == caps and book.cap == caps[-1]
@@ -141,9 +141,10 @@ def test_one_answer_in_fifty_may_reach_the_cap() -> None:
 
 
 def test_a_model_whose_answers_have_no_end_is_refused_unless_all_count_as_whole() -> None:
-    caps: list[int] = []
+    caps = [96]
     with pytest.raises(SettingsError, match=r"CONFIG_TARGET_MAX_NEW_TOKENS: 8 of 64 answers .* cut at 768 tokens"):
         World(long_answers(caps, 10_000), caps=caps, target_max_new_tokens=96).prepare({"plain": ""})
+    caps = [96]
     every = World(long_answers(caps, 10_000), caps=caps, target_max_new_tokens=96, whole="n")
     assert every.prepare({"plain": ""}).cap == 96
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from farm_bench import Bench, until
@@ -21,9 +21,11 @@ PROMPTS = {"plain": "", "short": "Be concise.", "80 words": "Use 80 words.", "us
 OPTIONS = {
     "WHOLE": "y", "CLUSTERS_BY": "waste", "CLUSTERS": "8", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained",
     "TRAINING": "train[0:48]", "VALIDATION": "validation[0:20]", "TEST": "test[0:8]", "MARGIN": "0.4",
-    "POPULATION_SIZE": "2", "NGEN": "4", "MUTPB": "1", "SEED": "5", "TARGET_MAX_NEW_TOKENS": "64",
+    "POPULATION_SIZE": "2", "NGEN": "4", "MUTPB": "1", "SEED": "5", "TARGET_MAX_NEW_TOKENS": "64", "TOO_LONG": "drop",
 }  # fmt: skip
 """The clusters by waste are 12, as many as the simulated farm makes."""
+CONTEXT = 680
+"""All questions fit with answers of 64 tokens.  The cap is doubled once, and then the longest do not."""
 FILES = (
     "systems.json", "report.json", "front.json", "answers.json", "evolution_state.json", "evolution_tree.json",
     "individuals.jsonl", "clusters.json", "cluster_sides.json", "deltas_best.json",
@@ -32,14 +34,23 @@ MOMENTS = ("plain0", "prompts3", "vectors6", "g1_child0_pre", "random2", "orderi
 """Nodes of a plan of each stage, in their order, the last ones of it where it has several."""
 
 
+class Start(Protocol):
+    def __call__(self, name: str, prompts: Mapping[str, str] = PROMPTS) -> subprocess.Popen[str]: ...
+
+
 @pytest.fixture
-def begin(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
-    """Starts a run in the folder of a name."""
+def begin(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Start:
+    """Starts a run in the folder of a name, with these prompts in its file."""
+    driver.store.redis.set(signal_key("context", "lengths", "each"), CONTEXT)
     for what, stage in (("vary", "answer"), ("reuse", "answer"), ("cut", "answer"), ("thorough", "judge")):
         driver.store.redis.set(signal_key(what, stage, "each"), 1)
-    prompts = tmp_path / "prompts.yaml"
-    prompts.write_text(json.dumps({"prompts": [{"name": name, "text": text} for name, text in PROMPTS.items()]}))
-    return lambda name: start_evolve(simulated_farm.url, tmp_path / name, {**OPTIONS, "PROMPTS_PATH": str(prompts)})
+
+    def start(name: str, prompts: Mapping[str, str] = PROMPTS) -> subprocess.Popen[str]:
+        file = tmp_path / "prompts.yaml"
+        file.write_text(json.dumps({"prompts": [{"name": name, "text": text} for name, text in prompts.items()]}))
+        return start_evolve(simulated_farm.url, tmp_path / name, {**OPTIONS, "PROMPTS_PATH": str(file)})
+
+    return start
 
 
 def results(folder: Path) -> dict[str, bytes]:
@@ -53,7 +64,7 @@ def began_or_ended(driver: Driver, node: str, process: subprocess.Popen[str]) ->
 
 
 def test_a_run_that_is_killed_in_each_stage_ends_as_an_undisturbed_one(
-    begin: Callable[[str], subprocess.Popen[str]], driver: Driver, tmp_path: Path
+    begin: Start, driver: Driver, tmp_path: Path
 ) -> None:
     for moment in MOMENTS:
         driver.set_signal("hold", "answer", moment)
@@ -64,7 +75,8 @@ def test_a_run_that_is_killed_in_each_stage_ends_as_an_undisturbed_one(
         running.kill()
         running.communicate()
         driver.clear_signal("hold", "answer", moment)
-        running = begin("killed")
+        # What the run has measured holds, whatever has become of the file of prompts
+        running = begin("killed", PROMPTS if moment in MOMENTS[:3] else {"plain": "", "another": "Answer. " * 20})
     finish(running)
     keys: Any = driver.store.redis.keys("*")
     for key in keys:
@@ -74,3 +86,5 @@ def test_a_run_that_is_killed_in_each_stage_ends_as_an_undisturbed_one(
     killed, undisturbed = results(tmp_path / "killed"), results(tmp_path / "undisturbed")
     for name in FILES:
         assert killed[name] == undisturbed[name], name
+    [plain] = (one for one in json.loads(killed["systems.json"])["systems"] if one["name"] == "plain")
+    assert not {"question_0005", "question_0035", "question_0043"} & {*plain["training"]["examples"]}
