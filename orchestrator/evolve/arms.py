@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.evolve.front import WORTH, halve
+from orchestrator.evolve.front import halve, least_correct
 from orchestrator.evolve.measuring import Measurer, measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, System
 from orchestrator.report.statistics import JudgedAnswer
@@ -56,7 +56,7 @@ class Preparation:
         """The arms of the run with all that was measured on the training set; prompts: by name, the plain one first."""
         cap, plain = self._plain(prompts[PLAIN])
         rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
-        least = WORTH * plain.on("training").point.correct
+        least = least_correct(plain)
         measured = [plain, *self._halved("prompts", rivals, [name for name, _ in RUNGS], ARMS, least)]
         points = [one.on("training").point for one in measured]
         chosen = [measured[i] for i in halve(points, ARMS, least)] if self.settings.whole else [plain]

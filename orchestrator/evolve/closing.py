@@ -2,7 +2,7 @@
 
 The order of the steps keeps the figures honest.  The front is made on training questions.  Its members are ordered on
 a part of them that no fitness used, and the order is on disk before the validation set is asked; each member is then
-tested in turn (`orchestrator.evolve.choice`).  The test set is asked last, when nothing is left to choose.
+tested in turn (`orchestrator.evolve.choice`).  The test set is asked last, of the winner and of what is free beside it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.evolve.choice import choose, order_members, passed, test_members
-from orchestrator.evolve.front import WORTH, front, halve
+from orchestrator.evolve.front import additions, halve, least_correct
 from orchestrator.evolve.measuring import Measurer, measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, Point, System
 from orchestrator.output import OutputFolder
+from orchestrator.report.figures import last_common
 from orchestrator.report.statistics import Comparison
-from orchestrator.settings import Settings, pinned_of
+from orchestrator.settings import Settings, layout_of, pinned_of
 from tasks.context import content_hash
 from tasks.limits import LARGEST_DELTA
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.store.uses import record_use
 
-MOST_ORDERED = 16
-"""How many systems the ordering questions are asked."""
+MOST_KNOWN = 8
+"""How many prompts and vectors without search the ordering questions are asked."""
+MOST_SEARCHED = 4
+"""How many evolved and how many random systems they are asked: as many of each, so that the two can be compared."""
 MOST_TESTED = 5
 """How many members of the front the validation set tests."""
 FIRST_SENTENCE = "first sentence"
@@ -44,30 +47,35 @@ class Closing:
     settings: Settings
     output: OutputFolder
 
-    def conclude(self, book: Book, individuals: Sequence[Individual]) -> Book:
-        """The front, its order, who passed, the winner, and the test set; each stage as far as it is not done."""
+    def conclude(self, book: Book, individuals: Sequence[Individual], generations: int) -> Book:
+        """The front, its order, who passed, the winner, and the test set; each stage as far as it is not done.
+
+        generations: how many the search has had.  After more than the choice was made of, it is made once more.
+        """
+        if book.order is not None and book.generations != generations:
+            book = book.reopened()
         if book.order is None:
-            book = self._ordered(self._with_front(book, individuals)).write(self.output)
+            book = replace(self._ordered(book, individuals), generations=generations).write(self.output)
         if not book.winner:
             book = self._tested(book).write(self.output)
-        return self._with_test(self._with_rivals(book))
+        return self._with_rivals(self._with_test(book))
 
-    def _with_front(self, book: Book, individuals: Sequence[Individual]) -> Book:
-        """With the systems that the search, and as many random draws, have brought to the front."""
+    def _searched(self, book: Book, individuals: Sequence[Individual]) -> list[System]:
+        """What the search has brought to the front of what is known without it, and what as many random draws have.
+
+        Each on a front of its own: on a common one the evolved systems would remove the random ones by luck.
+        """
         arms = {arm.name: arm for arm in book.arms}
         distinct = list({(one.arm, one.deltas): one for one in reversed(individuals)}.values())[::-1]
         drawn = self.measurer.measure("random", [book.known(one) for one in self._draw(distinct, arms)], "training")
-        measured = [*book.having("training"), *drawn]
-        points = [*(one.on("training").point for one in measured), *(one.point for one in distinct)]
-        on_front = set(members_of(points, book.plain))
-        evolved = [
-            System(one.node, "evolved", arms[one.arm].system_prompt, one.arm, one.deltas, arms[one.arm].clustering)
-            for i, one in enumerate(distinct, start=len(measured))
-            if i in on_front
-        ]
-        kept = [one for i, one in enumerate(measured) if i in on_front and one.kind == "random"]
+        known = [one.on("training").point for one in book.of_kind("plain", "prompt", "vector") if one.training]
+
+        def kept(added: Sequence[Point]) -> list[int]:
+            return additions(added, known, MOST_SEARCHED, least_correct(book.plain))
+
+        evolved = [distinct[i].system(arms[distinct[i].arm]) for i in kept([one.point for one in distinct])]
         evolved = self.measurer.measure("front", [book.known(one) for one in evolved], "training")
-        return book.with_systems([*evolved, *kept])
+        return [*evolved, *(drawn[i] for i in kept([one.on("training").point for one in drawn]))]
 
     def _draw(self, individuals: Sequence[Individual], arms: Mapping[str, Arm]) -> list[System]:
         """Random vectors, as many as the search has evaluated in each arm: what it must be better than."""
@@ -83,17 +91,14 @@ class Closing:
                 found.append(System(label, "random", arm.system_prompt, name, deltas, arm.clustering))
         return found
 
-    @property
-    def _ordering(self) -> ExampleSet:
-        """The set that orders the front: training questions that no fitness used, where there are enough."""
-        return "ordering" if self.measurer.examples.get("ordering") else "training"
-
-    def _ordered(self, book: Book) -> Book:
-        which, settings = self._ordering, self.settings
-        # Also those that need no search and are off the front: a lucky individual must not take their place.
-        systems = [one for one in book.having("training") if one.name != PLAIN]
-        points, least = [one.on("training").point for one in systems], WORTH * book.plain.on("training").point.correct
-        asked = [book.plain, *(systems[i] for i in halve(points, MOST_ORDERED, least))]
+    def _ordered(self, book: Book, individuals: Sequence[Individual]) -> Book:
+        settings = self.settings
+        which: ExampleSet = "ordering" if self.measurer.examples.get("ordering") else "training"
+        # Those that need no search have places of their own: a lucky individual must not take them.
+        known = [one for one in book.of_kind("prompt", "vector") if one.training]
+        points = [one.on("training").point for one in known]
+        known = [known[i] for i in halve(points, MOST_KNOWN, least_correct(book.plain))]
+        asked = [book.plain, *known, *self._searched(book, individuals)]
         plain, *members = self.measurer.measure("ordering", asked, which)
         order = order_members(
             {one.name: one.on(which) for one in members},
@@ -127,48 +132,44 @@ class Closing:
             winner=PLAIN if winner is None else winner.name,
         )
 
+    def _with_test(self, book: Book) -> Book:
+        """The plain model and the winner on the test set, which nothing has been chosen on."""
+        if not (asked := self.measurer.examples.get("test")):
+            return book
+        winner = book.system(book.winner)
+        rows = sorted([[example.question, example.context, example.gold] for example in asked])
+        use = content_hash(self.measurer.run_id, winner.system_prompt, list(winner.deltas))
+        uses = record_use(self.measurer.store.redis, content_hash(rows), use)
+        systems = [book.plain] if winner.name == PLAIN else [book.plain, winner]
+        return replace(book.with_systems(self.measurer.measure("test", systems, "test")), test_uses=uses)
+
     def _with_rivals(self, book: Book) -> Book:
-        """With what is free in every engine: the winner's prompt alone, a limit of tokens at its length, a stop."""
-        sets: tuple[ExampleSet, ...] = ("test", "validation", self._ordering)
-        which = next(name for name in sets if self.measurer.examples.get(name))
+        """With what is free in every engine: the leader's prompt alone, a limit of tokens at its length, a stop.
+
+        They answer the questions that put the front in order, and the last ones that the leader has answered.
+        """
         leader = book.leader
         if leader.name == PLAIN:
             return book
-        tokens = max(1, round(leader.on(self._ordering).mean_tokens))
+        tokens = max(1, round(leader.on(book.ordering_set).mean_tokens))
         limited = System(f"max_tokens {tokens}", "cut", book.plain.system_prompt, max_tokens=tokens)
-        rivals = [limited, first_sentence(book)] if self.settings.whole else [limited]
+        rivals = [limited, self._first_sentence(book)] if self.settings.whole else [limited]
         if leader.deltas and leader.arm != PLAIN:
             rivals.append(book.system(leader.arm))
-        return book.with_systems(self.measurer.measure("rivals", [book.known(one) for one in rivals], which))
+        rivals = [book.known(one) for one in rivals]
+        for which in dict.fromkeys((book.ordering_set, last_common(leader) or book.ordering_set)):
+            rivals = self.measurer.measure("rivals", rivals, which)
+        return book.with_systems(rivals)
 
-    def _with_test(self, book: Book) -> Book:
-        """The plain model and the winner on the test set, as its rivals are, which nothing has been chosen on."""
-        if not (asked := self.measurer.examples.get("test")):
-            return book
-        systems = [book.plain] if book.winner == PLAIN else [book.plain, book.system(book.winner)]
-        rows = sorted([[example.question, example.context, example.gold] for example in asked])
-        winner = book.system(book.winner)
-        use = content_hash(self.measurer.run_id, winner.system_prompt, list(winner.deltas))
-        uses = record_use(self.measurer.store.redis, content_hash(rows), use)
-        return replace(book.with_systems(self.measurer.measure("test", systems, "test")), test_uses=uses)
+    def _first_sentence(self, book: Book) -> System:
+        """The plain model, stopped after its first sentence: there the end of a turn outweighs every other token."""
+        stop = (LARGEST_DELTA, *(0.0,) * (layout_of(self.settings).count - 1))
+        prompt, clustering = book.plain.system_prompt, book.arms[0].clustering
+        return System(FIRST_SENTENCE, "cut", prompt, deltas=stop, clustering=clustering)
 
     def comparisons(self, book: Book) -> tuple[Comparison, ...]:
-        """The answers of the plain model and of the leader side by side, on every set of questions."""
-        sets = [which for which in EXAMPLE_SETS if self.measurer.examples.get(which)]
+        """The answers of the plain model and of the leader side by side, on every set that both were asked."""
         both = (book.plain, book.leader)
+        sets = [which for which in EXAMPLE_SETS if all(getattr(one, which) is not None for one in both)]
         answers = self.measurer.answers("final", [one.candidate(which) for which in sets for one in both])
         return tuple(Comparison(f"{which} set", *answers[2 * i : 2 * i + 2]) for i, which in enumerate(sets))
-
-
-def members_of(points: Sequence[Point], plain: System) -> list[int]:
-    """The indices of the points on the front, without those that have too few correct answers to be of use."""
-    least = WORTH * plain.on("training").point.correct
-    return [i for i in front(points) if points[i].correct >= least]
-
-
-def first_sentence(book: Book) -> System:
-    """The plain model, stopped after its first sentence: there the end of a turn outweighs every other token."""
-    arm = book.arms[0]
-    clusters = next(len(one.deltas) for one in book.systems if one.clustering == arm.clustering and one.deltas)
-    stop = (LARGEST_DELTA, *(0.0,) * (clusters - 1))
-    return System(FIRST_SENTENCE, "cut", book.plain.system_prompt, deltas=stop, clustering=arm.clustering)

@@ -107,6 +107,9 @@ class Individual(NamedTuple):
     deltas: tuple[float, ...]
     point: Point
 
+    def system(self, arm: Arm) -> System:
+        return System(self.node, "evolved", arm.system_prompt, arm.name, self.deltas, arm.clustering)
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -122,16 +125,19 @@ class Book:
     """`systems.json`: what a run has measured and decided.
 
     cap: the most tokens of an answer; arms: none before the search is prepared; order: the members of the front
-    that the validation set tests, in this order, None before it is decided; passed: those of which a loss of the
+    that the validation set tests, in this order, None before it is decided; generations: after how many of the search
+    it was decided; passed: those of which a loss of the
     margin or more is excluded; winner: the name, "" before it is chosen; flips: how many of the plain model's
     answers to the ordering questions changed sides when they were asked once more; rounds: how often the validation
-    set was used to choose; test_uses: how many winners of runs were tested on these test questions.
+    set was used to choose; test_uses: in how many choices, of this run and others, these test questions measured what
+    was chosen, the plain model included.
     """
 
     cap: int = 0
     arms: tuple[Arm, ...] = ()
     systems: tuple[System, ...] = ()
     order: tuple[Member, ...] | None = None
+    generations: int = 0
     passed: tuple[str, ...] = ()
     winner: str = ""
     flips: int = 0
@@ -148,6 +154,11 @@ class Book:
     @property
     def plain(self) -> System:
         return self.system(PLAIN)
+
+    @property
+    def ordering_set(self) -> ExampleSet:
+        """The set that put the front in order: where there are too few questions, it is the training set."""
+        return "ordering" if self.plain.ordering else "training"
 
     @property
     def leader(self) -> System:

@@ -9,18 +9,18 @@ tokens and at least as many right and whole answers; then it is what to use inst
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.evolve.choice import MemberTest, most_promising
-from orchestrator.evolve.front import LONGEST, hypervolume
-from orchestrator.evolve.systems import PLAIN, Book, Measurement, Point, System, SystemKind
-from orchestrator.report.figures import SetName
+from orchestrator.evolve.front import area_of_steps, front_of, longest_of
+from orchestrator.evolve.systems import PLAIN, Book, Measurement, System, SystemKind
+from orchestrator.report.figures import SetName, last_common
 from orchestrator.report.formatting import format_points, format_signed
-from orchestrator.report.inference import Estimate, correctness_change, non_inferiority
+from orchestrator.report.inference import Estimate, correctness_change, non_inferiority, resampled_counts
 from orchestrator.report.paired import pair, paired_sentence
 
 Outcome = Literal["deploy", "use_prompt", "use_cut", "nothing_shown"]
@@ -28,7 +28,6 @@ Outcome = Literal["deploy", "use_prompt", "use_cut", "nothing_shown"]
 prompt alone, or one does as well.  use_cut: a limit of tokens or a stop after the first sentence does as well.
 nothing_shown: the plain model stays."""
 RESAMPLES = 1_000
-ASKED: tuple[SetName, ...] = ("test", "validation", "ordering")
 OF_RIVALS: tuple[tuple[Outcome, SystemKind], ...] = (("use_cut", "cut"), ("use_prompt", "prompt"))
 
 
@@ -61,10 +60,10 @@ class Rival:
 
     @property
     def does_as_well(self) -> bool:
-        """No more tokens, and at least as many right and whole answers."""
+        """No more tokens, and at least as many right, whole and correct answers."""
         one, other = self.own, self.winners
-        is_as_right = sum(one.right) >= sum(other.right) and sum(one.whole) >= sum(other.whole)
-        return one.mean_tokens <= other.mean_tokens and is_as_right
+        pairs = ((one.right, other.right), (one.whole, other.whole), (one.correct, other.correct))
+        return one.mean_tokens <= other.mean_tokens and all(sum(own) >= sum(theirs) for own, theirs in pairs)
 
     @property
     def figures(self) -> str:
@@ -88,18 +87,16 @@ def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Con
         outcome, first, last = _won(book, winner, rivals, margin)
     notes = _notes(book, winner, which, margin, seed, whole=whole)
     return Conclusion(
-        outcome, (first, search_sentence(book, seed), *notes, last), which, rivals[0].system.name if rivals else None
+        outcome,
+        (first, search_sentence(book, seed, whole=whole), *notes, last),
+        which,
+        rivals[0].system.name if rivals else None,
     )
 
 
 def measured_on(book: Book) -> SetName:
     """The set of the winner's figures."""
     return last_common(book.plain, book.system(book.winner)) or "training"
-
-
-def last_common(one: System, other: System) -> SetName | None:
-    """The last set that both were asked, of those that no fitness used."""
-    return next((which for which in ASKED if getattr(one, which) and getattr(other, which)), None)
 
 
 def rivals_of(book: Book) -> list[Rival]:
@@ -112,7 +109,7 @@ def rivals_of(book: Book) -> list[Rival]:
     found = [
         Rival(one, getattr(one, which), getattr(winner, which), which)
         for one in book.of_kind("prompt", "cut")
-        if one is not winner and (which := last_common(one, winner)) is not None
+        if one is not winner and (which := last_common(one, winner)) not in (None, "training")
     ]
 
     def rank(one: Rival) -> tuple[bool, bool, float, float]:
@@ -129,7 +126,8 @@ def _won(book: Book, winner: System, rivals: Sequence[Rival], margin: float) -> 
         for one in rivals:
             if one.system.kind == kind and one.does_as_well:
                 use = _use(one.system)
-                first = f"{use}: it does as well as the winner {_name(winner)} ({one.figures}); {gain}."
+                tested = "" if one.system.name in book.passed else ", and was not tested for the margin itself"
+                first = f"{use}: it does as well as the winner {_name(winner)} ({one.figures}){tested}; {gain}."
                 return outcome, first, f"{use} instead."
     against = f"; the cheapest rival, {_name(rivals[0].system)}, has {rivals[0].figures}" if rivals else ""
     if winner.kind == "prompt":
@@ -194,7 +192,7 @@ def _notes(book: Book, winner: System, which: SetName, margin: float, seed: int,
     if not whole:
         yield "Every answer counts as whole, also one that is cut (CONFIG_WHOLE=n)."
     if book.flips:
-        asked = ordering_of(book)
+        asked = book.ordering_set
         count = len(book.plain.on(asked).examples)
         yield f"Of the plain model's {count} {asked} answers {book.flips} changed sides when it was asked once more."
     for one in dict.fromkeys(system.name for system in (book.plain, winner, book.leader)):
@@ -211,53 +209,49 @@ def _notes(book: Book, winner: System, which: SetName, margin: float, seed: int,
         yield f"The test questions have been asked for {book.test_uses} winners so far, this one included."
 
 
-def ordering_of(book: Book) -> SetName:
-    """The set that put the front in order."""
-    return "ordering" if book.plain.ordering else "training"
-
-
-def search_sentence(book: Book, seed: int) -> str:
+def search_sentence(book: Book, seed: int, *, whole: bool = True) -> str:
     """Whether searching added anything to the front of systems without search, beyond as many random vectors."""
-    which = ordering_of(book)
-    evolved, drawn, others = (
-        [found for one in book.of_kind(*kinds) if (found := getattr(one, which)) is not None]
-        for kinds in (("evolved",), ("random",), ("plain", "prompt", "vector"))
-    )
-    count = len(book.plain.on(which).examples)
-    if not evolved:
+    which = book.ordering_set
+    if not any(getattr(one, which) is not None for one in book.of_kind("evolved")):
         return "The search added nothing: none of its vectors is on the front."
-    gain = _gain_of(evolved, drawn, others, seed)
+    if which == "training":
+        return "Whether the search added anything is not known: no questions are left that the search has not used."
+    if not whole:
+        return "Whether the search added anything is not known: there are no random vectors (CONFIG_WHOLE=n)."
+    gain, alone = added_by_search(book, seed)
     figures = (
         f"{format_signed(gain.value)} points of the front's hypervolume ({format_signed(gain.low)} to "
-        f"{format_signed(gain.high)}), on {count} {which} questions"
+        f"{format_signed(gain.high)}), and {format_signed(alone)} beyond what needs no search, on "
+        f"{len(book.plain.on(which).examples)} {which} questions"
     )
-    beyond = "random vectors of the same number" if drawn else "systems without search"
-    if gain.low > 0:
-        return f"The search added to the front beyond {beyond}: {figures}."
-    return f"The search is not shown to have added anything beyond {beyond}: {figures}."
+    added = "added to the front" if gain.low > 0 else "is not shown to have added anything"
+    return f"The search {added} beyond random vectors of the same number: {figures}."
 
 
-def _gain_of(
-    evolved: Sequence[Measurement], drawn: Sequence[Measurement], others: Sequence[Measurement], seed: int
-) -> Estimate:
-    """Hypervolume with the evolved systems less that with the random ones; a percentile bootstrap over questions."""
-    systems = [*others, *evolved, *drawn]
-    tokens = np.array([one.tokens for one in systems], dtype=np.float64)  # [s, n]
-    correct = np.array([one.correct for one in systems], dtype=np.float64)
-    longest = LONGEST * max(float(tokens[0].mean()), 1.0)
-    searched = len(others) + len(evolved)
+def added_by_search(book: Book, seed: int) -> tuple[Estimate, float]:
+    """The area of the front with the evolved systems less that with the random ones, and less that with neither.
 
-    def gain(chosen: NDArray[np.integer[Any]]) -> float:
-        means = zip(tokens[:, chosen].mean(axis=1).tolist(), correct[:, chosen].mean(axis=1).tolist(), strict=True)
-        points = [Point(*one) for one in means]
-        without = [*points[: len(others)], *points[searched:]]
-        return hypervolume(points[:searched], longest) - hypervolume(without, longest)
+    Each front is chosen by the training questions and measured by the ordering questions, so that neither gains by the
+    luck of its members.  The interval is a percentile bootstrap over questions.
+    """
+    plain = book.plain.on("ordering")
+    longest, count = longest_of(plain), len(plain.examples)
+    weights = np.vstack([np.ones((1, count)), resampled_counts(count, seed, RESAMPLES)]) / count
+    asked = replace(book, systems=tuple(book.having("ordering")))
 
-    rng, count = np.random.default_rng(seed), tokens.shape[1]
-    value = gain(np.arange(count))
-    resampled = [gain(rng.integers(0, count, size=(count,))) for _ in range(RESAMPLES)]
-    low, high = np.quantile(resampled, [0.025, 0.975]).tolist()
-    return Estimate(value, min(value, low), max(value, high))
+    def areas(*kinds: SystemKind) -> NDArray[np.float64]:
+        """As measured, then in each resample."""
+        members = [one.on("ordering") for one in front_of(asked, "plain", "prompt", "vector", *kinds)]
+        tokens, correct = (
+            np.array(values, dtype=np.float64).T
+            for values in ([one.tokens for one in members], [one.correct for one in members])
+        )
+        return area_of_steps(weights @ tokens, weights @ correct, longest)
+
+    evolved, drawn, known = areas("evolved"), areas("random"), areas()
+    gain = evolved - drawn
+    low, high = np.quantile(gain[1:], [0.025, 0.975]).tolist()
+    return Estimate(float(gain[0]), min(float(gain[0]), low), max(float(gain[0]), high)), float(evolved[0] - known[0])
 
 
 def _use(one: System) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from orchestrator.evolve.choice import Goal
-from orchestrator.evolve.closing import members_of
+from orchestrator.evolve.front import front_of
 from orchestrator.evolve.systems import Book, System
 from orchestrator.report.conclusion import conclude
 from orchestrator.report.figures import (
@@ -43,12 +43,6 @@ def report_of(run: str, book: Book, goal: Goal, margin: float, seed: int, *, who
     )
 
 
-def front_of(book: Book) -> list[System]:
-    """The members of the front, the fewest tokens first."""
-    systems = book.having("training")
-    return [systems[index] for index in members_of([one.on("training").point for one in systems], book.plain)]
-
-
 def _reported(system: System, seed: int, *, is_on_front: bool, passed: bool) -> ReportedSystem:
     measured = {which: getattr(system, which) for which in get_args(SetName)}
     figures = {which: None if found is None else figures_of(found, seed) for which, found in measured.items()}
@@ -67,7 +61,8 @@ def _reported(system: System, seed: int, *, is_on_front: bool, passed: bool) -> 
 
 
 def front_file(report: ReportFile) -> FrontFile:
-    members = [one for one in report.systems if one.is_on_front and one.training is not None]
+    """The members of the front, those that passed, and the winner: the order tests also what is off the front."""
+    members = [one for one in report.systems if one.is_on_front or one.passed or one.name == report.winner]
     members.sort(key=lambda one: 0.0 if one.training is None else one.training.mean_tokens)
     return FrontFile(
         tuple(
@@ -91,9 +86,8 @@ def front_file(report: ReportFile) -> FrontFile:
 
 
 def plot_points(report: ReportFile) -> list[dict[str, Any]]:
-    """The systems on the set that most of them were asked."""
-    sets: tuple[SetName, ...] = ("ordering", "training")
-    which = max(sets, key=lambda name: sum(one.on(name) is not None for one in report.systems))
+    """The systems on the set that put the front in order, which no fitness used where there are enough questions."""
+    which: SetName = "ordering" if any(one.ordering for one in report.systems) else "training"
     return [
         {
             "name": one.name,

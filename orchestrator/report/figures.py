@@ -12,10 +12,12 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from orchestrator.evolve.choice import Goal
-from orchestrator.evolve.systems import Measurement, SystemKind
+from orchestrator.evolve.systems import Measurement, System, SystemKind
 from orchestrator.report.intervals import mean_interval, share_interval
 
 SetName = Literal["training", "ordering", "validation", "test"]
+LAST_FIRST: tuple[SetName, ...] = ("test", "validation", "ordering", "training")
+"""The sets, that first which is asked last."""
 Bounds = tuple[FiniteFloat, FiniteFloat]
 """The two ends of an interval at 95 %."""
 
@@ -61,6 +63,11 @@ class ReportedSystem:
         return found
 
 
+def last_common(*systems: System | ReportedSystem) -> SetName | None:
+    """The last set that all of these were asked."""
+    return next((which for which in LAST_FIRST if all(getattr(one, which) is not None for one in systems)), None)
+
+
 @dataclass(frozen=True)
 class ReportedConclusion:
     """outcome: one of `orchestrator.report.conclusion.Outcome`; sentence: the first of the `sentences`.
@@ -77,7 +84,7 @@ class ReportedConclusion:
 
 @dataclass(frozen=True)
 class ReportFile:
-    """`report.json`.  margin: a share (0.05); test_uses: how many winners these test questions have been asked for."""
+    """`report.json`.  margin: a share (0.05); test_uses: as in `Book`."""
 
     run: str
     goal: Goal
@@ -111,7 +118,7 @@ class FrontMember:
 
 @dataclass(frozen=True)
 class FrontFile:
-    """`front.json`: the members of the front, the fewest tokens first."""
+    """`front.json`: the members of the front, those that passed and the winner, the fewest tokens first."""
 
     members: tuple[FrontMember, ...]
 

@@ -20,7 +20,7 @@ from orchestrator.dispatch.evaluator import FarmEvaluator, Records
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.evolve.arms import Preparation, parts_of
 from orchestrator.evolve.closing import Closing
-from orchestrator.evolve.front import LONGEST
+from orchestrator.evolve.front import longest_of
 from orchestrator.evolve.measuring import PLANS, Measurer, measured_evaluations
 from orchestrator.evolve.search import FinishedGeneration, Known, RunState, Search, Turn, load_state, make_search
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
@@ -233,8 +233,6 @@ class _Session:
         if not self.book.arms:
             preparation = Preparation(self.measurer, settings, clusters.make, self._raise_cap)
             self.book = preparation.prepare(prompts_of(settings)).write(output)
-        if self.book.order is not None and self.state.generation < settings.ngen:
-            self.book = self.book.reopened()
         clusters.restore(self.book.arms)
         self._set_objective()
         self.reporter.recorded = self._evaluations()
@@ -257,8 +255,8 @@ class _Session:
             if self.recorder.history and read_in_progress(runner.output.path) is None:
                 self.recorder.request_again(state)
         started = time.monotonic()
-        longest = LONGEST * max(self.book.plain.on("training").mean_tokens, 1.0)
-        known = Known([one.on("training").point for one in self.book.having("training")], longest)
+        before = [one for one in self.book.of_kind("plain", "prompt", "vector") if one.training]
+        known = Known([one.on("training").point for one in before], longest_of(self.book.plain.on("training")))
         watch = self.reporter.progress.evaluated
         generations = self.search.generations(state, self.measurer.evaluate, watch, self._turns, known)
         for finished in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
@@ -303,7 +301,7 @@ class _Session:
         settings, output = self.runner.settings, self.runner.output
         individuals = as_individuals(read_individuals(output.individuals))
         closing = Closing(self.measurer, settings, output)
-        self.book = closing.conclude(self.book, individuals).write(output)
+        self.book = closing.conclude(self.book, individuals, self.state.generation).write(output)
         comparisons = closing.comparisons(self.book)
         self.recorder.record_final(self.book, comparisons, settings)
         self.artifacts.wait(FINISHING_S)

@@ -14,6 +14,7 @@ from orchestrator.evolve.measuring import measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, System, read_book
 from orchestrator.output import OutputFolder
 from tasks.plan import Candidate
+from tasks.store import keys
 from tasks.store.store import Store
 
 PROMPT = "Be concise."
@@ -33,11 +34,15 @@ class World:
         self.spoils: Callable[[Candidate], float] = lambda candidate: 0.0
         self.output = OutputFolder(folder)
         self.settings = evolve_settings(margin=0.05, **options)
+        self.closing = Closing(self.measurer, self.settings, self.output)
         self.order_when_validated: list[object] = []
+        self.uses_when_tested: list[int] = []
 
     def _respond(self, candidate: Candidate, question: int) -> Reply:
         if candidate.examples == "validation":
             self.order_when_validated.append(read_book(self.output).order)
+        if candidate.examples == "test":
+            self.uses_when_tested.append(len(self.measurer.store.redis.keys(keys.test_uses_key("*"))))
         tokens, harm = 80.0, self.spoils(candidate)
         if candidate.system_prompt == PROMPT:
             tokens /= 2
@@ -72,7 +77,8 @@ class World:
         return Individual(node, arm, deltas, self.measured(one).on("training").point)
 
     def conclude(self, book: Book, *individuals: Individual) -> Book:
-        return Closing(self.measurer, self.settings, self.output).conclude(book, individuals)
+        """After as many generations as there are individuals."""
+        return self.closing.conclude(book, individuals, len(individuals))
 
     def asked(self, plan: str) -> list[Candidate]:
         return [candidate for name, candidates in self.measurer.asked if name == plan for candidate in candidates]
@@ -148,17 +154,23 @@ def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_na
     book = world.conclude(world.book(), world.individual("g0_pop0", PLAIN, 1.0))
     assert (book.passed, book.winner) == ((), PLAIN)
     assert book.order is not None and book.leader.name == book.order[0].name == "concise"
-    # Its rivals are measured at its length; the test set is asked nothing of it
+    # Its rivals are measured at its length; the test set is asked nothing of it and of them
     assert [one.max_tokens for one in book.of_kind("cut")] == [40, 0]
-    assert names(book.having("test")) == [PLAIN, "max_tokens 40", "first sentence"]
+    assert all(one.ordering and one.validation for one in book.of_kind("cut"))
+    compared = world.closing.comparisons(book)
+    assert [one.name for one in compared] == ["training set", "validation set"]
+    of_test = [one for _, asked in world.measurer.asked for one in asked if one.examples == "test"]
+    assert [(one.system_prompt, one.deltas) for one in of_test] == [("", ())]
 
 
 def test_the_test_set_is_asked_once_and_last_of_the_plain_model_the_winner_and_its_rivals(make: Make) -> None:
     world = make()
     book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
     plans = [(name, {one.examples for one in candidates}) for name, candidates in world.measurer.asked]
-    assert plans[-2:] == [("rivals", {"test"}), ("test", {"test"})]
-    assert not any("test" in sets for _, sets in plans[:-2])
+    assert plans[-3:] == [("test", {"test"}), ("rivals", {"ordering"}), ("rivals", {"test"})]
+    assert not any("test" in sets for _, sets in plans[:-3])
+    # A use is counted before an answer is known
+    assert world.uses_when_tested and all(uses == 1 for uses in world.uses_when_tested)
     assert book.winner == "g0_pop0"
     # Its rivals are what is free in every engine, its own system prompt among them
     assert names(book.having("test")) == [PLAIN, "concise", "g0_pop0", "max_tokens 20", "first sentence"]
@@ -182,7 +194,7 @@ def test_what_is_on_disk_is_not_done_again(make: Make) -> None:
     done = len(world.measurer.asked)
     # given what was written before the test set
     resumed = world.conclude(read_book(world.output), individual)
-    assert [name for name, _ in world.measurer.asked[done:]] == ["rivals", "test"]
+    assert [name for name, _ in world.measurer.asked[done:]] == ["test", "rivals", "rivals"]
     assert resumed == book
     # A whole book asks nothing more, and the same use of the test set counts once
     done = len(world.measurer.asked)
@@ -193,8 +205,9 @@ def test_more_generations_choose_once_more_and_say_so(make: Make) -> None:
     world = make()
     book = world.conclude(world.book(), first := world.individual("g0_pop0", "concise", 1.0))
     done = len(world.measurer.asked)
-    again = world.conclude(book.reopened(), first, world.individual("g1_pop0", "concise", 3.0))
+    again = world.conclude(book, first, world.individual("g1_pop0", "concise", 3.0))
     assert (book.winner, again.winner, again.rounds) == ("g0_pop0", "g1_pop0", 2)
+    assert read_book(world.output).winner == "g1_pop0"
     # What is known is not asked again
     before, after = (
         {

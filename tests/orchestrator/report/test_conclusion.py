@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from measured_book import EVOLVED, MARGIN, ONE_SENTENCE, VECTOR, book, measured, report, system
 
-from orchestrator.evolve.systems import PLAIN, Book
-from orchestrator.report.conclusion import conclude
+from orchestrator.evolve.front import additions, least_correct
+from orchestrator.evolve.systems import PLAIN, Book, Measurement, System, SystemKind
+from orchestrator.report.conclusion import added_by_search, conclude
 from orchestrator.report.inference import correctness_change, non_inferiority
 
 
@@ -49,6 +52,16 @@ def test_a_limit_of_tokens_is_enough_only_where_it_has_as_many_right_and_whole(
     assert (last == "Set max_tokens to 22 instead.") == (expected == "use_cut") == first.startswith("Set max_tokens")
 
 
+def test_a_free_rival_needs_as_many_answers_that_are_right_and_whole_at_once() -> None:
+    winner = system(EVOLVED, "evolved", 0.4, "tr or va te", ONE_SENTENCE, cut=40)  # of ten 6 are right, 6 whole
+    cut = replace(winner.on("test"), tokens=(1,) * 100, whole=tuple(not i % 10 < 4 for i in range(100)))
+    rival = replace(system("max_tokens 22", "cut", 0.3, "te"), test=cut)
+    assert (sum(cut.right), sum(cut.whole), sum(cut.correct)) == (60, 60, 20)
+    assert outcome(book(winner, rival))[0] == "deploy"
+    as_correct = replace(cut, whole=winner.on("test").whole)
+    assert outcome(book(winner, replace(rival, test=as_correct)))[0] == "use_cut"
+
+
 def test_a_prompt_alone_is_recommended_where_it_won_and_where_it_does_as_well() -> None:
     prompt = system(ONE_SENTENCE, "prompt", 0.35, "tr or va te", ONE_SENTENCE)
     assert outcome(book(prompt))[0] == "use_prompt"
@@ -57,6 +70,9 @@ def test_a_prompt_alone_is_recommended_where_it_won_and_where_it_does_as_well() 
     # and on the set that both were asked last, also where the prompt was not asked the test set
     assert outcome(book(replace(prompt, test=None)))[0] == "use_prompt"
     assert outcome(book(replace(prompt, test=None, validation=None)))[0] == "use_prompt"
+    # It is said where nothing excludes what it loses
+    assert "not tested" in outcome(book(prompt))[1]
+    assert "not tested" not in outcome(book(prompt, passed=(EVOLVED, ONE_SENTENCE)))[1]
     assert "instead" in last
 
 
@@ -85,5 +101,65 @@ def test_loops_are_counted_and_the_search_is_compared_with_random_vectors() -> N
     drawn = replace(system("random 1", "random", 0.4, "tr", ONE_SENTENCE), ordering=looping.ordering)
     assert sentences[1] != (second := report(book(looping, drawn)).conclusion.sentences[1])
     assert "not shown to have added anything" in second
+    # What the search itself has used shows nothing, and without random vectors there is nothing to compare with
+    assert "is not known" in conclude(book(looping), MARGIN, seed=7, whole=False).sentences[1]
+    fitted = [replace(one, ordering=None) for one in book(looping).systems]
+    assert "is not known" in report(book(*fitted)).conclusion.sentences[1]
     nothing = replace(book(winner=VECTOR, passed=(VECTOR,)), systems=book().systems[:4], order=())
     assert "added nothing" in report(nothing).conclusion.sentences[1]
+
+
+KNOWN = ((1.0, 0.5), (0.85, 0.5), (0.7, 0.48), (0.6, 0.45), (0.5, 0.42), (0.4, 0.38))
+USELESS = ((1.0, 0.45), (0.95, 0.42), (1.05, 0.4))
+
+
+def answered(truth: tuple[float, float], lengths: Sequence[float], rng: random.Random) -> Measurement:
+    """By a share of the plain model's tokens, and a share of correct answers."""
+    factor, correct = truth
+    return Measurement(
+        examples=tuple(map(str, range(len(lengths)))),
+        tokens=tuple(max(1, round(factor * one * rng.lognormvariate(0, 0.3))) for one in lengths),
+        right=tuple(rng.random() < correct for _ in lengths),
+        whole=(True,) * len(lengths),
+        loops=(False,) * len(lengths),
+    )
+
+
+def searched(seed: int, evolved: Sequence[tuple[float, float]], drawn: Sequence[tuple[float, float]]) -> Book:
+    """A run in which so many evolved and random vectors of these true figures were found; 40 questions of each set."""
+    rng = random.Random(seed)
+    lengths = [rng.lognormvariate(4.2, 0.5) for _ in range(80)]
+
+    def asked(kind: SystemKind, truths: Sequence[tuple[float, float]]) -> list[System]:
+        return [
+            System(
+                PLAIN if kind == "plain" else f"{kind} {index}",
+                kind,
+                "",
+                training=answered(truth, lengths[:40], rng),
+                ordering=answered(truth, lengths[40:], rng),
+            )
+            for index, truth in enumerate(truths)
+        ]
+
+    known = [*asked("plain", KNOWN[:1]), *asked("vector", KNOWN[1:])]
+    points = [one.on("training").point for one in known]
+    kept = list[System]()
+    for found in (asked("evolved", evolved), asked("random", drawn)):
+        chosen = additions([one.on("training").point for one in found], points, 4, least_correct(known[0]))
+        kept += [found[index] for index in chosen]
+    return Book(systems=(*known, *kept))
+
+
+@pytest.mark.parametrize("drawn", [USELESS, KNOWN])
+def test_a_search_that_only_repeats_what_needs_no_search_is_hardly_ever_said_to_add(
+    drawn: Sequence[tuple[float, float]],
+) -> None:
+    gains = [added_by_search(searched(seed, KNOWN[1:] * 10, drawn * 10), seed)[0] for seed in range(40)]
+    assert sum(gain.low > 0 for gain in gains) <= 5  # 5 % of 40 are 2
+
+
+def test_a_search_that_finds_what_is_better_is_said_to_add() -> None:
+    better = [(factor, correct + 0.3) for factor, correct in KNOWN]
+    gains = [added_by_search(searched(seed, better, USELESS), seed) for seed in range(10)]
+    assert sum(gain.low > 0 and alone > 0 for gain, alone in gains) >= 8
