@@ -179,7 +179,7 @@ ClusteredBy = Literal["meaning", "waste"]
 class Constrained:
     """Fewer tokens without losing right answers.
 
-    baseline_tokens: mean tokens an answer of the baseline; baseline_correctness: its share of right answers; margin:
+    baseline_tokens: mean tokens an answer of the baseline; baseline_correctness: its share of correct answers; margin:
     the share of all answers that may be lost for nothing; loss_penalty and gain_reward: for a share of 1, so 5.0 is
     0.05 a point; loss_scale: the lost share beyond the margin at which the square doubles the penalty.
     """

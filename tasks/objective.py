@@ -2,14 +2,14 @@
 
 Two objectives:
 
-specification   lambda_shortness / (1 + mean tokens / scale) + lambda_correctness * share right
-constrained     exp(-cost), with cost = log(mean tokens / baseline) + penalty for lost right answers - reward for gained
+specification   lambda_shortness / (1 + mean tokens / scale) + lambda_correctness * share correct
+constrained     exp(-cost), with cost = log(mean tokens / baseline) + penalty for what is lost - reward for gained
 
-`constrained` is 1 for the baseline itself and 2 for answers half as long with as many right.  The penalty for a loss of
-d beyond the margin is loss_penalty * d * (1 + d / loss_scale).  The first point (a hundredth of the questions) costs as
-much as 6 % more tokens and three points 27 %; at ten points it takes answers of less than a quarter of the length to
+`constrained` is 1 for the baseline itself and 2 for answers half as long with as many correct.  The penalty for a loss
+of d beyond the margin is loss_penalty * d * (1 + d / loss_scale).  The first point (a hundredth of the questions) costs
+as much as 6 % more tokens and three points 27 %; at ten points it takes answers of less than a quarter of the length to
 make up for it.  The square matters: with a constant price of 5 % a point, answers of one token that are all wrong beat
-answers of a hundred tokens of which six in ten are right.  A point gained is worth 2 % fewer tokens, less than a lost
+answers of a hundred tokens of which six in ten are correct.  A point gained is worth 2 % fewer tokens, less than a lost
 one: a gain on the questions of a search is in part chance.
 
 Lost and gained are net counts against the baseline, as the test of non-inferiority has them, so
@@ -22,7 +22,6 @@ runs only where at most half a point is lost.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -35,7 +34,7 @@ LEAST_TOKENS = 1.0
 def score_answers(tokens: Sequence[float], correct: Sequence[float], objective: Objective) -> Score:
     """Score one evaluation.
 
-    tokens: [n] generated tokens of each answer; correct: [n] its verdicts, 1 for a right answer.
+    tokens: [n] generated tokens of each answer; correct: [n] 1 for each that is correct, right and whole.
     """
     if not tokens or len(tokens) != len(correct):
         raise ValueError(f"{len(tokens)} answers and {len(correct)} verdicts cannot be scored")
@@ -50,31 +49,15 @@ def score_answers(tokens: Sequence[float], correct: Sequence[float], objective: 
 
 
 def fitness_of(mean_tokens: float, correctness: float, objective: Objective) -> float:
-    """The fitness of a mean number of tokens and a share of right answers; higher is better."""
+    """The fitness of a mean number of tokens and a share of correct answers; higher is better."""
     if isinstance(objective, Constrained):
         return math.exp(-cost_of(mean_tokens, correctness, objective))
     shortness = shortness_of(mean_tokens, objective)
     return objective.lambda_shortness * shortness + objective.lambda_correctness * correctness
 
 
-def additive_fitness_of(mean_tokens: float, correctness: float, objective: Objective) -> float:
-    """A number that ranks candidates as the fitness does, and to which tokens and correctness contribute separately."""
-    if isinstance(objective, Constrained):
-        return -cost_of(mean_tokens, correctness, objective)
-    return fitness_of(mean_tokens, correctness, objective)
-
-
-def relative_to(objective: Objective, mean_tokens: float, correctness: float) -> Objective:
-    """The objective with another baseline, such as the plain model on other questions; `specification` has none."""
-    if not isinstance(objective, Constrained):
-        return objective
-    return dataclasses.replace(
-        objective, baseline_tokens=max(mean_tokens, LEAST_TOKENS), baseline_correctness=correctness
-    )
-
-
 def cost_of(mean_tokens: float, correctness: float, objective: Constrained) -> float:
-    """The logarithm of the token ratio, with the penalty for lost and the reward for gained right answers."""
+    """The logarithm of the token ratio, with the penalty for lost and the reward for gained correct answers."""
     ratio = max(mean_tokens, LEAST_TOKENS) / objective.baseline_tokens
     change = correctness - objective.baseline_correctness
     lost = max(0.0, -change - objective.margin)

@@ -5,7 +5,7 @@ The difference of correctness has the score interval for paired proportions (Tan
 which stays valid where few answers or none change sides.  Non-inferiority is that interval's one-sided lower bound
 against a margin.
 
-Correctness is a share from 0 to 1 throughout; "0.03" is three points.
+Correctness is the share of correct answers, from 0 to 1: "0.03" is three points.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasks.objective import LEAST_TOKENS
 
@@ -25,7 +26,6 @@ LEVEL = 0.95
 POWER = 0.8
 LEAST_QUESTIONS = math.ceil(math.log(1 - LEVEL) / math.log(0.5))
 """Of fewer, all change in one direction by chance in more than 5 of 100 cases."""
-_CHUNK = 500  # resamples drawn at once
 _DRAWN_AT_ONCE = 1_000_000  # questions of resamples: bounds the memory
 _NORMAL = NormalDist()
 _STEPS = 60  # of a bisection: far below the precision of what is measured
@@ -42,21 +42,16 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TokenRatio:
-    """Mean tokens after, divided by mean tokens before; a mean below one token counts as one.
-
-    `p` is the one-sided bootstrap probability of a ratio of 1 or more: small where the answers became shorter.  Of few
-    questions it is at least the probability that all of them become shorter by chance.
-    """
+    """Mean tokens after, divided by mean tokens before; a mean below one token counts as one."""
 
     before: float
     after: float
     ratio: Estimate
-    p: float
 
 
 @dataclass(frozen=True)
 class CorrectnessChange:
-    """Right answers before and after, of `count`; `gained` and `lost` count the answers that changed sides.
+    """Correct answers before and after, of `count`; `gained` and `lost` count the answers that changed sides.
 
     `difference` is after minus before as a share of all questions, with its two-sided interval.
     """
@@ -71,15 +66,10 @@ class CorrectnessChange:
 
 @dataclass(frozen=True)
 class NonInferiority:
-    """Whether a loss of `margin` or more is excluded.
-
-    `bound` is the one-sided lower bound of the difference; `p` the probability of a result as good as this one where
-    the true loss is just `margin`.
-    """
+    """Whether a loss of `margin` or more is excluded; `bound` is the one-sided lower bound of the difference."""
 
     margin: float
     bound: float
-    p: float
     is_shown: bool
 
 
@@ -89,43 +79,37 @@ def token_ratio(before: Sequence[int], after: Sequence[int], seed: int, resample
     The same seed gives the same interval.
     """
     pairs = np.array([before, after], dtype=np.float64)
-    sums = pairs.sum(axis=1)
-    ratio = float(_ratios(sums[None, :], len(before))[0])
-    resampled = _resampled_ratios(pairs, seed, resamples)
-    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    p = max(0.5 ** len(before), (1 + int(np.count_nonzero(resampled >= 1.0))) / (1 + len(resampled)))
-    estimate = Estimate(ratio, min(ratio, float(low)), max(ratio, float(high)))
-    return TokenRatio(float(sums[0]) / len(before), float(sums[1]) / len(after), estimate, p)
+    first, second = pairs.mean(axis=1).tolist()
+    means = np.maximum(resampled_means(pairs, seed, resamples), LEAST_TOKENS)
+    ratio = max(second, LEAST_TOKENS) / max(first, LEAST_TOKENS)
+    return TokenRatio(first, second, percentile_interval(ratio, means[:, 1] / means[:, 0]))
 
 
-def _resampled_ratios(
-    pairs: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seed: int, resamples: int
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """The ratio in each of the resamples of questions; pairs: [2, n]."""
-    count = pairs.shape[1]
-    drawn = resampled_counts(count, seed, resamples)
-    rows = max(1, min(_CHUNK, _DRAWN_AT_ONCE // count))
+def percentile_interval(value: float, resampled: NDArray[np.float64]) -> Estimate:
+    """The interval of a value from its resamples [r]."""
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    return Estimate(value, min(value, low), max(value, high))
+
+
+def resampled_means(values: NDArray[np.float64], seed: int, resamples: int = RESAMPLES) -> NDArray[np.float64]:
+    """The means [r, k] of k rows of values [k, n] in each resample of their n columns, the questions."""
+    count = values.shape[1]
+    drawn = _resampled_counts(count, seed, resamples)
+    rows = max(1, _DRAWN_AT_ONCE // count)
     chunks = (drawn[start : start + rows].astype(np.float64) for start in range(0, resamples, rows))
-    return np.concatenate([_ratios(chunk @ pairs.T, count) for chunk in chunks])
+    means: NDArray[np.float64] = np.concatenate([chunk @ values.T for chunk in chunks]) / count
+    return means
 
 
-def _ratios(
-    sums: np.ndarray[tuple[int, ...], np.dtype[np.float64]], count: int
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """The ratio of mean tokens [r] from the sums of tokens before and after [r, 2] of `count` answers each."""
-    means = np.maximum(sums / count, LEAST_TOKENS)
-    return means[:, 1] / means[:, 0]
-
-
-@lru_cache(maxsize=2)
-def resampled_counts(count: int, seed: int, resamples: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+@lru_cache(maxsize=4)
+def _resampled_counts(count: int, seed: int, resamples: int) -> NDArray[np.uint8]:
     """How often each of `count` questions is in each resample: [resamples, count].
 
-    Cached, because a report makes dozens of comparisons on the same questions.
+    Cached, because a report has dozens of intervals on the same four sets of questions.
     """
     rng = np.random.default_rng(seed)
     drawn = np.empty((resamples, count), dtype=np.uint8)
-    chunk = max(1, min(_CHUNK, _DRAWN_AT_ONCE // count))
+    chunk = max(1, _DRAWN_AT_ONCE // count)
     for start in range(0, resamples, chunk):
         rows = min(chunk, resamples - start)
         picked = rng.integers(0, count, size=(rows, count)) + count * np.arange(rows)[:, None]
@@ -147,11 +131,10 @@ def correctness_change(before: Sequence[bool], after: Sequence[bool]) -> Correct
 
 
 def non_inferiority(change: CorrectnessChange, margin: float) -> NonInferiority:
-    """The one-sided test at 95 % that less than `margin` of all answers were lost; with 0, that more are right."""
+    """The one-sided test at 95 % that less than `margin` of all answers were lost; with 0, that more are correct."""
     count, gained, lost = change.count, change.gained, change.lost
     bound = lower_bound(count, gained, lost, _NORMAL.inv_cdf(LEVEL))
-    p = 1 - _NORMAL.cdf(_score_statistic(count, gained, lost, -margin))
-    return NonInferiority(margin, bound, p, bound > -margin)
+    return NonInferiority(margin, bound, bound > -margin)
 
 
 @lru_cache(maxsize=1 << 16)

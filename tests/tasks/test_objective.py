@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.models import Constrained, Fitness
-from tasks.objective import additive_fitness_of, cost_of, fitness_of, score_answers
+from tasks.objective import cost_of, fitness_of, score_answers
 
 SPECIFICATION = Fitness(0.4, 0.6, 50.0)
 BASELINE = Constrained(baseline_tokens=100.0, baseline_correctness=0.6)
@@ -58,17 +58,6 @@ def test_within_the_margin_a_loss_costs_nothing_and_beyond_it_only_the_excess() 
 def test_fewer_tokens_and_more_right_answers_are_better(objective: Any) -> None:
     assert fitness_of(50, 0.6, objective) > fitness_of(51, 0.6, objective) > 0
     assert fitness_of(50, 0.6, objective) > fitness_of(50, 0.59, objective) > fitness_of(50, 0.0, objective) > 0
-
-
-@pytest.mark.parametrize("objective", [SPECIFICATION, BASELINE])
-def test_the_additive_fitness_ranks_alike_and_adds_up(objective: Any) -> None:
-    points = [(tokens, right / 10) for tokens in (5, 50, 100, 200) for right in range(11)]
-    by_fitness = sorted(points, key=lambda point: fitness_of(*point, objective))
-    assert sorted(points, key=lambda point: additive_fitness_of(*point, objective)) == by_fitness
-    for right in (0.2, 0.9):
-        shorter = additive_fitness_of(50, right, objective) - additive_fitness_of(80, right, objective)
-        reference = additive_fitness_of(50, 0.6, objective) - additive_fitness_of(80, 0.6, objective)
-        assert shorter == pytest.approx(reference)
 
 
 def test_empty_answers_are_worth_nothing() -> None:

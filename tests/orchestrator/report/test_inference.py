@@ -34,7 +34,6 @@ def test_the_ratio_is_that_of_the_means_and_lies_in_its_interval() -> None:
     assert measured.ratio.value == pytest.approx(sum(after) / sum(before))
     assert measured.ratio.low < measured.ratio.value < measured.ratio.high
     assert measured.ratio.high - measured.ratio.low < 0.1
-    assert measured.p == pytest.approx(1 / 10_001)
     assert measured == token_ratio(before, after, seed=1)
 
 
@@ -44,11 +43,6 @@ def test_pairing_makes_the_interval_narrower_than_the_spread_of_the_questions() 
     unpaired = token_ratio(before, [tokens // 2 for tokens in reversed(before)], seed=1)
     assert (halved.ratio.low, halved.ratio.high) == (0.5, 0.5)
     assert unpaired.ratio.high - unpaired.ratio.low > 0.1
-
-
-def test_equal_answers_are_not_shorter() -> None:
-    measured = token_ratio([10, 20, 30], [10, 20, 30], seed=1, resamples=99)
-    assert (measured.ratio.value, measured.p) == (1.0, 1.0)
 
 
 def test_the_interval_covers_the_true_ratio_as_often_as_it_says() -> None:
@@ -97,7 +91,6 @@ def test_non_inferiority_needs_enough_questions_as_well_as_no_loss(
 ) -> None:
     test = non_inferiority(correctness_change(*verdicts(count, gained, lost, both=count // 2 - lost)), 0.03)
     assert test.is_shown is is_shown
-    assert (test.p < 0.05) is is_shown
     assert test.bound < 0
 
 
@@ -137,13 +130,8 @@ def test_questions_needed_is_where_the_loss_becomes_visible() -> None:
 def test_answers_without_a_token_count_as_one_token() -> None:
     assert token_ratio([0] * 20, [0] * 20, seed=1).ratio.value == 1.0
     longer = token_ratio([0] * 20, [4] * 20, seed=1)
-    assert (longer.ratio.value, longer.ratio.low, longer.p) == (4.0, 4.0, 1.0)
+    assert (longer.ratio.value, longer.ratio.low) == (4.0, 4.0)
     assert token_ratio([50] * 20, [0] * 20, seed=1).ratio.value == 0.02
-
-
-def test_a_few_questions_that_all_become_shorter_may_do_so_by_chance() -> None:
-    assert token_ratio([50] * 4, [40] * 4, seed=1).p == 0.5**4
-    assert token_ratio([50] * 20, [40] * 20, seed=1).p < 0.001
 
 
 def test_with_a_margin_of_nothing_more_answers_must_be_right() -> None:
