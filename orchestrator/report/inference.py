@@ -94,7 +94,7 @@ def percentile_interval(value: float, resampled: NDArray[np.float64]) -> Estimat
 def resampled_means(values: NDArray[np.float64], seed: int, resamples: int = RESAMPLES) -> NDArray[np.float64]:
     """The means [r, k] of k rows of values [k, n] in each resample of their n columns, the questions."""
     count = values.shape[1]
-    drawn = _resampled_counts(count, seed, resamples)
+    drawn = resampled_counts(count, seed, resamples)
     rows = max(1, _DRAWN_AT_ONCE // count)
     chunks = (drawn[start : start + rows].astype(np.float64) for start in range(0, resamples, rows))
     means: NDArray[np.float64] = np.concatenate([chunk @ values.T for chunk in chunks]) / count
@@ -102,7 +102,7 @@ def resampled_means(values: NDArray[np.float64], seed: int, resamples: int = RES
 
 
 @lru_cache(maxsize=4)
-def _resampled_counts(count: int, seed: int, resamples: int) -> NDArray[np.uint8]:
+def resampled_counts(count: int, seed: int, resamples: int) -> NDArray[np.uint8]:
     """How often each of `count` questions is in each resample: [resamples, count].
 
     Cached, because a report has dozens of intervals on the same four sets of questions.
