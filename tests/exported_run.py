@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ WORDS = [
     {"id": i, "description": f"Tokens of kind {i}, described in more words than fit a line " * 3} for i in range(5)
 ]
 CLUSTERS = [{"id": str(w["id"]), "description": w["description"], "examples": (), "count": 9} for w in WORDS]
-NODE, OTHER = "g0_child1_pre", {"0": 0.25, "1": 1.0, "2": -1.0, "3": 0.0, "4": -0.5}
+NODE, BEST = "g0_child1_pre", "g0_pop0_pre"
+OTHER = {"0": 0.25, "1": 1.0, "2": -1.0, "3": 0.0, "4": -0.5}
 CHECK = ModelCheck(name="a model", config="c0", tokenizer="70")
 POINT, DIGIT, STOP, WORD = 10, 11, 12, 13  # tokens: ".", one that ends with a digit, one that ends a sentence, another
 ENDS = {POINT: 4, DIGIT: 2, STOP: 1}
@@ -56,6 +58,9 @@ def write_run(
     if ends is not None:
         classes = np.zeros(size, np.uint8)
         classes[list(ends)] = list(ends.values())
+        (folder / "clusters").mkdir(exist_ok=True)
+        (folder / "clusters" / f"{HASH}.ends").write_bytes(pack_labels(classes))
+    (folder / "model.json").write_text(json.dumps(asdict(check)))
     text = render_file(SGLANG, DELTAS, labels_of(size), HASH, WORDS, check, classes)
     (folder / "processor_best.py").write_text(text)
     arms = [{"arm": ONE_SENTENCE, "clustering": HASH, "clusters": CLUSTERS}]
@@ -63,12 +68,12 @@ def write_run(
     (folder / "clusters").mkdir(exist_ok=True)
     (folder / "clusters" / f"{HASH}.labels").write_bytes(pack_labels(labels_of(size)))
     book().write(OutputFolder(folder))
-    line: dict[str, Any] = {"generation": 0, "fitness": 0.5, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
-    nodes = {"g0_pop0_pre": DELTAS, NODE: OTHER}
+    line: dict[str, Any] = {"generation": 0, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
+    nodes = {NODE: (0.4, OTHER), BEST: (0.5, DELTAS)}
     (folder / "individuals.jsonl").write_text(
         "".join(
-            json.dumps({**line, "node": node, "arm": ONE_SENTENCE, "deltas": deltas}) + "\n"
-            for node, deltas in nodes.items()
+            json.dumps({**line, "node": node, "arm": ONE_SENTENCE, "fitness": fitness, "deltas": deltas}) + "\n"
+            for node, (fitness, deltas) in nodes.items()
         )
     )
     return folder

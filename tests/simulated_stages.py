@@ -142,9 +142,9 @@ def cluster(job: Job) -> dict[str, Any]:
     store, run, sides = job.store, job.run, job.arguments.get("sides")
     clustering = context.content_hash("simulated", *([sides] if sides else []))
     log_odds = tuple(0.25 * (i % 5) for i in range(CLUSTERS)) if sides else ()
-    labels = pack_labels(np.arange(CLUSTERS, dtype=np.uint8))
+    labels, ends = (pack_labels(row) for row in (np.arange(CLUSTERS, dtype=np.uint8), np.zeros(CLUSTERS, np.uint8)))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
-    store.clusterings.put(run, clustering, labels, json.dumps(descriptions), ClusterFigures(log_odds=log_odds))
+    store.clusterings.put(run, clustering, labels, json.dumps(descriptions), ClusterFigures(log_odds=log_odds), ends)
     return {"clustering": clustering}
 
 
@@ -180,7 +180,10 @@ JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "gpu.cluster": cluster,
     "gpu.processor": processor,
     "cpu.plot": plot,
-    "gpu.identity": lambda job: {"server": {"version": signal_text(job, "version", "server", "identity")}},
+    "gpu.identity": lambda job: {
+        "server": {"version": signal_text(job, "version", "server", "identity")},
+        "model": {"name": "simulated", "config": "c0", "tokenizer": "70"},
+    },
     "gpu.lengths": lengths,
     "openai.compress": partial(labelled, "compress"),
     "openai.verdict": partial(labelled, "verdict"),

@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import figures
 from benchmarks.gpu.common import SYSTEM_PROMPT, TEMPLATE, fresh
+from orchestrator.evolve.systems import System
 from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.targets import TARGETS
@@ -62,9 +63,9 @@ def export(model: str, folder: Path, end: float) -> ExportedSteering:
     labels = np.random.default_rng(7).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
     labels[sorted(number_tokens(vocabulary, without=ends))] = 1
     labels[sorted(ends)] = 0
-    deltas = {str(cluster): 0.3 if cluster % 2 else -0.3 for cluster in range(CLUSTERS)} | {"0": end}
-    classes = sentence_ends(model)
-    steering = ExportedSteering("", deltas, labels, CLUSTERING, (), NO_CHECK, classes, system_prompt=SYSTEM_PROMPT)
+    deltas = (end, *(0.3 if cluster % 2 else -0.3 for cluster in range(1, CLUSTERS)))
+    system = System("", "vector", SYSTEM_PROMPT, deltas=deltas, clustering=CLUSTERING)
+    steering = ExportedSteering(system, NO_CHECK, labels, sentence_ends(model))
     texts = {FILE: system_text(steering), "processor.py": TARGETS["sglang"].render(steering)}
     for name, content in {**files_beside(steering), **{name: text.encode() for name, text in texts.items()}}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +139,7 @@ def main() -> None:
     questions = [fill(TEMPLATE, {"context": one.context, "query": one.question}) for one in examples]
     prompts = [render(tokenizer, SYSTEM_PROMPT, TEMPLATE, one.context, one.question) for one in examples]
     stops, new = stop_ids(tokenizer), options.new
-    params = {"clustering": CLUSTERING, "deltas": list(steering.deltas.values()), "end": "sentence"}
+    params = {"clustering": CLUSTERING, "deltas": list(steering.system.deltas), "end": "sentence"}
     arguments = ["--model-path", model, *shlex.split(options.args)]
     system = {SYSTEM_VARIABLE: f"{deploy}/{FILE}"}
     path = os.pathsep.join([deploy, os.environ.get("PYTHONPATH", "")])

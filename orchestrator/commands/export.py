@@ -1,4 +1,4 @@
-"""`orchestrator export`: the steering that a run has found, as a file for an inference engine."""
+"""`orchestrator export`: a system that a run has found, as a file for an inference engine."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import exit_status
 from orchestrator.commands import common
 from tasks.escape import escape_control
 
+if TYPE_CHECKING:
+    from orchestrator.evolve.systems import SystemKind
+
+RUN_FILES = ("systems.json", "individuals.jsonl", "processor_best.py")
 NOT_SHOWN = "warning: it is not shown that {name} loses less than the margin of correct answers"
 ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp", "logit-bias")
 DESCRIPTION = """\
 Write what a run has found as a file for an inference engine, and print the command that uses it.
 
   sglang         a custom logit processor (as processor_best.py), named by each request
-  sglang-server  a system and a plugin that steers all chat completions of a server; clients change nothing
+  sglang-server  a system and a plugin for all chat completions of a server; also a system prompt alone
   vllm           a logits processor for model runner V1 and V2
   transformers   a LogitsProcessor for generate()
   llama-cpp      a processor for llama-cpp-python, and biases for llama-server and llama-cli
@@ -48,20 +53,29 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def engines_for(kind: SystemKind) -> tuple[str, ...]:
+    """The engines that a system of this kind can be exported to: a prompt alone needs no processor, a cut no file."""
+    return {"plain": (), "cut": (), "prompt": ("sglang-server",)}.get(kind, ENGINES)
+
+
 def run(arguments: argparse.Namespace) -> int:
     return common.handle_errors(lambda: _export(arguments))
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from orchestrator.export.steering import PROCESSOR, read_steering
+    from orchestrator.export.steering import read_steering
     from orchestrator.export.targets import TARGETS, default_file
-    from orchestrator.output import check_inputs, write_output
+    from orchestrator.output import OutputError, check_inputs, write_output
 
     target = TARGETS[arguments.to]
     steering = read_steering(arguments.run, arguments.system, arguments.node)
+    system = steering.system
+    if arguments.to not in (engines := engines_for(system.kind)):
+        instead = f"--to {' or '.join(engines)} takes it" if engines else "--system names another one (front.json)"
+        raise OutputError(f"{arguments.run}: {system.name!a} has no deltas for {arguments.to}: {instead}")
     file = arguments.output or default_file(arguments.run, arguments.to, arguments.system or arguments.node)
     target.check_name(file)
-    check_inputs("--output", file, {name: arguments.run / name for name in (PROCESSOR, "individuals.jsonl")})
+    check_inputs("--output", file, {name: arguments.run / name for name in RUN_FILES})
     text = target.render(steering)
     file.parent.mkdir(parents=True, exist_ok=True)
     for name, content in target.beside(steering).items():
@@ -69,10 +83,10 @@ def _export(arguments: argparse.Namespace) -> int:
         write_output(file.parent / name, content)
     write_output(file, text)
     if not steering.is_shown:
-        print(NOT_SHOWN.format(name=steering.name or "this individual"), file=sys.stderr)
+        print(NOT_SHOWN.format(name=system.name), file=sys.stderr)
     print(f"{file}\n\n  {target.command_for(file)}")
-    if steering.system_prompt:
-        print(f"\nsystem prompt, to be sent with each request: {escape_control(steering.system_prompt)}")
+    if system.system_prompt and arguments.to != "sglang-server":
+        print(f"\nsystem prompt, to be sent with each request: {escape_control(system.system_prompt)}")
     if file.suffix == ".py":
         print(f"\nmore: python {shlex.quote(str(file))}")
     return exit_status.DONE

@@ -25,7 +25,7 @@ def bias_document(steering: ExportedSteering) -> str:
     """
     import numpy as np
 
-    if steering.ends is not None and steering.deltas["0"]:
+    if steering.ends is not None and steering.system.deltas[0]:
         raise OutputError(
             "a list of biases acts everywhere, and this end of turn is raised after sentence ends only: "
             "export to sglang, vllm, transformers or llama-cpp"
@@ -40,9 +40,9 @@ def bias_document(steering: ExportedSteering) -> str:
         "model": check.name,
         "config_sha256": check.config,
         "tokenizer_sha256": check.tokenizer,
-        "system": steering.name,
-        "system_prompt": steering.system_prompt,
+        "system": steering.system.name,
+        "system_prompt": steering.system.system_prompt,
         "tokens": len(listed),
-        "clustering": steering.clustering,
+        "clustering": steering.system.clustering,
     }
     return f'{json.dumps({"about": about}, indent=2)[:-2]},\n  "logit_bias": {json.dumps(listed)}\n}}\n'

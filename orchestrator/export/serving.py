@@ -1,14 +1,16 @@
-"""What a SGLang server needs to steer all chat completions: the system, its labels, and the plugin (docs/export.md)."""
+"""What a SGLang server needs to answer as a system does: the system, its labels, and the plugin (docs/export.md)."""
 
 from __future__ import annotations
 
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.export.steering import ExportedSteering
+from tasks.gpu import model_files
 from workers import steering as plugin
 
 if TYPE_CHECKING:
@@ -21,32 +23,27 @@ COMMAND = (
 )
 
 
-def system_document(steering: ExportedSteering) -> dict[str, Any]:
-    """The content of the file that `WHETSTONE_SYSTEM` names; `max_tokens` 0 is no limit."""
-    return {
-        "name": steering.name,
-        "system_prompt": steering.system_prompt,
-        "max_tokens": steering.max_tokens,
-        "end": "any" if steering.ends is None else "sentence",
-        "clustering": steering.clustering,
-        "deltas": [steering.deltas[str(cluster)] for cluster in range(len(steering.deltas))],
-        "model": steering.check.name,
-        "config_sha256": steering.check.config,
-        "tokenizer_sha256": steering.check.tokenizer,
-    }
-
-
 def system_text(steering: ExportedSteering) -> str:
-    return json.dumps(system_document(steering), indent=2, ensure_ascii=False) + "\n"
+    """The content of the file that `WHETSTONE_SYSTEM` names; `deltas` are empty for a system prompt alone."""
+    system = steering.system
+    values = {
+        "name": system.name,
+        "kind": system.kind,
+        "system_prompt": system.system_prompt,
+        "deltas": system.deltas,
+        "clustering": system.clustering,
+        "end": "any" if steering.ends is None else "sentence",
+        "model": {**asdict(steering.check), "weights": steering.weights},
+    }
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def files_beside(steering: ExportedSteering) -> Mapping[str, bytes]:
     """The other files of the same folder, by their paths in it: labels, sentence ends, and the plugin."""
-    labels = {f"{steering.clustering}.npy": _npy(steering.labels)}
-    if steering.ends is not None:
-        labels[f"{steering.clustering}.ends.npy"] = _npy(steering.ends)
-    package = Path(plugin.__file__).parent
-    code = {f"{plugin.NAME}/{path.name}": path.read_bytes() for path in sorted(package.glob("*.py"))}
+    arrays = {".npy": steering.labels if steering.system.deltas else None, ".ends.npy": steering.ends}
+    labels = {f"{steering.system.clustering}{end}": _npy(one) for end, one in arrays.items() if one is not None}
+    sources = (*sorted(Path(plugin.__file__).parent.glob("*.py")), Path(model_files.__file__))
+    code = {f"{plugin.NAME}/{path.name}": path.read_bytes() for path in sources}
     metadata = plugin.distribution_metadata()
     return {**labels, **code, **{name: text.encode() for name, text in metadata.items()}}
 

@@ -46,7 +46,7 @@ class ExportTarget:
 
 def processor_target(parts: Parts, command: str) -> ExportTarget:
     def render(one: ExportedSteering) -> str:
-        return render_file(parts, one.deltas, one.labels, one.clustering, one.descriptions, one.check, one.ends)
+        return render_file(parts, one.deltas, one.labels, one.system.clustering, one.descriptions, one.check, one.ends)
 
     return ExportTarget(parts.file_name, command, render)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.commands.export import ENGINES
+from orchestrator.commands.export import engines_for
 from orchestrator.evolution_results import IndividualResult
 from orchestrator.evolve.front import front
 from orchestrator.evolve.systems import Measurement, Point, System
@@ -36,7 +36,6 @@ def evolution_data(results: RunResults) -> dict[str, Any]:
             for which in SETS
             if (counts := [one[which]["n"] for one in systems if one[which]])
         },
-        "engines": ", ".join(ENGINES),
         "answered": generations[-1].answered if generations else {},
         "answers": [answer_set(one.name, TAGS, one.pairs(), _tags) for one in reversed(results.comparisons)],
         "charts": {
@@ -60,8 +59,10 @@ def systems_of(results: RunResults) -> list[dict[str, Any]]:
     measured = report.systems if report else results.book.systems
     systems = [_system(one, results.settings) for one in measured if any(getattr(one, which) for which in SETS)]
     for one in systems:
-        command = ["orchestrator", "export", str(results.folder), "--system", one["name"], "--to", "sglang"]
-        one |= {"command": shlex.join(command), "is_winner": bool(report and report.winner == one["name"])}
+        engines = engines_for(one["kind"])
+        command = ["orchestrator", "export", str(results.folder), "--system", one["name"], "--to", *engines[:1]]
+        one |= {"engines": ", ".join(engines), "command": shlex.join(command) if engines else ""}
+        one["is_winner"] = bool(report and report.winner == one["name"])
     for which in SETS:
         asked = [one for one in systems if one[which]]
         for place in front([Point(one[which]["mean_tokens"], one[which]["correct"]) for one in asked]):

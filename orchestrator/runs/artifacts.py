@@ -28,7 +28,7 @@ from orchestrator.report.document import front_file, plot_points, report_of
 from orchestrator.report.formatting import baseline_name
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.changes import options_of, read_changes
-from orchestrator.runs.deploy import PROCESSOR, clear_deploy, write_deploy
+from orchestrator.runs.deploy import clear_deploy, write_deploy
 from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
 from orchestrator.runs.individuals import IndividualsFile, notes_on
 from orchestrator.runs.status import TOKEN_COUNTS
@@ -43,7 +43,6 @@ from tasks.store.store import Store
 from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
-DEPLOYED_S = 60.0
 
 
 class ArtifactRequests:
@@ -84,10 +83,10 @@ class ArtifactRequests:
         shown = [row for row in rates if row["mode"] == held_out]
         self._request_plots("route", ROUTE_PLOTS, {"rates": shown, "held_out": held_out, "rows": seen})
 
-    def request_export(self, export: Export, deltas: Sequence[float], clustering: str, file: str = "") -> None:
-        """Have a file made of these deltas, in canonical order, of this clustering; `file` is another name for it."""
-        name = file or export.file
-        self._request(export.task, name, {"name": name, "deltas": list(deltas), "clustering": clustering})
+    def request_export(self, export: Export, deltas: Sequence[float], clustering: str) -> None:
+        """Have a file made of these deltas, in canonical order, of this clustering."""
+        arguments = {"name": export.file, "deltas": list(deltas), "clustering": clustering}
+        self._request(export.task, export.file, arguments)
 
     def save_ready(self) -> None:
         """Write the files that are ready."""
@@ -203,12 +202,9 @@ class Recorder:
         self.output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
         self.artifacts.request_comparison_plots(plot_points(report))
         clear_deploy(self.output)
-        if deltas := (winner := book.system(book.winner)).deltas:
-            processor = next(export for export in EXPORTS if export.made_of == "best")
-            self.artifacts.request_export(processor, deltas, winner.clustering, PROCESSOR)
-        self.artifacts.wait(DEPLOYED_S)  # the hashes of the model are in the processors
         examples = self.store.examples(self.run_id)
-        write_deploy(self.output, self.run_id, settings, book, (examples.get("validation") or examples["training"])[0])
+        example = (examples.get("validation") or examples["training"])[0]
+        write_deploy(self.output, self.run_id, settings, book.system(book.winner), book.cap, example)
 
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""

@@ -85,6 +85,8 @@ class Clusters:
             if not is_there and self._ensure(kept[clustering]) != clustering:
                 raise OutputError(f"{self.output.path / SIDES_FILE} does not make the clusters {clustering} again")
             self.output.write(f"clusters/{clustering}.labels", self._store.clusterings.labels(clustering))
+            if settings.whole:
+                self.output.write(f"clusters/{clustering}.ends", self._store.clusterings.ends(clustering))
         self._store.put_metadata(self._run_id, CLUSTERING, arms[0].clustering)
         describe_discovered(self.scheduler, settings, self.watch, self.notify)
         if path := settings.cluster_descriptions_path:

@@ -20,12 +20,13 @@ from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, re
 from orchestrator.settings import Settings, SettingsError
 from tasks.context import content_hash
 from tasks.gpu.host import differences
+from tasks.gpu.processor_template import ModelCheck
 from tasks.job import JobSpec
 from tasks.models import Example, Target
 from tasks.store.store import Store
 from tasks.validation import checked_json
 
-QUESTIONS, SERVERS = "questions.json", "servers.json"
+QUESTIONS, SERVERS, MODEL = "questions.json", "servers.json", "model.json"
 MOST_LISTED = 10
 SHORT = 16  # digits of a hash
 ANOTHER_RUN = "`orchestrator evolve` starts another run with another --output, or --fresh"
@@ -86,17 +87,22 @@ def current_server(scheduler: Scheduler, target: Target, limit_s: float | None =
 
     limit_s: of the job, in seconds; None is the run's own.
     """
+    server: dict[str, Any] = _ask_server(scheduler, target, limit_s)["server"]
+    return server
+
+
+def _ask_server(scheduler: Scheduler, target: Target, limit_s: float | None) -> dict[str, Any]:
     # With the attempt in its key: at each start the server may be another one.
     key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
     scheduler.submit(Request(key, JobSpec("gpu.identity", "server", {"target": dataclasses.asdict(target)}, limit_s)))
     [(_, result)] = scheduler.results()
-    server: dict[str, Any] = result["server"]
-    return server
+    return result
 
 
 def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
-    """Ask the gpu queue which server answers, and keep it with the run."""
-    now = current_server(scheduler, target)
+    """Ask the gpu queue which server answers and which model it has, and keep both with the run."""
+    found = _ask_server(scheduler, target, None)
+    now = found["server"]
     known = read_servers(output)
     if known and now not in known:
         option = "CONFIG_SGLANG_URL" if settings.sglang_url else "CONFIG_SGLANG_COMMAND"
@@ -108,6 +114,7 @@ def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target,
             ]
         )
     keep_servers(output, [now])
+    output.write_state(MODEL, found["model"])
 
 
 @contextmanager
@@ -145,3 +152,8 @@ def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
         return read_state(output.path / SERVERS, ServersFile, parse=checked_json)["servers"]
     except FileNotFoundError:
         return []
+
+
+def read_model(output: OutputFolder) -> ModelCheck:
+    """The target's model.  Raises: FileNotFoundError for a run that has asked no server yet."""
+    return read_state(output.path / MODEL, ModelCheck)

@@ -1,13 +1,15 @@
-"""Which server answers for a target, for the driver of a run: the keys of answers cover it."""
+"""Which server answers for a target and which model it has, for the driver of a run: the keys of answers cover it."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 from celery import shared_task
 
 from tasks.gpu import host
+from tasks.gpu.processor import check_of
 from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.models import Target
@@ -15,8 +17,8 @@ from tasks.validation import parse_json
 
 
 def identify_server(target: Target) -> dict[str, Any]:
-    """{"server": the identity of the target's server}."""
-    return {"server": dict(host.current().identity(target))}
+    """{"server": the identity of the target's server, "model": its `ModelCheck`}."""
+    return {"server": dict(host.current().identity(target)), "model": dataclasses.asdict(check_of(target))}
 
 
 @shared_task(name="gpu.identity", base=JobTask, card="serves")

@@ -1,7 +1,8 @@
 """Which model a folder holds: the hashes of its configuration and of its tokenizer.
 
-The text of these functions is part of generated files (`tasks.gpu.processor_template`), which compare the model that is
-served with the one that they were made for.  So they need the standard library only, of Python 3.10.
+The text of these functions is part of what is exported (`tasks.gpu.processor_template`, `orchestrator.export.serving`),
+which compares the model that is served with the one that it was made for.  So they need the standard library only, of
+Python 3.10.
 """
 
 import hashlib
@@ -44,3 +45,14 @@ def model_hashes(folder: str) -> dict[str, str]:
 
     tokenizer = digest("tokenizer.json") or digest("tokenizer.model") or digest("vocab.json", "merges.txt")
     return {"config": digest("config.json"), "tokenizer": tokenizer}
+
+
+def check_same_model(model: str, wanted: dict[str, str]) -> None:
+    """Whether a model, a folder or a Hugging Face id, may be the one `wanted`: {"name", "config", "tokenizer"}.
+
+    Raises: ValueError when it is known to be another one.
+    """
+    found = model_hashes(model_files(model))
+    other = [part for part in ("config", "tokenizer") if wanted[part] and found[part] and wanted[part] != found[part]]
+    if other:
+        raise ValueError(f"{model} is not {wanted['name']}, for which this was made: another {' and '.join(other)}")

@@ -21,7 +21,7 @@ from tasks.gpu.processor_template import NO_CHECK, ModelCheck, render_file
 from tasks.gpu.sglang_file import SGLANG
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
-from tasks.models import Run
+from tasks.models import Target
 from tasks.store.store import Store
 
 
@@ -44,9 +44,9 @@ def generate(
     return render_file(SGLANG, by_id, labels, clustering, descriptions, check, ends)
 
 
-def check_of(run: Run) -> ModelCheck:
-    """The run's model, by the files that it has on this machine."""
-    model = host.current().model_folder(run.target)
+def check_of(target: Target) -> ModelCheck:
+    """The target's model, by the files that it has on this machine."""
+    model = host.current().model_folder(target)
     config, tokenizer = _hashes(model)
     return ModelCheck(Path(model).name if Path(model).is_dir() else model, config, tokenizer)
 
@@ -63,7 +63,7 @@ def generate_job(job: Job) -> dict[str, Any]:
     The arguments: `name`, `deltas`, and with an arm's deltas its `clustering`.
     """
     deltas, clustering = job.arguments["deltas"], job.arguments.get("clustering", "")
-    text = generate(job.store, job.run, deltas, check_of(job.store.run(job.run)), clustering)
+    text = generate(job.store, job.run, deltas, check_of(job.store.run(job.run).target), clustering)
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 

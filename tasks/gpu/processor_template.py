@@ -16,7 +16,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from tasks.escape import shorten
-from tasks.gpu.model_files import model_files, model_hashes
+from tasks.gpu.model_files import check_same_model, model_files, model_hashes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,10 +89,7 @@ $body''')
 _CHECK_MODEL = '''\
 def check_model(model):
     """Raises: ValueError when a model (a folder, or a Hugging Face id) is known to be another one than MODEL."""
-    found = model_hashes(model_files(model))
-    other = [part for part in ("config", "tokenizer") if MODEL[part] and found[part] and MODEL[part] != found[part]]
-    if other:
-        raise ValueError(f"{model} is not {MODEL['name']}, for which this file is: another {' and '.join(other)}")'''
+    check_same_model(model, MODEL)'''
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,8 @@ def _may_end(answer):
     \"\"\"1 where cluster 0 has its delta after these tokens of an answer, else 0.\"\"\"
     if not SENTENCE_ENDS:
         return 1
-    found = [_classes()[token] if token < len(_classes()) else 0 for token in answer[-2:]]
+    # An engine that is a step ahead of its own answers has -1 where a token is not known yet.
+    found = [_classes()[token] if 0 <= token < len(_classes()) else 0 for token in answer[-2:]]
     before, last = [0, 0, *found][-2:]
     return _ends_sentence(last, before)
 """
@@ -201,7 +199,7 @@ def render_file(
         "ends": "" if ends is None else f"\n{_packed(ends.astype('u1').tobytes())}\n",
         "first_imports": "\n".join(sorted((*FIRST_IMPORTS, *parts.first_imports))),
         "model": "\n".join(f'    "{name}": {value!a},' for name, value in asdict(check).items()),
-        "check_code": "\n\n\n".join((*map(_source, (model_files, model_hashes)), _CHECK_MODEL)),
+        "check_code": "\n\n\n".join((*map(_source, (model_files, model_hashes, check_same_model)), _CHECK_MODEL)),
         "functions": f"{parts.functions.strip()}\n\n\n" if parts.functions else "",
         "body": "\n\n\n".join(filter(None, (parts.engine, parts.steering.strip()))) + "\n",
     }

@@ -7,7 +7,8 @@ from typing import Any
 
 from run_folder import RunFolder
 
-from orchestrator.export.steering import read_check
+from orchestrator.output import OutputFolder
+from orchestrator.runs.sameness import read_model
 from tasks.gpu.model_files import model_hashes
 from workers.embedded.models import embedded_model
 
@@ -68,9 +69,11 @@ def test_the_deltas_and_the_scratchpad_of_every_node_are_kept(reference_run: Run
     assert best in [{"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in individuals.values()]
 
 
-def test_the_processor_holds_the_hashes_of_the_model(reference_run: RunFolder) -> None:
-    check = read_check(reference_run.output)
+def test_the_folder_and_the_processor_hold_the_hashes_of_the_model(reference_run: RunFolder) -> None:
+    check = read_model(OutputFolder(reference_run.output))
     assert {"config": check.config, "tokenizer": check.tokenizer} == model_hashes(str(embedded_model()))
+    text = (reference_run.output / "processor_best.py").read_text()
+    assert check.config in text and check.tokenizer in text
 
 
 def test_every_call_of_the_reflector_has_its_prompt_on_disk(reference_run: RunFolder) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.export.steering import read_steering
 from orchestrator.output import OutputError
 from orchestrator.results import RunResults
 
@@ -43,7 +44,8 @@ def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
     assert [one.name for one in results.book.systems] == [one.name for one in results.report.systems]
     winner = results.report.winner
     assert json.loads((finished_run / "deploy" / "system.json").read_text())["name"] == winner != "plain"
-    assert list(results.book.system(winner).deltas) == json.loads((finished_run / "deploy/processor.py").read_text())
+    steering = read_steering(finished_run)
+    assert steering.system == results.book.system(winner) and steering.check.tokenizer == "70"
     assert [len(comparison.before) for comparison in results.comparisons] == [4, 10, 8]
     assert results.best_deltas == json.loads((finished_run / "deltas_best.json").read_text())
     assert [cluster.id for cluster in results.clusters] == [str(i) for i in range(12)]

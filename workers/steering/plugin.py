@@ -47,7 +47,8 @@ def register() -> None:
         warm_up = "sglang.srt.entrypoints.http_server._wait_and_warmup"
         HookRegistry.register(warm_up, listening.end_warm_up, HookType.AFTER)
     if path := os.environ.get(SYSTEM_VARIABLE):
-        serving = Serving(read_system(Path(path)))
+        serving = Serving(read_system(Path(path), _labels_folder()))
+        HookRegistry.register(f"{manager}.__init__", serving.check_model, HookType.AFTER)
         HookRegistry.register(f"{CHAT}._convert_to_internal_request", serving.steer_chat, HookType.BEFORE)
     for cache in CACHES if keeps_prompts_only() else ():
         HookRegistry.register(f"{cache}.cache_finished_req", free_answer, HookType.AROUND)
@@ -134,5 +135,9 @@ def _checked(sampling_params: dict[str, Any]) -> Steering:
     custom_params = sampling_params.get("custom_params")
     if isinstance(custom_params, dict):  # SGLang adds the request itself to the parameters
         custom_params = {key: value for key, value in custom_params.items() if key != "__req__"}
-    beside_system = Path(os.environ.get(SYSTEM_VARIABLE, "")).parent
-    return check_params(custom_params, Path(os.environ.get(LABELS_VARIABLE, beside_system)))
+    return check_params(custom_params, _labels_folder())
+
+
+def _labels_folder() -> Path:
+    """Where its variable is not set, the labels are beside the system."""
+    return Path(os.environ.get(LABELS_VARIABLE) or Path(os.environ.get(SYSTEM_VARIABLE, "")).parent)

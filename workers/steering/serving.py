@@ -1,8 +1,8 @@
 """A server that steers all chat completions by itself: `WHETSTONE_SYSTEM` names the file of a system.
 
-The file is JSON: `{"clustering", "deltas", "end": "sentence" | "any", "system_prompt", "max_tokens"}`.  The labels of
-its clustering are beside it.  `system_prompt` ("" for none) is used where a client sends no system message of its own.
-An answer has at most `max_tokens` tokens (0: no limit but the client's).
+The file is JSON: `{"clustering", "deltas", "end": "sentence" | "any", "system_prompt", "model"}`.  The labels of its
+clustering are beside it.  Without deltas nothing is steered.  `system_prompt` ("" for none) is used where a client
+sends no system message of its own.  A server of another `model` does not start.
 
 Clients send what they sent before.  A request is left as it is where it has `custom_params` or a processor of its own
 (`"custom_params": {}` is enough), token ids in place of messages, a grammar, or tools: no search was for such answers.
@@ -12,6 +12,7 @@ How many of each kind there were is in SGLang's metrics (--enable-metrics), as
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 from collections import Counter
@@ -30,20 +31,29 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServedSystem:
-    """What is done with each chat completion; `params` are the `custom_params` of `request.check_params`."""
+    """What is done with each chat completion.
 
-    params: dict[str, Any]
+    params: the `custom_params` of `request.check_params`, None where nothing is steered.  model: its "name", and the
+    hashes of its "config" and "tokenizer".
+    """
+
+    params: dict[str, Any] | None
     system_prompt: str
-    max_tokens: int
+    model: dict[str, str]
 
 
-def read_system(path: Path) -> ServedSystem:
-    """Raises: SystemExit with one sentence: a server that answers without its system must not start."""
+def read_system(path: Path, labels: Path) -> ServedSystem:
+    """`labels` is the folder of labels.
+
+    Raises: SystemExit with one sentence: a server that answers without its system must not start.
+    """
     try:
         found = json.loads(path.read_text("utf-8"))
-        params = {name: found[name] for name in ("clustering", "deltas", "end")}
-        check_params(params, path.parent)
-        return ServedSystem(params, str(found["system_prompt"]), int(found["max_tokens"]))
+        params = {name: found[name] for name in ("clustering", "deltas", "end")} if found["deltas"] else None
+        if params is not None:
+            check_params(params, labels)
+        model = {part: str(found["model"][part]) for part in ("name", "config", "tokenizer")}
+        return ServedSystem(params, str(found["system_prompt"]), model)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SystemExit(f"{SYSTEM_VARIABLE}: {path} is no system: {type(error).__name__}: {error}") from None
 
@@ -56,6 +66,18 @@ class Serving:
         self._counts: Counter[str] = Counter()
         self._metric: Any = None
 
+    def check_model(self, _: None, manager: Any, *args: Any, **options: Any) -> None:
+        """After SGLang's tokenizer manager is made, while the model loads.
+
+        Raises: SystemExit for another model than that of the system.
+        """
+        # The export puts this module beside the plugin's own.
+        module = importlib.import_module(f"{__package__}.model_files")
+        try:
+            module.check_same_model(manager.server_args.model_path, self._system.model)
+        except ValueError as error:
+            raise SystemExit(f"{SYSTEM_VARIABLE}: {error}") from None
+
     def steer_chat(self, _chat: Any, request: Any, raw_request: Any = None) -> None:
         """Before SGLang renders a `ChatCompletionRequest`."""
         reason = left_alone(request)
@@ -63,12 +85,10 @@ class Serving:
         if reason:
             return
         system = self._system
-        request.custom_logit_processor, request.custom_params = reference_string(), dict(system.params)
+        if system.params is not None:
+            request.custom_logit_processor, request.custom_params = reference_string(), dict(system.params)
         if system.system_prompt and not any(one.role in ("system", "developer") for one in request.messages):
             request.messages = [self._message(role="system", content=system.system_prompt), *request.messages]
-        if system.max_tokens:
-            asked = request.max_completion_tokens or request.max_tokens or system.max_tokens
-            request.max_completion_tokens = min(asked, system.max_tokens)
 
     def _message(self, **fields: str) -> Any:
         if self._make_message is None:

@@ -9,6 +9,7 @@ from exported_run import NODE, write_run
 from measured_book import ONE_SENTENCE, VECTOR
 
 from orchestrator.cli import main
+from workers.steering.serving import read_system
 
 
 def export(*arguments: object) -> int:
@@ -39,6 +40,14 @@ def test_it_writes_the_file_and_prints_the_command(
     assert (file.parent / f"{file.stem}_one_sentence_log_odds_x1.py").exists()
 
 
+def test_a_system_prompt_alone_is_exported_to_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(write_run(tmp_path), "--to", "sglang-server", "--system", "80 words") == 0
+    [file] = (tmp_path / "exports").glob("*.json")
+    assert f"WHETSTONE_SYSTEM={file}" in capsys.readouterr().out
+    served = read_system(file, file.parent)
+    assert (served.params, served.system_prompt) == (None, "Answer in 80 words.")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -46,11 +55,13 @@ def test_it_writes_the_file_and_prints_the_command(
         (["nowhere", "--to", "vllm"], "holds no run"),
         (["RUN", "--to", "vllm", "--node", "g7_pop1_pre"], "has no individual 'g7_pop1_pre'"),
         (["RUN", "--to", "vllm", "--system", "three words"], "has no system 'three words'"),
-        (["RUN", "--to", "vllm", "--system", "80 words"], "without deltas"),
+        (["RUN", "--to", "vllm", "--system", "80 words"], "'80 words' has no deltas for vllm: --to sglang-server"),
+        (["RUN", "--to", "sglang-server", "--system", "max_tokens 24"], "'max_tokens 24' has no deltas"),
+        (["RUN", "--to", "sglang-server", "--system", "plain"], "'plain' has no deltas"),
         (["RUN", "--to", "vllm", "--system", "80 words", "--node", "g0_pop0_pre"], "not allowed with"),
         (["RUN", "--to", "vllm", "--output", "RUN/processor_best.py"], "which it would overwrite"),
         (["RUN", "--to", "vllm", "--output", "RUN/my-file.py"], "as a Python module"),
-        (["COLLECTED", "--to", "vllm"], "a run of 'collect', which finds no deltas"),
+        (["COLLECTED", "--to", "vllm"], "a run of 'collect', which finds no system"),
         (["RUN"], "required: --to"),
     ],
 )

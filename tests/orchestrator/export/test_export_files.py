@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exported_run import CHECK, DELTAS, ENDS, HASH, NODE, OTHER, WORDS, biases_of, labels_of, rendered, write_run
+from exported_run import BEST, CHECK, DELTAS, ENDS, HASH, NODE, OTHER, WORDS, biases_of, labels_of, rendered, write_run
 from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book
 
-from orchestrator.evolve.systems import PLAIN
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import default_file
 from orchestrator.output import OutputError, OutputFolder
@@ -48,10 +47,10 @@ def test_each_file_explains_itself_where_its_engine_is_not_installed(tmp_path: P
 
 def test_the_winner_is_exported_with_its_prompt_and_the_labels_of_its_arm(tmp_path: Path) -> None:
     steering = read_steering(write_run(tmp_path))
-    assert (steering.name, steering.deltas, steering.clustering, steering.check) == (EVOLVED, DELTAS, HASH, CHECK)
+    assert (steering.system, steering.deltas, steering.check) == (book().system(EVOLVED), DELTAS, CHECK)
     assert np.array_equal(steering.labels, labels_of()) and np.array_equal(steering.biases, biases_of(DELTAS))
     assert [one["description"] for one in steering.descriptions] == [one["description"] for one in WORDS]
-    assert (steering.system_prompt, steering.is_shown) == (f"Answer in {ONE_SENTENCE}.", True)
+    assert steering.is_shown
     # and the file is the one that a worker makes of the same deltas
     assert rendered("sglang", tmp_path) == (tmp_path / "processor_best.py").read_text()
 
@@ -61,15 +60,13 @@ def test_any_system_and_any_individual_can_be_exported(tmp_path: Path) -> None:
     other = replace(book().system(VECTOR), deltas=(0.0, 1.0, 0.0, 0.0, 0.0))
     book(other).write(OutputFolder(run))
     steering = read_steering(run, VECTOR)
-    assert (steering.deltas["1"], steering.name, steering.is_shown) == (1.0, VECTOR, False)
+    assert (steering.system, steering.is_shown) == (other, False)
     steering = read_steering(run, node=NODE)
-    assert (steering.deltas, steering.name, steering.is_shown) == (OTHER, NODE, False)
-    assert steering.system_prompt == f"Answer in {ONE_SENTENCE}."
-    with pytest.raises(OutputError, match="without deltas"):
-        read_steering(run, PLAIN)
+    assert (steering.deltas, steering.system.name, steering.is_shown) == (OTHER, NODE, False)
+    assert steering.system.system_prompt == f"Answer in {ONE_SENTENCE}."
     # and of a run at work it is the best individual so far
-    (run / "systems.json").unlink()
-    assert read_steering(run).deltas == DELTAS
+    replace(book(), winner="").write(OutputFolder(run))
+    assert read_steering(run).system.name == BEST
 
 
 def test_a_list_of_biases_is_refused_where_the_end_of_a_turn_is_raised_after_sentences_only(tmp_path: Path) -> None:
@@ -79,10 +76,10 @@ def test_a_list_of_biases_is_refused_where_the_end_of_a_turn_is_raised_after_sen
         rendered("logit-bias", run)
 
 
-@pytest.mark.parametrize("change", [("DELTAS = {", "DELTAS = ["), ('LABELS = """\n', 'LABELS = """\nAAAA')])
-def test_a_damaged_processor_is_refused_with_its_name(tmp_path: Path, change: tuple[str, str]) -> None:
-    file = write_run(tmp_path) / "processor_best.py"
-    file.write_text(file.read_text().replace(*change))
+@pytest.mark.parametrize("name", [f"clusters/{HASH}.labels", f"clusters/{HASH}.ends", "model.json", "systems.json"])
+def test_a_damaged_file_is_refused_with_its_name(tmp_path: Path, name: str) -> None:
+    file = write_run(tmp_path, ends=ENDS) / name
+    file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(OutputError, match=str(file)):
         read_steering(tmp_path)
 

@@ -196,8 +196,10 @@ def raised(changed: torch.Tensor) -> list[float]:
 def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_in_v1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    processor = load(tmp_path, monkeypatch, ENDS, v1=V1Interface)(CONFIG, torch.device("cpu"), False)
-    answers = [list(answer) for answer in ANSWERED]
+    ends = {**ENDS, TOKENS - 1: ENDS[STOP]}
+    processor = load(tmp_path, monkeypatch, ends, v1=V1Interface)(CONFIG, torch.device("cpu"), False)
+    # in the last one vLLM does not know the token yet
+    answers = [*(list(answer) for answer in ANSWERED), [-1]]
     # prompts that end a sentence do not count, and answers are as long as they are when the logits are steered
     arriving: list[list[int]] = [[] for _ in answers]
     processor.update_state(
@@ -205,7 +207,7 @@ def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence_
     )
     for filled, answer in zip(arriving, answers, strict=True):
         filled.extend(answer)
-    assert raised(processor.apply(torch.zeros(len(answers), WIDTH))) == list(ANSWERED.values())
+    assert raised(processor.apply(torch.zeros(len(answers), WIDTH))) == [*ANSWERED.values(), 0]
     # also in another row
     processor.update_state(BatchUpdate(len(answers), moved=((0, 1, Direction.SWAP),)))
     assert raised(processor.apply(torch.zeros(len(answers), WIDTH)))[:2] == [1, 0]

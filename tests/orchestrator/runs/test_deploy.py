@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from exported_run import CHECK, DELTAS, ENDS, write_run
 from measured_book import CLUSTERING, EVOLVED, ONE_SENTENCE, book
 
-from orchestrator.evolve.systems import PLAIN
 from orchestrator.output import OutputFolder
 from orchestrator.runs.deploy import clear_deploy, write_deploy
 from orchestrator.settings import load_settings
@@ -22,27 +22,30 @@ EXAMPLE = Example("q1", "How much?", "A {page}.", "2.6 %")
 def test_a_server_gets_the_system_one_whole_request_and_how_it_is_started(tmp_path: Path) -> None:
     output, settings = OutputFolder(write_run(tmp_path, size=50, ends=ENDS)), load_settings(CONFIG)
     (tmp_path / "servers.json").write_text(json.dumps({"servers": [{"weights": "sha256:ab"}]}))
-    write_deploy(output, "quiet-1", settings, book(), EXAMPLE)
+    write_deploy(output, "quiet-1", settings, book().system(EVOLVED), 128, EXAMPLE)
     deploy = tmp_path / "deploy"
     # what the plugin of the same folder reads is there
-    served = read_system(deploy / "system.json")
+    served = read_system(deploy / "system.json", deploy)
     assert served.params == {"clustering": CLUSTERING, "deltas": list(DELTAS.values()), "end": "sentence"}
     prompt = (deploy / "system_prompt.txt").read_text()
-    assert (served.system_prompt, served.max_tokens) == (prompt, 0) and prompt == f"Answer in {ONE_SENTENCE}."
-    assert (deploy / "whetstone_steering" / "plugin.py").exists() or list(deploy.rglob("plugin.py"))
+    assert served.system_prompt == prompt == f"Answer in {ONE_SENTENCE}." and served.model == asdict(CHECK)
+    assert (deploy / "whetstone_steering" / "plugin.py").exists()
+    # and so is the file for a server without it, as a worker makes it of the same deltas
+    assert (deploy / "processor.py").read_text() == (tmp_path / "processor_best.py").read_text()
     system, request = (json.loads((deploy / name).read_text()) for name in ("system.json", "request.json"))
-    hashes = [system[name] for name in ("name", "kind", "config_sha256", "tokenizer_sha256", "weights")]
-    assert hashes == [EVOLVED, "evolved", CHECK.config, CHECK.tokenizer, "sha256:ab"]
+    assert [system[name] for name in ("name", "kind")] == [EVOLVED, "evolved"]
+    assert system["model"] == {**asdict(CHECK), "weights": "sha256:ab"}
     assert request["messages"][0] == {"role": "system", "content": prompt}
     assert "A {page}." in request["messages"][1]["content"] and "How much?" in request["messages"][1]["content"]
-    assert request["max_tokens"] == book().cap and request["temperature"] == settings.target_temperature
+    assert request["max_tokens"] == 128 and request["temperature"] == settings.target_temperature
     assert "WHETSTONE_SYSTEM=system.json" in (deploy / "README.md").read_text()
-    # and a prompt alone needs no plugin
+    # and a prompt alone is served by the same plugin, without labels and without a processor
     clear_deploy(output)
-    write_deploy(output, "quiet-1", settings, book(winner=ONE_SENTENCE), EXAMPLE)
-    assert {path.name for path in deploy.iterdir()} == {"README.md", "request.json", "system.json", "system_prompt.txt"}
-    assert "WHETSTONE_SYSTEM" not in (deploy / "README.md").read_text()
+    write_deploy(output, "quiet-1", settings, book().system(ONE_SENTENCE), 128, EXAMPLE)
+    served = read_system(deploy / "system.json", deploy)
+    assert (served.params, served.system_prompt) == (None, prompt)
+    assert not list(deploy.glob("*.npy")) and not (deploy / "processor.py").exists()
     # and where the plain model stays, nothing
     clear_deploy(output)
-    write_deploy(output, "quiet-1", settings, book(winner=PLAIN), EXAMPLE)
+    write_deploy(output, "quiet-1", settings, book().plain, 128, EXAMPLE)
     assert not deploy.exists()

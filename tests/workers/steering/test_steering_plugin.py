@@ -9,7 +9,6 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -19,16 +18,18 @@ import prometheus_client
 import pytest
 import torch
 from exported_run import DELTAS, DIGIT, ENDS, HASH, POINT, STOP, WORD, biases_of, write_run
+from measured_book import ONE_SENTENCE
 from prometheus_client import CollectorRegistry
 
 from orchestrator.export.serving import files_beside, system_text
 from orchestrator.export.steering import read_steering
+from tasks.gpu.model_files import model_hashes
 from workers.steering.request import LABELS_VARIABLE, is_cluster_bias
 from workers.steering.serving import CHAT, SYSTEM_VARIABLE
 
 TOKENS, WIDTH = 50, 64
 END = 2  # the only token of cluster 0
-PROMPT = "Answer in one sentence."
+PROMPT = f"Answer in {ONE_SENTENCE}."
 
 
 class HookType:
@@ -38,8 +39,7 @@ class HookType:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """What `orchestrator export --to sglang-server` writes."""
-    found = read_steering(write_run(tmp_path / "run", size=TOKENS, ends=ENDS))
-    steering = replace(found, system_prompt=PROMPT, max_tokens=90)
+    steering = read_steering(write_run(tmp_path / "run", size=TOKENS, ends=ENDS))
     for name, content in {**files_beside(steering), "system.json": system_text(steering)}.items():
         path = tmp_path / "deploy" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -169,14 +169,12 @@ def test_a_chat_completion_without_any_parameters_is_steered(hooks: dict[str, An
     assert raised == [[0, 0, high, 0, 0], [0] * 5, [0, high, 0, high, 0]]
 
 
-def test_the_system_prompt_and_the_cap_are_for_clients_that_bring_none(hooks: dict[str, Any]) -> None:
+def test_the_system_prompt_is_for_clients_that_bring_none(hooks: dict[str, Any]) -> None:
     request = converted(hooks, chat())
     assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
     assert is_cluster_bias(request.custom_logit_processor) and request.custom_params["clustering"] == HASH
     for own in ("system", "developer"):
         assert [one.role for one in converted(hooks, chat(own, "user")).messages] == [own, "user"]
-    caps = [{}, {"max_tokens": 20}, {"max_completion_tokens": 30}, {"max_tokens": 400}]
-    assert [converted(hooks, chat(**cap)).max_completion_tokens for cap in caps] == [90, 20, 30, 90]
 
 
 def test_requests_with_a_grammar_or_tools_and_those_that_choose_for_themselves_are_left_alone_and_counted(
@@ -200,11 +198,45 @@ def test_requests_with_a_grammar_or_tools_and_those_that_choose_for_themselves_a
     assert counted == {**{kind: len(requests) for kind, requests in alone.items()}, "steered": 1}
 
 
-@pytest.mark.parametrize("damage", [{"deltas": [1.0]}, {"end": "never"}, {"clustering": "f" * 16}, {"max_tokens": "x"}])
+@pytest.mark.parametrize("damage", [{"deltas": [1.0]}, {"end": "never"}, {"clustering": "f" * 16}, {"model": {}}])
 def test_a_server_with_a_damaged_system_does_not_start(
     hooks: dict[str, Any], folder: Path, damage: dict[str, Any]
 ) -> None:
     path = folder / "system.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
     with pytest.raises(SystemExit, match=rf"{path} is no system: \w+: \S"):
+        sys.modules["whetstone_steering.plugin"].register()
+
+
+def test_a_server_of_another_model_does_not_start(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+    made_for, other = tmp_path / "made for", tmp_path / "other"
+    for number, model in enumerate((made_for, other)):
+        model.mkdir()
+        (model / "config.json").write_text(json.dumps({"hidden_size": 64 + number}))
+    path = folder / "system.json"
+    check = {"name": "ours", **model_hashes(str(made_for))}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": check}))
+    hooks.clear()
+    sys.modules["whetstone_steering.plugin"].register()
+    [made] = [hook for name, hook in hooks.items() if name.endswith("TokenizerManager.__init__")]
+    for same in (str(made_for), "nobody/no-such-model"):
+        made(None, SimpleNamespace(server_args=SimpleNamespace(model_path=same)), "arguments")
+    with pytest.raises(SystemExit, match=f"{other} is not ours, .* config"):
+        made(None, SimpleNamespace(server_args=SimpleNamespace(model_path=str(other))), "arguments")
+
+
+def test_a_system_prompt_alone_is_served_without_steering(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+    (folder / "system.json").write_text(system_text(read_steering(tmp_path / "run", ONE_SENTENCE)))
+    hooks.clear()
+    sys.modules["whetstone_steering.plugin"].register()
+    request = converted(hooks, chat())
+    assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
+    assert (request.custom_logit_processor, request.custom_params) == (None, None)
+
+
+def test_the_labels_that_are_checked_at_the_start_are_those_that_requests_read(
+    hooks: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LABELS_VARIABLE, str(tmp_path))
+    with pytest.raises(SystemExit, match=f"no labels for clustering {HASH} in {tmp_path}"):
         sys.modules["whetstone_steering.plugin"].register()
