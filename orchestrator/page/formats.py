@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.report.formatting import format_duration, format_money
+from orchestrator.report.formatting import format_duration, format_money, format_points
 
 MINUS = "−"
 _UNSEEN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
@@ -55,4 +55,4 @@ def visible(token: str) -> str:
 FILTERS: dict[str, Callable[..., str]] = {
     one.__name__: one for one in (number, points, plural, arrows, cell, align, visible)
 }
-FILTERS |= {"money": format_money, "duration": format_duration}
+FILTERS |= {"money": format_money, "duration": format_duration, "share_in_points": format_points}

@@ -101,7 +101,7 @@ def resampled_means(values: NDArray[np.float64], seed: int, resamples: int = RES
     return means
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def resampled_counts(count: int, seed: int, resamples: int) -> NDArray[np.uint8]:
     """How often each of `count` questions is in each resample: [resamples, count].
 

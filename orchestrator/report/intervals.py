@@ -14,13 +14,14 @@ import numpy as np
 
 from orchestrator.report.inference import LEVEL, Estimate, percentile_interval, resampled_means
 
+RESAMPLES = 2_000
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 def mean_interval(values: Sequence[int], seed: int) -> Estimate:
     """The mean of `values` [n] with its percentile bootstrap interval (Efron 1979)."""
     array = np.array([values], dtype=np.float64)
-    return percentile_interval(float(array.mean()), resampled_means(array, seed)[:, 0])
+    return percentile_interval(float(array.mean()), resampled_means(array, seed, RESAMPLES)[:, 0])
 
 
 def share_interval(successes: int, count: int) -> Estimate:

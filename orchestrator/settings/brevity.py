@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from orchestrator.settings.references import SHIPPED
 
 PLAIN = "plain"
 """The name of the prompt without a sentence."""
+RESERVED = re.compile(r"first sentence|max_tokens \d+|g\d+_.*|.*: (end|log-odds|random) .*")
+"""Names of the systems that a run makes itself: what is cut, individuals, and the vectors of each arm."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ def read_prompts(path: Path) -> PromptFile:
         for what, values in (("name", [p.name for p in prompts]), ("text", [p.text.strip() for p in prompts]))
         for value, times in Counter(values).items()
         if times > 1
+    ]
+    problems += [
+        f"{path}: the name {p.name!r} is that of a system which every run makes"
+        for p in prompts
+        if RESERVED.fullmatch(p.name)
     ]
     if not prompts or prompts[0].name != PLAIN or prompts[0].text.strip():
         problems.append(f'{path}: the first prompt must have the name "{PLAIN}" and an empty text: the plain model')

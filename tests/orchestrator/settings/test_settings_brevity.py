@@ -45,6 +45,13 @@ def test_a_malformed_file_is_refused(tmp_path: Path, content: str) -> None:
     assert problems(path)
 
 
+@pytest.mark.parametrize("name", ["first sentence", "max_tokens 40", "g0_pop0", "plain: log-odds x1", "a: random 3"])
+def test_a_name_that_a_run_gives_itself_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "prompts.yaml"
+    path.write_text(f'prompts:\n  - {{name: plain, text: ""}}\n  - {{name: "{name}", text: Be brief.}}\n', "utf-8")
+    assert name in problems(path) and len(problems(path).splitlines()) == 1
+
+
 def test_the_shipped_prompts_are_found_from_every_working_directory(
     sound: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
