@@ -9,9 +9,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.evolve.systems import PLAIN, Book
+from orchestrator.evolve.systems import PLAIN
 from orchestrator.report.figures import ReportFile
-from orchestrator.report.paired import pair
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import TOKEN_COUNTS
@@ -70,15 +69,14 @@ def _of_evolution(results: RunResults) -> dict[str, Any]:
         "optimiser": settings.get("OPTIMISER"),
         "seed": settings.get("SEED"),
     }
-    return own if results.report is None else own | _measured(results.report, results.book)
+    return own if results.report is None else own | _measured(results.report)
 
 
-def _measured(report: ReportFile, book: Book) -> dict[str, Any]:
+def _measured(report: ReportFile) -> dict[str, Any]:
     which = report.conclusion.measured_on
     before, after = (report.system(name).on(which) for name in (PLAIN, report.winner))
     assert before is not None and after is not None, "a conclusion is of a set that both were asked"
-    paired = pair(book.plain.on(which), book.system(report.winner).on(which), report.margin, seed=0)
-    ratio, change = paired.ratio.ratio, paired.change.difference
+    ratio, change = report.conclusion.paired.ratio.ratio, report.conclusion.paired.change.difference
     return {
         "verdict": report.conclusion.sentence,
         "outcome": report.conclusion.outcome,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,30 +17,19 @@ from numpy.typing import NDArray
 from orchestrator.evolve.choice import MemberTest, most_promising
 from orchestrator.evolve.front import area_of_steps, front_of, longest_of
 from orchestrator.evolve.systems import PLAIN, Book, Measurement, System, SystemKind
-from orchestrator.report.figures import SetName, last_common
+from orchestrator.report.figures import Conclusion, Outcome, SetName, last_common
 from orchestrator.report.formatting import format_points, format_signed
-from orchestrator.report.inference import Estimate, correctness_change, non_inferiority, resampled_counts
-from orchestrator.report.paired import pair, paired_sentence
+from orchestrator.report.inference import (
+    Estimate,
+    correctness_change,
+    non_inferiority,
+    percentile_interval,
+    resampled_counts,
+)
+from orchestrator.report.paired import Paired, pair, paired_sentence
 
-Outcome = Literal["deploy", "use_prompt", "use_cut", "nothing_shown"]
-"""deploy: a vector or an evolved system passed, and nothing free does as well.  use_prompt: the winner is a system
-prompt alone, or one does as well.  use_cut: a limit of tokens or a stop after the first sentence does as well.
-nothing_shown: the plain model stays."""
 RESAMPLES = 1_000
 OF_RIVALS: tuple[tuple[Outcome, SystemKind], ...] = (("use_cut", "cut"), ("use_prompt", "prompt"))
-
-
-@dataclass(frozen=True)
-class Conclusion:
-    """`sentences` begin with the most important one; the last says what to do.
-
-    measured_on: the set of the winner's figures; rival: the name of the cheapest rival on it, None without one.
-    """
-
-    outcome: Outcome
-    sentences: tuple[str, ...]
-    measured_on: SetName
-    rival: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,12 +73,15 @@ def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Con
         outcome, first, last = _nothing_shown(book, margin)
     else:
         outcome, first, last = _won(book, winner, rivals, margin)
-    notes = _notes(book, winner, which, margin, seed, whole=whole)
+    paired = pair(getattr(book.plain, which), getattr(winner, which), margin, seed)
+    notes = _notes(book, winner, which, paired, whole=whole)
     return Conclusion(
-        outcome,
-        (first, search_sentence(book, seed, whole=whole), *notes, last),
-        which,
-        rivals[0].system.name if rivals else None,
+        outcome=outcome,
+        sentence=first,
+        sentences=(first, search_sentence(book, seed, whole=whole), *notes, last),
+        measured_on=which,
+        paired=paired,
+        rival=rivals[0].system.name if rivals else None,
     )
 
 
@@ -145,7 +136,7 @@ def _gain(book: Book, winner: System, margin: float) -> str:
     bound = non_inferiority(change, margin).bound
     lost = f"a loss of more than {format_points(-bound)} of correct answers is excluded"
     shown = lost if bound < 0 else f"a gain of at least {format_points(bound)} of correct answers is shown"
-    seen = " never seen before" if which == "test" else ""
+    seen = " never seen before" if which == "test" and book.test_uses <= 1 else ""
     return (
         f"{saved} ({before.mean_tokens:.1f} -> {after.mean_tokens:.1f}) on "
         f"{len(after.examples)} {which} questions{seen}, and {shown} by {change.count} validation questions "
@@ -182,10 +173,9 @@ def _nothing_shown(book: Book, margin: float) -> tuple[Outcome, str, str]:
     return "nothing_shown", first, f"Nothing is safe yet: ask {more:,} more validation questions."
 
 
-def _notes(book: Book, winner: System, which: SetName, margin: float, seed: int, *, whole: bool) -> Iterator[str]:
+def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole: bool) -> Iterator[str]:
     """The figures behind the first sentence, and what a reader must know of them."""
     if winner.name != PLAIN:
-        paired = pair(getattr(book.plain, which), getattr(winner, which), margin, seed)
         yield f"On the {which} questions, {paired_sentence(paired, 'the plain model')}"
         before, after = (sum(getattr(one, which).whole) for one in (book.plain, winner))
         yield f"Whole are {after} of its {paired.change.count} answers, and {before} of the plain model's."
@@ -250,8 +240,7 @@ def added_by_search(book: Book, seed: int) -> tuple[Estimate, float]:
 
     evolved, drawn, known = areas("evolved"), areas("random"), areas()
     gain = evolved - drawn
-    low, high = np.quantile(gain[1:], [0.025, 0.975]).tolist()
-    return Estimate(float(gain[0]), min(float(gain[0]), low), max(float(gain[0]), high)), float(evolved[0] - known[0])
+    return percentile_interval(float(gain[0]), gain[1:]), float(evolved[0] - known[0])
 
 
 def _use(one: System) -> str:

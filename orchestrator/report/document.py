@@ -11,7 +11,6 @@ from orchestrator.report.conclusion import conclude
 from orchestrator.report.figures import (
     FrontFile,
     FrontMember,
-    ReportedConclusion,
     ReportedSystem,
     ReportFile,
     SetName,
@@ -21,7 +20,6 @@ from orchestrator.report.figures import (
 
 def report_of(run: str, book: Book, goal: Goal, margin: float, seed: int, *, whole: bool = True) -> ReportFile:
     """All figures and the conclusion; the arguments are those of `conclude`."""
-    found = conclude(book, margin, seed, whole=whole)
     members = {one.name for one in front_of(book)}
     return ReportFile(
         run=run,
@@ -32,13 +30,7 @@ def report_of(run: str, book: Book, goal: Goal, margin: float, seed: int, *, who
             _reported(one, seed, is_on_front=one.name in members, passed=one.name in book.passed)
             for one in book.systems
         ),
-        conclusion=ReportedConclusion(
-            outcome=found.outcome,
-            sentence=found.sentences[0],
-            sentences=found.sentences,
-            measured_on=found.measured_on,
-            rival=found.rival,
-        ),
+        conclusion=conclude(book, margin, seed, whole=whole),
         test_uses=book.test_uses,
     )
 

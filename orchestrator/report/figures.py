@@ -14,10 +14,15 @@ from pydantic import FiniteFloat
 from orchestrator.evolve.choice import Goal
 from orchestrator.evolve.systems import Measurement, System, SystemKind
 from orchestrator.report.intervals import mean_interval, share_interval
+from orchestrator.report.paired import Paired
 
 SetName = Literal["training", "ordering", "validation", "test"]
 LAST_FIRST: tuple[SetName, ...] = ("test", "validation", "ordering", "training")
 """The sets, that first which is asked last."""
+Outcome = Literal["deploy", "use_prompt", "use_cut", "nothing_shown"]
+"""deploy: a vector or an evolved system passed, and nothing free does as well.  use_prompt: the winner is a system
+prompt alone, or one does as well.  use_cut: a limit of tokens or a stop after the first sentence does as well.
+nothing_shown: the plain model stays."""
 Bounds = tuple[FiniteFloat, FiniteFloat]
 """The two ends of an interval at 95 %."""
 
@@ -69,16 +74,18 @@ def last_common(*systems: System | ReportedSystem) -> SetName | None:
 
 
 @dataclass(frozen=True)
-class ReportedConclusion:
-    """outcome: one of `orchestrator.report.conclusion.Outcome`; sentence: the first of the `sentences`.
+class Conclusion:
+    """`sentences` begin with the most important one, `sentence`; the last says what to do.
 
-    rival: the name of the cheapest rival, None where there is none; measured_on: the set of the winner's figures.
+    measured_on: the set of the winner's figures; paired: the winner against the plain model on it; rival: the name of
+    the rival with the most correct answers to it that is no longer than the plain model, None without one.
     """
 
-    outcome: str
+    outcome: Outcome
     sentence: str
     sentences: tuple[str, ...]
     measured_on: SetName
+    paired: Paired
     rival: str | None
 
 
@@ -91,7 +98,7 @@ class ReportFile:
     margin: FiniteFloat
     winner: str
     systems: tuple[ReportedSystem, ...]
-    conclusion: ReportedConclusion
+    conclusion: Conclusion
     test_uses: int
 
     def system(self, name: str) -> ReportedSystem:

@@ -35,6 +35,8 @@ def test_the_figures_are_those_of_the_plain_model_the_winner_and_the_cheapest_ri
     assert (found["rival"], found["rival_right"], found["rival_whole"]) == ("first sentence", 45, 100)
     low, high = found["token_change_interval"]
     assert low < found["token_change"] < high < 0
+    said = json.loads((folder / "report.json").read_text())["conclusion"]["sentences"]
+    assert any(f"({1 + low:.3f} to {1 + high:.3f})" in sentence for sentence in said)  # one figure, one interval
     status, said = run(capsys, "compare", folder)
     assert status == 0 and said.startswith(f"run-1: {found['verdict']}\n") and "rival whole" in said
     # and all systems are listed where they are asked for, which the report does not
