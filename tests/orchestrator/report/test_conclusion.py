@@ -153,7 +153,7 @@ def searched(seed: int, evolved: Sequence[tuple[float, float]], drawn: Sequence[
 
 @pytest.mark.parametrize("drawn", [USELESS, KNOWN])
 def test_a_search_that_only_repeats_what_needs_no_search_is_hardly_ever_said_to_add(
-    drawn: Sequence[tuple[float, float]],
+    drawn: tuple[tuple[float, float], ...],
 ) -> None:
     gains = [added_by_search(searched(seed, KNOWN[1:] * 10, drawn * 10), seed)[0] for seed in range(40)]
     assert sum(gain.low > 0 for gain in gains) <= 5  # 5 % of 40 are 2

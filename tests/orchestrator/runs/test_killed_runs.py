@@ -21,7 +21,7 @@ PROMPTS = {"plain": "", "short": "Be concise.", "80 words": "Use 80 words.", "us
 OPTIONS = {
     "WHOLE": "y", "CLUSTERS_BY": "waste", "CLUSTERS": "8", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained",
     "TRAINING": "train[0:48]", "VALIDATION": "validation[0:20]", "TEST": "test[0:8]", "MARGIN": "0.4",
-    "POPULATION_SIZE": "2", "NGEN": "4", "MUTPB": "1", "SEED": "5", "TARGET_MAX_NEW_TOKENS": "64", "TOO_LONG": "drop",
+    "POPULATION_SIZE": "2", "MUTPB": "1", "SEED": "5", "TARGET_MAX_NEW_TOKENS": "64", "TOO_LONG": "drop",
 }  # fmt: skip
 """The clusters by waste are 12, as many as the simulated farm makes."""
 CONTEXT = 680
@@ -30,12 +30,14 @@ FILES = (
     "systems.json", "report.json", "front.json", "answers.json", "evolution_state.json", "evolution_tree.json",
     "individuals.jsonl", "clusters.json", "cluster_sides.json", "deltas_best.json",
 )  # fmt: skip
-MOMENTS = ("plain0", "prompts3", "vectors6", "g1_child0_pre", "random2", "ordering1", "validation0", "rivals1", "test1")
+MOMENTS = ("plain0", "prompts3", "vectors6", "g1_child0_pre", "random2", "ordering1", "validation0", "test1", "rivals1")
 """Nodes of a plan of each stage, in their order, the last ones of it where it has several."""
 
 
 class Start(Protocol):
-    def __call__(self, name: str, prompts: Mapping[str, str] = PROMPTS) -> subprocess.Popen[str]: ...
+    def __call__(
+        self, name: str, prompts: Mapping[str, str] = PROMPTS, generations: int = 4
+    ) -> subprocess.Popen[str]: ...
 
 
 @pytest.fixture
@@ -45,10 +47,11 @@ def begin(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Start:
     for what, stage in (("vary", "answer"), ("reuse", "answer"), ("cut", "answer"), ("thorough", "judge")):
         driver.store.redis.set(signal_key(what, stage, "each"), 1)
 
-    def start(name: str, prompts: Mapping[str, str] = PROMPTS) -> subprocess.Popen[str]:
+    def start(name: str, prompts: Mapping[str, str] = PROMPTS, generations: int = 4) -> subprocess.Popen[str]:
         file = tmp_path / "prompts.yaml"
         file.write_text(json.dumps({"prompts": [{"name": name, "text": text} for name, text in prompts.items()]}))
-        return start_evolve(simulated_farm.url, tmp_path / name, {**OPTIONS, "PROMPTS_PATH": str(file)})
+        options = {**OPTIONS, "PROMPTS_PATH": str(file), "NGEN": str(generations)}
+        return start_evolve(simulated_farm.url, tmp_path / name, options)
 
     return start
 
@@ -88,3 +91,24 @@ def test_a_run_that_is_killed_in_each_stage_ends_as_an_undisturbed_one(
         assert killed[name] == undisturbed[name], name
     [plain] = (one for one in json.loads(killed["systems.json"])["systems"] if one["name"] == "plain")
     assert not {"question_0005", "question_0035", "question_0043"} & {*plain["training"]["examples"]}
+
+
+def test_more_generations_choose_again_also_after_a_kill_and_end_as_a_run_that_had_them_at_once(
+    begin: Start, driver: Driver, tmp_path: Path
+) -> None:
+    finish(begin("longer"))
+    driver.set_signal("hold", "answer", "random4")
+    before, running = driver.began("answer", "random4"), begin("longer", generations=7)
+    until(lambda: driver.began("answer", "random4") > before or running.poll() is not None, 60)
+    assert running.poll() is None, running.communicate()[0]
+    running.kill()
+    running.communicate()
+    driver.clear_signal("hold", "answer", "random4")
+    finish(begin("longer", generations=7))
+    finish(begin("at once", generations=7))
+    longer, at_once = results(tmp_path / "longer"), results(tmp_path / "at once")
+    for name in ("individuals.jsonl", "evolution_state.json", "answers.json"):
+        assert longer[name] == at_once[name], name
+    books = [json.loads(one["systems.json"]) for one in (longer, at_once)]
+    assert [(one["generations"], one["rounds"]) for one in books] == [(7, 2), (7, 1)]
+    assert books[0]["winner"] == books[1]["winner"] and books[0]["order"] == books[1]["order"]
