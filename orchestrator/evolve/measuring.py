@@ -18,9 +18,6 @@ from tasks.store.store import Store
 
 Answers = tuple[JudgedAnswer, ...]
 
-PLANS = ("plain", "prompts", "vectors", "random", "front", "ordering", "validation", "rivals", "test", "final")
-"""The names of all plans that no search makes."""
-
 
 @dataclass
 class Measurer:

@@ -16,7 +16,7 @@ from tasks.plan import Evaluations, StageName
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-PLANS = {
+STAGES = {
     "clusters": "preparing the vocabulary's clusters",
     "plain": "measuring the plain model",
     "prompts": "measuring the system prompts",
@@ -31,7 +31,7 @@ PLANS = {
     "test": "asking the test questions, once",
     "final": "comparing the answers",
 }
-"""What a run is at, by stage."""
+"""What a run is at, by stage; beside `clusters` and those OF_A_GENERATION they are the plans that no search makes."""
 OF_A_GENERATION = ("population", "offspring")
 FAILURES = 2  # whose errors the live display has
 EVERY_S = 15.0
@@ -65,7 +65,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a run at a stage of PLANS.
+    """The state of a run at a stage of STAGES.
 
     `generation` counts from 0; `arm` is that of the generation; times are in seconds, costs in US dollars.  `best` and
     `mean` are of the current population, `baseline` is the fitness of the initial individual, which `baseline_name`
@@ -186,7 +186,7 @@ def screen(now: Snapshot, height: int) -> Group:
     if now.best_ever is not None:
         fitness = f"{now.baseline_name} {format_score(now.baseline)}, best now {format_score(now.best)}"
         parts.append(line(f"best so far {format_score(now.best_ever)}, {fitness}, mean {format_score(now.mean)}"))
-    parts.append(line(PLANS[now.plan], "dim"))
+    parts.append(line(STAGES[now.plan], "dim"))
     table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
     shown, hidden = _choose(now.candidates, max(1, height - AROUND))
     for one in shown:
@@ -234,7 +234,7 @@ def event_lines(last: Snapshot | None, now: Snapshot) -> Iterator[str]:
 
 def _headline(now: Snapshot) -> str:
     count = f" ({len(now.candidates)})" if now.candidates else ""
-    what = f"{PLANS[now.plan]}{count}"
+    what = f"{STAGES[now.plan]}{count}"
     return f"{_generation(now)}: {what}" if now.plan in OF_A_GENERATION else what
 
 

@@ -25,6 +25,7 @@ from orchestrator.optimisers.generation import Evaluated, Genome
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import OutputFolder, read_state
 from orchestrator.report.document import front_file, plot_points, report_of
+from orchestrator.report.figures import ReportFile
 from orchestrator.report.formatting import baseline_name
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.changes import options_of, read_changes
@@ -194,7 +195,7 @@ class Recorder:
         self._best = best
         self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self._baseline_name())
 
-    def record_final(self, book: Book, comparisons: Sequence[Comparison], settings: Settings) -> None:
+    def record_final(self, book: Book, comparisons: Sequence[Comparison], settings: Settings) -> ReportFile:
         """Write what a finished run has shown, and what goes to the server."""
         report = report_of(self.run_id, book, settings.goal, settings.margin, settings.seed, whole=settings.whole)
         self.output.write_json("report.json", dataclasses.asdict(report))
@@ -205,6 +206,7 @@ class Recorder:
         examples = self.store.examples(self.run_id)
         example = (examples.get("validation") or examples["training"])[0]
         write_deploy(self.output, self.run_id, settings, book.system(book.winner), book.cap, example)
+        return report
 
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""

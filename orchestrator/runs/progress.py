@@ -12,7 +12,7 @@ from orchestrator.dispatch.evaluator import Records
 from orchestrator.optimisers.generation import Generation
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import INITIAL
-from orchestrator.report.live import PLANS, CandidateView, Snapshot, Totals, View
+from orchestrator.report.live import STAGES, CandidateView, Snapshot, Totals, View
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import Settings, layout_of
@@ -163,8 +163,8 @@ class ProgressReporter:
 
 
 def stage_of_plan(name: str) -> str:
-    """The stage of `PLANS` that a plan is of."""
-    if name in PLANS:
+    """The stage of `STAGES` that a plan is of."""
+    if name in STAGES:
         return name
     return "offspring" if name.endswith("_child") else "population"
 

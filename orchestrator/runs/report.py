@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.evolve.systems import PLAIN
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.output import OutputFolder, read_json
+from orchestrator.output import OutputFolder
 from orchestrator.report.figures import ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.report.text import FinalReport, ResourceUsage
@@ -36,21 +36,20 @@ def build_report(
     settings: Settings,
     output: OutputFolder,
     farm: FarmConnection,
-    run_id: str,
+    report: ReportFile,
     recorder: Recorder,
     comparisons: tuple[Comparison, ...],
     evaluations: Evaluations,
 ) -> FinalReport:
-    """The report of a run whose `report.json` is written.  `evaluations` counts those of the whole run."""
-    report = read_json(output.path / "report.json", ReportFile)
+    """The report of a run whose `report.json` is `report`.  `evaluations` counts those of the whole run."""
     return FinalReport(
-        run=run_id,
+        run=report.run,
         generations=len(recorder.history),
         report=report,
         comparisons=comparisons,
-        reflector=listed(farm.store.providers(run_id, "reflector")),
-        judge=listed(farm.store.providers(run_id, "judge")),
-        usage=_resource_usage(settings, farm.store, run_id, recorder, evaluations),
+        reflector=listed(farm.store.providers(report.run, "reflector")),
+        judge=listed(farm.store.providers(report.run, "judge")),
+        usage=_resource_usage(settings, farm.store, report.run, recorder, evaluations),
         changes=tuple((change.generation, ", ".join(change.options)) for change in read_changes(output)),
         files=report_files(output, report),
         commands=(

@@ -21,7 +21,7 @@ from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.evolve.arms import Preparation, parts_of
 from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.front import longest_of
-from orchestrator.evolve.measuring import PLANS, Measurer, measured_evaluations
+from orchestrator.evolve.measuring import Measurer, measured_evaluations
 from orchestrator.evolve.search import FinishedGeneration, Known, RunState, Search, Turn, load_state, make_search
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
 from orchestrator.farm.connection import FarmConnection
@@ -30,7 +30,7 @@ from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.optimisers.planning import plan_names
 from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.formatting import baseline_name
-from orchestrator.report.live import View
+from orchestrator.report.live import STAGES, View
 from orchestrator.report.text import FinalReport
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
@@ -206,7 +206,7 @@ class _Session:
         ensure_same_server(self.scheduler, settings, target, output)
         if unknown_servers(output, self.farm.store, self.run_id):
             notify("a server that is not the run's has answered since its process was killed; that is computed again")
-            self.farm.store.forget_stages(self.run_id, [*plan_names(self.state.generation), *PLANS])
+            self.farm.store.forget_stages(self.run_id, [*plan_names(self.state.generation), *STAGES])
             self.farm.store.forget_servers(self.run_id)
         keep_questions(output, self.runner.examples)
         keep_versions(output)
@@ -303,11 +303,11 @@ class _Session:
         closing = Closing(self.measurer, settings, output)
         self.book = closing.conclude(self.book, individuals, self.state.generation).write(output)
         comparisons = closing.comparisons(self.book)
-        self.recorder.record_final(self.book, comparisons, settings)
+        report = self.recorder.record_final(self.book, comparisons, settings)
         self.artifacts.wait(FINISHING_S)
         self._release()  # what is written later is held again
         self.farm.store.release_clusterings(self.run_id)
         self.reporter.flush()
         self.in_progress.clear()
         delete_results(self.farm.app, self.run_id)
-        return build_report(settings, output, self.farm, self.run_id, self.recorder, comparisons, self._evaluations())
+        return build_report(settings, output, self.farm, report, self.recorder, comparisons, self._evaluations())
