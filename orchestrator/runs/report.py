@@ -55,7 +55,7 @@ def build_report(
         commands=(
             ("a page of all of it", command_line("report", output.path)),
             ("the answers, before and after", command_line("answers", output.path)),
-            ("another system of the front", f"{command_line('export', output.path)} --to vllm --system NAME"),
+            ("another system of the front", f"{command_line('export', output.path)} --to sglang-server --system NAME"),
             (
                 "more generations",
                 command_line("evolve", "--config", output.config, "--set", f"NGEN={settings.ngen + 2}"),
