@@ -42,9 +42,14 @@ ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fractio
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options for the model, the questions, and the server's command."""
-    parser.add_argument("--model", required=True, help="a folder, or embedded")
     parser.add_argument("--data", type=Path, required=True, help="questions: JSON Lines")
     parser.add_argument("--rows", type=int, default=100, help="how many of them, from the first on")
+    add_server_options(parser)
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """Options for the model and the server's command."""
+    parser.add_argument("--model", required=True, help="a folder, or embedded")
     parser.add_argument("--cap", type=int, default=512, help="new tokens of an answer at most")
     parser.add_argument("--engine", choices=["sglang", "embedded"], default="sglang")
     parser.add_argument("--command", default=SGLANG, help="the command that starts SGLang")
@@ -134,15 +139,11 @@ def settings_of(options: argparse.Namespace, redis_url: str, url: str) -> dict[s
     """
     return {
         "FARM": redis_url,
-        "DATA_PATH": options.data.resolve(),
-        "TRAINING": f"0-{options.rows - 1}",
         "TARGET_MODEL": options.model if options.model == "embedded" else model_folder(options),
         "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
         "SGLANG_URL": url,
         "SGLANG_ARGS": server_arguments(options),
         "TARGET_MAX_NEW_TOKENS": options.cap,
-        "POPULATION_SIZE": options.population,
-        "NGEN": options.generations,
         "OPENAI_REQUESTS_PER_MINUTE": 10_000_000,
         "OPENAI_TOKENS_PER_MINUTE": 2_000_000_000,
         "OPENAI_PRICES": "0 0 0",

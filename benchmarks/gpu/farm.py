@@ -177,6 +177,10 @@ def command(options: argparse.Namespace, redis_url: str, url: str, slots: int) -
     """The command on the farm at this address; without a `url` the farm's worker starts the server."""
     settings = {
         **common.settings_of(options, redis_url, url),
+        "DATA_PATH": options.data.resolve(),
+        "TRAINING": f"0-{options.rows - 1}",
+        "POPULATION_SIZE": options.population,
+        "NGEN": options.generations,
         "VALIDATION": "",
         "SGLANG_COMMAND": options.command,
         "TARGET_CONCURRENCY": slots * options.rows,

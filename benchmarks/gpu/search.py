@@ -1,16 +1,19 @@
-"""Whole evolutions with several optimisers and seeds on one server: what each saves on the test set, and what it loses.
+"""Whole evolutions with several data sets, optimisers and seeds on one server: what each saves, and what it loses.
 
 All runs share a farm and its store, so that what two of them ask alike is answered once; the searches themselves ask
 different things.  A run that is finished is not repeated, and one that the time limit interrupts goes on at the next
-call.  `--runs` names the runs: KIND:SEED, the kinds are in `KINDS`; the order is that in which they start.  The
-result is written after each run.  `--merge` keeps the runs of other names that the result has, of a call before.
+call.  `--data` names files, each with how it is split: FILE=300/400/300 for training, validation and test, drawn by
+`--split-seed`, or FILE=5 for folds of which run N tests the N-th.  Data whose right answers all have a number is judged
+by `exact_number`, other data by rules.  `--runs` names the runs: DATA:KIND:SEED with the name of a file without its
+ending and one of `KINDS`; the order is that in which they start.  The result is written after each run.
 
-`python benchmarks/gpu/search.py --model FOLDER --data FILE --judge exact_number --folder WORK --runs cma:1 random:1`
+    python benchmarks/gpu/search.py --model FOLDER --data tatqa.jsonl=300/400/300 --folder WORK --runs tatqa:cma:1
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -23,7 +26,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +34,11 @@ from benchmarks import figures
 from benchmarks.gpu import common
 from orchestrator.evolve.systems import Book, read_book
 from orchestrator.output import OutputFolder
+from orchestrator.report.conclusion import added_by_search
 from orchestrator.report.paired import pair
 from orchestrator.runs.individuals import IndividualRecord, read_individuals
+from tasks.judging.exact_number import final_number
+from tasks.judging.grader import EXACT_NUMBER
 from workers.embedded import control
 
 WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained"}
@@ -42,51 +48,76 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "random": {**WASTE, "OPTIMISER": "random"},
     "reflective": {**WASTE, "OPTIMISER": "reflective"},
     "meaning": {**MEANING, "OPTIMISER": "cma"},
+    "few": {**WASTE, "OPTIMISER": "reflective", "CLUSTERS": "3"},
 }
 
 
 @dataclass(frozen=True)
+class Data:
+    """Questions; `split` has the numbers of training, validation and test questions, or one number of folds."""
+
+    path: Path
+    rows: int
+    split: tuple[int, ...]
+    judge: str
+
+    @classmethod
+    def parse(cls, text: str) -> Data:
+        path, _, split = text.rpartition("=")
+        golds = [json.loads(line)["answer"] for line in Path(path).read_text().splitlines()]
+        has_numbers = all(final_number(str(gold)) is not None for gold in golds)
+        judge = EXACT_NUMBER if has_numbers else common.RULE_JUDGE
+        return cls(Path(path), len(golds), tuple(map(int, split.split("/"))), judge)
+
+    def sets(self, seed: int, run: int) -> dict[str, list[int]]:
+        """The rows of the three sets of one run."""
+        order = random.Random(seed).sample(range(self.rows), self.rows)
+        if len(self.split) == 1:
+            [folds] = self.split
+            parts = [order[(run + i) % folds :: folds] for i in range(folds)]
+            return {"TEST": parts[0], "VALIDATION": parts[1], "TRAINING": list(itertools.chain(*parts[2:]))}
+        first, second, third = itertools.accumulate(self.split)
+        return {"TRAINING": order[:first], "VALIDATION": order[first:second], "TEST": order[second:third]}
+
+
+@dataclass(frozen=True)
 class NamedRun:
+    data: str
     kind: str
     seed: int
 
     @classmethod
     def parse(cls, text: str) -> NamedRun:
-        kind, _, seed = text.partition(":")
-        if kind not in KINDS or not seed.isdigit():
-            raise argparse.ArgumentTypeError(f"{text!r} is not KIND:SEED with a kind of {', '.join(KINDS)}")
-        return cls(kind, int(seed))
+        data, kind, seed = text.split(":")
+        if kind not in KINDS:
+            raise argparse.ArgumentTypeError(f"{text!r} has none of the kinds {', '.join(KINDS)}")
+        return cls(data, kind, int(seed))
 
     @property
     def name(self) -> str:
-        return f"{self.kind}-{self.seed}"
+        return f"{self.data}-{self.kind}-{self.seed}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    common.add_options(parser)
-    parser.add_argument("--runs", type=NamedRun.parse, nargs="+", required=True)
-    parser.add_argument("--judge", default=common.RULE_JUDGE, help="exact_number for GSM8K; the rules for all others")
-    parser.add_argument("--system-prompt", default=common.SYSTEM_PROMPT, help="of the plain model")
-    parser.add_argument("--split", default="300/400/300", help="questions for training, validation and test")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_server_options(parser)
+    parser.add_argument("--data", type=Data.parse, nargs="+", required=True, metavar="FILE=SPLIT")
     parser.add_argument("--split-seed", type=int, default=34, help="shuffles the questions before they are split")
-    parser.add_argument(
-        "--folds", type=int, default=0, help="in place of --split: so many parts; run KIND:N tests part N"
-    )
-    parser.add_argument("--population", type=int, default=12)
-    parser.add_argument("--generations", type=int, default=10)
+    parser.add_argument("--runs", type=NamedRun.parse, nargs="+", required=True, metavar="DATA:KIND:SEED")
+    parser.add_argument("--system-prompt", default=common.SYSTEM_PROMPT, help="of the plain model")
+    parser.add_argument("--population", type=int, default=8)
+    parser.add_argument("--generations", type=int, default=6)
     parser.add_argument("--in-flight", type=int, default=1024, help="requests at once")
-    parser.add_argument("--at-once", type=int, default=3, help="runs side by side")
+    parser.add_argument("--at-once", type=int, default=6, help="runs side by side")
     parser.add_argument("--openai-workers", type=int, default=max(1, (os.cpu_count() or 1) // 4), help="calls at once")
     parser.add_argument("--seconds", type=float, default=1e9, help="runs are interrupted after so long")
     parser.add_argument("--set", action="append", default=[], help="a setting of all runs, as NAME=VALUE")
     parser.add_argument("--result", default="search", help="written to benchmarks/results/gpu_RESULT.json")
-    parser.add_argument("--merge", action="store_true", help="into what is there, of the same model, rows and cap")
     options = parser.parse_args()
-    kept = runs_before(options) if options.merge else Merged()
     options.folder.mkdir(parents=True, exist_ok=True)
     options.folder = options.folder.resolve()
-    common.refuse_misfit(common.judge_of(options), options.data, 10**9)
+    data = {one.path.stem: one for one in options.data}
+    options.rows = {name: one.rows for name, one in data.items()}
     deadline = time.monotonic() + options.seconds
     spec = common.farm_spec(options, options.openai_workers)
     with common.open_server(options, common.target_of(options, 1)) as (url, key):
@@ -97,48 +128,25 @@ def main() -> int:
         with control.start(spec) as farm, ThreadPoolExecutor(options.at_once) as pool:
 
             def one(run: NamedRun) -> None:
-                evolve(options, run, farm.redis_url, url, deadline)
+                evolve(options, data[run.data], run, farm.redis_url, url, deadline)
                 if measured := figures_of(options.folder / run.name):
                     with lock:
                         found[run.name] = measured
-                        common.write(
-                            options.result, options, version, runs={**kept.runs, **found}, before=kept.commands
-                        )
+                        common.write(options.result, options, version, runs=found)
 
             list(pool.map(one, options.runs))
-    report({**kept.runs, **found})
+    report(found)
     return 0 if all(run.name in found for run in options.runs) else 1
 
 
-@dataclass(frozen=True)
-class Merged:
-    """What a result has of other calls: runs by name, and the commands, each with its date."""
-
-    runs: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    commands: Sequence[Mapping[str, str]] = ()
-
-
-def runs_before(options: argparse.Namespace) -> Merged:
-    """The runs that `--merge` keeps.  Exits when they are of another model, other rows or another cap."""
-    path = figures.FOLDER / f"gpu_{options.result}.json"
-    if not path.exists():
-        return Merged()
-    before = json.loads(path.read_text())
-    mine = {"model": Path(options.model).name, "rows": options.rows, "cap": options.cap}
-    if other := [f"{name} {before[name]}" for name, value in mine.items() if before[name] != value]:
-        sys.exit(f"{path} is of {', '.join(other)}: name another --result")
-    commands = [*before.get("before", ()), {"when": before["when"], "command": before["command"]}]
-    return Merged(before["runs"], commands)
-
-
-def evolve(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str, deadline: float) -> None:
+def evolve(options: argparse.Namespace, data: Data, run: NamedRun, redis_url: str, url: str, deadline: float) -> None:
     """Run one evolution to its end, or until the deadline; what it prints is in its log."""
     folder = options.folder / run.name
     if (folder / "report.json").exists() or time.monotonic() > deadline - 10:
         return
     started = time.monotonic()
     with (options.folder / f"{run.name}.log").open("a") as log:
-        process = subprocess.Popen(command(options, run, redis_url, url), stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command(options, data, run, redis_url, url), stdout=log, stderr=subprocess.STDOUT)
         try:
             code: int | None = process.wait(max(1.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -149,14 +157,17 @@ def evolve(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str,
     print(f"{run.name} {ended} after {time.monotonic() - started:.0f} s", flush=True)
 
 
-def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str) -> list[str]:
+def command(options: argparse.Namespace, data: Data, run: NamedRun, redis_url: str, url: str) -> list[str]:
     settings = {
         **common.settings_of(options, redis_url, url),
-        **{name: ",".join(map(str, sorted(rows))) for name, rows in sets_of(options, run).items()},
-        "JUDGE": options.judge,
+        **{name: ",".join(map(str, sorted(rows))) for name, rows in data.sets(options.split_seed, run.seed).items()},
+        "DATA_PATH": data.path.resolve(),
+        "JUDGE": data.judge,
         "TARGET_SYSTEM_PROMPT": options.system_prompt,
         "TARGET_CONCURRENCY": options.in_flight,
         "EMBEDDER_MODEL": "embedded",
+        "POPULATION_SIZE": options.population,
+        "NGEN": options.generations,
         "SEED": run.seed,
         **KINDS[run.kind],
     }
@@ -168,17 +179,6 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
     ]
 
 
-def sets_of(options: argparse.Namespace, run: NamedRun) -> dict[str, list[int]]:
-    """The rows of the three sets: a fold, where every `folds`-th question is tested, or a split by a seed."""
-    order = random.Random(options.split_seed).sample(range(options.rows), options.rows)
-    if options.folds:
-        parts = [order[(run.seed + i) % options.folds :: options.folds] for i in range(options.folds)]
-        return {"TEST": parts[0], "VALIDATION": parts[1], "TRAINING": [row for part in parts[2:] for row in part]}
-    train, validation, test = map(int, options.split.split("/"))
-    ends = (train, train + validation, train + validation + test)
-    return {"TRAINING": order[: ends[0]], "VALIDATION": order[ends[0] : ends[1]], "TEST": order[ends[1] : ends[2]]}
-
-
 def figures_of(folder: Path) -> dict[str, Any] | None:
     """What a finished run says of itself; None for one that is not finished."""
     if not (folder / "report.json").exists():
@@ -187,9 +187,12 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     questions = json.loads((folder / "questions.json").read_text())
     individuals = read_individuals(folder / "individuals.jsonl")
+    book = read_book(OutputFolder(folder))
+    gain = added_by_search(book, 0) if book.ordering_set == "ordering" else None
     return {
         "report": report,
-        "over_plain": over_plain(read_book(OutputFolder(folder)), report["margin"]),
+        "over_plain": over_plain(book, report["margin"]),
+        "added_by_search": None if gain is None else {"gain": asdict(gain[0]), "beyond_known": gain[1]},
         "tokens_a_second": [line["tokens"]["target"] / line["seconds"]["wall"] for line in history],
         "best_by_generation": [line["best_ever"] for line in history],
         "evaluations": [line["evaluations"] for line in history],
