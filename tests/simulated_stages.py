@@ -22,7 +22,7 @@ from simulated_signals import signal_key
 
 from tasks import context
 from tasks.job import Job, JobSpec, JobTask, run_job
-from tasks.models import Answer, ClusterFigures, Score, Verdict
+from tasks.models import Answer, ClusterFigures, Example, Score, Verdict
 from tasks.objective import score_answers
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
@@ -165,7 +165,7 @@ def lengths(job: Job) -> dict[str, Any]:
 
     target = job.arguments["target"]
     limit = int(signal_text(job, "context", "lengths", "each") or 1_000_000) - target["sampling"]["max_new_tokens"]
-    examples = [example for which in job.arguments["sets"] for example in context.examples(job.run, which)]
+    examples = [Example(**example) for example in job.arguments["examples"]]
     return find_too_long(
         examples, limit, lambda one, text: len(target["system_prompt"] + text + one.question), truncate=False
     )

@@ -195,7 +195,7 @@ class _Session:
 
     def _check_prompts(self) -> None:
         """Whether all questions fit the target."""
-        found = find_long_prompts(self.scheduler, self.collection.target, [EXAMPLES], truncate=False)
+        found = find_long_prompts(self.scheduler, self.collection.target, self.train, truncate=False)
         if found.lengths:
             raise SettingsError([f"data.financebench_path: {found.reason()}; leave these questions out"])
 

@@ -49,17 +49,16 @@ def check_prompts(
     watch: Callable[[str, tuple[int, int] | None], None],
     notify: Callable[[str], None],
 ) -> dict[str, list[Example]]:
-    """The examples of an evolution after CONFIG_TOO_LONG; until they are stored, the store has all.
+    """The examples of an evolution after CONFIG_TOO_LONG.
 
     All questions must fit with the longest of the system prompts, so that every system is asked the same ones.
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
-    store.put_examples(run_id, examples)
     longest = max(system_prompts, key=lambda text: (len(text), text))
     found = find_long_prompts(
         scheduler,
         dataclasses.replace(store.run(run_id).target, system_prompt=longest),
-        list(examples),
+        [example for asked in examples.values() for example in asked],
         truncate=mode == "truncate",
         watch=lambda: watch("measuring the prompts", None),
     )
@@ -69,21 +68,18 @@ def check_prompts(
 def find_long_prompts(
     scheduler: Scheduler,
     target: Target,
-    sets: Sequence[str],
+    examples: Sequence[Example],
     *,
     truncate: bool,
     watch: Callable[[], None] = lambda: None,
 ) -> LongPrompts:
-    """Measure the prompts of these sets of the run's examples."""
-    dispatcher = scheduler.dispatcher
+    """Measure the prompts of these examples."""
     arguments: dict[str, Any] = {
         "target": dataclasses.asdict(target),
-        "sets": list(sets),
+        "examples": [dataclasses.asdict(example) for example in examples],
         "truncate": truncate,
     }
-    examples = dispatcher.store.examples(dispatcher.run_id)
-    rows = [dataclasses.asdict(example) for which in sets for example in examples[which]]
-    key = "lengths:" + content_hash(dispatcher.run_id, arguments, rows)
+    key = "lengths:" + content_hash(scheduler.dispatcher.run_id, arguments)
     scheduler.submit(Request(key, JobSpec("gpu.lengths", "prompts", arguments)))
     [(_, result)] = scheduler.results(watch)
     return LongPrompts(result["limit"], target.sampling.max_new_tokens, result["lengths"], result["contexts"])

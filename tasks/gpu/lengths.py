@@ -13,7 +13,6 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks import context
 from tasks.gpu import host
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render
 from tasks.job import Job, JobTask, run_job
@@ -83,15 +82,15 @@ def _longest_beginning(example: Example, limit: int, length_of: Callable[[Exampl
 
 
 def check_lengths(job: Job) -> dict[str, Any]:
-    """`find_too_long` for the examples of a run; nothing is too long where the context is unknown.
+    """`find_too_long` for some examples; nothing is too long where the context is unknown.
 
-    The job's arguments: `target`, as `dataclasses.asdict` has it; `sets`, names of sets of examples; `truncate`.
+    The job's arguments: `target` and `examples`, as `dataclasses.asdict` has them, and `truncate`.
     """
     target: Target = parse_json(Target, json.dumps(job.arguments["target"]))
     worker = host.current()
     worker.start_early(target)  # the first job of a run: the server loads its model meanwhile
     model = worker.model_folder(target)
-    examples = [e for which in job.arguments["sets"] for e in context.examples(job.run, which)]
+    examples = [Example(**example) for example in job.arguments["examples"]]
     with TOKENIZER_LOCK:
         total, tokenizer = known_context(target, model), load_tokenizer(model)
         if total is None:
