@@ -27,7 +27,7 @@ FIELDS = (
 )  # fmt: skip
 """tokens_*: mean tokens an answer of the plain model and of the winner; right_*, whole_*, correct_*: answers, of the
 `questions` of the set `measured_on`: nothing was chosen on "test".  token_change, correct_change: shares, with
-95 % intervals.  rival: the cheapest rival, which is free in every engine.  evaluations, seconds: those of the
+95 % intervals.  rival: the strongest of those that are free in every engine.  evaluations, seconds: those of the
 generations, without what is measured before and after the search.  Of a collection, tokens and questions are those of
 the retained pairs."""
 
@@ -100,7 +100,7 @@ COUNTED = ("right", "whole", "correct")
 
 
 def _rival(report: ReportFile) -> dict[str, Any]:
-    """The cheapest rival, on the last set that it was asked."""
+    """The strongest rival, on the last set that it was asked."""
     if report.conclusion.rival is None:
         return {}
     rival = report.system(report.conclusion.rival)

@@ -28,7 +28,7 @@ from orchestrator.evolve.systems import Book, read_book
 from orchestrator.history import read_history
 from orchestrator.output import OutputError, OutputFolder, read_json, read_state, run_file
 from orchestrator.reflector_calls import ReflectorCall, read_reflector_call
-from orchestrator.report.figures import FrontFile, FrontMember, ReportFile
+from orchestrator.report.figures import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.changes import SettingsChange, read_changes, written_settings
 from orchestrator.runs.individuals import read_individuals
@@ -192,8 +192,8 @@ class RunResults:
             return None
 
     @cached_property
-    def front(self) -> tuple[FrontMember, ...]:
-        """The members of the front, the fewest tokens first; none for a run that has not ended."""
+    def front(self) -> tuple[ReportedSystem, ...]:
+        """What `front.json` lists, the fewest tokens first; none for a run that has not ended."""
         try:
             return read_json(self.folder / "front.json", FrontFile).members
         except FileNotFoundError:

@@ -6,10 +6,11 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.evolve.choice import Member
+from orchestrator.evolve.choice import Member, MemberTest
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Measurement, System, SystemKind
 from orchestrator.report.document import report_of
 from orchestrator.report.figures import ReportFile
+from orchestrator.report.inference import correctness_change, non_inferiority
 
 COUNTS = {"training": 200, "ordering": 100, "validation": 300, "test": 100}
 ONE_SENTENCE, VECTOR, EVOLVED = "one sentence", "one sentence: log-odds x1", "g2_child3_mut"
@@ -50,7 +51,10 @@ def system(name: str, kind: SystemKind, factor: float, sets: str, arm: str = PLA
 
 
 def book(*systems: System, winner: str = EVOLVED, passed: tuple[str, ...] = (EVOLVED,)) -> Book:
-    """A run with the systems below, those of the same names replaced by `systems`."""
+    """A run with the systems below, those of the same names replaced by `systems`.
+
+    The validation set has tested those that passed, or else the first of the order.
+    """
     known = Book(
         cap=128,
         arms=(Arm(PLAIN, "", "0"), Arm(ONE_SENTENCE, f"Answer in {ONE_SENTENCE}.", CLUSTERING)),
@@ -65,11 +69,16 @@ def book(*systems: System, winner: str = EVOLVED, passed: tuple[str, ...] = (EVO
             system("first sentence", "cut", 0.5, "va te", lost=15, seed=7),
         ),
         order=tuple(Member(name, 20.0, 0.6, -0.01) for name in (EVOLVED, VECTOR)),
-        passed=passed,
         winner=winner,
         test_uses=1,
+    ).with_systems(systems)
+    tested = [one for one in map(known.system, passed or (EVOLVED,)) if one.validation]
+    changes = [correctness_change(known.plain.on("validation").correct, one.on("validation").correct) for one in tested]
+    tests = tuple(
+        MemberTest(one.name, change, replace(non_inferiority(change, MARGIN), is_shown=bool(passed)))
+        for one, change in zip(tested, changes, strict=True)
     )
-    return known.with_systems(systems)
+    return replace(known, tests=tests)
 
 
 def report(made: Book | None = None, run: str = "quiet-1") -> ReportFile:

@@ -117,11 +117,10 @@ class Preparation:
             others = [answer for name, given in answers.items() if name != one.name for answer in given]
             clustering, figures = self.cluster(sides_of(answers[one.name], others, golds))
             arms.append(Arm(one.name, one.system_prompt, clustering))
-            vectors += vectors_of(arms[-1], figures, layout_of(self.settings).count, self.settings.delta_bound)
-        kept = list[System]()
-        for arm in arms if self.settings.whole else ():
-            kept += self._halved("vectors", [one for one in vectors if one.arm == arm.name], ["half"], 2, least)
-        return arms, kept
+            if self.settings.whole:
+                made = vectors_of(arms[-1], figures, layout_of(self.settings).count, self.settings.delta_bound)
+                vectors += self._halved("vectors", made, ["half"], 2, least)
+        return arms, vectors
 
 
 def sides_of(own: Iterable[JudgedAnswer], others: Iterable[JudgedAnswer], golds: Sequence[str]) -> Sides:

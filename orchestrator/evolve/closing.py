@@ -67,7 +67,8 @@ class Closing:
         """
         arms = {arm.name: arm for arm in book.arms}
         distinct = list({(one.arm, one.deltas): one for one in reversed(individuals)}.values())[::-1]
-        drawn = self.measurer.measure("random", [book.known(one) for one in self._draw(distinct, arms)], "training")
+        draws = self._draw(distinct, arms) if self.settings.whole else []
+        drawn = self.measurer.measure("random", [book.known(one) for one in draws], "training")
         known = [one.on("training").point for one in book.of_kind("plain", "prompt", "vector") if one.training]
 
         def kept(added: Sequence[Point]) -> list[int]:
@@ -81,10 +82,10 @@ class Closing:
         """Random vectors, as many as the search has evaluated in each arm: what it must be better than."""
         settings, found = self.settings, list[System]()
         pinned, bound = pinned_of(settings), settings.delta_bound
-        for name, count in Counter(one.arm for one in individuals if arms[one.arm].clustering).items():
+        for name, count in Counter(one.arm for one in individuals).items():
             arm, size = arms[name], len(individuals[0].deltas)
             rng = random.Random(f"random vectors {settings.seed} {name}")  # more of them begin with the same ones
-            for number in range(count if settings.whole else 0):
+            for number in range(count):
                 draws = [min(bound, max(-bound, rng.gauss(0.0, bound / DRAWN))) for _ in range(size)]
                 deltas = tuple(0.0 if i in pinned else draw for i, draw in enumerate(draws))
                 label = f"{name}: random {number}"
@@ -124,13 +125,10 @@ class Closing:
             [asked[name]] = self.measurer.measure("validation", [book.system(name)], which)
             return asked[name].on(which).correct
 
-        shown = passed(book.order, test_members(book.order, plain.on(which).correct, ask, self.settings.margin))
-        winner = choose(shown, self.settings.goal)
-        return replace(
-            book.with_systems([*asked.values()]),
-            passed=tuple(one.name for one in shown),
-            winner=PLAIN if winner is None else winner.name,
-        )
+        tests = test_members(book.order, plain.on(which).correct, ask, self.settings.margin)
+        winner = choose(passed(book.order, tests), self.settings.goal)
+        name = PLAIN if winner is None else winner.name
+        return replace(book.with_systems([*asked.values()]), tests=tests, winner=name)
 
     def _with_test(self, book: Book) -> Book:
         """The plain model and the winner on the test set, which nothing has been chosen on."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from orchestrator.evolve.choice import Member
+from orchestrator.evolve.choice import Member, MemberTest
 from orchestrator.output import OutputFolder, read_state
 from tasks.plan import Candidate, ExampleSet
 
@@ -126,8 +126,8 @@ class Book:
 
     cap: the most tokens of an answer; arms: none before the search is prepared; order: the members of the front
     that the validation set tests, in this order, None before it is decided; generations: after how many of the search
-    it was decided; passed: those of which a loss of the
-    margin or more is excluded; winner: the name, "" before it is chosen; flips: how many of the plain model's
+    it was decided; tests: those of the validation set, in order, up to the first member
+    that is not shown; winner: the name, "" before it is chosen; flips: how many of the plain model's
     answers to the ordering questions changed sides when they were asked once more; rounds: how often the validation
     set was used to choose; test_uses: in how many choices, of this run and others, these test questions measured what
     was chosen, the plain model included.
@@ -138,7 +138,7 @@ class Book:
     systems: tuple[System, ...] = ()
     order: tuple[Member, ...] | None = None
     generations: int = 0
-    passed: tuple[str, ...] = ()
+    tests: tuple[MemberTest, ...] = ()
     winner: str = ""
     flips: int = 0
     rounds: int = 1
@@ -154,6 +154,11 @@ class Book:
     @property
     def plain(self) -> System:
         return self.system(PLAIN)
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """Those of which a loss of the margin or more is excluded, in order."""
+        return tuple(one.name for one in self.tests if one.result.is_shown)
 
     @property
     def ordering_set(self) -> ExampleSet:
@@ -180,7 +185,7 @@ class Book:
 
     def reopened(self) -> Book:
         """For a run that has ended and goes on with more generations: the choice is made once more."""
-        return replace(self, order=None, passed=(), winner="", rounds=self.rounds + 1)
+        return replace(self, order=None, tests=(), winner="", rounds=self.rounds + 1)
 
     def write(self, output: OutputFolder) -> Book:
         output.write_state(SYSTEMS_FILE, asdict(self))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.evolve.systems import System
 from orchestrator.output import OutputError
 from orchestrator.results import RunResults
-from orchestrator.runs.individuals import IndividualRecord, read_individuals
+from orchestrator.runs.individuals import individual_of, read_individuals
 from orchestrator.runs.sameness import MODEL, read_model
 from tasks.gpu.processor_template import ModelCheck
 
@@ -99,14 +99,8 @@ def _chosen(results: RunResults, system: str, node: str) -> System:
     if not found:
         problem = f"no individual {node!a}; individuals.jsonl has the names" if node else "no individual yet"
         raise OutputError(f"{results.folder} has {problem}")
-    return _of_individual(results, max(found, key=lambda record: record["fitness"]))
-
-
-def _of_individual(results: RunResults, record: IndividualRecord) -> System:
-    """As a system of its arm."""
-    arm = next(one for one in results.book.arms if one.name == record["arm"])
-    deltas = tuple(float(record["deltas"][str(cluster)]) for cluster in range(len(record["deltas"])))
-    return System(record["node"], "evolved", arm.system_prompt, arm.name, deltas, arm.clustering)
+    best = individual_of(max(found, key=lambda record: record["fitness"]))
+    return best.system(next(one for one in results.book.arms if one.name == best.arm))
 
 
 def _read_labels(path: Path) -> NDArray[Any]:

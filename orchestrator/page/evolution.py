@@ -65,7 +65,7 @@ def systems_of(results: RunResults) -> list[dict[str, Any]]:
         one["is_winner"] = bool(report and report.winner == one["name"])
     for which in SETS:
         asked = [one for one in systems if one[which]]
-        for place in front([Point(one[which]["mean_tokens"], one[which]["correct"]) for one in asked]):
+        for place in front([Point(f["mean_tokens"], f["correct"] / f["n"]) for f in (one[which] for one in asked)]):
             asked[place]["best_on"].append(which)
     return sorted(systems, key=lambda one: (not one["is_winner"], one["kind"] != "plain"))
 

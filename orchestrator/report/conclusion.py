@@ -1,9 +1,9 @@
 """What a finished run has shown, in plain sentences: what to deploy, and what else would do.
 
 The winner is shown on the validation set to lose less than the margin of correct answers (Tango's score test, one-sided
-95 %).  What it saves is measured on the test set, which nothing was chosen by.  What is free in every engine (a system
-prompt, a limit of tokens, a stop after the first sentence) does as well where, on the same questions, it has no more
-tokens and at least as many right and whole answers; then it is what to use instead.
+95 %).  What it saves is measured on the test set, by which no system was chosen.  What is free in every engine (a
+system prompt, a limit of tokens, a stop after the first sentence) does as well where, on the same questions, it has no
+more tokens and at least as many right, whole and correct answers; then it is what to use instead.
 """
 
 from __future__ import annotations
@@ -14,18 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.evolve.choice import MemberTest, most_promising
+from orchestrator.evolve.choice import most_promising
 from orchestrator.evolve.front import area_of_steps, front_of, longest_of
 from orchestrator.evolve.systems import PLAIN, Book, Measurement, System, SystemKind
 from orchestrator.report.figures import Conclusion, Outcome, SetName, last_common
 from orchestrator.report.formatting import format_points, format_signed
-from orchestrator.report.inference import (
-    Estimate,
-    correctness_change,
-    non_inferiority,
-    percentile_interval,
-    resampled_counts,
-)
+from orchestrator.report.inference import Estimate, percentile_interval, resampled_counts
 from orchestrator.report.paired import Paired, pair, paired_sentence
 
 RESAMPLES = 1_000
@@ -70,9 +64,9 @@ def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Con
     """
     winner, which, rivals = book.system(book.winner), measured_on(book), rivals_of(book)
     if winner.name == PLAIN:
-        outcome, first, last = _nothing_shown(book, margin)
+        outcome, first, last = _nothing_shown(book)
     else:
-        outcome, first, last = _won(book, winner, rivals, margin)
+        outcome, first, last = _won(book, winner, rivals)
     paired = pair(getattr(book.plain, which), getattr(winner, which), margin, seed)
     notes = _notes(book, winner, which, paired, whole=whole)
     return Conclusion(
@@ -110,9 +104,9 @@ def rivals_of(book: Book) -> list[Rival]:
     return sorted(found, key=rank)
 
 
-def _won(book: Book, winner: System, rivals: Sequence[Rival], margin: float) -> tuple[Outcome, str, str]:
+def _won(book: Book, winner: System, rivals: Sequence[Rival]) -> tuple[Outcome, str, str]:
     """The outcome, the first sentence, and the last."""
-    gain = _gain(book, winner, margin)
+    gain = _gain(book, winner)
     for outcome, kind in OF_RIVALS:
         for one in rivals:
             if one.system.kind == kind and one.does_as_well:
@@ -120,31 +114,31 @@ def _won(book: Book, winner: System, rivals: Sequence[Rival], margin: float) -> 
                 tested = "" if one.system.name in book.passed else ", and was not tested for the margin itself"
                 first = f"{use}: it does as well as the winner {_name(winner)} ({one.figures}){tested}; {gain}."
                 return outcome, first, f"{use} instead."
-    against = f"; the cheapest rival, {_name(rivals[0].system)}, has {rivals[0].figures}" if rivals else ""
+    against = f"; the strongest rival, {_name(rivals[0].system)}, has {rivals[0].figures}" if rivals else ""
     if winner.kind == "prompt":
         return "use_prompt", f"{_use(winner)}: {gain}{against}.", f"{_use(winner)} instead of a vector."
     return "deploy", f"Deploy {_name(winner)}: {gain}{against}.", f"Deploy {_name(winner)}: deploy/README.md says how."
 
 
-def _gain(book: Book, winner: System, margin: float) -> str:
+def _gain(book: Book, winner: System) -> str:
     """What the winner saves, and what it loses at most."""
     which = measured_on(book)
     before, after = getattr(book.plain, which), getattr(winner, which)
     share = 1 - after.mean_tokens / max(before.mean_tokens, 1.0)
     saved = f"{100 * abs(share):.0f} % {'fewer' if share >= 0 else 'more'} tokens an answer"
-    change = correctness_change(book.plain.on("validation").correct, winner.on("validation").correct)
-    bound = non_inferiority(change, margin).bound
+    test = next(one for one in book.tests if one.name == winner.name)
+    bound = test.result.bound
     lost = f"a loss of more than {format_points(-bound)} of correct answers is excluded"
     shown = lost if bound < 0 else f"a gain of at least {format_points(bound)} of correct answers is shown"
     seen = " never seen before" if which == "test" and book.test_uses <= 1 else ""
     return (
         f"{saved} ({before.mean_tokens:.1f} -> {after.mean_tokens:.1f}) on "
-        f"{len(after.examples)} {which} questions{seen}, and {shown} by {change.count} validation questions "
-        f"(the margin is {format_points(margin)})"
+        f"{len(after.examples)} {which} questions{seen}, and {shown} by {test.change.count} validation questions "
+        f"(the margin is {format_points(test.result.margin)})"
     )
 
 
-def _nothing_shown(book: Book, margin: float) -> tuple[Outcome, str, str]:
+def _nothing_shown(book: Book) -> tuple[Outcome, str, str]:
     leader = book.leader
     if leader.name == PLAIN:
         first = "The plain model stays: no other system was worth a test against it."
@@ -153,14 +147,12 @@ def _nothing_shown(book: Book, margin: float) -> tuple[Outcome, str, str]:
             first,
             "Nothing is safe yet: more training questions or other prompts may find something.",
         )
-    if leader.validation is None:
+    found = most_promising(book.tests)
+    if found is None or leader.validation is None:
         first = f"The plain model stays: there are no validation questions that could show what {_name(leader)} loses."
         return "nothing_shown", first, "Nothing is safe yet: give validation questions."
     before, after = book.plain.on("validation"), leader.validation
-    change = correctness_change(before.correct, after.correct)
-    test = MemberTest(leader.name, change, non_inferiority(change, margin))
-    found = most_promising([test])
-    assert found is not None, "the first member did not pass"
+    change, margin = book.tests[0].change, book.tests[0].result.margin
     first = (
         f"The plain model stays: on {change.count} validation questions nothing is shown to lose less than "
         f"{format_points(margin)} of correct answers; the most promising system is {_name(leader)} "
@@ -196,7 +188,7 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
             "the 95 % hold for the first time alone."
         )
     if book.test_uses > 1:
-        yield f"The test questions have been asked for {book.test_uses} winners so far, this one included."
+        yield f"The test questions have measured {book.test_uses} choices so far, this one included."
 
 
 def search_sentence(book: Book, seed: int, *, whole: bool = True) -> str:

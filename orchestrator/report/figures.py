@@ -5,7 +5,6 @@ Their JSON schemas are those of the types, `TypeAdapter(ReportFile).json_schema(
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,8 +44,10 @@ class Figures:
 class ReportedSystem:
     """A system with its figures on each set, None where it was not asked: see `orchestrator.evolve.systems.System`.
 
-    is_on_front: no other has fewer tokens without fewer correct answers, on the training set; passed: a loss of correct
-    answers of the margin or more is excluded by the validation set.
+    end: after which tokens the first delta, that of the end of a turn, acts: any, or those that end a sentence;
+    is_on_front: no other has fewer tokens without fewer correct answers, on the training set, and it has at least half
+    as many as the plain model; passed: a loss of correct answers of the margin or more is excluded by the validation
+    set.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ReportedSystem:
     deltas: tuple[FiniteFloat, ...]
     clustering: str
     max_tokens: int
+    end: Literal["any", "sentence"]
     training: Figures | None
     ordering: Figures | None
     validation: Figures | None
@@ -106,28 +108,11 @@ class ReportFile:
 
 
 @dataclass(frozen=True)
-class FrontMember:
-    """A member of the front.  deltas: by cluster; end_raise: the delta of the tokens that end a turn."""
-
-    name: str
-    kind: SystemKind
-    system_prompt: str
-    deltas: Mapping[str, FiniteFloat]
-    clustering: str
-    max_tokens: int
-    end_raise: FiniteFloat
-    ordering: Figures | None
-    validation: Figures | None
-    test: Figures | None
-    passed: bool
-    is_winner: bool
-
-
-@dataclass(frozen=True)
 class FrontFile:
     """`front.json`: the members of the front, those that passed and the winner, the fewest tokens first."""
 
-    members: tuple[FrontMember, ...]
+    winner: str
+    members: tuple[ReportedSystem, ...]
 
 
 def figures_of(found: Measurement, seed: int) -> Figures:

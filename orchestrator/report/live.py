@@ -28,7 +28,7 @@ STAGES = {
     "ordering": "putting the front in order, on questions that no fitness used",
     "validation": "testing on the validation questions",
     "rivals": "measuring what is free in every engine",
-    "test": "asking the test questions, once",
+    "test": "measuring the winner on the test questions",
     "final": "comparing the answers",
 }
 """What a run is at, by stage; beside `clusters` and those OF_A_GENERATION they are the plans that no search makes."""

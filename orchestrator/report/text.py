@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from orchestrator.report.figures import Figures, ReportedSystem, ReportFile, SetName
+from orchestrator.report.figures import LAST_FIRST, Figures, ReportedSystem, ReportFile, last_common
 from orchestrator.report.formatting import format_cost, format_count, format_duration, format_evaluations
 from orchestrator.report.layout import format_table, truncate, wrap
 from orchestrator.report.statistics import Comparison, JudgedAnswer
@@ -123,7 +123,7 @@ def systems_table(report: ReportFile, most: int = MOST_ROWS) -> list[str]:
     longest = max(cell_len(row[0]) for row in cells)
     over = max(cell_len(line) for line in format_table([head, *cells])) - WIDTH
     rows = [head, *((truncate(row[0], max(12, longest - max(0, over))), *row[1:]) for row in cells)]
-    counts = {one: next((f.n for s in report.systems if (f := s.on(one))), 0) for one in (*FIRST, "test")}
+    counts = {one: next((f.n for s in report.systems if (f := s.on(one))), 0) for one in LAST_FIRST}
     asked = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     left = len(report.systems) - len(shown)
     title = f"Systems (* the winner, + passed): answers to the questions named, then to the test set. Asked: {asked}"
@@ -131,16 +131,14 @@ def systems_table(report: ReportFile, most: int = MOST_ROWS) -> list[str]:
     return [*wrap(title, WIDTH), *format_table(rows), *([more] if more else [])]
 
 
-FIRST: tuple[SetName, ...] = ("validation", "ordering", "training")
-
-
 def _ordered(report: ReportFile) -> list[ReportedSystem]:
     """The winner, the plain model, what was asked the validation or the test set, then the front, then the others."""
 
     def rank(one: ReportedSystem) -> tuple[bool, bool, int, float, float]:
-        sets = ((one.validation or one.test, 0), (one.ordering, 1), (one.training, 2))
-        found, place = next(((figures, place) for figures, place in sets if figures), (None, 3))
+        which = last_common(one)
+        found = one.on(which) if which else None
         figures = (0.0, 0.0) if found is None else (-found.correct / found.n, found.mean_tokens)
+        place = len(LAST_FIRST) if which is None else max(1, LAST_FIRST.index(which))  # the last two sets together
         return one.name != report.winner, one.kind != "plain", place, *figures
 
     return sorted(report.systems, key=rank)
@@ -151,7 +149,7 @@ def _mark(one: ReportedSystem, report: ReportFile) -> str:
 
 
 def _first(one: ReportedSystem) -> tuple[str, ...]:
-    for which in FIRST:
+    for which in LAST_FIRST[1:]:
         if (found := one.on(which)) is not None:
             return which, *_columns(found)
     return NONE, *_columns(None)

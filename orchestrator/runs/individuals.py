@@ -45,17 +45,10 @@ def read_individuals(path: Path) -> list[IndividualRecord]:
     return cast("list[IndividualRecord]", load_lines(path, IndividualRecord, "individual"))
 
 
-def as_individuals(records: Sequence[IndividualRecord]) -> list[Individual]:
-    """What the choice must know of each evaluation."""
-    return [
-        Individual(
-            record["node"],
-            record["arm"],
-            tuple(float(record["deltas"][cluster]) for cluster in canonical_order(list(record["deltas"]))),
-            Point(record["mean_tokens"], record["correctness"]),
-        )
-        for record in records
-    ]
+def individual_of(record: IndividualRecord) -> Individual:
+    """What the choice must know of an evaluation."""
+    deltas = tuple(float(record["deltas"][cluster]) for cluster in canonical_order(list(record["deltas"])))
+    return Individual(record["node"], record["arm"], deltas, Point(record["mean_tokens"], record["correctness"]))
 
 
 class IndividualsFile:

@@ -35,7 +35,7 @@ from orchestrator.report.text import FinalReport
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.changes import CHANGES_FILE, record_change, saved_settings
-from orchestrator.runs.individuals import as_individuals, read_individuals
+from orchestrator.runs.individuals import individual_of, read_individuals
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.ownership import run_session
@@ -299,7 +299,7 @@ class _Session:
     def finish(self) -> FinalReport:
         """Choose among all systems, test the choice, save all files, and build the report."""
         settings, output = self.runner.settings, self.runner.output
-        individuals = as_individuals(read_individuals(output.individuals))
+        individuals = [individual_of(record) for record in read_individuals(output.individuals)]
         closing = Closing(self.measurer, settings, output)
         self.book = closing.conclude(self.book, individuals, self.state.generation).write(output)
         comparisons = closing.comparisons(self.book)

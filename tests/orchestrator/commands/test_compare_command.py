@@ -23,7 +23,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return ended.value.code, said.out + said.err
 
 
-def test_the_figures_are_those_of_the_plain_model_the_winner_and_the_cheapest_rival(
+def test_the_figures_are_those_of_the_plain_model_the_winner_and_the_strongest_rival(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_reported(tmp_path / "run")

@@ -88,7 +88,7 @@ def test_where_nothing_passed_the_most_promising_is_named_and_how_many_questions
     assert "100 ordering answers 4 changed sides" in said and "have tested members 2 times" in said
     # and no number of questions shows a loss that is as large as the margin
     lossy = replace(searched, validation=measured(0.4, lost=20))
-    assert "would not show" in outcome(made.with_systems([lossy]))[2]
+    assert "would not show" in outcome(book(lossy, winner=PLAIN, passed=()))[2]
     assert outcome(replace(made, order=()))[0] == "nothing_shown"
 
 

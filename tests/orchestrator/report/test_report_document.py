@@ -45,14 +45,15 @@ def test_the_front_has_what_no_other_beats_on_the_training_set() -> None:
     jsonschema.validate(written, TypeAdapter(FrontFile).json_schema())
     members = written["members"]
     assert [one["name"] for one in members] == ["one sentence: random 3", EVOLVED]
-    assert members[1]["deltas"] == {"0": 1.5, "1": -0.75, "2": 0.0, "3": -2.75, "4": 0.5}
-    assert (members[1]["end_raise"], members[1]["passed"], members[1]["is_winner"]) == (1.5, True, True)
+    assert members[1]["deltas"] == [1.5, -0.75, 0.0, -2.75, 0.5]
+    assert (members[1]["end"], members[1]["passed"], written["winner"]) == ("sentence", True, EVOLVED)
     assert members[1]["test"]["correct"] == 60 and members[0]["test"] is None
     # What passed and what won can be chosen, also where the training set has put it off the front
-    off = report(book(winner=VECTOR, passed=(ONE_SENTENCE, VECTOR)))
+    prompt = system(ONE_SENTENCE, "prompt", 0.7, "tr or va", ONE_SENTENCE, lost=12)
+    off = report(book(prompt, winner=VECTOR, passed=(ONE_SENTENCE, VECTOR)))
     others = {one.name: one for one in front_file(off).members}
     assert set(others) == {"one sentence: random 3", EVOLVED, ONE_SENTENCE, VECTOR}
-    assert others[VECTOR].is_winner and others[ONE_SENTENCE].passed and not off.system(VECTOR).is_on_front
+    assert others[ONE_SENTENCE].passed and not off.system(VECTOR).is_on_front
     points = {one["name"]: one for one in plot_points(made)}
     assert {"plain", ONE_SENTENCE, VECTOR, EVOLVED} <= set(points) and "first sentence" not in points
     assert points[ONE_SENTENCE]["correct"] == 0.48 and not points[VECTOR]["is_on_front"]

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.evolve.systems import Individual, Point
 from orchestrator.optimisers.generation import Evaluated, Generation, Genome
 from orchestrator.output import OutputError
-from orchestrator.runs.individuals import IndividualsFile, as_individuals, read_individuals
+from orchestrator.runs.individuals import IndividualsFile, individual_of, read_individuals
 from tasks.models import Score
 
 SCORE = Score(0.5, 0.4, 0.6, 12.0)
@@ -43,7 +43,7 @@ def test_each_evaluation_has_its_deltas_and_scratchpad(tmp_path: Path) -> None:
     assert (mut["node"], mut["deltas"]["1"], mut["scratchpad"], mut["target"]) == ("g0_child0_mut", -2.0, "more", "1")
     assert other["skip_reason"] == "refused" and "skip_reason" not in pre and "merge_fallback" not in mut
     # The choice reads the same: the arm, and the deltas in the order of the clusters.
-    read = as_individuals(read_individuals(tmp_path / "individuals.jsonl"))
+    read = [individual_of(record) for record in read_individuals(tmp_path / "individuals.jsonl")]
     assert read[2] == Individual("g0_child0_mut", "80 words", (0.0, -2.0), Point(12.0, 0.6))
 
 
