@@ -129,13 +129,13 @@ class Optimiser(Protocol[P, S]):
         """The state after the plan that `ask` gave for `state`."""
         ...
 
-    def whole(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Plan, list[Outcome]]:
+    def completed(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Plan, list[Outcome]]:
         """The plan that `ask` gave, and its outcomes, with the candidates that were not sent because they are known."""
         return plan, expand(plan, outcomes)
 
     def generation(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> Generation:
         """What the generation of `plan` has evaluated so far, for history and tree; `outcomes` as for `tell`."""
-        return Generation(plan.generation, as_population(*self.whole(state, params, plan, outcomes)))
+        return Generation(plan.generation, as_population(*self.completed(state, params, plan, outcomes)))
 
     def members(self, state: S) -> tuple[Genome, ...]:
         """What another search goes on with from this state: its population, or else the best so far."""
@@ -181,9 +181,9 @@ def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) 
         plan = optimiser.ask(state, params)
         outcomes = tuple(evaluate(plan)) if plan.candidates else ()
         generation = optimiser.generation(state, params, plan, outcomes)
-        _, whole = optimiser.whole(state, params, plan, outcomes)
+        _, results = optimiser.completed(state, params, plan, outcomes)
         state = optimiser.tell(state, params, plan, outcomes)
-        yield Turn(plan, tuple(whole), state, generation)
+        yield Turn(plan, tuple(results), state, generation)
 
 
 def better(best: Best | None, deltas: Sequence[float], scratchpad: str, score: Score) -> Best:

@@ -81,8 +81,8 @@ class Cma(DrawnSearch[CmaParams, CmaState]):
     def tell(self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]) -> CmaState:
         best = state.best
         results = []
-        whole, known = self.whole(state, params, plan, outcomes)
-        for candidate, outcome in zip(whole.candidates, known, strict=True):
+        drawn, known = self.completed(state, params, plan, outcomes)
+        for candidate, outcome in zip(drawn.candidates, known, strict=True):
             best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
             is_given = state.generation == 0 and params.further and candidate.index < len(params.start)
             results.append((injected(state, params, candidate.deltas) if is_given else candidate.deltas, outcome.pre))

@@ -56,7 +56,7 @@ class DrawnSearch(Optimiser[P, D], Protocol[P, D]):
         plan = distinct_candidates(self.drawn(state, params))
         return replace(plan, candidates=tuple(c for c in plan.candidates if not _is_known(c, known)))
 
-    def whole(self, state: D, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Plan, list[Outcome]]:
+    def completed(self, state: D, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Plan, list[Outcome]]:
         """All draws, also those that equal another one or are known."""
         drawn, known = self.drawn(state, params), self.known(state)
         again = {c.index: known_outcome(c, known[c.deltas]) for c in drawn.candidates if _is_known(c, known)}

@@ -49,8 +49,8 @@ class RandomSearch(DrawnSearch[RandomParams, DrawnState]):
 
     def tell(self, state: DrawnState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]) -> DrawnState:
         best = state.best
-        whole, known = self.whole(state, params, plan, outcomes)
-        for candidate, outcome in zip(whole.candidates, known, strict=True):
+        drawn, known = self.completed(state, params, plan, outcomes)
+        for candidate, outcome in zip(drawn.candidates, known, strict=True):
             best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
         corners = self.corners(state, params, plan, outcomes)
         return replace(state, generation=state.generation + 1, best=best, corners=corners)

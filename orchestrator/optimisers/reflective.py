@@ -80,7 +80,7 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
     def tell(
         self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
     ) -> ReflectiveState:
-        _, results = self.whole(state, params, plan, outcomes)
+        _, results = self.completed(state, params, plan, outcomes)
         if _is_unevaluated(state):
             return _evaluated_population(state, results)
         children_plan, rr_idx = _offspring_plan(state, params)
@@ -98,26 +98,26 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
             rr_idx=rr_idx,
         )
 
-    def whole(
+    def completed(
         self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
     ) -> tuple[Plan, list[Outcome]]:
         """With equal members of the population, and with clones that nothing changes."""
         if _is_unevaluated(state):
-            whole = _population_plan(state)
-            return whole, expand(whole, outcomes)
-        whole, _ = _offspring_plan(state, params)
-        return whole, expand(whole, outcomes, _known(whole, state))
+            drawn = _population_plan(state)
+            return drawn, expand(drawn, outcomes)
+        drawn, _ = _offspring_plan(state, params)
+        return drawn, expand(drawn, outcomes, _known(drawn, state))
 
     def generation(
         self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
     ) -> Generation:
-        whole, results = self.whole(state, params, plan, outcomes)
+        drawn, results = self.completed(state, params, plan, outcomes)
         if _is_unevaluated(state):
             return Generation(state.generation, _population(_evaluated_population(state, results), ()))
         best = elites(state, params)
         population = _population(state, best)
         families = [
-            as_evaluated(whole, outcome, [population[p].node for p in whole.candidate(outcome.index).parents])
+            as_evaluated(drawn, outcome, [population[p].node for p in drawn.candidate(outcome.index).parents])
             for outcome in results
         ]
         return Generation(
