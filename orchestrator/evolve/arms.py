@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.evolve.front import halve, least_correct
-from orchestrator.evolve.measuring import Measurer, measurement_of
+from orchestrator.evolve.measuring import Answers, Measurer, measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, System
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import Settings, SettingsError, layout_of
@@ -33,6 +33,7 @@ MOST_DOUBLINGS = 3
 FACTORS = (0.5, 1.0, 2.0)
 """What the negative log-odds of each cluster are multiplied by."""
 
+Answered = tuple[System, Answers]
 Cluster = Callable[[Sides | None], tuple[str, ClusterFigures]]
 """Makes the clusters from two sets of answers, or the run's own from none; returns their content hash."""
 
@@ -56,16 +57,15 @@ class Preparation:
         """The arms of the run with all that was measured on the training set; prompts: by name, the plain one first."""
         cap, plain = self._plain(prompts[PLAIN])
         rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
-        least = least_correct(plain)
+        least = least_correct(plain[0])
         measured = [plain, *self._halved("prompts", rivals, [name for name, _ in RUNGS], ARMS, least)]
-        points = [one.on("training").point for one in measured]
-        chosen = [measured[i] for i in halve(points, ARMS, least)] if self.settings.whole else [plain]
-        arms, vectors = self._arms(chosen, measured, least)
-        known = {one.name for one in measured}
-        systems = (*measured, *vectors, *(one for one in rivals if one.name not in known))
-        return Book(cap=cap, arms=tuple(arms), systems=systems)
+        points = [one.on("training").point for one, _ in measured]
+        chosen = halve(points, ARMS, least) if self.settings.whole else [0]
+        arms, vectors = self._arms(measured, chosen, least)
+        known = Book(cap=cap, arms=tuple(arms), systems=tuple(one for one, _ in measured)).with_systems(vectors)
+        return known.with_systems([known.known(one) for one in rivals])
 
-    def _plain(self, system_prompt: str) -> tuple[int, System]:
+    def _plain(self, system_prompt: str) -> tuple[int, Answered]:
         """The plain model on the training set, and the cap that at most 2 % of its answers reach.
 
         A small cap would cut the plain model's answers, and make whatever is shorter seem right.  Answers that repeat
@@ -73,9 +73,8 @@ class Preparation:
         """
         first = cap = self.settings.target_max_new_tokens
         while True:
-            plain = System(PLAIN, "plain", system_prompt)
-            [plain] = self.measurer.measure("plain", [plain], "training")
-            found = plain.on("training")
+            [plain] = self.measurer.with_answers("plain", [System(PLAIN, "plain", system_prompt)], "training")
+            found = plain[0].on("training")
             cut = sum(count >= cap and not loop for count, loop in zip(found.tokens, found.loops, strict=True))
             if not self.settings.whole or cut <= max(1, AT_CAP * len(found.tokens)):
                 return cap, plain
@@ -88,7 +87,7 @@ class Preparation:
 
     def _halved(
         self, plan: str, systems: Sequence[System], rungs: Sequence[ExampleSet], keep: int, least: float
-    ) -> list[System]:
+    ) -> list[Answered]:
         """The systems that stay when they are halved on each of the rungs, measured on the whole training set.
 
         keep: so few are not halved; least: the share of correct answers that a system must have to stay.
@@ -99,27 +98,20 @@ class Preparation:
                 answers = self.measurer.answers(plan, [one.candidate(name) for one in left])
                 points = [measurement_of(given).point for given in answers]
                 left = [left[i] for i in halve(points, (len(left) + 1) // 2, least)]
-        return self.measurer.measure(plan, left, "training") if left else []
+        return self.measurer.with_answers(plan, left, "training")
 
     def _arms(
-        self, chosen: Sequence[System], measured: Sequence[System], least: float
+        self, measured: Sequence[Answered], chosen: Sequence[int], least: float
     ) -> tuple[list[Arm], list[System]]:
-        answers = dict(
-            zip(
-                (one.name for one in measured),
-                self.measurer.answers("prompts", [one.candidate("training") for one in measured]),
-                strict=True,
-            )
-        )
         golds = [example.gold for example in self.measurer.examples["training"]]
         arms, vectors = list[Arm](), list[System]()
-        for one in chosen:
-            others = [answer for name, given in answers.items() if name != one.name for answer in given]
-            clustering, figures = self.cluster(sides_of(answers[one.name], others, golds))
+        for one, own in (measured[index] for index in chosen):
+            others = [answer for other, given in measured if other is not one for answer in given]
+            clustering, figures = self.cluster(sides_of(own, others, golds))
             arms.append(Arm(one.name, one.system_prompt, clustering))
             if self.settings.whole:
                 made = vectors_of(arms[-1], figures, layout_of(self.settings).count, self.settings.delta_bound)
-                vectors += self._halved("vectors", made, ["half"], 2, least)
+                vectors += [vector for vector, _ in self._halved("vectors", made, ["half"], 2, least)]
         return arms, vectors
 
 

@@ -37,9 +37,13 @@ class Measurer:
     def measure(self, name: str, systems: Sequence[System], which: ExampleSet) -> list[System]:
         """The systems with what the set shows of each, from one plan of this name; those that have it stay."""
         missing = [one for one in systems if getattr(one, which) is None]
-        found = self.answers(name, [one.candidate(which) for one in missing]) if missing else []
-        new = {one.name: one.measured(which, measurement_of(a)) for one, a in zip(missing, found, strict=True)}
+        new = {one.name: one for one, _ in self.with_answers(name, missing, which)}
         return [new.get(one.name, one) for one in systems]
+
+    def with_answers(self, name: str, systems: Sequence[System], which: ExampleSet) -> list[tuple[System, Answers]]:
+        """The same of all of them, with their answers."""
+        found = self.answers(name, [one.candidate(which) for one in systems]) if systems else []
+        return [(one.measured(which, measurement_of(given)), given) for one, given in zip(systems, found, strict=True)]
 
     def answers(self, name: str, candidates: Sequence[Candidate]) -> list[Answers]:
         """The graded answers of each candidate.  The plan's records are dropped afterwards; the answers are not."""
