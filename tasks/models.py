@@ -177,7 +177,7 @@ ClusteredBy = Literal["meaning", "waste"]
 
 @dataclass(frozen=True)
 class Constrained:
-    """Fewer tokens without losing right answers.
+    """Fewer tokens without losing correct answers.
 
     baseline_tokens: mean tokens an answer of the baseline; baseline_correctness: its share of correct answers; margin:
     the share of all answers that may be lost for nothing; loss_penalty and gain_reward: for a share of 1, so 5.0 is

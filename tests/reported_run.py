@@ -24,8 +24,8 @@ def write_reported(folder: Path, made: Book | None = None) -> Path:
     found = report(made, run=f"{folder.name}-1")
     output.write_json("report.json", asdict(found))
     output.write_json("front.json", asdict(front_file(found)))
-    plain, leader = made.plain.on("test"), made.leader.on("test")
-    comparison = Comparison("test set", _answers(plain, "before"), _answers(leader, "after"))
+    plain, contender = made.plain.on("test"), made.contender.on("test")
+    comparison = Comparison("test set", _answers(plain, "before"), _answers(contender, "after"))
     output.write_json("answers.json", [asdict(comparison)])
     return folder
 

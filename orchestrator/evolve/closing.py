@@ -142,20 +142,20 @@ class Closing:
         return replace(book.with_systems(self.measurer.measure("test", systems, "test")), test_uses=uses)
 
     def _with_rivals(self, book: Book) -> Book:
-        """With what is free in every engine: the leader's prompt alone, a limit of tokens at its length, a stop.
+        """With what is free in every engine: the contender's prompt alone, a limit of tokens at its length, a stop.
 
-        They answer the questions that put the front in order, and the last ones that the leader has answered.
+        They answer the questions that put the front in order, and the last ones that the contender has answered.
         """
-        leader = book.leader
-        if leader.name == PLAIN:
+        contender = book.contender
+        if contender.name == PLAIN:
             return book
-        tokens = max(1, round(leader.on(book.ordering_set).mean_tokens))
+        tokens = max(1, round(contender.on(book.ordering_set).mean_tokens))
         limited = System(f"max_tokens {tokens}", "cut", book.plain.system_prompt, max_tokens=tokens)
         rivals = [limited, self._first_sentence(book)] if self.settings.whole else [limited]
-        if leader.deltas and leader.arm != PLAIN:
-            rivals.append(book.system(leader.arm))
+        if contender.deltas and contender.arm != PLAIN:
+            rivals.append(book.system(contender.arm))
         rivals = [book.known(one) for one in rivals]
-        for which in dict.fromkeys((book.ordering_set, last_common(leader) or book.ordering_set)):
+        for which in dict.fromkeys((book.ordering_set, last_common(contender) or book.ordering_set)):
             rivals = self.measurer.measure("rivals", rivals, which)
         return book.with_systems(rivals)
 
@@ -166,8 +166,8 @@ class Closing:
         return System(FIRST_SENTENCE, "cut", prompt, deltas=stop, clustering=clustering)
 
     def comparisons(self, book: Book) -> tuple[Comparison, ...]:
-        """The answers of the plain model and of the leader side by side, on every set that both were asked."""
-        both = (book.plain, book.leader)
+        """The answers of the plain model and of the contender side by side, on every set that both were asked."""
+        both = (book.plain, book.contender)
         sets = [which for which in EXAMPLE_SETS if all(getattr(one, which) is not None for one in both)]
         answers = self.measurer.answers("final", [one.candidate(which) for which in sets for one in both])
         return tuple(Comparison(f"{which} set", *answers[2 * i : 2 * i + 2]) for i, which in enumerate(sets))

@@ -166,7 +166,7 @@ class Book:
         return "ordering" if self.plain.ordering else "training"
 
     @property
-    def leader(self) -> System:
+    def contender(self) -> System:
         """The winner; where the plain model stays, the first system of the order, which is the most promising."""
         return self.system(self.order[0].name if self.winner == PLAIN and self.order else self.winner)
 

@@ -139,8 +139,8 @@ def _gain(book: Book, winner: System) -> str:
 
 
 def _nothing_shown(book: Book) -> tuple[Outcome, str, str]:
-    leader = book.leader
-    if leader.name == PLAIN:
+    contender = book.contender
+    if contender.name == PLAIN:
         first = "The plain model stays: no other system was worth a test against it."
         return (
             "nothing_shown",
@@ -148,14 +148,16 @@ def _nothing_shown(book: Book) -> tuple[Outcome, str, str]:
             "Nothing is safe yet: more training questions or other prompts may find something.",
         )
     found = most_promising(book.tests)
-    if found is None or leader.validation is None:
-        first = f"The plain model stays: there are no validation questions that could show what {_name(leader)} loses."
+    if found is None or contender.validation is None:
+        first = (
+            f"The plain model stays: there are no validation questions that could show what {_name(contender)} loses."
+        )
         return "nothing_shown", first, "Nothing is safe yet: give validation questions."
-    before, after = book.plain.on("validation"), leader.validation
+    before, after = book.plain.on("validation"), contender.validation
     change, margin = book.tests[0].change, book.tests[0].result.margin
     first = (
         f"The plain model stays: on {change.count} validation questions nothing is shown to lose less than "
-        f"{format_points(margin)} of correct answers; the most promising system is {_name(leader)} "
+        f"{format_points(margin)} of correct answers; the most promising system is {_name(contender)} "
         f"({before.mean_tokens:.1f} -> {after.mean_tokens:.1f} tokens, {change.before} -> {change.after} correct), of "
         f"which a loss of up to {format_points(-found.bound)} is not excluded."
     )
@@ -177,7 +179,7 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
         asked = book.ordering_set
         count = len(book.plain.on(asked).examples)
         yield f"Of the plain model's {count} {asked} answers {book.flips} changed sides when it was asked once more."
-    for one in dict.fromkeys(system.name for system in (book.plain, winner, book.leader)):
+    for one in dict.fromkeys(system.name for system in (book.plain, winner, book.contender)):
         measured = getattr(book.system(one), which)
         if measured is not None and any(measured.loops):
             loops = f"{sum(measured.loops)} of {len(measured.loops)}"

@@ -153,7 +153,7 @@ def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_na
     world.spoils = lambda one: 0.2 if one.examples == "validation" and (one.deltas or one.system_prompt) else 0.0
     book = world.conclude(world.book(), world.individual("g0_pop0", PLAIN, 1.0))
     assert (book.passed, book.winner) == ((), PLAIN)
-    assert book.order is not None and book.leader.name == book.order[0].name == "concise"
+    assert book.order is not None and book.contender.name == book.order[0].name == "concise"
     # Its rivals are measured at its length; the test set is asked nothing of it and of them
     assert [one.max_tokens for one in book.of_kind("cut")] == [40, 0]
     assert all(one.ordering and one.validation for one in book.of_kind("cut"))
@@ -227,7 +227,7 @@ def test_more_generations_choose_once_more_and_say_so(make: Make) -> None:
 def test_without_a_validation_set_the_plain_model_stays_and_rivals_answer_the_questions_that_order(make: Make) -> None:
     world = make({"training": 60, "validation": 0, "test": 0})
     book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
-    assert (book.winner, book.passed, book.leader.name) == (PLAIN, (), "g0_pop0")
+    assert (book.winner, book.passed, book.contender.name) == (PLAIN, (), "g0_pop0")
     assert not book.having("validation") and not book.having("test") and not book.having("ordering")
     assert all(one.training for one in book.of_kind("cut"))
 
