@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from orchestrator.evolve.front import hypervolume_gain
+from orchestrator.evolve.front import hypervolume_gain, longest_of
 from orchestrator.evolve.systems import Arm, Book, Point, System
 from orchestrator.optimisers import make_optimiser
 from orchestrator.optimisers.base import Best, Evaluate, Optimiser, SearchParams, SearchState, search
@@ -147,6 +147,12 @@ class Known(NamedTuple):
 
     points: Sequence[Point]
     longest: float
+
+
+def known_of(book: Book) -> Known:
+    """What a run knew before its search: in a book that has been closed there are evolved and random systems too."""
+    before = [one for one in book.of_kind("plain", "prompt", "vector") if one.training]
+    return Known([one.on("training").point for one in before], longest_of(book.plain.on("training")))
 
 
 def next_arm(arms: Sequence[Arm], turns: Sequence[Turn], known: Known) -> Arm:

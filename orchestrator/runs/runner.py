@@ -20,9 +20,8 @@ from orchestrator.dispatch.evaluator import FarmEvaluator, Records
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.evolve.arms import Preparation, parts_of
 from orchestrator.evolve.closing import Closing
-from orchestrator.evolve.front import longest_of
 from orchestrator.evolve.measuring import Measurer, measured_evaluations
-from orchestrator.evolve.search import FinishedGeneration, Known, RunState, Search, Turn, load_state, make_search
+from orchestrator.evolve.search import FinishedGeneration, RunState, Search, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import delete_results
@@ -255,10 +254,8 @@ class _Session:
             if self.recorder.history and read_in_progress(runner.output.path) is None:
                 self.recorder.request_again(state)
         started = time.monotonic()
-        before = [one for one in self.book.of_kind("plain", "prompt", "vector") if one.training]
-        known = Known([one.on("training").point for one in before], longest_of(self.book.plain.on("training")))
         watch = self.reporter.progress.evaluated
-        generations = self.search.generations(state, self.measurer.evaluate, watch, self._turns, known)
+        generations = self.search.generations(state, self.measurer.evaluate, watch, self._turns, known_of(self.book))
         for finished in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(plan_names(finished.generation.number))

@@ -20,6 +20,7 @@ from orchestrator.evolve.search import (
     Search,
     Turn,
     forked_start,
+    known_of,
     load_state,
     make_search,
     next_arm,
@@ -92,6 +93,13 @@ def turn(arm: int, *points: tuple[float, float]) -> Turn:
 )
 def test_each_arm_has_a_turn_and_then_the_one_that_added_most_to_the_front(turns: list[Turn], arm: int) -> None:
     assert next_arm(ARMS, turns, KNOWN) == ARMS[arm]
+
+
+def test_what_a_closed_run_has_found_does_not_change_whose_turn_it_is() -> None:
+    plain = dataclasses.replace(vector("plain", ARMS[0], (), 80, 5), kind="plain")
+    found = dataclasses.replace(vector("g0_pop0", ARMS[1], (1.0,) * CLUSTERS, 20, 9), kind="evolved")
+    known = known_of(Book(systems=(plain,)))
+    assert known == KNOWN and known_of(Book(systems=(plain, found))) == known
 
 
 def test_the_candidates_of_a_generation_have_the_prompt_and_the_clusters_of_its_arm() -> None:
