@@ -36,8 +36,9 @@ from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.targets import TARGETS
 from tasks.dataset import load_examples
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
+from tasks.gpu.model_files import model_hashes
 from tasks.gpu.processor import processor_reference
-from tasks.gpu.processor_template import NO_CHECK
+from tasks.gpu.processor_template import ModelCheck
 from tasks.gpu.prompt import load_tokenizer, render, stop_ids
 from tasks.gpu.sentence_ends import sentence_ends
 from tasks.template import fill
@@ -65,7 +66,7 @@ def export(model: str, folder: Path, end: float) -> ExportedSteering:
     labels[sorted(ends)] = 0
     deltas = (end, *(0.3 if cluster % 2 else -0.3 for cluster in range(1, CLUSTERS)))
     system = System("", "vector", SYSTEM_PROMPT, deltas=deltas, clustering=CLUSTERING)
-    steering = ExportedSteering(system, NO_CHECK, labels, sentence_ends(model))
+    steering = ExportedSteering(system, ModelCheck(model, **model_hashes(model)), labels, sentence_ends(model))
     texts = {FILE: system_text(steering), "processor.py": TARGETS["sglang"].render(steering)}
     for name, content in {**files_beside(steering), **{name: text.encode() for name, text in texts.items()}}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

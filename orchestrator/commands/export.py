@@ -72,7 +72,7 @@ def _export(arguments: argparse.Namespace) -> int:
     system = steering.system
     if arguments.to not in (engines := engines_for(system.kind)):
         instead = f"--to {' or '.join(engines)} takes it" if engines else "--system names another one (front.json)"
-        raise OutputError(f"{arguments.run}: {system.name!a} has no deltas for {arguments.to}: {instead}")
+        raise OutputError(f"{arguments.run}: {system.name!a} has nothing that {arguments.to} could add: {instead}")
     file = arguments.output or default_file(arguments.run, arguments.to, arguments.system or arguments.node)
     target.check_name(file)
     check_inputs("--output", file, {name: arguments.run / name for name in RUN_FILES})
