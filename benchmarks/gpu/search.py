@@ -48,6 +48,8 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "random": {**WASTE, "OPTIMISER": "random"},
     "reflective": {**WASTE, "OPTIMISER": "reflective"},
     "meaning": {**MEANING, "OPTIMISER": "cma"},
+    "five": {**WASTE, "OPTIMISER": "reflective", "MARGIN": "0.05"},
+    "right": {**WASTE, "OPTIMISER": "reflective", "GOAL": "most_right"},
     "few": {**WASTE, "OPTIMISER": "reflective", "CLUSTERS": "3"},
 }
 
