@@ -1,4 +1,4 @@
-"""Write `sample_questions.jsonl`: questions about invented companies, four fifths looked up, one fifth worked out.
+"""Write `sample_questions.jsonl`: questions about invented companies, each answered by one sentence of a page.
 
     python configs/data/make_questions.py [--seed 7] [--each 100] [--more 100] [--validation 200] [--output FILE]
 
@@ -6,8 +6,7 @@ There are three splits of `--each` questions, `--more` further test questions, a
 questions.  A run of `make evolve` asks 100 of the further test questions at its end and chooses nothing on them.
 
 Each question has a company and a page of its own, so that no split knows anything of another.  A page is one paragraph
-with more figures than the question needs.  The figures are drawn so that results are short: whole millions, whole
-percent.  The same seed writes the same file.
+with more figures than the question needs.  The same seed writes the same file.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import random
 import re
 from pathlib import Path
 
-from question_topics import LOOK_UPS, WORK_OUTS, Topic
+from question_topics import TOPICS, Topic
 
 SPLITS = ("train", "validation", "test")
 SEED, EACH, MORE, VALIDATION = 7, 100, 100, 200
@@ -29,28 +28,23 @@ _THIRD_FIRST = "Bram Cull Dax Ebb Flint Gorse Hale Inver Jed Keld Lyth Mire Nant
 _LAST = "wick mere holt stead bury dale combe ford ley rigg shaw thwaite moor beck lund"
 
 BUSINESSES = (
-    ("Tools", "hand tools", "hardware stores", "a line of cordless saws"),
-    ("Dairy", "butter, cheese and yogurt", "supermarkets", "a drink made from whey"),
-    ("Marine", "ferries and small cargo ships", "shipping lines", "an electric ferry"),
-    ("Paper", "packaging and printing paper", "printing houses", "a recycled board"),
-    ("Optics", "lenses for cameras and microscopes", "laboratories", "a lens for drones"),
-    ("Textiles", "towels, bed linen and work clothes", "hotels", "a fabric that needs no ironing"),
-    ("Bakeries", "bread and frozen dough", "school kitchens", "a gluten-free loaf"),
-    ("Pumps", "pumps and valves", "water works", "a pump that reports its own faults"),
-    ("Furniture", "desks and chairs", "schools", "a desk of pressed straw"),
-    ("Seeds", "seeds and fertilizer", "farmers' cooperatives", "a wheat that stands drought"),
-    ("Bicycles", "city bicycles and their parts", "rental firms", "a folding cargo bicycle"),
-    ("Ceramics", "tiles and sinks", "builders' merchants", "a tile that stores heat"),
+    ("Tools", "hand tools", "hardware stores"),
+    ("Dairy", "butter, cheese and yogurt", "supermarkets"),
+    ("Marine", "ferries and small cargo ships", "shipping lines"),
+    ("Paper", "packaging and printing paper", "printing houses"),
+    ("Optics", "lenses for cameras and microscopes", "laboratories"),
+    ("Textiles", "towels, bed linen and work clothes", "hotels"),
+    ("Bakeries", "bread and frozen dough", "school kitchens"),
+    ("Pumps", "pumps and valves", "water works"),
+    ("Furniture", "desks and chairs", "schools"),
+    ("Seeds", "seeds and fertilizer", "farmers' cooperatives"),
+    ("Bicycles", "city bicycles and their parts", "rental firms"),
+    ("Ceramics", "tiles and sinks", "builders' merchants"),
 )  # fmt: skip
 OPENINGS = (
     "{company} makes {goods} and sells most of them to {buyers}.",
     "{company} is a maker of {goods}; its customers are mainly {buyers}.",
     "Founded in {founded}, {company} produces {goods} for {buyers}.",
-)
-CLOSINGS = (
-    "The management expects {novelty} to bring new orders in {next}.",
-    "Work on {novelty} continued throughout the year and should be finished in {next}.",
-    "Customers have received {novelty} well, and prices were kept where they were.",
 )
 
 
@@ -79,41 +73,36 @@ def _companies(rng: random.Random, first_parts: str, count: int) -> list[str]:
 
 
 def _rows(rng: random.Random, companies: list[str], split: str, count: int) -> list[dict[str, str]]:
-    """`count` questions, a fifth of them arithmetic, the topics in turn; each takes one of the companies."""
-    calculations = count // 5
-    topics = [LOOK_UPS[i % len(LOOK_UPS)] for i in range(count - calculations)]
-    topics += [WORK_OUTS[i % len(WORK_OUTS)] for i in range(calculations)]
+    """`count` questions, the topics in turn; each takes one of the companies."""
+    topics = [TOPICS[i % len(TOPICS)] for i in range(count)]
     rng.shuffle(topics)
     return [{"id": "", "split": split, **_row(rng, companies.pop(), topic)} for topic in topics]
 
 
 def _row(rng: random.Random, name: str, topic: Topic) -> dict[str, str]:
-    """One question with its page: what the company does, the facts in an order of chance, and an outlook.
+    """One question with its page: what the company does, and two facts in an order of chance.
 
-    It is drawn again while the page has the answer elsewhere: a figure must not be right by accident.
+    It is drawn again while the page has the answer twice: a figure must not be right by accident.
     """
-    field, goods, buyers, novelty = rng.choice(BUSINESSES)
+    field, goods, buyers = rng.choice(BUSINESSES)
     year = rng.choice([2021, 2022, 2023])
-    common = {"company": f"{name} {field}", "year": year, "last": year - 1, "next": year + 1}
-    business = {"goods": goods, "buyers": buyers, "novelty": novelty, "founded": rng.randint(1887, 1989)}
-    opening, closing = (rng.choice(texts).format(**common, **business) for texts in (OPENINGS, CLOSINGS))
-    others = [other for other in LOOK_UPS if other is not topic and other.name not in topic.excludes]
-    is_look_up = topic in LOOK_UPS
+    common = {"company": f"{name} {field}", "year": year, "last": year - 1}
+    opening = rng.choice(OPENINGS).format(**common, goods=goods, buyers=buyers, founded=rng.randint(1887, 1989))
+    others = [other for other in TOPICS if other is not topic]
     while True:
-        values = {**common, **topic.draw(rng)}
+        values, other = {**common, **topic.draw(rng)}, rng.choice(others)
         fact, answer = topic.fact.format(**values), topic.answer.format(**values)
-        facts = [fact, *(other.fact.format(**common, **other.draw(rng)) for other in rng.sample(others, 2))]
+        facts = [fact, other.fact.format(**common, **other.draw(rng))]
         rng.shuffle(facts)
-        page = " ".join([opening, *facts, closing])
-        if len(re.findall(rf"(?<![\d.,]){re.escape(answer)}", page)) == is_look_up:
+        page = " ".join([opening, *facts])
+        if len(re.findall(rf"(?<![\d.,]){re.escape(answer)}", page)) == 1:
             break
     return {
-        "kind": "lookup" if is_look_up else "arithmetic",
         "topic": topic.name,
         "question": rng.choice(topic.questions).format(**values),
         "context": page,
         "answer": answer,
-        "rationale": topic.rationale.format(**values) or f"The page says: {fact}",
+        "rationale": f"The page says: {fact}",
     }
 
 

@@ -58,11 +58,12 @@ class Preparation:
         cap, plain = self._plain(prompts[PLAIN])
         rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
         least = least_correct(plain[0])
-        measured = [plain, *self._halved("prompts", rivals, [name for name, _ in RUNGS], ARMS, least)]
+        measured = [plain, *self._halved(rivals, least)]
         points = [one.on("training").point for one, _ in measured]
         chosen = halve(points, ARMS, least) if self.settings.whole else [0]
-        arms, vectors = self._arms(measured, chosen, least)
-        known = Book(cap=cap, arms=tuple(arms), systems=tuple(one for one, _ in measured)).with_systems(vectors)
+        arms, vectors = self._arms(measured, chosen)
+        vectors = self.measurer.measure("vectors", vectors, "training")
+        known = Book(cap=cap, arms=tuple(arms), systems=(*(one for one, _ in measured), *vectors))
         return known.with_systems([known.known(one) for one in rivals])
 
     def _plain(self, system_prompt: str) -> tuple[int, Answered]:
@@ -85,24 +86,21 @@ class Preparation:
             cap *= 2
             self.raise_cap(cap)
 
-    def _halved(
-        self, plan: str, systems: Sequence[System], rungs: Sequence[ExampleSet], keep: int, least: float
-    ) -> list[Answered]:
-        """The systems that stay when they are halved on each of the rungs, measured on the whole training set.
+    def _halved(self, prompts: Sequence[System], least: float) -> list[Answered]:
+        """The prompts that stay when they are halved on each of RUNGS, measured on the whole training set.
 
-        keep: so few are not halved; least: the share of correct answers that a system must have to stay.
+        least: the share of correct answers that a prompt must have to stay.
         """
-        left = list(systems)
-        for name in rungs if self.settings.whole else ():
-            if name in self.measurer.examples and len(left) > keep:
-                answers = self.measurer.answers(plan, [one.candidate(name) for one in left])
+        left = list(prompts)
+        for name, _ in RUNGS if self.settings.whole else ():
+            if name in self.measurer.examples and len(left) > ARMS:
+                answers = self.measurer.answers("prompts", [one.candidate(name) for one in left])
                 points = [measurement_of(given).point for given in answers]
                 left = [left[i] for i in halve(points, (len(left) + 1) // 2, least)]
-        return self.measurer.with_answers(plan, left, "training")
+        return self.measurer.with_answers("prompts", left, "training")
 
-    def _arms(
-        self, measured: Sequence[Answered], chosen: Sequence[int], least: float
-    ) -> tuple[list[Arm], list[System]]:
+    def _arms(self, measured: Sequence[Answered], chosen: Sequence[int]) -> tuple[list[Arm], list[System]]:
+        """The arms of the chosen prompts, and their vectors."""
         golds = [example.gold for example in self.measurer.examples["training"]]
         arms, vectors = list[Arm](), list[System]()
         for one, own in (measured[index] for index in chosen):
@@ -110,8 +108,7 @@ class Preparation:
             clustering, figures = self.cluster(sides_of(own, others, golds))
             arms.append(Arm(one.name, one.system_prompt, clustering))
             if self.settings.whole:
-                made = vectors_of(arms[-1], figures, layout_of(self.settings).count, self.settings.delta_bound)
-                vectors += [vector for vector, _ in self._halved("vectors", made, ["half"], 2, least)]
+                vectors += vectors_of(arms[-1], figures, layout_of(self.settings).count, self.settings.delta_bound)
         return arms, vectors
 
 

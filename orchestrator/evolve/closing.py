@@ -58,7 +58,7 @@ class Closing:
             book = replace(self._ordered(book, individuals), generations=generations).write(self.output)
         if not book.winner:
             book = self._tested(book).write(self.output)
-        return self._with_rivals(self._with_test(book))
+        return self._with_test(book)
 
     def _searched(self, book: Book, individuals: Sequence[Individual]) -> list[System]:
         """What the search has brought to the front of what is known without it, and what as many random draws have.
@@ -100,7 +100,11 @@ class Closing:
         points = [one.on("training").point for one in known]
         known = [known[i] for i in halve(points, MOST_KNOWN, least_correct(book.plain))]
         asked = [book.plain, *known, *self._searched(book, individuals)]
-        plain, *members = self.measurer.measure("ordering", asked, which)
+        missing = [one for one in asked if getattr(one, which) is None]
+        candidates = [*(one.candidate(which) for one in missing), book.plain.candidate(which, repeat=AGAIN)]
+        *found, again = (measurement_of(given) for given in self.measurer.answers("ordering", candidates))
+        new = {one.name: one.measured(which, of) for one, of in zip(missing, found, strict=True)}
+        plain, *members = (new.get(one.name, one) for one in asked)
         order = order_members(
             {one.name: one.on(which) for one in members},
             plain.on(which),
@@ -108,8 +112,7 @@ class Closing:
             settings.goal,
             MOST_TESTED,
         )
-        [again] = self.measurer.answers("ordering", [plain.candidate(which, repeat=AGAIN)])
-        flips = sum(a != b for a, b in zip(plain.on(which).correct, measurement_of(again).correct, strict=True))
+        flips = sum(a != b for a, b in zip(plain.on(which).correct, again.correct, strict=True))
         return replace(book.with_systems([plain, *members]), order=order, flips=flips)
 
     def _tested(self, book: Book) -> Book:
@@ -131,33 +134,36 @@ class Closing:
         return replace(book.with_systems([*asked.values()]), tests=tests, winner=name)
 
     def _with_test(self, book: Book) -> Book:
-        """The plain model and the winner on the test set, which nothing has been chosen on."""
-        if not (asked := self.measurer.examples.get("test")):
-            return book
-        winner = book.system(book.winner)
-        rows = sorted([[example.question, example.context, example.gold] for example in asked])
-        use = content_hash(self.measurer.run_id, winner.system_prompt, list(winner.deltas))
-        uses = record_use(self.measurer.store.redis, content_hash(rows), use)
-        systems = [book.plain] if winner.name == PLAIN else [book.plain, winner]
-        return replace(book.with_systems(self.measurer.measure("test", systems, "test")), test_uses=uses)
+        """The plain model and the winner on the test set, which nothing has been chosen on, and what is free beside.
 
-    def _with_rivals(self, book: Book) -> Book:
-        """With what is free in every engine: the contender's prompt alone, a limit of tokens at its length, a stop.
-
-        They answer the questions that put the front in order, and the last ones that the contender has answered.
+        The rivals answer the questions that put the front in order, and the last ones that the contender answers.
         """
+        winner, rivals = book.system(book.winner), self._rivals(book)
+        book = book.with_systems(self.measurer.measure("rivals", rivals, book.ordering_set))
+        asked: dict[ExampleSet, list[System]] = {}
+        if rows := self.measurer.examples.get("test"):
+            contents = sorted([[example.question, example.context, example.gold] for example in rows])
+            use = content_hash(self.measurer.run_id, winner.system_prompt, list(winner.deltas))
+            uses = record_use(self.measurer.store.redis, content_hash(contents), use)
+            book = replace(book, test_uses=uses)
+            asked["test"] = [book.plain] if winner.name == PLAIN else [book.plain, winner]
+        last = "test" if rows and winner.name != PLAIN else last_common(book.contender) or book.ordering_set
+        asked.setdefault(last, []).extend(rivals)
+        for which, systems in asked.items():
+            book = book.with_systems(self.measurer.measure(which, [book.known(one) for one in systems], which))
+        return book
+
+    def _rivals(self, book: Book) -> list[System]:
+        """What is free in every engine: the contender's prompt alone, a limit of tokens at its length, a stop."""
         contender = book.contender
         if contender.name == PLAIN:
-            return book
+            return []
         tokens = max(1, round(contender.on(book.ordering_set).mean_tokens))
         limited = System(f"max_tokens {tokens}", "cut", book.plain.system_prompt, max_tokens=tokens)
         rivals = [limited, self._first_sentence(book)] if self.settings.whole else [limited]
         if contender.deltas and contender.arm != PLAIN:
             rivals.append(book.system(contender.arm))
-        rivals = [book.known(one) for one in rivals]
-        for which in dict.fromkeys((book.ordering_set, last_common(contender) or book.ordering_set)):
-            rivals = self.measurer.measure("rivals", rivals, which)
-        return book.with_systems(rivals)
+        return [book.known(one) for one in rivals]
 
     def _first_sentence(self, book: Book) -> System:
         """The plain model, stopped after its first sentence: there the end of a turn outweighs every other token."""
