@@ -154,6 +154,7 @@ def answer_missing(
 
     def keep(position: int, generated: Generated) -> None:
         whole = is_whole(generated.text, generated.finish, any(stage.deltas())) if stage.run.whole else True
+        whole = generated.ends_unsteered if whole is None else whole
         if whole is None:
             undecided[position] = generated
         else:

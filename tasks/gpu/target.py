@@ -39,6 +39,7 @@ class Meta(TypedDict):
     finish_reason: FinishReason
     prompt_tokens: int
     cached_tokens: int
+    ends_unsteered: NotRequired[bool]  # the embedded server alone
 
 
 class GenerateReply(TypedDict):
@@ -107,6 +108,7 @@ class Generated:
     """An answer. `output_ids`, `completion_tokens` and `text` are without the stop token that may have ended it.
 
     `stop_text` is the stop text that ended it, "" for none: `text` is without it, and the tokens are with it.
+    `ends_unsteered`: whether it would have ended there without deltas as well; None where the server does not say.
     """
 
     text: str
@@ -116,6 +118,7 @@ class Generated:
     completion_tokens: int
     cached_tokens: int
     stop_text: str = ""
+    ends_unsteered: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -265,6 +268,7 @@ def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequ
         completion_tokens=len(answer_ids),
         cached_tokens=max(0, meta["cached_tokens"]),
         stop_text=matched if isinstance(matched, str) and reason["type"] == "stop" and matched in stop else "",
+        ends_unsteered=meta.get("ends_unsteered"),
     )
 
 

@@ -131,6 +131,18 @@ def test_where_the_text_of_a_steered_answer_does_not_tell_the_model_without_delt
     assert len(set(installed.processors)) == 1 and bool(installed.processors[0]) == (lifecycle == "restart")
 
 
+def test_a_server_that_says_whether_the_model_would_end_there_too_is_not_asked(store: Store, tmp_path: Path) -> None:
+    def script(number: int, asked: dict[str, Any]) -> tuple[int, Any]:
+        reply = REPLIES[number - 1]
+        return 200, reply | {"meta_info": reply["meta_info"] | {"ends_unsteered": number == 2}}
+
+    with server(script) as (url, seen):
+        host.install(Host(url, tmp_path))  # type: ignore[arg-type]
+        answers = answer_stage(stage_of(store, Candidate(0, (0.0, 0.5))))["answers"]
+    assert [answer["whole"] for answer in answers] == [True, True, False, False, False]
+    assert len(seen) == len(REPLIES)
+
+
 @pytest.mark.parametrize(
     ("deltas", "whole", "expected"),
     [

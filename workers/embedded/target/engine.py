@@ -209,7 +209,8 @@ class Engine:
         request, produced = running.pending.request, tuple(running.produced)
         # A stop token is reported as "stop", also where the answer has reached its length limit with it.
         if token in request.stop_ids or is_complete:
-            self._finish(row, running, Finished(produced, running.cached_tokens, "stop", matched=token))
+            unsteered = int(logits.argmax()) in request.stop_ids
+            self._finish(row, running, Finished(produced, running.cached_tokens, "stop", token, unsteered))
         elif len(produced) >= request.sampling.max_new_tokens:
             self._finish(row, running, Finished(produced, running.cached_tokens, "length"))
         elif (text := running.stop_texts.find(produced)) is not None:

@@ -119,13 +119,15 @@ class Limits:
 class Finished:
     """The result of a request.
 
-    `matched` is the stop token, the last of `output_ids`, or the stop text, if one ended the answer.
+    `matched` is the stop token, the last of `output_ids`, or the stop text, if one ended the answer.  `ends_unsteered`:
+    a stop token was also the most likely one before the logits were steered.
     """
 
     output_ids: tuple[int, ...]
     cached_tokens: int
     reason: Literal["stop", "length", "abort"]
     matched: int | str | None = None
+    ends_unsteered: bool = False
 
     @property
     def text_ids(self) -> tuple[int, ...]:
@@ -220,5 +222,6 @@ def make_reply(request: GenerationRequest, finished: Finished, text: str, second
             "completion_tokens": len(finished.output_ids),
             "cached_tokens": finished.cached_tokens,
             "e2e_latency": seconds,
+            "ends_unsteered": finished.ends_unsteered,
         },
     }

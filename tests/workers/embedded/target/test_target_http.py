@@ -48,6 +48,15 @@ def test_deltas_steer_and_zero_deltas_change_nothing(http: httpx.Client) -> None
     assert end_at_once.json()["output_ids"] == [2]
 
 
+def test_a_reply_says_whether_the_model_would_have_ended_there_without_deltas(http: httpx.Client) -> None:
+    text = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
+    sampling = {"temperature": 0, "max_new_tokens": 24, "stop_token_ids": [2]}
+    plain = http.post("/generate", json={"text": text, "sampling_params": sampling}).json()
+    assert plain["meta_info"]["ends_unsteered"]
+    raised = steered_body([500, 0, 0, 0, 0, 0]) | {"input_ids": [504, 3575, 282]}
+    assert not http.post("/generate", json=raised).json()["meta_info"]["ends_unsteered"]
+
+
 def test_a_stop_text_ends_the_answer_as_in_sglang(http: httpx.Client) -> None:
     """The text is without it, its tokens are there and count, and the reply names it."""
     sampling = {"temperature": 0, "max_new_tokens": 24}
