@@ -48,6 +48,7 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "random": {**WASTE, "OPTIMISER": "random"},
     "reflective": {**WASTE, "OPTIMISER": "reflective"},
     "meaning": {**MEANING, "OPTIMISER": "cma"},
+    "small": {**WASTE, "OPTIMISER": "reflective", "POPULATION_SIZE": "4", "NGEN": "4"},
     "five": {**WASTE, "OPTIMISER": "reflective", "MARGIN": "0.05"},
     "right": {**WASTE, "OPTIMISER": "reflective", "GOAL": "most_right"},
     "few": {**WASTE, "OPTIMISER": "reflective", "CLUSTERS": "3"},
