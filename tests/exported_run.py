@@ -55,6 +55,7 @@ def write_run(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps({"id": "exported-1", "kind": kind, "folder": str(folder.resolve())}))
     classes = None
+    (folder / "config").write_text(f"CONFIG_WHOLE={'n' if ends is None else 'y'}\n")
     if ends is not None:
         classes = np.zeros(size, np.uint8)
         classes[list(ends)] = list(ends.values())

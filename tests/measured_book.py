@@ -66,7 +66,11 @@ def book(*systems: System, winner: str = EVOLVED, passed: tuple[str, ...] = (EVO
             system(EVOLVED, "evolved", 0.4, "tr or va te", ONE_SENTENCE, seed=4),
             system("one sentence: random 3", "random", 0.35, "tr or", ONE_SENTENCE, lost=30, seed=5),
             replace(system("max_tokens 24", "cut", 0.41, "va te", cut=60, seed=6), max_tokens=24),
-            system("first sentence", "cut", 0.5, "va te", lost=15, seed=7),
+            replace(
+                system("first sentence", "cut", 0.5, "va te", lost=15, seed=7),
+                deltas=(1000.0, 0.0, 0.0, 0.0, 0.0),
+                clustering=CLUSTERING,
+            ),
         ),
         order=tuple(Member(name, 20.0, 0.6, -0.01) for name in (EVOLVED, VECTOR)),
         winner=winner,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,9 +54,9 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def engines_for(kind: SystemKind) -> tuple[str, ...]:
-    """The engines that a system of this kind can be exported to: a prompt alone needs no processor, a cut no file."""
-    return {"plain": (), "cut": (), "prompt": ("sglang-server",)}.get(kind, ENGINES)
+def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
+    """The engines that such a system can be exported to; without deltas there is nothing for a processor to add."""
+    return ENGINES if deltas else ("sglang-server",) if kind == "prompt" else ()
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,8 +71,10 @@ def _export(arguments: argparse.Namespace) -> int:
     target = TARGETS[arguments.to]
     steering = read_steering(arguments.run, arguments.system, arguments.node)
     system = steering.system
-    if arguments.to not in (engines := engines_for(system.kind)):
+    if arguments.to not in (engines := engines_for(system.kind, system.deltas)):
         instead = f"--to {' or '.join(engines)} takes it" if engines else "--system names another one (front.json)"
+        if system.max_tokens:
+            instead = f'set "max_tokens": {system.max_tokens} in each request'
         raise OutputError(f"{arguments.run}: {system.name!a} has nothing that {arguments.to} could add: {instead}")
     file = arguments.output or default_file(arguments.run, arguments.to, arguments.system or arguments.node)
     target.check_name(file)

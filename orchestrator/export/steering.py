@@ -78,12 +78,11 @@ def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSte
     if not chosen.deltas:
         return steering
     file = folder / "clusters" / f"{chosen.clustering}.labels"
-    ends = file.with_suffix(".ends")
     clusters = next((arm.clusters for arm in results.arms if arm.clustering == chosen.clustering), ())
     return dataclasses.replace(
         steering,
         labels=_read_labels(file),
-        ends=_read_labels(ends) if ends.exists() else None,
+        ends=None if results.settings.get("WHOLE") == "n" else _read_labels(file.with_suffix(".ends")),
         descriptions=tuple(map(dataclasses.asdict, clusters)),
     )
 

@@ -62,7 +62,7 @@ TARGETS: Mapping[str, ExportTarget] = {
     ),
     "vllm": processor_target(VLLM, "PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor"),
     "transformers": processor_target(TRANSFORMERS, "PYTHONPATH={folder} python PROGRAM.py"),
-    "llama-cpp": processor_target(LLAMA_CPP, "llama-cli -m MODEL.gguf $(python {file} --arguments)"),
+    "llama-cpp": processor_target(LLAMA_CPP, "PYTHONPATH={folder} python PROGRAM.py"),
     "logit-bias": ExportTarget(FILE, CURL, bias_document),
     "sglang-server": ExportTarget(serving.FILE, serving.COMMAND, serving.system_text, serving.files_beside),
 }

@@ -59,7 +59,7 @@ def systems_of(results: RunResults) -> list[dict[str, Any]]:
     measured = report.systems if report else results.book.systems
     systems = [_system(one, results.settings) for one in measured if any(getattr(one, which) for which in SETS)]
     for one in systems:
-        engines = engines_for(one["kind"])
+        engines = engines_for(one["kind"], one["deltas"])
         command = ["orchestrator", "export", str(results.folder), "--system", one["name"], "--to", *engines[:1]]
         one |= {"engines": ", ".join(engines), "command": shlex.join(command) if engines else ""}
         one["is_winner"] = bool(report and report.winner == one["name"])

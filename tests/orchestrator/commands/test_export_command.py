@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from exported_run import NODE, write_run
+from exported_run import ENDS, HASH, NODE, write_run
 from measured_book import ONE_SENTENCE, VECTOR
 
 from orchestrator.cli import main
@@ -48,6 +48,19 @@ def test_a_system_prompt_alone_is_exported_to_a_server(tmp_path: Path, capsys: p
     assert (served.params, served.system_prompt) == (None, "Answer in 80 words.")
 
 
+def test_the_stop_after_the_first_sentence_is_exported_to_a_server(tmp_path: Path) -> None:
+    run = write_run(tmp_path, ends=ENDS)
+    assert export(run, "--to", "sglang-server", "--system", "first sentence") == 0
+    [file] = (tmp_path / "exports").glob("*.json")
+    assert read_system(file, file.parent).params == {
+        "clustering": HASH,
+        "deltas": [1000.0, 0.0, 0.0, 0.0, 0.0],
+        "end": "sentence",
+    }
+    # and to no list of biases, which acts everywhere
+    assert export(run, "--to", "logit-bias", "--system", "first sentence") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -59,7 +72,7 @@ def test_a_system_prompt_alone_is_exported_to_a_server(tmp_path: Path, capsys: p
             ["RUN", "--to", "vllm", "--system", "80 words"],
             "'80 words' has nothing that vllm could add: --to",
         ),
-        (["RUN", "--to", "sglang-server", "--system", "max_tokens 24"], "'max_tokens 24' has nothing that"),
+        (["RUN", "--to", "sglang-server", "--system", "max_tokens 24"], 'set "max_tokens": 24 in each request'),
         (["RUN", "--to", "sglang-server", "--system", "plain"], "'plain' has nothing that"),
         (["RUN", "--to", "vllm", "--system", "80 words", "--node", "g0_pop0_pre"], "not allowed with"),
         (["RUN", "--to", "vllm", "--output", "RUN/processor_best.py"], "which it would overwrite"),

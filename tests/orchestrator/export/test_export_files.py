@@ -74,6 +74,10 @@ def test_a_list_of_biases_is_refused_where_the_end_of_a_turn_is_raised_after_sen
     assert rendered("sglang", run) == (run / "processor_best.py").read_text()
     with pytest.raises(OutputError, match="after sentence ends only"):
         rendered("logit-bias", run)
+    # and without its sentence ends it is exported to no engine
+    (run / "clusters" / f"{HASH}.ends").unlink()
+    with pytest.raises(OutputError, match=f"{HASH}.ends cannot be read"):
+        rendered("sglang", run)
 
 
 @pytest.mark.parametrize("name", [f"clusters/{HASH}.labels", f"clusters/{HASH}.ends", "model.json", "systems.json"])

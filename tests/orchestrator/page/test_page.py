@@ -50,7 +50,7 @@ def test_each_system_has_its_figures_on_each_set_the_winner_first(page: ReadPage
 def test_a_system_can_be_chosen_with_its_prompt_and_the_command_that_exports_it(page: ReadPage, folder: Path) -> None:
     for one in page.data[0]["systems"]:
         name = one["name"] if " " not in one["name"] else f"'{one['name']}'"
-        engine = {"plain": "", "cut": "", "prompt": "sglang-server"}.get(one["kind"], "sglang")
+        engine = "sglang" if one["deltas"] else "sglang-server" if one["kind"] == "prompt" else ""
         assert one["command"] == (f"orchestrator export {folder} --system {name} --to {engine}" if engine else "")
         assert one["command"] in page.seen
     assert "Answer in one sentence." in page.seen and "cut at 24 tokens" in page.seen
