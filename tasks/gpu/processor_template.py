@@ -199,7 +199,9 @@ def render_file(
         "ends": "" if ends is None else f"\n{_packed(ends.astype('u1').tobytes())}\n",
         "first_imports": "\n".join(sorted((*FIRST_IMPORTS, *parts.first_imports))),
         "model": "\n".join(f'    "{name}": {value!a},' for name, value in asdict(check).items()),
-        "check_code": "\n\n\n".join((*map(_source, (model_files, model_hashes, check_same_model)), _CHECK_MODEL)),
+        "check_code": "\n\n\n".join(
+            (_source(model_files), _source(model_hashes), _source(check_same_model), _CHECK_MODEL)
+        ),
         "functions": f"{parts.functions.strip()}\n\n\n" if parts.functions else "",
         "body": "\n\n\n".join(filter(None, (parts.engine, parts.steering.strip()))) + "\n",
     }
