@@ -15,9 +15,12 @@ from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS
 from orchestrator.output import OutputFolder
 from orchestrator.settings import Settings
+from orchestrator.settings.value_checks import EMBEDDED
 from tasks.exports import PROCESSOR_FILE
 from tasks.models import Example
 from tasks.template import fill
+from workers.embedded.models import FOLDER as EMBEDDED_MODEL
+from workers.embedded.models import cache_folder
 
 FOLDER = "deploy"
 FILES = tuple(f"{FOLDER}/{name}" for name in (PROCESSOR_FILE, "system_prompt.txt", FILE, "request.json", "README.md"))
@@ -62,7 +65,8 @@ def write_deploy(
     if winner.deltas:
         output.write(f"{FOLDER}/{PROCESSOR_FILE}", TARGETS["sglang"].render(steering))
     about = STEERS if winner.deltas else NO_STEERING
-    text = README.format(name=winner.name, model=settings.target_model, run=run_id, steers=about)
+    model = cache_folder() / EMBEDDED_MODEL if settings.target_model == EMBEDDED else settings.target_model
+    text = README.format(name=winner.name, model=model, run=run_id, steers=about)
     output.write(f"{FOLDER}/README.md", text)
 
 

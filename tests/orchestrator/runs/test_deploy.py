@@ -13,6 +13,7 @@ from orchestrator.output import OutputFolder
 from orchestrator.runs.deploy import clear_deploy, write_deploy
 from orchestrator.settings import load_settings
 from tasks.models import Example
+from workers.embedded.models import embedded_model
 from workers.steering.serving import read_system
 
 CONFIG = Path(__file__).parents[3] / "configs" / "embedded.config"
@@ -38,7 +39,9 @@ def test_a_server_gets_the_system_one_whole_request_and_how_it_is_started(tmp_pa
     assert request["messages"][0] == {"role": "system", "content": prompt}
     assert "A {page}." in request["messages"][1]["content"] and "How much?" in request["messages"][1]["content"]
     assert request["max_tokens"] == 128 and request["temperature"] == settings.target_temperature
-    assert "WHETSTONE_SYSTEM=system.json" in (deploy / "README.md").read_text()
+    # and the embedded model is named by its folder, with which SGLang starts
+    [started] = [line for line in (deploy / "README.md").read_text().splitlines() if "sglang.launch_server" in line]
+    assert "WHETSTONE_SYSTEM=system.json" in started and f"--model-path {embedded_model()} " in started
     # and a prompt alone is served by the same plugin, without labels and without a processor
     clear_deploy(output)
     write_deploy(output, "quiet-1", settings, book().system(ONE_SENTENCE), 128, EXAMPLE)
