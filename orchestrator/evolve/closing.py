@@ -17,12 +17,12 @@ from orchestrator.evolve.front import additions, halve, least_correct
 from orchestrator.evolve.measuring import Measurer, measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, Point, System
 from orchestrator.output import OutputFolder
-from orchestrator.report.figures import last_common
+from orchestrator.report.figures import LAST_FIRST, last_common
 from orchestrator.report.statistics import Comparison
 from orchestrator.settings import Settings, layout_of, pinned_of
 from tasks.context import content_hash
 from tasks.limits import LARGEST_DELTA
-from tasks.plan import EXAMPLE_SETS, ExampleSet
+from tasks.plan import ExampleSet
 from tasks.store.uses import record_use
 
 MOST_KNOWN = 8
@@ -174,6 +174,6 @@ class Closing:
     def comparisons(self, book: Book) -> tuple[Comparison, ...]:
         """The answers of the plain model and of the contender side by side, on every set that both were asked."""
         both = (book.plain, book.contender)
-        sets = [which for which in EXAMPLE_SETS if all(getattr(one, which) is not None for one in both)]
+        sets = [which for which in reversed(LAST_FIRST) if all(getattr(one, which) is not None for one in both)]
         answers = self.measurer.answers("final", [one.candidate(which) for which in sets for one in both])
         return tuple(Comparison(f"{which} set", *answers[2 * i : 2 * i + 2]) for i, which in enumerate(sets))

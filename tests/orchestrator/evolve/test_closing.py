@@ -158,7 +158,7 @@ def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_na
     assert [one.max_tokens for one in book.of_kind("cut")] == [40, 0]
     assert all(one.ordering and one.validation for one in book.of_kind("cut"))
     compared = world.closing.comparisons(book)
-    assert [one.name for one in compared] == ["training set", "validation set"]
+    assert [one.name for one in compared] == ["training set", "ordering set", "validation set"]
     of_test = [one for _, asked in world.measurer.asked for one in asked if one.examples == "test"]
     assert [(one.system_prompt, one.deltas) for one in of_test] == [("", ())]
 
