@@ -19,7 +19,6 @@ from orchestrator.settings import Settings, layout_of
 from tasks.failure import Failure
 from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs
 
-ENOUGH_STAGES = 3  # finished in this session, for an estimate of the time that is left
 FLUSH_EVERY_S = 1.0
 
 
@@ -147,7 +146,8 @@ class ProgressReporter:
             baseline=self.progress.baseline,
             queues=dict(self.dispatcher.farm.queues()),
             elapsed_s=elapsed,
-            left_s=took / finished * left if finished >= ENOUGH_STAGES else None,
+            # Candidates are answered side by side: before half of the work is done, its pace says little.
+            left_s=took / finished * left if 0 < left <= finished else None,
             calls=calls,
             tokens=tokens,
             cost_usd=cost,
