@@ -21,13 +21,13 @@ FIELDS = (
     "questions", "tokens_before", "tokens_after", "token_change", "token_change_interval", "right_before",
     "right_after", "whole_before", "whole_after", "correct_before", "correct_after", "correct_change",
     "correct_change_interval", "winner", "rival", "rival_kind", "rival_prompt", "rival_questions", "rival_tokens",
-    "rival_right", "rival_whole", "rival_correct", "generations", "individuals", "best_fitness", "evaluations",
-    "retained_pairs", "wasted_tokens", "seconds", "calls", "target_tokens", "endpoint_tokens", "cost_usd", "model",
-    "optimiser", "seed",
+    "rival_right", "rival_whole", "rival_correct", "generations", "individuals", "best_fitness", "search_evaluations",
+    "retained_pairs", "wasted_tokens", "search_seconds", "calls", "target_tokens", "endpoint_tokens", "cost_usd",
+    "model", "optimiser", "seed",
 )  # fmt: skip
 """tokens_*: mean tokens an answer of the plain model and of the winner; right_*, whole_*, correct_*: answers, of the
 `questions` of the set `measured_on`: nothing was chosen on "test".  token_change, correct_change: shares, with
-95 % intervals.  rival: the strongest of those that are free in every engine.  evaluations, seconds: those of the
+95 % intervals.  rival: the strongest of those that are free in every engine.  search_*: those of the
 generations, without what is measured before and after the search.  Of a collection, tokens and questions are those of
 the retained pairs."""
 
@@ -63,8 +63,8 @@ def _of_evolution(results: RunResults) -> dict[str, Any]:
         "generations": len(generations),
         "individuals": len(results.individuals),
         "best_fitness": generations[-1].best_ever if generations else None,
-        "evaluations": asdict(sum((generation.evaluations for generation in generations), Evaluations())),
-        "seconds": math.fsum(generation.seconds["wall"] for generation in generations),
+        "search_evaluations": asdict(sum((generation.evaluations for generation in generations), Evaluations())),
+        "search_seconds": math.fsum(generation.seconds["wall"] for generation in generations),
         "model": settings.get("TARGET_MODEL"),
         "optimiser": settings.get("OPTIMISER"),
         "seed": settings.get("SEED"),
