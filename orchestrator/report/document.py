@@ -39,7 +39,7 @@ def _reported(system: System, seed: int, *, whole: bool, is_on_front: bool, pass
         deltas=system.deltas,
         clustering=system.clustering,
         max_tokens=system.max_tokens,
-        end="sentence" if whole else "any",
+        end="sentence" if whole and system.deltas else "any",
         **figures,
         is_on_front=is_on_front,
         passed=passed,
