@@ -25,7 +25,7 @@ STAGES = {
     "offspring": "breeding and evaluating children",
     "random": "measuring random vectors",
     "front": "measuring the front",
-    "ordering": "putting the front in order, on questions that no fitness used",
+    "ordering": "putting the front in order",
     "validation": "testing on the validation questions",
     "rivals": "measuring what is free in every engine",
     "test": "measuring the winner on the test questions",
