@@ -28,7 +28,7 @@ LEAST_RUNG = 12
 """Questions.  A smaller part says too little, and is left out."""
 ARMS = 3
 AT_CAP = 0.02
-"""Of the plain model's training answers, the most that may reach the cap of tokens without a loop; one always may."""
+"""Of the plain model's answers to all training questions, the most that may reach the cap without a loop; or one."""
 MOST_DOUBLINGS = 3
 FACTORS = (0.5, 1.0, 2.0)
 """What the negative log-odds of each cluster are multiplied by."""
@@ -67,20 +67,24 @@ class Preparation:
         return known.with_systems([known.known(one) for one in rivals])
 
     def _plain(self, system_prompt: str) -> tuple[int, Answered]:
-        """The plain model on the training set, and the cap that at most 2 % of its answers reach.
+        """The plain model on all training questions, and the cap that at most 2 % of its answers reach.
 
         A small cap would cut the plain model's answers, and make whatever is shorter seem right.  Answers that repeat
         themselves reach every cap, and are not counted here.
         """
         first = cap = self.settings.target_max_new_tokens
+        plain = System(PLAIN, "plain", system_prompt)
+        sets: list[ExampleSet] = ["training", *(("ordering",) if self.measurer.examples.get("ordering") else ())]
         while True:
-            [plain] = self.measurer.with_answers("plain", [System(PLAIN, "plain", system_prompt)], "training")
-            found = plain[0].on("training")
-            cut = sum(count >= cap and not loop for count, loop in zip(found.tokens, found.loops, strict=True))
-            if not self.settings.whole or cut <= max(1, AT_CAP * len(found.tokens)):
-                return cap, plain
+            found = self.measurer.answers("plain", [plain.candidate(which) for which in sets])
+            given = [one for answers in found for one in answers]
+            cut = sum(one.tokens >= cap and not one.is_loop for one in given)
+            if not self.settings.whole or cut <= max(1, AT_CAP * len(given)):
+                for which, answers in zip(sets, found, strict=True):
+                    plain = plain.measured(which, measurement_of(answers))
+                return cap, (plain, found[0])
             if cap >= first * 2**MOST_DOUBLINGS:
-                what = f"{cut} of {len(found.tokens)} answers of the plain model are cut at {cap} tokens"
+                what = f"{cut} of {len(given)} answers of the plain model are cut at {cap} tokens"
                 advice = f"raise it until at most {AT_CAP:.0%} are, or set CONFIG_WHOLE=n"
                 raise SettingsError([f"CONFIG_TARGET_MAX_NEW_TOKENS: {what}; {advice}"])
             cap *= 2

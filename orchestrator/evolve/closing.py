@@ -134,31 +134,29 @@ class Closing:
         return replace(book.with_systems([*asked.values()]), tests=tests, winner=name)
 
     def _with_test(self, book: Book) -> Book:
-        """The plain model and the winner on the test set, which nothing has been chosen on, and what is free beside.
+        """The plain model and the winner on the test set, which nothing has been chosen on, then what is free beside.
 
         The rivals answer the questions that put the front in order, and the last ones that the contender answers.
         """
-        winner, rivals = book.system(book.winner), self._rivals(book)
-        book = book.with_systems(self.measurer.measure("rivals", rivals, book.ordering_set))
-        asked: dict[ExampleSet, list[System]] = {}
+        winner = book.system(book.winner)
         if rows := self.measurer.examples.get("test"):
             contents = sorted([[example.question, example.context, example.gold] for example in rows])
             use = content_hash(self.measurer.run_id, winner.system_prompt, list(winner.deltas))
             uses = record_use(self.measurer.store.redis, content_hash(contents), use)
-            book = replace(book, test_uses=uses)
-            asked["test"] = [book.plain] if winner.name == PLAIN else [book.plain, winner]
-        last = "test" if rows and winner.name != PLAIN else last_common(book.contender) or book.ordering_set
-        asked.setdefault(last, []).extend(rivals)
-        for which, systems in asked.items():
-            book = book.with_systems(self.measurer.measure(which, [book.known(one) for one in systems], which))
-        return book
+            asked = [book.plain] if winner.name == PLAIN else [book.plain, winner]
+            book = replace(book, test_uses=uses).with_systems(self.measurer.measure("test", asked, "test"))
+        sets = dict.fromkeys((book.ordering_set, last_common(book.contender) or book.ordering_set))
+        return book.with_systems(self.measurer.measure("rivals", self._rivals(book), *sets))
 
     def _rivals(self, book: Book) -> list[System]:
-        """What is free in every engine: the contender's prompt alone, a limit of tokens at its length, a stop."""
+        """What is free in every engine: the contender's prompt alone, a limit of tokens at its length, a stop.
+
+        The limit is its mean on the last questions that it was asked, rounded down: there the limit has no more tokens.
+        """
         contender = book.contender
         if contender.name == PLAIN:
             return []
-        tokens = max(1, round(contender.on(book.ordering_set).mean_tokens))
+        tokens = max(1, int(contender.on(last_common(contender) or "training").mean_tokens))
         limited = System(f"max_tokens {tokens}", "cut", book.plain.system_prompt, max_tokens=tokens)
         rivals = [limited, self._first_sentence(book)] if self.settings.whole else [limited]
         if contender.deltas and contender.arm != PLAIN:

@@ -34,14 +34,17 @@ class Measurer:
     def run_id(self) -> str:
         return self.evaluate.dispatcher.run_id
 
-    def measure(self, name: str, systems: Sequence[System], which: ExampleSet) -> list[System]:
-        """The systems with what the set shows of each, from one plan of this name; those that have it stay."""
-        missing = [one for one in systems if getattr(one, which) is None]
-        new = {one.name: one for one, _ in self.with_answers(name, missing, which)}
-        return [new.get(one.name, one) for one in systems]
+    def measure(self, name: str, systems: Sequence[System], *sets: ExampleSet) -> list[System]:
+        """The systems with what each set shows of them, from one plan of this name; what they have is not asked."""
+        new = {one.name: one for one in systems}
+        asked = [(one, which) for which in sets for one in systems if getattr(one, which) is None]
+        found = self.answers(name, [one.candidate(which) for one, which in asked]) if asked else []
+        for (one, which), given in zip(asked, found, strict=True):
+            new[one.name] = new[one.name].measured(which, measurement_of(given))
+        return list(new.values())
 
     def with_answers(self, name: str, systems: Sequence[System], which: ExampleSet) -> list[tuple[System, Answers]]:
-        """The same of all of them, with their answers."""
+        """The systems with what a set shows of them, all of which is asked, and their answers."""
         found = self.answers(name, [one.candidate(which) for one in systems]) if systems else []
         return [(one.measured(which, measurement_of(given)), given) for one, given in zip(systems, found, strict=True)]
 

@@ -1,9 +1,9 @@
 """What a finished run has shown, in plain sentences: what to deploy, and what else would do.
 
 The winner is shown on the validation set to lose less than the margin of correct answers (Tango's score test, one-sided
-95 %).  What it saves is measured on the test set, by which no system was chosen.  What is free in every engine (a
-system prompt, a limit of tokens, a stop after the first sentence) does as well where, on the same questions, it has no
-more tokens and at least as many right, whole and correct answers; then it is what to use instead.
+95 %).  What it saves is measured on the test set, by which no system was chosen.  A cut, or a system prompt that passed
+too, does as well where, on the same test questions, it has no more tokens and at least as many right, whole and correct
+answers.  A system prompt that did not pass is never recommended, whatever its figures.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from orchestrator.report.inference import Estimate, percentile_interval, resampl
 from orchestrator.report.paired import Paired, pair, paired_sentence
 
 RESAMPLES = 1_000
-OF_RIVALS: tuple[tuple[Outcome, SystemKind], ...] = (("use_cut", "cut"), ("use_prompt", "prompt"))
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A system that is free in every engine, with its answers and the winner's to the questions of a set."""
+    """A cut or a system prompt, which need no vector, with its answers and the winner's to the same questions."""
 
     system: System
     own: Measurement
@@ -42,10 +41,11 @@ class Rival:
 
     @property
     def does_as_well(self) -> bool:
-        """No more tokens, and at least as many right, whole and correct answers."""
+        """No more tokens, and at least as many right, whole and correct answers, on the test questions."""
         one, other = self.own, self.winners
         pairs = ((one.right, other.right), (one.whole, other.whole), (one.correct, other.correct))
-        return one.mean_tokens <= other.mean_tokens and all(sum(own) >= sum(theirs) for own, theirs in pairs)
+        is_shorter = self.which == "test" and one.mean_tokens <= other.mean_tokens
+        return is_shorter and all(sum(own) >= sum(theirs) for own, theirs in pairs)
 
     @property
     def figures(self) -> str:
@@ -85,39 +85,37 @@ def measured_on(book: Book) -> SetName:
 
 
 def rivals_of(book: Book) -> list[Rival]:
-    """What is free in every engine, the strongest first.
+    """The cuts and the prompts that were asked the last set of the contender, the strongest first.
 
-    These are the most correct answers to the questions of the winner's figures, with no more tokens than the plain
-    model has; then the other systems.
+    That is the one with the most correct answers of those with no more tokens than the plain model.
     """
-    winner = book.system(book.winner)
-    found = [
-        Rival(one, getattr(one, which), getattr(winner, which), which)
-        for one in book.of_kind("prompt", "cut")
-        if one is not winner and (which := last_common(one, winner)) not in (None, "training")
-    ]
-
-    def rank(one: Rival) -> tuple[bool, bool, float, float]:
-        is_longer = one.own.mean_tokens > book.plain.on(one.which).mean_tokens
-        return one.which != measured_on(book), is_longer, -one.gain, one.own.mean_tokens
-
-    return sorted(found, key=rank)
+    winner, which = book.system(book.winner), last_common(book.contender)
+    if which in (None, "training"):
+        return []
+    asked = [one for one in book.of_kind("prompt", "cut") if one is not winner and getattr(one, which) is not None]
+    longest = book.plain.on(which).mean_tokens
+    found = [Rival(one, one.on(which), winner.on(which), which) for one in asked]
+    return sorted(found, key=lambda one: (one.own.mean_tokens > longest, -one.gain, one.own.mean_tokens))
 
 
 def _won(book: Book, winner: System, rivals: Sequence[Rival]) -> tuple[Outcome, str, str]:
     """The outcome, the first sentence, and the last."""
-    gain = _gain(book, winner)
-    for outcome, kind in OF_RIVALS:
-        for one in rivals:
-            if one.system.kind == kind and one.does_as_well:
-                use = _use(one.system)
-                tested = "" if one.system.name in book.passed else ", and was not tested for the margin itself"
-                first = f"{use}: it does as well as the winner {_name(winner)} ({one.figures}){tested}; {gain}."
-                return outcome, first, f"{use} instead."
-    against = f"; the strongest rival, {_name(rivals[0].system)}, has {rivals[0].figures}" if rivals else ""
-    if winner.kind == "prompt":
-        return "use_prompt", f"{_use(winner)}: {gain}{against}.", f"{_use(winner)} instead of a vector."
-    return "deploy", f"Deploy {_name(winner)}: {gain}{against}.", f"Deploy {_name(winner)}: deploy/README.md says how."
+    outcome: Outcome = "use_prompt" if winner.kind == "prompt" else "deploy"
+    use = f"{'Use the system prompt' if winner.kind == 'prompt' else 'Deploy'} {_name(winner)}"
+    free = [one for one in rivals if one.does_as_well and (one.system.kind == "cut" or one.system.name in book.passed)]
+    free.sort(key=lambda one: one.system.kind)  # cuts first: they change nothing that is asked
+    last = f"{use}: deploy/README.md says how."
+    if free:
+        kind = free[0].system.kind
+        outcome = "use_cut" if kind == "cut" else "use_prompt"
+        what = f"the {'cut' if kind == 'cut' else 'system prompt'} {_name(free[0].system)}"
+        last = f"deploy/ holds {_name(winner)}; {what} is free and does as well on the test questions."
+    first = f"{use}: {_gain(book, winner)}"
+    for one in dict.fromkeys([*rivals[:1], *free[:1]]):
+        rank = "the strongest rival" if one is rivals[0] else "a rival"
+        failed = "" if one.system.kind == "cut" or one.system.name in book.passed else " (it did not pass)"
+        first += f"; {rank}, {_name(one.system)}{failed}, {'does as well:' if one in free else 'has'} {one.figures}"
+    return outcome, f"{first}.", last
 
 
 def _gain(book: Book, winner: System) -> str:
@@ -163,8 +161,8 @@ def _nothing_shown(book: Book) -> tuple[Outcome, str, str]:
     )
     if found.questions is None:
         return "nothing_shown", first, "Nothing is safe yet, and more questions alone would not show what was observed."
-    more = max(1, found.questions - change.count)
-    return "nothing_shown", first, f"Nothing is safe yet: ask {more:,} more validation questions."
+    # Those that have been asked would count twice: the 95 % hold for questions that have tested nothing.
+    return "nothing_shown", first, f"Nothing is safe yet: ask {found.questions:,} new validation questions."
 
 
 def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole: bool) -> Iterator[str]:
@@ -179,11 +177,11 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
         asked = book.ordering_set
         count = len(book.plain.on(asked).examples)
         yield f"Of the plain model's {count} {asked} answers {book.flips} changed sides when it was asked once more."
-    for one in dict.fromkeys(system.name for system in (book.plain, winner, book.contender)):
-        measured = getattr(book.system(one), which)
-        if measured is not None and any(measured.loops):
-            loops = f"{sum(measured.loops)} of {len(measured.loops)}"
-            yield f"{loops} {which} answers of {_name(book.system(one))} repeat themselves up to the limit of tokens."
+    yield from _at_cap(book)
+    measured = getattr(book.contender, which)
+    if book.contender.name != PLAIN and measured is not None and any(measured.loops):
+        loops = f"{sum(measured.loops)} of {len(measured.loops)}"
+        yield f"{loops} {which} answers of {_name(book.contender)} repeat themselves up to the limit of tokens."
     if book.rounds > 1:
         yield (
             f"The validation questions have tested members {book.rounds} times, since the run went on after its end: "
@@ -191,6 +189,18 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
         )
     if book.test_uses > 1:
         yield f"The test questions have measured {book.test_uses} choices so far, this one included."
+
+
+def _at_cap(book: Book) -> Iterator[str]:
+    """How many of the plain model's answers the limit of tokens cuts: whatever is shorter gains by them."""
+    asked = [(which, found) for which in ("validation", "test") if (found := getattr(book.plain, which)) is not None]
+    cut = [sum(tokens >= book.cap for tokens in found.tokens) for _, found in asked]
+    if any(cut):
+        parts = (
+            f"{count} of {len(found.tokens)} {which} answers ({sum(found.loops)} repeat themselves)"
+            for count, (which, found) in zip(cut, asked, strict=True)
+        )
+        yield f"Of the plain model {' and '.join(parts)} reach the limit of {book.cap} tokens."
 
 
 def search_sentence(book: Book, seed: int, *, whole: bool = True) -> str:
@@ -235,13 +245,6 @@ def added_by_search(book: Book, seed: int) -> tuple[Estimate, float]:
     evolved, drawn, known = areas("evolved"), areas("random"), areas()
     gain = evolved - drawn
     return percentile_interval(float(gain[0]), gain[1:]), float(evolved[0] - known[0])
-
-
-def _use(one: System) -> str:
-    """What to do in place of a vector."""
-    if one.kind == "cut":
-        return f"Set max_tokens to {one.max_tokens}" if one.max_tokens else "Stop after the first sentence"
-    return f"Use the system prompt {_name(one)}"
 
 
 def _name(one: System) -> str:

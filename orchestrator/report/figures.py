@@ -19,9 +19,9 @@ SetName = Literal["training", "ordering", "validation", "test"]
 LAST_FIRST: tuple[SetName, ...] = ("test", "validation", "ordering", "training")
 """The sets, that first which is asked last."""
 Outcome = Literal["deploy", "use_prompt", "use_cut", "nothing_shown"]
-"""deploy: a vector or an evolved system passed, and nothing free does as well.  use_prompt: the winner is a system
-prompt alone, or one does as well.  use_cut: a limit of tokens or a stop after the first sentence does as well.
-nothing_shown: the plain model stays."""
+"""deploy: a vector or an evolved system passed, and nothing free does as well on the test questions.  use_prompt: the
+winner is a system prompt alone, or one that passed too does as well.  use_cut: a limit of tokens or a stop after the
+first sentence does as well.  nothing_shown: the plain model stays."""
 Bounds = tuple[FiniteFloat, FiniteFloat]
 """The two ends of an interval at 95 %."""
 
@@ -81,7 +81,8 @@ class Conclusion:
     """`sentences` begin with the most important one, `sentence`; the last says what to do.
 
     measured_on: the set of the winner's figures; paired: the winner against the plain model on it; rival: the name of
-    the rival with the most correct answers to it that is no longer than the plain model, None without one.
+    the prompt or cut with the most correct answers to it (where the plain model stays, to the last set of the most
+    promising system) that is no longer than the plain model, None without one.
     """
 
     outcome: Outcome

@@ -26,12 +26,14 @@ class World:
     """The plain model answers in 80 tokens, and 60 % of its answers are right.  "concise" halves the tokens.
 
     A first delta of d saves 10 d tokens, a second one of h spoils h % of the answers, all others spoil half:
-    a random vector is worth nothing.  `spoils` is the share that is spoilt beside that.
+    a random vector is worth nothing.  `spoils` is the share that is spoilt beside that, `saves` how many tokens an
+    answer has less, both before the prompt halves them.
     """
 
     def __init__(self, folder: Path, store: Store, sets: dict[str, int], **options: object) -> None:
         self.measurer = SimulatedMeasurer(self._respond, store, **sets)
         self.spoils: Callable[[Candidate], float] = lambda candidate: 0.0
+        self.saves: Callable[[Candidate, int], float] = lambda candidate, question: 0.0
         self.output = OutputFolder(folder)
         self.settings = evolve_settings(margin=0.05, **options)
         self.closing = Closing(self.measurer, self.settings, self.output)
@@ -43,7 +45,7 @@ class World:
             self.order_when_validated.append(read_book(self.output).order)
         if candidate.examples == "test":
             self.uses_when_tested.append(len(self.measurer.store.redis.keys(keys.test_uses_key("*"))))
-        tokens, harm = 80.0, self.spoils(candidate)
+        tokens, harm = 80.0 - self.saves(candidate, question), self.spoils(candidate)
         if candidate.system_prompt == PROMPT:
             tokens /= 2
         if candidate.deltas:
@@ -167,7 +169,7 @@ def test_the_test_set_is_asked_once_and_last_of_the_plain_model_the_winner_and_i
     world = make()
     book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
     plans = [(name, {one.examples for one in candidates}) for name, candidates in world.measurer.asked]
-    assert plans[-2:] == [("rivals", {"ordering"}), ("test", {"test"})]
+    assert plans[-2:] == [("test", {"test"}), ("rivals", {"ordering", "test"})]
     assert not any("test" in sets for _, sets in plans[:-2])
     # A use is counted before an answer is known
     assert world.uses_when_tested and all(uses == 1 for uses in world.uses_when_tested)
@@ -177,6 +179,19 @@ def test_the_test_set_is_asked_once_and_last_of_the_plain_model_the_winner_and_i
     assert book.test_uses == 1
     stop = book.system("first sentence")
     assert stop.system_prompt == "" and stop.deltas[0] > 100 and not any(stop.deltas[1:])
+
+
+def test_the_limit_of_tokens_is_the_winner_s_mean_on_the_test_questions(make: Make) -> None:
+    world = make()
+    # given a winner that is shorter by 0.7 tokens a test answer than an ordering one
+    shorter = {question for question in range(SETS["test"]) if question % 10 < 7}
+    world.saves = lambda one, question: 2.0 * (one.examples == "test" and bool(one.deltas) and question in shorter)
+    book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
+    assert (book.system("g0_pop0").on("ordering").mean_tokens, book.system("g0_pop0").on("test").mean_tokens) == (
+        20,
+        19.3,
+    )
+    assert book.system("max_tokens 19").on("test").mean_tokens <= 19.3
 
 
 def test_answers_of_the_plain_model_that_change_sides_are_counted(make: Make) -> None:
@@ -194,7 +209,7 @@ def test_what_is_on_disk_is_not_done_again(make: Make) -> None:
     done = len(world.measurer.asked)
     # given what was written before the test set
     resumed = world.conclude(read_book(world.output), individual)
-    assert [name for name, _ in world.measurer.asked[done:]] == ["rivals", "test"]
+    assert [name for name, _ in world.measurer.asked[done:]] == ["test", "rivals"]
     assert resumed == book
     # A whole book asks nothing more, and the same use of the test set counts once
     done = len(world.measurer.asked)
