@@ -8,6 +8,7 @@ answers.  A system prompt that did not pass is never recommended, whatever its f
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -110,6 +111,9 @@ def _won(book: Book, winner: System, rivals: Sequence[Rival]) -> tuple[Outcome, 
         outcome = "use_cut" if kind == "cut" else "use_prompt"
         what = f"the {'cut' if kind == 'cut' else 'system prompt'} {_name(free[0].system)}"
         last = f"deploy/ holds {_name(winner)}; {what} is free and does as well on the test questions."
+        if not free[0].system.max_tokens:  # which each request sets
+            command = f"orchestrator export RUN --system {shlex.quote(free[0].system.name)} --to sglang-server"
+            last += f" `{command}` writes it."
     first = f"{use}: {_gain(book, winner)}"
     for one in dict.fromkeys([*rivals[:1], *free[:1]]):
         rank = "the strongest rival" if one is rivals[0] else "a rival"

@@ -55,6 +55,14 @@ def test_a_limit_of_tokens_is_enough_only_where_it_has_as_many_right_and_whole(
     assert ("does as well" in first) == (expected == "use_cut")
 
 
+def test_what_is_free_and_can_be_exported_is_named_with_the_command() -> None:
+    stop = replace(system("first sentence", "cut", 0.39, "va te"), deltas=(1000.0, 0.0, 0.0, 0.0, 0.0))
+    found, _, last = outcome(book(stop))
+    assert found == "use_cut" and "orchestrator export RUN --system 'first sentence' --to sglang-server" in last
+    limit = replace(system("max_tokens 22", "cut", 0.39, "va te"), max_tokens=22)
+    assert "export" not in outcome(book(limit))[2]
+
+
 def test_a_free_rival_needs_as_many_answers_that_are_right_and_whole_at_once() -> None:
     winner = system(EVOLVED, "evolved", 0.4, "tr or va te", ONE_SENTENCE, cut=40)  # of ten 6 are right, 6 whole
     cut = replace(winner.on("test"), tokens=(1,) * 100, whole=tuple(not i % 10 < 4 for i in range(100)))
