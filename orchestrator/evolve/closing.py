@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from orchestrator.evolve.choice import choose, order_members, passed, test_members
 from orchestrator.evolve.front import additions, halve, least_correct
 from orchestrator.evolve.measuring import Measurer, measurement_of
+from orchestrator.evolve.search import best_first
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, Point, System
 from orchestrator.output import OutputFolder
 from orchestrator.report.figures import LAST_FIRST, last_common
@@ -76,7 +77,9 @@ class Closing:
 
         evolved = [distinct[i].system(arms[distinct[i].arm]) for i in kept([one.point for one in distinct])]
         evolved = self.measurer.measure("front", [book.known(one) for one in evolved], "training")
-        return [*evolved, *(drawn[i] for i in kept([one.on("training").point for one in drawn]))]
+        # Where no random vector is on the front, the best one still shows what the search must be better than.
+        best = [drawn[i] for i in kept([one.on("training").point for one in drawn])] or best_first(drawn)[:1]
+        return [*evolved, *best]
 
     def _draw(self, individuals: Sequence[Individual], arms: Mapping[str, Arm]) -> list[System]:
         """Random vectors, as many as the search has evaluated in each arm: what it must be better than."""
@@ -140,11 +143,11 @@ class Closing:
         """
         winner = book.system(book.winner)
         if rows := self.measurer.examples.get("test"):
-            contents = sorted([[example.question, example.context, example.gold] for example in rows])
+            asked = [content_hash(example.question, example.context, example.gold) for example in rows]
             use = content_hash(self.measurer.run_id, winner.system_prompt, list(winner.deltas))
-            uses = record_use(self.measurer.store.redis, content_hash(contents), use)
-            asked = [book.plain] if winner.name == PLAIN else [book.plain, winner]
-            book = replace(book, test_uses=uses).with_systems(self.measurer.measure("test", asked, "test"))
+            book = replace(book, test_uses=record_use(self.measurer.store.redis, asked, use))
+            systems = [book.plain] if winner.name == PLAIN else [book.plain, winner]
+            book = book.with_systems(self.measurer.measure("test", systems, "test"))
         sets = dict.fromkeys((book.ordering_set, last_common(book.contender) or book.ordering_set))
         return book.with_systems(self.measurer.measure("rivals", self._rivals(book), *sets))
 

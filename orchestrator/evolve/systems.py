@@ -129,8 +129,8 @@ class Book:
     it was decided; tests: those of the validation set, in order, up to the first member
     that is not shown; winner: the name, "" before it is chosen; flips: how many of the plain model's
     answers to the ordering questions changed sides when they were asked once more; rounds: how often the validation
-    set was used to choose; test_uses: in how many choices, of this run and others, these test questions measured what
-    was chosen, the plain model included.
+    set was used to choose; test_uses: in how many choices, of this run and others, any of these test questions
+    measured what was chosen, the plain model included.
     """
 
     cap: int = 0

@@ -192,7 +192,7 @@ def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole:
             "the 95 % hold for the first time alone."
         )
     if book.test_uses > 1:
-        yield f"The test questions have measured {book.test_uses} choices so far, this one included."
+        yield f"Some of the test questions have measured {book.test_uses} choices so far, this one included."
 
 
 def _at_cap(book: Book) -> Iterator[str]:

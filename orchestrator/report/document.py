@@ -18,6 +18,7 @@ def report_of(run: str, book: Book, goal: Goal, margin: float, seed: int, *, who
         run=run,
         goal=goal,
         margin=margin,
+        cap=book.cap,
         winner=book.winner,
         systems=tuple(
             _reported(one, seed, whole=whole, is_on_front=one.name in members, passed=one.name in book.passed)

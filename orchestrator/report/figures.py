@@ -95,11 +95,12 @@ class Conclusion:
 
 @dataclass(frozen=True)
 class ReportFile:
-    """`report.json`.  margin: a share (0.05); test_uses: as in `Book`."""
+    """`report.json`.  margin: a share (0.05); cap: the most tokens of an answer; test_uses: as in `Book`."""
 
     run: str
     goal: Goal
     margin: FiniteFloat
+    cap: int
     winner: str
     systems: tuple[ReportedSystem, ...]
     conclusion: Conclusion

@@ -50,7 +50,8 @@ class ResourceUsage:
 class FinalReport:
     """The contents of the final report.  `files` and `commands` are (label, text).
 
-    `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".
+    `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".  `first_cap` is the most
+    tokens of an answer that the settings ask for.
     """
 
     run: str
@@ -60,6 +61,7 @@ class FinalReport:
     reflector: str
     judge: str
     usage: ResourceUsage
+    first_cap: int = 0
     changes: tuple[tuple[int, str], ...] = ()  # settings that changed: from which generation, and their names
     files: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
@@ -174,6 +176,9 @@ def _usage(report: FinalReport) -> list[str]:
     ]
     if usage.skipped_mutations or usage.merge_fallbacks:
         rows.append(("unusable", unusable_replies(usage.skipped_mutations, usage.merge_fallbacks)))
+    if 0 < report.first_cap < report.report.cap:
+        doubled = f"doubled from {report.first_cap:,} to {report.report.cap:,} tokens"
+        rows.append(("limit", f"{doubled}: too many of the plain model's answers reached it"))
     rows += [("changed", f"{names}, from generation {generation} on") for generation, names in report.changes]
     return [f"  {line}" for line in format_table(rows)]
 

@@ -50,6 +50,7 @@ def build_report(
         reflector=listed(farm.store.providers(report.run, "reflector")),
         judge=listed(farm.store.providers(report.run, "judge")),
         usage=_resource_usage(settings, farm.store, report.run, recorder, evaluations),
+        first_cap=settings.target_max_new_tokens,
         changes=tuple((change.generation, ", ".join(change.options)) for change in read_changes(output)),
         files=report_files(output, report),
         commands=(

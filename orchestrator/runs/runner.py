@@ -221,6 +221,8 @@ class _Session:
 
     def _raise_cap(self, tokens: int) -> None:
         """With a larger cap fewer prompts fit."""
+        reason = "too many of the plain model's answers reach the limit of tokens"
+        self.runner.view.notify(f"{reason}, which is doubled to {tokens:,}")
         self._set_cap(tokens)
         self._check_prompts()
         self.measurer.examples = self.examples

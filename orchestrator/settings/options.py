@@ -107,7 +107,7 @@ class Settings:
     # Systems and the choice
     prompts_path: Annotated[Path | None, file_or(SHIPPED)]
     goal: Literal["shortest", "most_right"]
-    margin: Annotated[float, between(0, 1)]
+    margin: Annotated[float, above(0, 0.49)]
 
     # Optimiser
     optimiser: Literal["reflective", "cma", "lineage", "random"]

@@ -92,9 +92,9 @@ def clustering_key(clustering: str) -> str:
     return f"{PREFIX}clustering:{clustering}"
 
 
-def test_uses_key(questions: str) -> str:
-    """Set: the ids of the runs that have asked a test set, by the content hash of its questions."""
-    return f"{PREFIX}{TEST_USES}:{questions}"
+def test_uses_key(question: str) -> str:
+    """Set: what each choice is known by that a test question has measured, by the question's content hash."""
+    return f"{PREFIX}{TEST_USES}:{question}"
 
 
 def lock_key(name: str) -> str:

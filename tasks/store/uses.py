@@ -1,16 +1,22 @@
-"""How often each test set has been used: a set that has chosen between systems is no longer held out."""
+"""How often test questions have been used: those that have measured a choice before are no longer unseen."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import redis
 
 from tasks.store.keys import test_uses_key
 
 
-def record_use(client: redis.Redis, questions: str, use: str) -> int:
-    """Record that a test set is used; returns how often it has been.
+def record_use(client: redis.Redis, questions: Sequence[str], use: str) -> int:
+    """Record that test questions are used; returns how many uses there were of any of them, this one included.
 
-    questions: the content hash of the set; use: what identifies a use, which counts once.
+    questions: their content hashes; use: what identifies a use, which counts once.
     """
-    client.sadd(test_uses_key(questions), use)
-    return int(client.scard(test_uses_key(questions)))
+    found = [test_uses_key(question) for question in questions]
+    with client.pipeline() as pipeline:
+        for key in found:
+            pipeline.sadd(key, use)
+        pipeline.sunion(found)
+        return len(pipeline.execute()[-1])

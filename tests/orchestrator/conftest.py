@@ -39,7 +39,7 @@ def simulated_farm(tmp_path_factory: pytest.TempPathFactory, traces: OtlpReceive
 
 FINISHED = {
     "OPTIMISER": "reflective", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0.6", "MUTPB": "1", "SEED": "7",
-    "WHOLE": "y", "MARGIN": "0.6", "TRAINING": "0-3", "VALIDATION": "16-25", "TEST": "30-37",
+    "WHOLE": "y", "MARGIN": "0.45", "TRAINING": "0-3", "VALIDATION": "16-25", "TEST": "30-37",
     "DATA_PATH": "configs/data/sample.jsonl",
 }  # fmt: skip
 

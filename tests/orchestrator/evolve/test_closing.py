@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.measuring import measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, System, read_book
 from orchestrator.output import OutputFolder
+from tasks.models import Example
 from tasks.plan import Candidate
 from tasks.store import keys
 from tasks.store.store import Store
@@ -122,6 +123,10 @@ def test_individuals_of_all_arms_and_as_many_random_vectors_enter_one_front(make
     bound = world.settings.delta_bound
     assert all(len(one.deltas) == 10 and max(map(abs, one.deltas)) <= bound for one in drawn)
     assert all(one.deltas[9] == 0.0 for one in drawn)  # the cluster that no answer used is pinned
+    # None is on the front; the best one is there to be compared with
+    [best] = book.of_kind("random")
+    answered = (measurement_of(world.measurer._answers(one)) for one in drawn)
+    assert best.ordering and best.on("training") == max(answered, key=lambda one: (one.point.correct, -one.mean_tokens))
 
 
 def test_the_order_is_on_disk_before_a_validation_question_is_asked(make: Make) -> None:
@@ -172,7 +177,7 @@ def test_the_test_set_is_asked_once_and_last_of_the_plain_model_the_winner_and_i
     assert plans[-2:] == [("test", {"test"}), ("rivals", {"ordering", "test"})]
     assert not any("test" in sets for _, sets in plans[:-2])
     # A use is counted before an answer is known
-    assert world.uses_when_tested and all(uses == 1 for uses in world.uses_when_tested)
+    assert world.uses_when_tested and all(uses == SETS["test"] for uses in world.uses_when_tested)
     assert book.winner == "g0_pop0"
     # Its rivals are what is free in every engine, its own system prompt among them
     assert names(book.having("test")) == [PLAIN, "concise", "g0_pop0", "max_tokens 20", "first sentence"]
@@ -192,6 +197,23 @@ def test_the_limit_of_tokens_is_the_winner_s_mean_on_the_test_questions(make: Ma
         19.3,
     )
     assert book.system("max_tokens 19").on("test").mean_tokens <= 19.3
+
+
+def of_page(rows: Sequence[Example], page: str) -> list[Example]:
+    return [dataclasses.replace(row, context=page) for row in rows]
+
+
+def test_test_questions_that_another_choice_was_measured_by_are_not_unseen(make: Make) -> None:
+    world = make()
+    book = world.conclude(world.book(), individual := world.individual("g0_pop0", "concise", 2.0))
+    assert book.test_uses == 1
+    # given some of them and others
+    rows = world.measurer.examples["test"]
+    world.measurer.examples = {**world.measurer.examples, "test": [*rows[:10], *of_page(rows[10:], "another page")]}
+    world.spoils = lambda one: 0.15 * bool(one.deltas and one.examples == "validation")  # another system wins
+    assert world.conclude(world.book(), individual).test_uses == 2
+    world.measurer.examples = {**world.measurer.examples, "test": of_page(rows, "a third page")}
+    assert world.conclude(world.book(), individual).test_uses == 1
 
 
 def test_answers_of_the_plain_model_that_change_sides_are_counted(make: Make) -> None:

@@ -27,7 +27,7 @@ def answers(tokens: list[int], text: str) -> tuple[JudgedAnswer, ...]:
 def text_of(made: Book) -> str:
     usage = ResourceUsage(192.0, Evaluations(20, 4, 6), 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05)
     comparison = Comparison("validation set", answers([100, 80, 60, 40], "long"), answers([50, 40, 30, 20], "short"))
-    return final_report(FinalReport("quiet-1", 3, report(made), (comparison,), "rules", "gpt-x", usage))
+    return final_report(FinalReport("quiet-1", 3, report(made), (comparison,), "rules", "gpt-x", usage, first_cap=64))
 
 
 def test_the_first_line_is_what_was_shown_and_the_last_what_to_do() -> None:
@@ -38,7 +38,7 @@ def test_the_first_line_is_what_was_shown_and_the_last_what_to_do() -> None:
     assert all(cell_len(line) <= 100 for line in text.splitlines())
     assert "\x1b" not in text and "\\x1b[31mquestion 0" in text
     assert text.count("- before, ") == text.count("- after, ") == 3 and "right, cut" in text
-    for figure in ("5,000 tokens", "$0.0123 of $1.50", "20 computed"):
+    for figure in ("5,000 tokens", "$0.0123 of $1.50", "20 computed", "doubled from 64 to 128"):
         assert figure in text
 
 

@@ -13,6 +13,8 @@ WASTE = ("CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero")
 WRONG = [
     # One value
     (["CXPB=1.5"], "CXPB"),
+    (["MARGIN=0"], "MARGIN"),
+    (["MARGIN=0.5"], "MARGIN"),
     (["CXPB=-0.1"], "CXPB"),
     (["CXPB=half"], "CXPB"),
     (["LAMBDA_SHORTNESS=nan"], "LAMBDA_SHORTNESS"),
