@@ -30,7 +30,7 @@ FILES = (
     "systems.json", "report.json", "front.json", "answers.json", "evolution_state.json", "evolution_tree.json",
     "individuals.jsonl", "clusters.json", "cluster_sides.json", "deltas_best.json",
 )  # fmt: skip
-MOMENTS = ("plain0", "prompts3", "vectors6", "g1_child0_pre", "random2", "ordering1", "validation0", "rivals1", "test1")
+MOMENTS = ("plain0", "prompts3", "vectors6", "g1_child0_pre", "random2", "ordering1", "validation0", "test1", "rivals1")
 """Nodes of a plan of each stage, in their order, the last ones of it where it has several."""
 
 
