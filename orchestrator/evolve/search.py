@@ -101,7 +101,9 @@ class Search:
         if not last:
             return RunState()
         texts = {name: json.dumps(one) for name, one in {**others, last: values}.items()}
-        states = {name: self.optimiser.from_json(one, self.params[name]) for name, one in texts.items()}
+        # In the order of the arms, as in a run that was never interrupted: the file is the same then
+        names = [arm.name for arm in self.arms if arm.name in texts]
+        states = {name: self.optimiser.from_json(texts[name], self.params[name]) for name in names}
         return RunState(states[last].generation, states, last)
 
     def generations(
