@@ -45,7 +45,7 @@ SMALL_BYTES = 2e9
 """Weights up to this size can be computed on a CPU."""
 ON_CPU: Mapping[str, str] = {
     "DEVICE": "cpu", "FARM": "embedded", "TARGET_CONCURRENCY": "64",
-    "SGLANG_ARGS": "--rows 64", "TARGET_MAX_NEW_TOKENS": "192",
+    "SGLANG_ARGS": "--rows 64", "TARGET_MAX_NEW_TOKENS": "256",
 }  # fmt: skip
 ON_GPU: Mapping[str, str] = {
     "DEVICE": "cuda", "TARGET_CONCURRENCY": "1024",

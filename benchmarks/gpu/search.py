@@ -15,16 +15,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,7 +34,6 @@ from orchestrator.evolve.systems import Book, read_book
 from orchestrator.output import OutputFolder
 from orchestrator.report.conclusion import added_by_search
 from orchestrator.report.paired import pair
-from orchestrator.runs.individuals import IndividualRecord, read_individuals
 from tasks.judging.exact_number import final_number
 from tasks.judging.grader import EXACT_NUMBER
 from workers.embedded import control
@@ -182,46 +179,25 @@ def command(options: argparse.Namespace, data: Data, run: NamedRun, redis_url: s
     ]
 
 
+SETS = ("validation", "test")
+
+
 def figures_of(folder: Path) -> dict[str, Any] | None:
     """What a finished run says of itself; None for one that is not finished."""
     if not (folder / "report.json").exists():
         return None
     report = json.loads((folder / "report.json").read_text())
-    history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-    questions = json.loads((folder / "questions.json").read_text())
-    individuals = read_individuals(folder / "individuals.jsonl")
     book = read_book(OutputFolder(folder))
     gain = added_by_search(book, 0) if book.ordering_set == "ordering" else None
+    asked = [one for one in report["systems"] if any(one[which] for which in SETS)]
     return {
-        "report": report,
+        **{name: report[name] for name in ("goal", "margin", "winner")},
+        "sentence": report["conclusion"]["sentence"],
+        "systems": [{name: one[name] for name in ("name", "kind", "system_prompt", "passed", *SETS)} for one in asked],
+        "tests": [{"name": one.name, **asdict(one.result)} for one in book.tests],
         "over_plain": over_plain(book, report["margin"]),
         "added_by_search": None if gain is None else {"gain": asdict(gain[0]), "beyond_known": gain[1]},
-        "tokens_a_second": [line["tokens"]["target"] / line["seconds"]["wall"] for line in history],
-        "best_by_generation": [line["best_ever"] for line in history],
-        "evaluations": [line["evaluations"] for line in history],
-        "asked": asked_questions(individuals, len(questions["training"])),
-        "deltas": json.loads((folder / "deltas_best.json").read_text()),
     }
-
-
-def asked_questions(individuals: Sequence[IndividualRecord], questions: int) -> list[int]:
-    """How many of the training questions each generation's individuals were asked."""
-    asked: dict[int, int] = {}
-    for one in individuals:
-        asked[one["generation"]] = asked.get(one["generation"], 0) + questions
-    return [asked[generation] for generation in sorted(asked)]
-
-
-def late_over_early(rates: Sequence[float]) -> float:
-    """The last generations' mean rate, relative to the first ones': a third of all each, without the very first.
-
-    A run's rate also depends on the runs beside it, so it says something where they are the same in both thirds.  NaN
-    for a run whose answers all came from the store.
-    """
-    later = rates[1:] or rates
-    third = max(1, len(later) // 3)
-    early = statistics.fmean(later[:third])
-    return statistics.fmean(later[-third:]) / early if early else math.nan
 
 
 def over_plain(book: Book, margin: float) -> dict[str, Any]:
@@ -232,23 +208,22 @@ def over_plain(book: Book, margin: float) -> dict[str, Any]:
 
 
 def report(found: Mapping[str, dict[str, Any]]) -> None:
-    """Print a table of each run's winner, and of what the first run has asked the test set beside it."""
-    rows = [row(name, one, one["report"]["winner"]) for name, one in found.items()]
-    if found:
-        first = next(iter(found.values()))
-        others = [one["name"] for one in first["report"]["systems"] if one["test"] is not None]
-        rows += [row(name, first, name) for name in others if name != first["report"]["winner"]]
+    """Print a table of each run's winner and of the systems that were asked the test set beside it."""
+    rows = []
+    for name, one in found.items():
+        asked = [system["name"] for system in one["systems"] if system["test"] and system["name"] != one["winner"]]
+        rows += [row(name, one, system) for system in (one["winner"], *asked)]
     columns = ["tokens", "right", "whole", "correct"]
     head = ["run", "system", *(f"{which} {one}" for which in ("val", "test") for one in columns)]
     print(figures.table([*head, "ratio", "95 %", "points", "95 %", "loss"], rows))
     for name, one in found.items():
-        print(
-            f"{name}: {late_over_early(one['tokens_a_second']):.3f} of the first generations' tokens/s in the last ones"
-        )
+        if added := one["added_by_search"]:
+            low, value, high = (100 * added["gain"][key] for key in ("low", "value", "high"))
+            print(f"{name}: the search adds {value:+.1f} ({low:+.1f} to {high:+.1f}) points of hypervolume")
 
 
 def row(name: str, found: Mapping[str, Any], system: str) -> list[str]:
-    [one] = [s for s in found["report"]["systems"] if s["name"] == system]
+    [one] = [s for s in found["systems"] if s["name"] == system]
     cells = [name, system]
     for which in ("validation", "test"):
         measured = one[which]
