@@ -130,8 +130,8 @@ def test_a_wrong_whose_own_numbers_agree_is_overridden(gold: str, answer: str, s
 @pytest.mark.parametrize(
     "changes",
     [
-        {"category": "yes_no", "normalized_gt": 1.0, "normalized_pred": 1.0},
-        {"category": "numerical", "normalized_gt": None, "normalized_pred": 1.0},
+        {"category": "yes_no", "normalized_gt": 100.0, "normalized_pred": 85.0},
+        {"category": "numerical", "normalized_gt": None, "normalized_pred": 85.0},
     ],
 )
 def test_without_two_numbers_of_a_numerical_answer_nothing_is_overridden(changes: dict[str, Any]) -> None:
