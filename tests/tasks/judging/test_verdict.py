@@ -135,7 +135,7 @@ def test_a_wrong_whose_own_numbers_agree_is_overridden(gold: str, answer: str, s
     ],
 )
 def test_without_two_numbers_of_a_numerical_answer_nothing_is_overridden(changes: dict[str, Any]) -> None:
-    verdict = judge("Q", "G", "A", SETTINGS, Asked(is_correct=False, **changes))
+    verdict = judge("How much?", "about $100", "Some $85.", SETTINGS, Asked(is_correct=False, **changes))
 
     assert (verdict.is_correct, verdict.stage) == (False, 2)
 
