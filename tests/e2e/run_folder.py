@@ -114,11 +114,15 @@ class RunFolder:
         return [call for call, at in times.items() if not all(map(was_lost, sorted(at)[: -2 if call in twice else -1]))]
 
     def processes(self) -> list[psutil.Process]:
-        """Processes with the folder in their command line or environment, or as their working directory."""
+        """Processes with the folder in their command line, environment, working directory or open files.
+
+        A farm's endpoint has no more of it than its log.
+        """
         needle, found = str(self.folder), []
         for process in psutil.process_iter():
             try:
-                text = " ".join([*process.cmdline(), *process.environ().values(), process.cwd()])
+                files = [file.path for file in process.open_files()]
+                text = " ".join([*process.cmdline(), *process.environ().values(), process.cwd(), *files])
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue
             if needle in text and process.pid != os.getpid():
