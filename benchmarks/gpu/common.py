@@ -63,21 +63,10 @@ def fresh(folder: Path) -> Path:
     return folder.resolve()
 
 
-def judge_of(options: argparse.Namespace) -> str:
-    """The judge of all runs: `--set JUDGE=...` wins, as any setting does."""
-    named = [text.removeprefix("JUDGE=") for text in options.set if text.startswith("JUDGE=")]
-    return str([options.judge, *named][-1])
-
-
-def refuse_misfit(judge: str, data: Path, rows: int) -> None:
-    """Exit with one line when a judge by numbers would meet a right answer without one: before a server starts."""
+def judge_for(data: Path) -> str:
+    """By numbers where every right answer of the questions has one, else by rules."""
     golds = [str(json.loads(line)["answer"]) for line in data.read_text(encoding="utf-8").splitlines() if line.strip()]
-    without = [gold for gold in golds[:rows] if final_number(gold) is None]
-    if judge == EXACT_NUMBER and without:
-        sys.exit(
-            f"{data.name}: {len(without)} of {len(golds[:rows])} right answers have no number, such as "
-            f"{without[0][:60]!r}: exact_number cannot judge them; leave the judge out, or name {RULE_JUDGE}"
-        )
+    return RULE_JUDGE if any(final_number(gold) is None for gold in golds) else EXACT_NUMBER
 
 
 def server_arguments(options: argparse.Namespace) -> str:

@@ -10,8 +10,7 @@ sampled.  Afterwards the same requests are sent directly to the server, from pro
 - share: of the time in which at least one evaluation waits for answers, the part with requests in flight.
 - rate: tokens a second of the run, from its first evaluation to its last score, against the direct requests.
 
-Which data goes with which judge: the default, the three stages by rules, judges all three sets; `--judge exact_number`
-only data whose right answers all have a number (GSM8K, and neither TAT-QA nor FinanceBench).
+Data whose right answers all have a number is judged by `exact_number`, other data by rules.
 
 What is known is written after each step.  A run that `--seconds` interrupts counts as far as it came, and its requests
 are sent directly all the same; SIGTERM ends the benchmark with what it has.
@@ -79,11 +78,9 @@ def main() -> int:
         "--direct-part", type=float, default=1, help="the part of the individuals whose requests are sent directly"
     )
     parser.add_argument("--seconds", type=float, default=1e9, help="a run is interrupted after so long")
-    parser.add_argument("--judge", default=common.RULE_JUDGE, help="of all runs; see above")
     parser.add_argument("--set", action="append", default=[], help="a further setting of the runs, as NAME=VALUE")
     parser.add_argument("--result", default="farm", help="written to benchmarks/results/gpu_RESULT.json")
     options = parser.parse_args()
-    common.refuse_misfit(common.judge_of(options), options.data, options.rows)
     options.folder = common.fresh(options.folder)
     signal.signal(signal.SIGTERM, cut)
     found: dict[int, dict[str, Any]] = {}
@@ -185,7 +182,7 @@ def command(options: argparse.Namespace, redis_url: str, url: str, slots: int) -
         "SGLANG_COMMAND": options.command,
         "TARGET_CONCURRENCY": slots * options.rows,
         "EMBEDDER_MODEL": options.embedder,
-        "JUDGE": options.judge,
+        "JUDGE": common.judge_for(options.data),
         "PROMPTS_PATH": "",
     }
     return [
@@ -267,7 +264,7 @@ def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]
     common.write(
         options.result, options, version,
         population=options.population, generations=options.generations, most_slots=common.MOST_SLOTS,
-        openai_workers=options.openai_workers, judge=common.judge_of(options), direct_part=options.direct_part,
+        openai_workers=options.openai_workers, judge=common.judge_for(options.data), direct_part=options.direct_part,
         runs=kept, wanted={"share": WANTED_SHARE, "rate": WANTED_RATE},
     )  # fmt: skip
 

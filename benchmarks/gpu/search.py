@@ -34,8 +34,6 @@ from orchestrator.evolve.systems import Book, read_book
 from orchestrator.output import OutputFolder
 from orchestrator.report.conclusion import added_by_search
 from orchestrator.report.paired import pair
-from tasks.judging.exact_number import final_number
-from tasks.judging.grader import EXACT_NUMBER
 from workers.embedded import control
 
 WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained"}
@@ -64,10 +62,8 @@ class Data:
     @classmethod
     def parse(cls, text: str) -> Data:
         path, _, split = text.rpartition("=")
-        golds = [json.loads(line)["answer"] for line in Path(path).read_text().splitlines()]
-        has_numbers = all(final_number(str(gold)) is not None for gold in golds)
-        judge = EXACT_NUMBER if has_numbers else common.RULE_JUDGE
-        return cls(Path(path), len(golds), tuple(map(int, split.split("/"))), judge)
+        rows = sum(bool(line.strip()) for line in Path(path).read_text(encoding="utf-8").splitlines())
+        return cls(Path(path), rows, tuple(map(int, split.split("/"))), common.judge_for(Path(path)))
 
     def sets(self, seed: int, run: int) -> dict[str, list[int]]:
         """The rows of the three sets of one run."""

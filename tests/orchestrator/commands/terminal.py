@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
+
+from orchestrator.cli import main
+
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -18,6 +22,15 @@ SMALL = {
     "EVALUATION_CACHE": "y",
 }  # fmt: skip
 CHILDREN = ("g0_child0_mut", "g0_child1_mut")
+
+
+def run_here(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    """Run a command of `orchestrator` in this process; returns its status, and all that it prints."""
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    assert isinstance(ended.value.code, int)
+    said = capsys.readouterr()
+    return ended.value.code, said.out + said.err
 
 
 class Terminal:

@@ -11,16 +11,7 @@ from typing import Any
 import pytest
 from measured_book import EVOLVED, ONE_SENTENCE, book, system
 from reported_run import write_reported
-
-from orchestrator.cli import main
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    assert isinstance(ended.value.code, int)
-    said = capsys.readouterr()
-    return ended.value.code, said.out + said.err
+from terminal import run_here as run
 
 
 def test_the_figures_are_those_of_the_plain_model_the_winner_and_the_strongest_rival(

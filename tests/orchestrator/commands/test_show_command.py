@@ -7,16 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from orchestrator.cli import main
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments)])
-    assert isinstance(ended.value.code, int)
-    said = capsys.readouterr()
-    return ended.value.code, said.out + said.err
+from terminal import run_here as run
 
 
 def test_every_individual_can_be_shown_with_what_its_file_has(
