@@ -24,9 +24,9 @@ from figures import table, write
 from idle_farm import RUN, Crew, idle_farm
 from idle_tasks import SECONDS
 
-from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.farm.producer import make_sender
 from tasks.plan import Candidate, Merge, Plan, stage_refs
 from tasks.store.address import queues_url, store_url

@@ -14,9 +14,9 @@ import time
 from figures import table, write
 from idle_farm import RUN, Crew, bare_chord, candidates, idle_farm
 
-from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.farm.producer import make_sender
 from tasks.plan import Plan, stage_refs
 from tasks.store.address import queues_url, store_url

@@ -17,9 +17,9 @@ import redis
 from figures import table, write
 from idle_farm import BARE, RUN, Crew, IdleFarm, bare_chord, candidates, idle_farm
 
-from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.farm.producer import delete_results, make_sender
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Plan, stage_refs

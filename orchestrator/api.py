@@ -19,10 +19,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.callbacks import Callback, GenerationInfo, RunEnd, RunInfo
-from orchestrator.output import OutputError, run_file
 from orchestrator.results import RunResults
+from orchestrator.runs.folder import OutputError, run_file
 from orchestrator.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ def collect(
     folder of `phase0.output_path`.  options: those of the command (`orchestrator collect --help`), by the names of
     `FarmOptions`.  Raises: as `evolve`.
     """
-    from orchestrator.collection.run import start_collection
-    from orchestrator.collection.settings import FarmOptions, collect_settings_from
+    from orchestrator.collect.run import start_collection
+    from orchestrator.collect.settings import FarmOptions, collect_settings_from
     from orchestrator.settings.documents import parse_document, read_mapping
 
     chosen = {name: str(value) if isinstance(value, PathLike) else value for name, value in (settings or {}).items()}
@@ -216,11 +216,11 @@ def _put(values: dict[str, Any], name: str, value: object) -> None:
 def _result(ending: Ending, folder: Path) -> OpenRun:
     """What a run has found.  Raises: RunStopped and what ended it, where it has not ended by itself."""
     match ending.status:
-        case exit_status.DONE:
+        case console.DONE:
             return open_run(folder)
-        case exit_status.INTERRUPTED:
+        case console.INTERRUPTED:
             raise KeyboardInterrupt(*ending.lines)
-        case status if status > exit_status.BY_SIGNAL:  # the process is to end
+        case status if status > console.BY_SIGNAL:  # the process is to end
             raise SystemExit(ending.exit())
         case _:
             raise RunStopped(ending.status, ending.lines)
@@ -237,7 +237,7 @@ def _frame(rows: Sequence[Mapping[str, Any]], index: str) -> pd.DataFrame:
 @contextmanager
 def _as_guest(quiet: bool, usual: TextIO) -> Iterator[TextIO]:
     """Leave the process as it was: its umask, its signals, its logging.  Yields where to print."""
-    from orchestrator.signals import signals_restored
+    from orchestrator.console import signals_restored
     from tasks.private import OTHERS
 
     root = logging.getLogger()

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from orchestrator import completing, exit_status
+from orchestrator import completing, console
 from orchestrator.commands.common import EscapingParser
-from orchestrator.signals import Terminated
+from orchestrator.console import Terminated
 from orchestrator.streams import output_failure, protect_streams
 from tasks.private import keep_private
 
@@ -93,11 +93,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments = command.make_parser().parse_args(parsed.arguments)
         status = command.run(arguments)
     except SystemExit as stop:  # argparse exits with 2 for wrong arguments; here 2 is an error while running
-        status = exit_status.WRONG if stop.code == 2 else stop.code
+        status = console.WRONG if stop.code == 2 else stop.code
     except KeyboardInterrupt:
-        status = exit_status.fail(exit_status.INTERRUPTED, "interrupted")
+        status = console.fail(console.INTERRUPTED, "interrupted")
     except Terminated as ended:
-        status = exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}")
+        status = console.fail(console.BY_SIGNAL + ended.number, f"{ended}")
     sys.exit(_after_output(status, name))
 
 
@@ -109,14 +109,14 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(f"orchestrator.commands.{name}")
     except (SecretError, AddressError) as error:  # Celery's application is made of the environment
-        raise SystemExit(exit_status.fail(exit_status.WRONG, str(error))) from None
+        raise SystemExit(console.fail(console.WRONG, str(error))) from None
 
 
 def _after_output(status: int, name: str) -> int:
     """The status of a command that may have lost its standard output."""
     failure = output_failure()
-    if failure is None or status != exit_status.DONE or name in RUNS:
+    if failure is None or status != console.DONE or name in RUNS:
         return status
     if failure.errno == errno.EPIPE:  # for example `head`, which has read enough
-        return exit_status.OUTPUT_CLOSED
-    return exit_status.fail(exit_status.BROKEN, f"standard output cannot be written: {failure.strerror}")
+        return console.OUTPUT_CLOSED
+    return console.fail(console.BROKEN, f"standard output cannot be written: {failure.strerror}")

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
-from orchestrator.line_file import load_lines
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.lines import load_lines
 
 
 class ScoredIndividual(TypedDict):

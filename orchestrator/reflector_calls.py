@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.output import read_output_text
+from orchestrator.runs.folder import read_output_text
 
 _NODE = re.compile(r"_(g\d+_(?:pop\d+|child\d+_(?:pre|mut)))(?:_attempt\d+)?\.txt$")
 

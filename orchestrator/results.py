@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.collection.results import CollectionResult, read_collection
+from orchestrator.collect.results import CollectionResult, read_collection
 from orchestrator.evolution_results import (
     Descent,
     GenerationResult,
@@ -26,11 +26,11 @@ from orchestrator.evolution_results import (
 )
 from orchestrator.evolve.systems import Book, read_book
 from orchestrator.history import read_history
-from orchestrator.output import OutputError, OutputFolder, read_json, read_state, run_file
 from orchestrator.reflector_calls import ReflectorCall, read_reflector_call
 from orchestrator.report.figures import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.changes import SettingsChange, read_changes, written_settings
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, run_file
 from orchestrator.runs.individuals import read_individuals
 from orchestrator.runs.kinds import ShownTable, kind_of
 from orchestrator.runs.provenance import ClusterOfRun, ClustersOfArm, Versions, read_clusters, read_versions

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 
 VERDICT = {"is_correct": True, "confidence": 1.0, "category": "text", "reasoning": "it agrees"}
 

@@ -13,7 +13,7 @@ from measured_book import CLUSTERING, ONE_SENTENCE, book
 
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from tasks.dataset import load_examples
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.processor_template import ModelCheck, render_file

@@ -8,9 +8,9 @@ from pathlib import Path
 from measured_book import book, report
 
 from orchestrator.evolve.systems import Book, Measurement
-from orchestrator.output import OutputFolder
 from orchestrator.report.document import front_file
 from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.runs.folder import OutputFolder
 
 
 def write_reported(folder: Path, made: Book | None = None) -> Path:

@@ -8,10 +8,10 @@ from typing import Any
 
 from simulated_signals import signal_key
 
-from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.evaluator import FarmEvaluator
+from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.farm.producer import make_sender
 from tasks.context import content_hash
 from tasks.job import JobSpec

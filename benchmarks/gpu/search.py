@@ -31,9 +31,9 @@ from typing import Any
 from benchmarks import figures
 from benchmarks.gpu import common
 from orchestrator.evolve.systems import Book, read_book
-from orchestrator.output import OutputFolder
 from orchestrator.report.conclusion import added_by_search
 from orchestrator.report.paired import pair
+from orchestrator.runs.folder import OutputFolder
 from workers.embedded import control
 
 WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained"}

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from orchestrator.output import OutputError
     from orchestrator.results import RunResults
+    from orchestrator.runs.folder import OutputError
 
     comparisons = RunResults.open(arguments.run).comparisons
     if not comparisons:
         raise OutputError(f"{arguments.run} has no answers to compare; an evolution writes them when it is finished")
     lines = (line for one in comparisons for line in _lines(one, arguments.only))
     common.print_found(arguments, [dataclasses.asdict(comparison) for comparison in comparisons], lines)
-    return exit_status.DONE
+    return console.DONE
 
 
 def _lines(comparison: Comparison, only: str) -> Iterator[str]:

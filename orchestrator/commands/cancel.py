@@ -6,9 +6,9 @@ import argparse
 import time
 from pathlib import Path
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
-from orchestrator.shell import command_line
+from orchestrator.console import command_line
 
 DESCRIPTION = """\
 Stop a run, from any terminal or machine that sees its output folder: its driver parks (exit 3), its
@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def stop(folder: Path) -> int:
-    from orchestrator.dispatch.dispatcher import CANCELLED_REASON
     from orchestrator.farm.connection import FarmUnavailable, StoreLost
-    from orchestrator.output import OutputFolder, own_run_id
+    from orchestrator.farm.dispatcher import CANCELLED_REASON
+    from orchestrator.runs.folder import OutputFolder, own_run_id
     from orchestrator.runs.lifecycle import cancel, reach_farm_of
     from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, run_status, write_parked_state
 
@@ -51,15 +51,13 @@ def stop(folder: Path) -> int:
     except FarmUnavailable as error:
         if was_locked or isinstance(error, StoreLost):  # it is up, and refuses
             raise
-        return exit_status.fail(exit_status.WRONG, f"{folder} is not running, and its farm is down: {error}")
+        return console.fail(console.WRONG, f"{folder} is not running, and its farm is down: {error}")
     if done.locked or done.active:
         more = [f"  {line}" for line in done.active]
-        return exit_status.fail(
-            exit_status.BROKEN, f"{folder} is cancelled, but not everything has stopped yet:", *more
-        )
+        return console.fail(console.BROKEN, f"{folder} is cancelled, but not everything has stopped yet:", *more)
     if run_status(folder).state == "stopped" and read_parked_state(output) is None:
         write_parked_state(output, ParkedState(CANCELLED_REASON))
     messages = f"{done.dropped} message{'' if done.dropped == 1 else 's'}"
     print(f"cancelled {folder}: {messages} dropped, no process works on it any more")
     print(f"go on with: {command_line('retry', folder)}")
-    return exit_status.DONE
+    return console.DONE

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
-from orchestrator.signals import Terminated, raise_on_signals
+from orchestrator.console import Terminated, raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
@@ -61,7 +61,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _cluster(arguments: argparse.Namespace) -> int:
-    from orchestrator.dispatch.dispatcher import Parked
+    from orchestrator.farm.dispatcher import Parked
     from orchestrator.report.live import open_view
     from orchestrator.runs.clustering import cluster_only
 
@@ -71,13 +71,13 @@ def _cluster(arguments: argparse.Namespace) -> int:
     try:
         folder, descriptions = cluster_only(settings, view)
     except Parked as parked:
-        return exit_status.fail(exit_status.BROKEN, parked.reason)
+        return console.fail(console.BROKEN, parked.reason)
     except KeyboardInterrupt:
-        return exit_status.fail(exit_status.INTERRUPTED, "interrupted; no incomplete clustering is left")
+        return console.fail(console.INTERRUPTED, "interrupted; no incomplete clustering is left")
     except Terminated as ended:
-        return exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}; no incomplete clustering is left")
+        return console.fail(console.BY_SIGNAL + ended.number, f"{ended}; no incomplete clustering is left")
     finally:
         view.close()
     lines = [f"{cluster['id']:>4}  {cluster['count']:>7,}  {cluster['description']}" for cluster in descriptions]
     common.print_found(arguments, {"folder": folder, "clusters": descriptions}, [*lines, f"in {folder}"])
-    return exit_status.DONE
+    return console.DONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -48,15 +48,15 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
-        from orchestrator.collection.settings import FarmOptions, read_collect_settings
-        from orchestrator.output import check_inputs
+        from orchestrator.collect.settings import FarmOptions, read_collect_settings
+        from orchestrator.runs.folder import check_inputs
 
         settings = read_collect_settings(arguments.config)
         check_inputs("phase0.output_path", Path(settings.phase0.output_path), {"--config": arguments.config})
         # Imported here: this needs Celery, and wrong settings are reported at once.
-        from orchestrator.collection.run import end_collection, start_collection
+        from orchestrator.collect.run import end_collection, start_collection
 
         options = common.parse_options(arguments, FarmOptions)
         return end_collection(start_collection(settings, options, resume=arguments.resume), settings)
 
-    return common.handle_errors(work, full_disk=exit_status.PARKED)
+    return common.handle_errors(work, full_disk=console.PARKED)

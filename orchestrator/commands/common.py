@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.completing import complete_run, complete_setting, with_completer
 from tasks.escape import escape_control
 from tasks.files import NO_ROOM
@@ -221,7 +221,7 @@ def config_file(named: Path) -> Path:
     return compose.CONFIG
 
 
-def handle_errors(work: Callable[[], int], *, full_disk: int = exit_status.BROKEN) -> int:
+def handle_errors(work: Callable[[], int], *, full_disk: int = console.BROKEN) -> int:
     """Do `work`; print an error that a user can fix as one line for each problem, never as a traceback.
 
     `full_disk` is the exit status when a disk takes no more: a command that drives a run parks.
@@ -231,24 +231,24 @@ def handle_errors(work: Callable[[], int], *, full_disk: int = exit_status.BROKE
 
     try:
         from orchestrator.farm.connection import FarmUnavailable
-        from orchestrator.output import OutputError, OutputNotWritable, RunInUse
+        from orchestrator.runs.folder import OutputError, OutputNotWritable, RunInUse
         from orchestrator.settings import SettingsError
     except (SecretError, AddressError) as error:  # Celery's application is made of the environment
-        return exit_status.fail(exit_status.WRONG, str(error))
+        return console.fail(console.WRONG, str(error))
     try:
         return work()
     except SettingsError as error:
-        return exit_status.fail(exit_status.WRONG, *error.problems)
+        return console.fail(console.WRONG, *error.problems)
     except (OutputError, SecretError, AddressError) as error:
-        status = exit_status.IN_USE if isinstance(error, RunInUse) else exit_status.WRONG
+        status = console.IN_USE if isinstance(error, RunInUse) else console.WRONG
         is_full = isinstance(error, OutputNotWritable) and error.is_full
-        return exit_status.fail(full_disk if is_full else status, str(error))
+        return console.fail(full_disk if is_full else status, str(error))
     except FarmUnavailable as error:
-        return exit_status.fail(exit_status.BROKEN, str(error))
+        return console.fail(console.BROKEN, str(error))
     except OSError as error:
         is_full = error.errno in NO_ROOM
         if not error.filename and not is_full:
             raise  # one of the program
         hint = f"; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}" if is_full else ""
         where = f"{error.filename}: " if error.filename else ""
-        return exit_status.fail(full_disk if is_full else exit_status.BROKEN, f"{where}{error.strerror}{hint}")
+        return console.fail(full_disk if is_full else console.BROKEN, f"{where}{error.strerror}{hint}")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -52,16 +52,16 @@ def _show(arguments: argparse.Namespace) -> int:
     runs = [RunResults.open(folder) for folder in arguments.runs]
     if arguments.all:
         common.print_found(arguments, [], _all_systems(runs))
-        return exit_status.DONE
+        return console.DONE
     digests = [digest_of(run) for run in runs]
     if arguments.csv:
         rows = [dict(_columns(digest)) for digest in digests]
         writer = csv.DictWriter(sys.stdout, list({name: None for row in rows for name in row}))
         writer.writeheader()
         writer.writerows(rows)
-        return exit_status.DONE
+        return console.DONE
     common.print_found(arguments, digests, [] if arguments.json else [*_table(digests), *_direct_comparison(runs)])
-    return exit_status.DONE
+    return console.DONE
 
 
 def _columns(digest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

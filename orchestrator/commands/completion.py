@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -34,4 +34,4 @@ def run(arguments: argparse.Namespace) -> int:
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["orchestrator"], shell=arguments.shell))
-    return exit_status.DONE
+    return console.DONE

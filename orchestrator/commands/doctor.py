@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def examine(arguments: argparse.Namespace) -> int:
     found = list(findings(arguments.config))
-    status = exit_status.DONE if all(finding.ok for finding in found) else exit_status.WRONG
+    status = console.DONE if all(finding.ok for finding in found) else console.WRONG
     common.print_found(arguments, [dataclasses.asdict(finding) for finding in found], _lines(found))
     return status
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 from orchestrator.completing import complete_run, with_completer
 
@@ -55,7 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
         if not arguments.fork and common.is_without_settings(arguments.config):
-            return exit_status.fail(exit_status.WRONG, *_ways(arguments.config))
+            return console.fail(console.WRONG, *_ways(arguments.config))
         settings, fork = _settings(arguments)
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.runs.evolve import start_evolution
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return ending.exit()
 
-    return common.handle_errors(work, full_disk=exit_status.PARKED)
+    return common.handle_errors(work, full_disk=console.PARKED)
 
 
 def _ways(missing: Path) -> list[str]:

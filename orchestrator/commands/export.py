@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 from tasks.escape import escape_control
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     from orchestrator.export.steering import read_steering
     from orchestrator.export.targets import TARGETS, default_file
-    from orchestrator.output import OutputError, check_inputs, write_output
+    from orchestrator.runs.folder import OutputError, check_inputs, write_output
 
     target = TARGETS[arguments.to]
     steering = read_steering(arguments.run, arguments.system, arguments.node)
@@ -92,4 +92,4 @@ def _export(arguments: argparse.Namespace) -> int:
         print(f"\nsystem prompt, to be sent with each request: {escape_control(system.system_prompt)}")
     if file.suffix == ".py":
         print(f"\nmore: python {shlex.quote(str(file))}")
-    return exit_status.DONE
+    return console.DONE

@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
-from orchestrator.shell import command_line
+from orchestrator.console import command_line
 
 if TYPE_CHECKING:
     from tasks.failure import Failure
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from orchestrator.output import OutputError
+    from orchestrator.runs.folder import OutputError
     from orchestrator.runs.lifecycle import failed_of
     from orchestrator.runs.status import find_runs
     from orchestrator.settings import SettingsError
@@ -65,8 +65,8 @@ def _show(arguments: argparse.Namespace) -> int:
     listed = [{**dataclasses.asdict(f), "folder": str(folder)} for folder, some in failed.items() for f in some]
     common.print_found(arguments, listed, _lines(arguments.run, failed))
     if not problems:
-        return exit_status.DONE
-    return exit_status.fail(exit_status.WRONG if arguments.run else exit_status.BROKEN, *problems)
+        return console.DONE
+    return console.fail(console.WRONG if arguments.run else console.BROKEN, *problems)
 
 
 def _lines(run: Path | None, failed: Mapping[Path, Sequence[Failure]]) -> Iterator[str]:

@@ -7,9 +7,9 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
-from orchestrator.signals import raise_on_signals
+from orchestrator.console import raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.farm.embedded import FarmStatus
@@ -55,12 +55,12 @@ def control_farm(arguments: argparse.Namespace) -> int:
             is_down = control.down(settings.farm_dir)
             lines = ["the farm is down" if is_down else f"no farm is up in {settings.farm_dir}"]
     except control.FarmError as error:
-        return exit_status.fail(exit_status.BROKEN, str(error))
+        return console.fail(console.BROKEN, str(error))
     found = control.status(settings.farm_dir.resolve())
     if arguments.action == "status":
         lines = _status_lines(settings, found)
     common.print_found(arguments, dataclasses.asdict(found), lines)
-    return exit_status.DONE if found.up or arguments.action == "down" else exit_status.BROKEN
+    return console.DONE if found.up or arguments.action == "down" else console.BROKEN
 
 
 def _up(settings: Settings) -> list[str]:

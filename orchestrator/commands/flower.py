@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 from tasks.secret import secret
 from tasks.store.address import ENVIRONMENT_VARIABLE
@@ -54,7 +54,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     accounts = secret("FLOWER_BASIC_AUTH")
     if ":" not in accounts and (accounts or os.environ.get("FLOWER_BASIC_AUTH_FILE")):
-        return exit_status.fail(exit_status.WRONG, "FLOWER_BASIC_AUTH and FLOWER_BASIC_AUTH_FILE name no USER:PASSWORD")
+        return console.fail(console.WRONG, "FLOWER_BASIC_AUTH and FLOWER_BASIC_AUTH_FILE name no USER:PASSWORD")
     address = os.environ[ENVIRONMENT_VARIABLE] = named_address(None)  # Retry starts commands for the same farm
     if not accounts:
         accounts = f"whetstone:{secrets.token_urlsafe(12)}"
@@ -62,7 +62,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     try:
         from orchestrator.flower_ext.server import ServerConfig, serve
     except ModuleNotFoundError as error:
-        return exit_status.fail(exit_status.WRONG, f"{error.name} is not installed: pip install '.[flower]'")
+        return console.fail(console.WRONG, f"{error.name} is not installed: pip install '.[flower]'")
     config = ServerConfig(
         address, arguments.outputs, arguments.data, arguments.address, arguments.port,
         [account.strip() for account in accounts.split(",")], arguments.note,
@@ -71,5 +71,5 @@ def _serve(arguments: argparse.Namespace) -> int:
         serve(config)
     except OSError as error:
         place = error.filename or f"{arguments.address}:{arguments.port}"
-        return exit_status.fail(exit_status.BROKEN, f"{place}: {error.strerror or error}")
-    return exit_status.DONE
+        return console.fail(console.BROKEN, f"{place}: {error.strerror or error}")
+    return console.DONE

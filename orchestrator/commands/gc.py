@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def collect_garbage(arguments: argparse.Namespace) -> int:
         retention = farm.store.retention
         found = find_unneeded(retention, folder, rule)
         if problem := _why_not(farm, arguments.runs, found):
-            return exit_status.fail(exit_status.WRONG, problem)
+            return console.fail(console.WRONG, problem)
         removed = None
         if arguments.remove:
             for run_id in arguments.runs:
@@ -101,7 +101,7 @@ def collect_garbage(arguments: argparse.Namespace) -> int:
         "removed": removed,
     }
     common.print_found(arguments, value, [*_lines(found, rule, arguments.runs), done])
-    return exit_status.DONE
+    return console.DONE
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -77,13 +77,13 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     work = {None: _learn, "rollback": _rollback, "promote": _promote}
-    full = exit_status.PARKED if arguments.form is None else exit_status.BROKEN
+    full = console.PARKED if arguments.form is None else console.BROKEN
     return common.handle_errors(lambda: work[arguments.form](arguments), full_disk=full)
 
 
 def _learn(arguments: argparse.Namespace) -> int:
     if arguments.config is None:
-        return exit_status.fail(exit_status.WRONG, "--config: is missing; it names the YAML file")
+        return console.fail(console.WRONG, "--config: is missing; it names the YAML file")
     from orchestrator.guide.options import GuideOptions
     from orchestrator.guide.settings import read_guide_settings
 
@@ -99,14 +99,14 @@ def _rollback(arguments: argparse.Namespace) -> int:
     from orchestrator.guide.existing import load_guide
     from orchestrator.guide.repository import roll_back
     from orchestrator.guide.tally import read_progress
-    from orchestrator.output import OutputError
+    from orchestrator.runs.folder import OutputError
 
     settings, _ = load_guide(arguments.run)
     if not read_progress(arguments.run).is_finished:
         raise OutputError(f"{arguments.run} is not finished: its next steps build on the one that it is at")
     guidance = roll_back(arguments.run, arguments.mission, arguments.to_step, settings.guidance.retention)
     print(f"{arguments.mission}: step {guidance.step} has the experiences of step {arguments.to_step}")
-    return exit_status.DONE
+    return console.DONE
 
 
 def _promote(arguments: argparse.Namespace) -> int:
@@ -117,4 +117,4 @@ def _promote(arguments: argparse.Namespace) -> int:
     steps = promote(run_guidance(arguments.run, arguments.mission), path)
     lines = [f"{path}: {name} went from step {before} to step {after}" for name, (before, after) in steps.items()]
     print(*lines, sep="\n")
-    return exit_status.DONE
+    return console.DONE

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
-from orchestrator.shell import command_line
+from orchestrator.console import command_line
 
 if TYPE_CHECKING:
     from orchestrator.init import Answer
@@ -56,14 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             return initialise(arguments)
         except ValueError as error:
-            return exit_status.fail(exit_status.WRONG, str(error))
+            return console.fail(console.WRONG, str(error))
 
     return common.handle_errors(work)
 
 
 def initialise(arguments: argparse.Namespace) -> int:
     from orchestrator import init
-    from orchestrator.output import writing
+    from orchestrator.runs.folder import writing
     from orchestrator.settings import write_config
 
     if arguments.config.exists() and not arguments.replace:
@@ -89,7 +89,7 @@ def initialise(arguments: argparse.Namespace) -> int:
     with writing(arguments.config):
         write_config(settings, arguments.config)
     print(f"written: {arguments.config}\nstart it: {command_line('evolve', '--config', arguments.config)}")
-    return exit_status.DONE
+    return console.DONE
 
 
 def _answer(arguments: argparse.Namespace, name: str, check: Callable[[str], Answer], default: str) -> Answer:
@@ -111,7 +111,7 @@ def _answer(arguments: argparse.Namespace, name: str, check: Callable[[str], Ans
         except ValueError as error:
             if given is not None:
                 raise
-            exit_status.fail(exit_status.WRONG, *str(error).splitlines()[:10])
+            console.fail(console.WRONG, *str(error).splitlines()[:10])
         else:
             print(f"   {found.about}")
             return found

@@ -13,7 +13,7 @@ from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge(arguments: argparse.Namespace) -> int:
-    from orchestrator.output import check_inputs
     from orchestrator.report.announcement import highest_cost, provider_at
     from orchestrator.report.formatting import format_cost
+    from orchestrator.runs.folder import check_inputs
     from orchestrator.settings import judging_settings
     from tasks.dataset import DatasetError
     from tasks.judging.grader import needs_model
@@ -96,7 +96,7 @@ def _judge(arguments: argparse.Namespace) -> int:
             rows = _read_rows(arguments.file, settings.name)
             grade = _grade(settings, endpoint, budget)
         except (DatasetError, UserFunctionError) as error:
-            return exit_status.fail(exit_status.WRONG, str(error))
+            return console.fail(console.WRONG, str(error))
         if endpoint is not None:
             where, cost = provider_at(settings.model, endpoint, rules=False), highest_cost(endpoint, rules=False)
             print(f"judge: {where}; cost: {cost}", file=sys.stderr)
@@ -110,14 +110,14 @@ def _judge(arguments: argparse.Namespace) -> int:
                 counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
                 out.write(json.dumps({name: verdict[name] for name in OPEN}, ensure_ascii=False) + "\n")
         except (CallError, JudgeReplyError, UserFunctionError) as error:
-            return exit_status.fail(exit_status.BROKEN, f"row {counts.total() + 1}: {error}")
+            return console.fail(console.BROKEN, f"row {counts.total() + 1}: {error}")
         finally:
             pool.shutdown(cancel_futures=True)
             print(f"{counts.total()} rows: " + ", ".join(f"{n} {word}" for word, n in counts.items()), file=sys.stderr)
             if endpoint is not None and budget is not None:
                 cost = format_cost(budget.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
                 print(f"{budget.used.requests} calls, cost: {cost}", file=sys.stderr)
-    return exit_status.DONE
+    return console.DONE
 
 
 def _read_rows(file: Path, judge: str) -> list[AnswerRow]:

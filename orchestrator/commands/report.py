@@ -6,7 +6,7 @@ import argparse
 import datetime
 from pathlib import Path
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -41,13 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(arguments: argparse.Namespace) -> int:
-    from orchestrator.output import write_output
     from orchestrator.page.html import render_page
     from orchestrator.results import RunResults
+    from orchestrator.runs.folder import write_output
 
     runs = [RunResults.open(folder) for folder in arguments.runs]
     path: Path = arguments.output or arguments.runs[0] / "report.html"
     page = render_page(runs, datetime.datetime.now().astimezone()).encode()
     write_output(path, page)
     print(f"{path} ({len(page) / 1e6:.1f} MB)")
-    return exit_status.DONE
+    return console.DONE

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -49,12 +49,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: retry(arguments), full_disk=exit_status.PARKED)
+    return common.handle_errors(lambda: retry(arguments), full_disk=console.PARKED)
 
 
 def retry(arguments: argparse.Namespace) -> int:
-    from orchestrator.dispatch.failures import select_failures
-    from orchestrator.output import OutputFolder
+    from orchestrator.farm.retry import select_failures
+    from orchestrator.runs.folder import OutputFolder
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import failed_of
     from orchestrator.runs.status import DEAD_END, is_locked, read_parked_state
@@ -66,18 +66,18 @@ def retry(arguments: argparse.Namespace) -> int:
         select_failures(failed_of(arguments.run), arguments.tasks)
     parked = read_parked_state(OutputFolder(arguments.run))
     if parked and parked.is_dead_end:
-        return exit_status.fail(exit_status.BROKEN, parked.reason, DEAD_END)
+        return console.fail(console.BROKEN, parked.reason, DEAD_END)
     return kind.resume(arguments.run, arguments.overrides, arguments.tasks, plain=arguments.plain)
 
 
 def retry_running(folder: Path, names: Sequence[str]) -> int:
     """Send failed tasks again, for the process that drives the run to go on with."""
-    from orchestrator.dispatch.failures import retry_failed
-    from orchestrator.output import own_run_id
+    from orchestrator.farm.retry import retry_failed
+    from orchestrator.runs.folder import own_run_id
     from orchestrator.runs.lifecycle import reach_farm_of
 
     with reach_farm_of(folder) as farm:
         sent = retry_failed(farm.app, farm.store, own_run_id(folder), names)
     named = ", ".join(f"{failure.stage} of {failure.node} (task {failure.task})" for failure in sent)
     print(f"sent again: {named}" if sent else f"nothing has failed in {folder}; the run is running")
-    return exit_status.DONE
+    return console.DONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -53,13 +53,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     work = {None: _route, "report": _report}[arguments.form]
-    full = exit_status.PARKED if arguments.form is None else exit_status.BROKEN
+    full = console.PARKED if arguments.form is None else console.BROKEN
     return common.handle_errors(lambda: work(arguments), full_disk=full)
 
 
 def _route(arguments: argparse.Namespace) -> int:
     if arguments.config is None:
-        return exit_status.fail(exit_status.WRONG, "--config: is missing; it names the YAML file")
+        return console.fail(console.WRONG, "--config: is missing; it names the YAML file")
     from orchestrator.routing.settings import RouteOptions, read_route_settings
 
     settings = read_route_settings(arguments.config)
@@ -71,18 +71,18 @@ def _route(arguments: argparse.Namespace) -> int:
 
         checked_inputs(settings, is_planned=True)
         print(*plan_lines(settings), sep="\n")
-        return exit_status.DONE
+        return console.DONE
     from orchestrator.routing.run import end_route, start_route
 
     return end_route(start_route(settings, options), settings)
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from orchestrator.output import run_file
     from orchestrator.routing.report import report_text
+    from orchestrator.runs.folder import run_file
     from orchestrator.runs.kinds import check_kind
 
     run_file(arguments.run)
     check_kind(arguments.run, "route")
     print(report_text(arguments.run), end="")
-    return exit_status.DONE
+    return console.DONE

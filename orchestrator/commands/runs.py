@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 from orchestrator.completing import complete_run, with_completer
-from orchestrator.shell import command_line
-from orchestrator.signals import raise_on_signals
+from orchestrator.console import command_line, raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.runs.status import RunStatus
@@ -54,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def delete(arguments: argparse.Namespace) -> int:
     """Take a run off its farm; an embedded farm that is down is started for it, since its Valkey keeps its data."""
-    from orchestrator.output import own_run_id
+    from orchestrator.runs.folder import own_run_id
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import cancel, delete_run
     from orchestrator.runs.status import is_locked
@@ -62,19 +61,17 @@ def delete(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.delete
     run_id, (_, kind) = own_run_id(folder), kind_of(folder)
     if is_locked(folder):
-        return exit_status.fail(
-            exit_status.WRONG, f"{folder} is running; stop it first: {command_line('cancel', folder)}"
-        )
+        return console.fail(console.WRONG, f"{folder} is running; stop it first: {command_line('cancel', folder)}")
     raise_on_signals()
     with kind.open_farm(folder, lambda line: print(line, file=sys.stderr)) as farm:
         if active := cancel(farm, folder, run_id, time.sleep).active:
-            return exit_status.fail(
-                exit_status.BROKEN, f"workers still have tasks of {folder}:", *(f"  {line}" for line in active)
+            return console.fail(
+                console.BROKEN, f"workers still have tasks of {folder}:", *(f"  {line}" for line in active)
             )
         keys = delete_run(farm, run_id, folder)
     line = f"deleted {folder} from its farm: {keys} keys; the folder stays"
     common.print_found(arguments, {"run": run_id, "folder": str(folder), "keys": keys}, [line])
-    return exit_status.DONE
+    return console.DONE
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -86,8 +83,8 @@ def _show(arguments: argparse.Namespace) -> int:
         lines = [f"no runs under {arguments.folder}; `make evolve` makes one"]
     common.print_found(arguments, [*map(dataclasses.asdict, runs), *map(dataclasses.asdict, unreadable)], lines)
     if not unreadable:
-        return exit_status.DONE
-    return exit_status.fail(exit_status.BROKEN, *(run.reason for run in unreadable))
+        return console.DONE
+    return console.fail(console.BROKEN, *(run.reason for run in unreadable))
 
 
 def table(runs: Sequence[RunStatus]) -> list[str]:

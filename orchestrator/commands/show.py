@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     found = _individual(RunResults.open(arguments.run), arguments.node)
     common.print_found(arguments, found, _lines(found))
-    return exit_status.DONE
+    return console.DONE
 
 
 def _individual(results: RunResults, name: str) -> dict[str, Any]:

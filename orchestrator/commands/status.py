@@ -7,9 +7,9 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
-from orchestrator.shell import command_line
+from orchestrator.console import command_line
 from tasks.escape import escape_control
 
 if TYPE_CHECKING:
@@ -66,4 +66,4 @@ def _show(arguments: argparse.Namespace) -> int:
     head = f"{status.run}: {status.state}, {status.progress} done"
     listed = [head, *(f"  {what:<10} {text}" for what, text in lines)]
     common.print_found(arguments, dataclasses.asdict(status), listed)
-    return exit_status.DONE
+    return console.DONE

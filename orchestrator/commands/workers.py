@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import common
 from orchestrator.completing import complete_queue, with_completer
 from tasks.escape import escape_control
@@ -57,7 +57,7 @@ def _show(arguments: argparse.Namespace) -> int:
         if name := arguments.pause or arguments.resume:
             states = (workers.pause if arguments.pause else workers.resume)(farm, name)
             common.print_found(arguments, {"workers": states}, [f"{one}: {state}" for one, state in states.items()])
-            return exit_status.DONE
+            return console.DONE
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
     listed = lines(found) if found else [f"no worker is available; {workers.start_hint('QUEUE')}"]
     for name, since in sorted(paused.items()):
@@ -65,7 +65,7 @@ def _show(arguments: argparse.Namespace) -> int:
     listed.append("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
     values = {"workers": found, "paused": paused, "queues": queues}
     common.print_found(arguments, values, listed)
-    return exit_status.DONE
+    return console.DONE
 
 
 def lines(found: list[dict[str, Any]]) -> list[str]:

@@ -17,9 +17,9 @@ from orchestrator.evolve.front import additions, halve, least_correct
 from orchestrator.evolve.measuring import Measurer, measurement_of
 from orchestrator.evolve.search import best_first
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, Point, System
-from orchestrator.output import OutputFolder
 from orchestrator.report.figures import LAST_FIRST, last_common
 from orchestrator.report.statistics import Comparison
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings, layout_of, pinned_of
 from tasks.context import content_hash
 from tasks.limits import LARGEST_DELTA

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.evolve.systems import Measurement, System
+from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.report.statistics import JudgedAnswer
 from tasks.context import content_hash
 from tasks.models import Example

@@ -20,7 +20,7 @@ from orchestrator.evolve.systems import Arm, Book, Point, System
 from orchestrator.optimisers import make_optimiser
 from orchestrator.optimisers.base import Best, Evaluate, Optimiser, SearchParams, SearchState, search
 from orchestrator.optimisers.generation import Generation, Genome
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings, layout_of, pinned_of
 from orchestrator.settings.population import ForkedArm, read_fork, read_population
 from orchestrator.settings.references import FORK, FORK_FILE

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from orchestrator.evolve.choice import Member, MemberTest
-from orchestrator.output import OutputFolder, read_state
+from orchestrator.runs.folder import OutputFolder, read_state
 from tasks.plan import Candidate, ExampleSet
 
 SYSTEMS_FILE = "systems.json"

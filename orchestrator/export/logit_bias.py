@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from orchestrator.export.steering import ExportedSteering
-from orchestrator.output import OutputError
+from orchestrator.runs.folder import OutputError
 
 FILE = "logit_bias.json"
 USE = (

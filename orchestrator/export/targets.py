@@ -14,7 +14,7 @@ from orchestrator.export.logit_bias import FILE, bias_document
 from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.transformers import TRANSFORMERS
 from orchestrator.export.vllm import VLLM
-from orchestrator.output import OutputError
+from orchestrator.runs.folder import OutputError
 from tasks.gpu.processor_template import Parts, render_file
 from tasks.gpu.sglang_file import SGLANG
 

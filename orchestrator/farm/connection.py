@@ -15,7 +15,7 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from orchestrator import signals
+from orchestrator import console
 from orchestrator.farm.compose import compose_address, unused_reason
 from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
@@ -114,7 +114,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
         finally:
             if farm.owned:
                 line("taking the embedded farm down")
-                signals.ignore_signals()
+                console.ignore_signals()
 
 
 def farm_spec(settings: Settings) -> FarmSpec:

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.api import RunStopped
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.run import Step, start_guide
@@ -41,8 +41,8 @@ class StageBPipeline:
     def run_step(self, step: Step) -> Path:
         """One step, as `--step`.  Raises: as `run_all`."""
         ending = start_guide(self.settings, self.options, step=step)
-        if ending.status == exit_status.INTERRUPTED:
+        if ending.status == console.INTERRUPTED:
             raise KeyboardInterrupt(*ending.lines)
-        if ending.status != exit_status.DONE:
+        if ending.status != console.DONE:
             raise RunStopped(ending.status, ending.lines)
         return self.settings.folder

@@ -16,8 +16,8 @@ from typing import Any
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.rollouts import RolledOut, Rollout
 from orchestrator.guide.stage_a import INCOMPLETE
-from orchestrator.line_file import json_line
-from orchestrator.output import write_output
+from orchestrator.runs.folder import write_output
+from orchestrator.runs.lines import json_line
 from tasks.guide.candidates import NO_VALID_CANDIDATE, GuideCandidate, TicketCandidates
 from tasks.guide.selection import BatchFindings, TicketFindings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.repository import read_guidance
 from orchestrator.guide.settings import GuideSettings
-from orchestrator.output import OutputError
+from orchestrator.runs.folder import OutputError
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.run_output import unwritable_folder

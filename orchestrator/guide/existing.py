@@ -20,7 +20,7 @@ from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.stage_a import INCOMPLETE
 from orchestrator.guide.tally import read_progress
-from orchestrator.output import OutputError, OutputFolder, read_state
+from orchestrator.runs.folder import OutputError, OutputFolder, read_state
 from orchestrator.runs.kinds import finished_problem, open_run_folder
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key
 from tasks.context import content_hash

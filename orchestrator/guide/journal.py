@@ -12,7 +12,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from orchestrator.line_file import append_lines, load_lines
+from orchestrator.runs.lines import append_lines, load_lines
 from tasks.store.store import Store
 
 JOURNAL = "journal.jsonl"

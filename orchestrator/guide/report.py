@@ -15,10 +15,10 @@ from orchestrator.guide.artifacts import REFLECTIONS, STATS
 from orchestrator.guide.repository import GUIDANCE, read_guidance
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.guide.tally import Tally, gate_kind
-from orchestrator.line_file import load_lines
-from orchestrator.output import read_json
 from orchestrator.report.formatting import format_count, format_percent
+from orchestrator.runs.folder import read_json
 from orchestrator.runs.kinds import Cell, ShownTable
+from orchestrator.runs.lines import load_lines
 from tasks.openai.provider import listed
 
 GATES = {

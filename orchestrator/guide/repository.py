@@ -20,7 +20,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from orchestrator.guide.settings import mission_name
-from orchestrator.output import OutputError, OutputFolder, run_file, write_output, writing
+from orchestrator.runs.folder import OutputError, OutputFolder, run_file, write_output, writing
 from tasks.escape import quote
 from tasks.guide.experiences import (
     Guidance,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from orchestrator.dispatch.scheduler import Request
+from orchestrator.farm.jobs import Request
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.settings import GuideSettings
 from tasks.guide.candidates import (

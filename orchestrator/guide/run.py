@@ -9,16 +9,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.callbacks import Callbacks
+from orchestrator.console import raise_on_signals
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.guide.existing import SETTINGS_FILE, keep_run, load_guide, prepare_folder
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.guide.tally import PROGRESS_FILE, read_progress
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
-from orchestrator.signals import raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.guide.checks import Templates
@@ -81,12 +81,12 @@ def start_guide(
         budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
         return drive(output, work, told, again=settings.output.goes_on, raise_budget=budget)
     except StepStopped as error:
-        return Ending(exit_status.BROKEN, (str(error),))
+        return Ending(console.BROKEN, (str(error),))
 
 
 def end_guide(ending: Ending, settings: GuideSettings) -> int:
     """Print the run's folder, or why it did not end, and return the exit status."""
-    if ending.status == exit_status.DONE:
+    if ending.status == console.DONE:
         print(settings.folder)
     return ending.exit()
 
@@ -105,7 +105,7 @@ def _ingest_only(
             write_ingest(output.path / name, settings, found)
     finally:
         output.close()
-    return Ending(exit_status.DONE)
+    return Ending(console.DONE)
 
 
 class GuideKind:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.callbacks import Callbacks, RunInfo
-from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
-from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable
+from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
+from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.guide.artifacts import STATS, MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
 from orchestrator.guide.checks import Templates
@@ -29,7 +29,7 @@ from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.guide.tally import PROGRESS_FILE, UNIT, Tally, progress_of
-from orchestrator.output import OutputFolder, read_state
+from orchestrator.runs.folder import OutputFolder, read_state
 from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import current_server

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from orchestrator.guide.ingest import MissionTickets, ticket_counts
 from orchestrator.guide.rollouts import Purpose, RolledOut
 from orchestrator.guide.settings import GuideSettings
-from orchestrator.output import read_state
+from orchestrator.runs.folder import read_state
 from orchestrator.runs.kinds import RunProgress
 from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.gate import (

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.output import read_state
 from orchestrator.routing.build import arms, deployments
 from orchestrator.routing.existing import load_route
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, read_json_lines
+from orchestrator.runs.folder import read_state
 from tasks.route.claims import EvaluatedDeployment, Thresholds, compare_claims
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from orchestrator.output import OutputFolder
 from orchestrator.routing.progress import read_route_progress
 from orchestrator.routing.settings import RouteOptions, RouteSettings, route_settings_from
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import finished_problem, open_run_folder
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping
 from tasks.escape import quote

@@ -13,9 +13,9 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.output import OutputFolder, read_state
 from orchestrator.routing.build import arms, deployments
 from orchestrator.routing.settings import RouteSettings, route_settings_hash
+from orchestrator.runs.folder import OutputFolder, read_state
 from tasks.code_version import code_version
 from tasks.context import content_hash
 from tasks.route.claims import CHANCE, NO_LOOPHOLE, OWN_TRAJECTORIES, PLAIN, SECONDARY

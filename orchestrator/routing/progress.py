@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
-from orchestrator.output import read_state
+from orchestrator.runs.folder import read_state
 from orchestrator.runs.kinds import Figures, RunProgress
 
 PROGRESS_FILE, UNIT = "progress.json", "steps"

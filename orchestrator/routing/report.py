@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.output import OutputError, OutputFolder
 from orchestrator.routing.build import arms, read_texts, world_source
 from orchestrator.routing.comparison import read_comparison
 from orchestrator.routing.existing import load_route
@@ -18,6 +17,7 @@ from orchestrator.routing.results import (
     rows_file,
 )
 from orchestrator.routing.settings import RouteSettings
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import ShownTable
 from orchestrator.runs.provenance import read_versions
 from orchestrator.settings import SettingsError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.output import OutputError
+from orchestrator.runs.folder import OutputError
 from tasks.route.jobs import Arm
 
 EVALUATION_FILE, COMPARISON_FILE, REPORT_FILE = "evaluation.jsonl", "comparison.json", "report.md"

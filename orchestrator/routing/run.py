@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.callbacks import Callback, Callbacks
+from orchestrator.console import raise_on_signals
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
-from orchestrator.output import OutputFolder
 from orchestrator.routing.existing import SETTINGS_FILE, keep_route, load_route, prepare_route_folder
 from orchestrator.routing.progress import PROGRESS_FILE, read_route_progress, route_figure_lines, route_summary
 from orchestrator.routing.settings import RouteOptions, RouteSettings
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 from orchestrator.settings import SettingsError
-from orchestrator.signals import raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.runs.drive import Ending
@@ -71,9 +71,9 @@ def start_route(
 
 def end_route(ending: Ending, settings: RouteSettings) -> int:
     """Print the run's folder, or why it did not end, and return the exit status."""
-    from orchestrator import exit_status
+    from orchestrator import console
 
-    if ending.status == exit_status.DONE:
+    if ending.status == console.DONE:
         print(settings.folder)
     return ending.exit()
 

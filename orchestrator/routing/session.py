@@ -15,11 +15,10 @@ from functools import cached_property
 from typing import Any, cast
 
 from orchestrator.callbacks import Callbacks, RunInfo
-from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.guide.journal import JOURNAL, Journal
-from orchestrator.output import OutputFolder
 from orchestrator.routing.build import arms, deployments, open_route_farm, route_inputs
 from orchestrator.routing.progress import PROGRESS_FILE, UNIT, RouteProgress
 from orchestrator.routing.report import verdict_lines, write_report
@@ -27,6 +26,7 @@ from orchestrator.routing.restore import restore_results, restore_training
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, checkpoint_file, json_lines, rows_file
 from orchestrator.routing.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.status import StatusPublisher, clear_parked_state

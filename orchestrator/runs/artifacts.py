@@ -16,14 +16,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
-from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.evolve.search import BestOfRun, FinishedGeneration, RunState, Search
 from orchestrator.evolve.systems import Arm, Book
+from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.history import read_history, write_history
 from orchestrator.optimisers.base import Best
 from orchestrator.optimisers.generation import Evaluated, Genome
 from orchestrator.optimisers.individual import list_to_deltas
-from orchestrator.output import OutputFolder, read_state
 from orchestrator.report.document import front_file, plot_points, report_of
 from orchestrator.report.figures import ReportFile
 from orchestrator.report.formatting import baseline_name
@@ -31,6 +30,7 @@ from orchestrator.report.statistics import Comparison
 from orchestrator.runs.changes import options_of, read_changes
 from orchestrator.runs.deploy import clear_deploy, write_deploy
 from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
+from orchestrator.runs.folder import OutputFolder, read_state
 from orchestrator.runs.individuals import IndividualsFile, notes_on
 from orchestrator.runs.status import TOKEN_COUNTS
 from orchestrator.settings import Settings

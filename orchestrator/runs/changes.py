@@ -13,7 +13,7 @@ from pathlib import Path
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import SYSTEMS_FILE
-from orchestrator.output import OutputError, OutputFolder, read_output_text, read_state
+from orchestrator.runs.folder import OutputError, OutputFolder, read_output_text, read_state
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.kconfig import read_assignments
 from orchestrator.settings.load import typed_value

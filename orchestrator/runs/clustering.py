@@ -14,13 +14,13 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
-from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.evolve.systems import Arm
 from orchestrator.farm.connection import open_farm
-from orchestrator.output import OutputError, OutputFolder, read_json, read_state, write_output
+from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
+from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.report.announcement import provider_at
 from orchestrator.report.live import Snapshot, View
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, write_output
 from orchestrator.runs.provenance import keep_clusters
 from orchestrator.runs.setup import Watch
 from orchestrator.settings import Settings, SettingsError, layout_of, make_run, read_sides

@@ -13,7 +13,7 @@ from orchestrator.evolve.systems import PLAIN, System
 from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.exports import PROCESSOR_FILE

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.callbacks import (
     Callback,
     Callbacks,
@@ -18,13 +18,12 @@ from orchestrator.callbacks import (
     load_callbacks,
     names_of,
 )
-from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.console import Terminated, command_line
 from orchestrator.farm.connection import StoreLost
-from orchestrator.output import OutputFolder, OutputNotWritable
+from orchestrator.farm.dispatcher import Parked
+from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.status import ParkedState, write_parked_state
 from orchestrator.settings import SettingsError
-from orchestrator.shell import command_line
-from orchestrator.signals import Terminated
 from orchestrator.trackers import make_trackers
 from tasks import logs
 from tasks.escape import first_line
@@ -43,7 +42,7 @@ class Ending:
 
     def exit(self) -> int:
         """Print the lines to standard error and return the status."""
-        return exit_status.fail(self.status, *self.lines)
+        return console.fail(self.status, *self.lines)
 
 
 def drive(
@@ -80,7 +79,7 @@ def drive(
     finally:
         close()
         output.close()
-    return Ending(exit_status.DONE)
+    return Ending(console.DONE)
 
 
 @contextmanager
@@ -96,7 +95,7 @@ def _parking_on_a_full_disk() -> Iterator[None]:
 
 
 def _warn(line: str) -> None:
-    exit_status.fail(exit_status.DONE, line)
+    console.fail(console.DONE, line)
 
 
 def _end_state(error: BaseException) -> EndState:
@@ -106,7 +105,7 @@ def _end_state(error: BaseException) -> EndState:
 
 def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget: str) -> Ending:
     """How a run ended early; the reason why it parked is written."""
-    retry, status = command_line("retry", output.path), exit_status.PARKED
+    retry, status = command_line("retry", output.path), console.PARKED
     going_on = f"{again} goes on, or: {retry}" if again else f"go on with: {retry}"
     match error:
         case Parked():
@@ -121,11 +120,11 @@ def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget
             lines = [f"parked: {error}", f"make room, then go on with: {retry}"]
         case RunTaken():
             # Nothing is written into the folder: the run is the other process's.
-            status, lines = exit_status.IN_USE, [f"stopped: {error}"]
+            status, lines = console.IN_USE, [f"stopped: {error}"]
         case Terminated():
-            status, lines = exit_status.BY_SIGNAL + error.number, [f"{error}; {going_on}"]
+            status, lines = console.BY_SIGNAL + error.number, [f"{error}; {going_on}"]
         case _:
-            status, lines = exit_status.INTERRUPTED, [f"interrupted; {going_on}"]
+            status, lines = console.INTERRUPTED, [f"interrupted; {going_on}"]
     return Ending(status, tuple(lines))
 
 

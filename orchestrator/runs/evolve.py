@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.callbacks import Callback, Callbacks
+from orchestrator.console import raise_on_signals
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.history import read_history
-from orchestrator.output import OutputError, OutputFolder
 from orchestrator.report.formatting import format_evaluations
 from orchestrator.runs.changes import saved_settings, written_settings
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.interruption import IN_PROGRESS, read_in_progress
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
 from orchestrator.settings import Settings
-from orchestrator.signals import raise_on_signals
 from tasks.plan import Evaluations
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from pathlib import Path
 from orchestrator.evolve.search import load_state, make_search
 from orchestrator.evolve.systems import read_book
 from orchestrator.optimisers.generation import Genome
-from orchestrator.output import OutputError, OutputFolder
 from orchestrator.results import RunResults
 from orchestrator.runs.changes import saved_settings
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings, SettingsError, load_settings, pinned_of
 from orchestrator.settings.kconfig import PREFIX
 from orchestrator.settings.population import ForkFile, StartVector, most_vectors, population_problem, read_fork

@@ -18,10 +18,10 @@ from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import Individual, Point
-from orchestrator.line_file import append_lines, json_line, load_lines
 from orchestrator.optimisers.generation import Evaluated, Generation
 from orchestrator.optimisers.individual import canonical_order, list_to_deltas
-from orchestrator.output import write_output
+from orchestrator.runs.folder import write_output
+from orchestrator.runs.lines import append_lines, json_line, load_lines
 from tasks.validation import Delta
 
 

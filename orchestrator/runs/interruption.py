@@ -17,12 +17,12 @@ from typing import NamedTuple
 import redis
 from typing_extensions import TypedDict
 
-from orchestrator.dispatch.evaluator import Records
 from orchestrator.evolve.search import FinishedGeneration, RunState, Search
 from orchestrator.farm.connection import FarmUnavailable
+from orchestrator.farm.evaluator import Records
 from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.individual import list_to_deltas
-from orchestrator.output import OutputFolder, OutputNotWritable, read_state
+from orchestrator.runs.folder import OutputFolder, OutputNotWritable, read_state
 from orchestrator.settings import SettingsError
 from tasks.plan import Candidate, Phase, Plan
 from tasks.store.fence import RunTaken

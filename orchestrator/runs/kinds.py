@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.output import OutputError, OutputFolder, run_file
+from orchestrator.runs.folder import OutputError, OutputFolder, run_file
 from orchestrator.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Imported by name when a run of the kind is looked at, so that commands start without what the kinds need.
 MODULES = {
     "evolve": "orchestrator.runs.evolve",
-    "collect": "orchestrator.collection.run",
+    "collect": "orchestrator.collect.run",
     "guide": "orchestrator.guide.run",
     "route": "orchestrator.routing.run",
 }

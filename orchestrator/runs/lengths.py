@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.settings import SettingsError
 from tasks.context import content_hash
 from tasks.job import JobSpec

@@ -12,11 +12,11 @@ from pathlib import Path
 import redis
 from kombu.exceptions import OperationalError
 
-from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.farm import workers
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, connected, ping
 from orchestrator.farm.producer import delete_results, drop_taken, drop_waiting
-from orchestrator.output import OutputFolder, run_id_of
+from orchestrator.farm.retry import failed_tasks
+from orchestrator.runs.folder import OutputFolder, run_id_of
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.ownership import owned
 from orchestrator.runs.status import is_locked, read_parked_state

@@ -17,7 +17,7 @@ from pathlib import Path
 import redis
 
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable
-from orchestrator.output import OutputFolder, RunInUse
+from orchestrator.runs.folder import OutputFolder, RunInUse
 from tasks import logs, tracing
 from tasks.store.fence import RunTaken
 from tasks.store.run_lease import Held, Owner, RunLease

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from orchestrator.dispatch.dispatcher import Dispatcher
-from orchestrator.dispatch.evaluator import Records
+from orchestrator.farm.dispatcher import Dispatcher
+from orchestrator.farm.evaluator import Records
 from orchestrator.optimisers.generation import Generation
-from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import INITIAL
 from orchestrator.report.live import STAGES, CandidateView, Snapshot, Totals, View
 from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import Settings, layout_of
 from tasks.failure import Failure

@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import Arm
-from orchestrator.output import OutputFolder, read_state
+from orchestrator.runs.folder import OutputFolder, read_state
 from tasks.code_version import code_version
 from tasks.store.store import Store
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.farm.connection import FarmLost, FarmUnavailable
-from orchestrator.output import RunInUse, write_output
+from orchestrator.runs.folder import RunInUse, write_output
 from orchestrator.settings import SettingsError
 from tasks.secret import SecretError
 from tasks.store.address import AddressError

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from orchestrator.console import command_line
 from orchestrator.evolve.systems import PLAIN
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.output import OutputFolder
 from orchestrator.report.figures import ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.report.text import FinalReport, ResourceUsage
 from orchestrator.runs.artifacts import Recorder
 from orchestrator.runs.changes import read_changes
 from orchestrator.runs.deploy import FOLDER
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
-from orchestrator.shell import command_line
 from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.openai.provider import is_priced, listed
 from tasks.plan import Evaluations

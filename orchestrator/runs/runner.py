@@ -15,25 +15,25 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 
 from orchestrator.callbacks import Callbacks, GenerationInfo, RunInfo
-from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.evaluator import FarmEvaluator, Records
-from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.evolve.arms import Preparation, parts_of
 from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.measuring import Measurer, measured_evaluations
 from orchestrator.evolve.search import FinishedGeneration, RunState, Search, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.evaluator import FarmEvaluator, Records
+from orchestrator.farm.jobs import Scheduler
 from orchestrator.farm.producer import delete_results
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.optimisers.planning import plan_names
-from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.formatting import baseline_name
 from orchestrator.report.live import STAGES, View
 from orchestrator.report.text import FinalReport
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.changes import CHANGES_FILE, record_change, saved_settings
+from orchestrator.runs.folder import OutputError, OutputFolder, writing
 from orchestrator.runs.individuals import individual_of, read_individuals
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts

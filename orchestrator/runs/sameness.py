@@ -14,9 +14,9 @@ from typing import Any
 import redis
 from typing_extensions import TypedDict
 
-from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.evolve.systems import SYSTEMS_FILE
-from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_state
+from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_state
 from orchestrator.settings import Settings, SettingsError
 from tasks.context import content_hash
 from tasks.gpu.host import differences

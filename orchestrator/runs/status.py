@@ -20,10 +20,10 @@ from typing import Any, Literal
 import redis
 from pydantic import FiniteFloat
 
-from orchestrator.dispatch.dispatcher import Parked
-from orchestrator.folder_lock import LOCK
-from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_state, run_id_of
+from orchestrator.farm.dispatcher import Parked
 from orchestrator.report.formatting import format_count
+from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_state, run_id_of
+from orchestrator.runs.folder_lock import LOCK
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
 from tasks.failure import Failure

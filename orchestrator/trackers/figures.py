@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from orchestrator.evolve.systems import PLAIN
-from orchestrator.output import read_json
 from orchestrator.report.figures import ReportFile, SetName
+from orchestrator.runs.folder import read_json
 
 OF_A_SYSTEM = ("mean_tokens", "right", "whole", "correct")
 OF_A_SCORE = ("mean_tokens", "correctness", "shortness")

@@ -15,7 +15,7 @@ from guide_values import guide_values, stage_a_row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.collection.settings import read_collect_settings
+from orchestrator.collect.settings import read_collect_settings
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings
 from orchestrator.settings import SettingsError, cluster_layout, load_settings, read_discovered_tokens, read_sides

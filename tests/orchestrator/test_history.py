@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.history import read_history, write_history
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputError, OutputFolder
 
 GENERATION: dict[str, Any] = {
     "generation": 0, "best": 0.5, "mean": 0.5, "best_ever": 0.5, "offspring": [],

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.export.steering import read_steering
-from orchestrator.output import OutputError
 from orchestrator.results import RunResults
+from orchestrator.runs.folder import OutputError
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import runs, status
 from orchestrator.flower_ext.runs import index_runs
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from tasks.store.store import Store
 
 HISTORY = {
@@ -53,17 +53,17 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(
     DAMAGE[damage](folder.path)
     named = f"damaged/{damage}"
     # When they are listed, then the others are there, and the file is named
-    assert runs.run(runs.make_parser().parse_args([str(outputs)])) == exit_status.BROKEN
+    assert runs.run(runs.make_parser().parse_args([str(outputs)])) == console.BROKEN
     said = capsys.readouterr()
     assert [line.split()[-1] for line in said.out.splitlines()[1:]] == [str(outputs / n) for n in ("first", "second")]
     [line] = said.err.splitlines()
     assert named in line
     # And for a program
-    assert runs.run(runs.make_parser().parse_args([str(outputs), "--json"])) == exit_status.BROKEN
+    assert runs.run(runs.make_parser().parse_args([str(outputs), "--json"])) == console.BROKEN
     *_, last = json.loads(capsys.readouterr().out)
     assert (last["folder"], last["state"]) == (str(folder.path), "unreadable") and named in last["reason"]
     # And its own state is refused in one line
-    assert status.run(status.make_parser().parse_args([str(folder.path)])) == exit_status.WRONG
+    assert status.run(status.make_parser().parse_args([str(folder.path)])) == console.WRONG
     assert named in capsys.readouterr().err
     # And Flower's page has all three
     views = index_runs(outputs, store)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands import guide
 
 
@@ -17,10 +17,10 @@ def run(*words: str | Path) -> int:
 def test_without_a_file_or_with_a_wrong_one_nothing_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run() == exit_status.WRONG
+    assert run() == console.WRONG
     assert capsys.readouterr().err == "orchestrator: --config: is missing; it names the YAML file\n"
     (tmp_path / "guide.yaml").write_text("missions: {a/b: x}\nrunner: {epochs: 0}\n")
-    assert run("--config", tmp_path / "guide.yaml") == exit_status.WRONG
+    assert run("--config", tmp_path / "guide.yaml") == console.WRONG
     lines = capsys.readouterr().err.splitlines()
     assert "orchestrator: stage_a_paths: is missing" in lines
     assert "orchestrator: runner.epochs: 0 must be at least 1" in lines
@@ -30,6 +30,6 @@ def test_without_a_file_or_with_a_wrong_one_nothing_is_started(
 def test_a_folder_without_a_run_is_neither_promoted_nor_taken_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("promote", tmp_path, "--to", tmp_path / "g.json") == exit_status.WRONG
+    assert run("promote", tmp_path, "--to", tmp_path / "g.json") == console.WRONG
     assert "holds no run" in capsys.readouterr().err
-    assert run("rollback", tmp_path, "--mission", "m", "--step", "1") == exit_status.WRONG
+    assert run("rollback", tmp_path, "--mission", "m", "--step", "1") == console.WRONG

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.commands.retry import make_parser, run
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import ParkedState, write_parked_state
 
 
@@ -39,6 +39,6 @@ def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: pytest
     output.run_id("guide")
     write_parked_state(output, ParkedState("no valid answer", is_dead_end=True))
     before = sorted(tmp_path.iterdir())
-    assert run(make_parser().parse_args([str(tmp_path)])) == exit_status.BROKEN
+    assert run(make_parser().parse_args([str(tmp_path)])) == console.BROKEN
     assert "no valid answer" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before

@@ -10,7 +10,7 @@ from simulated_run import Driver
 from simulated_signals import signal_key
 from terminal import ROOT, SMALL, Terminal, ended
 
-from orchestrator.output import run_id_of
+from orchestrator.runs.folder import run_id_of
 
 pytestmark = pytest.mark.long
 

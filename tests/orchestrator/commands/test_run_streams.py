@@ -12,7 +12,7 @@ from farm_bench import until
 from simulated_run import Driver
 from terminal import CHILDREN, Terminal
 
-from orchestrator import exit_status
+from orchestrator import console
 
 
 @pytest.mark.parametrize("lost", ["unread", "full", "closed"])
@@ -41,7 +41,7 @@ def test_a_run_whose_terminal_hangs_up_ends_in_order(terminal: Terminal, driver:
     os.close(screen)
     # Then the run ends with the status of the signal, and its folder has what is known
     _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == exit_status.BY_SIGNAL + signal.SIGHUP
+    assert os.waitstatus_to_exitcode(status) == console.BY_SIGNAL + signal.SIGHUP
     assert json.loads((terminal.output / "in_progress.json").read_text())["generation"] == 0
     driver.clear_signal("hold", "reflect", CHILDREN[0])
     # And it goes on

@@ -11,7 +11,7 @@ from farm_bench import until
 from simulated_run import Driver
 from terminal import Terminal, ended
 
-from orchestrator.output import run_id_of
+from orchestrator.runs.folder import run_id_of
 from tasks.store.run_lease import Owner, RunLease, read_lease
 
 FIRST = "g0_pop0"

@@ -10,7 +10,7 @@ from simulated_run import Driver
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from terminal import CHILDREN, Terminal, ended, history
 
-from orchestrator.output import run_id_of
+from orchestrator.runs.folder import run_id_of
 from tasks.tracing import trace_id_of
 
 

@@ -12,7 +12,7 @@ from simulated_measurer import Reply, SimulatedMeasurer, evolve_settings
 from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.measuring import measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, System, read_book
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from tasks.models import Example
 from tasks.plan import Candidate
 from tasks.store import keys

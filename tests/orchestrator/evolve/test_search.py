@@ -27,8 +27,8 @@ from orchestrator.evolve.search import (
     vectors_start,
 )
 from orchestrator.evolve.systems import Arm, Book, Measurement, Point, System
-from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.evolution_tree import EvolutionTree
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings
 from tasks.plan import Evaluations, Outcome, Plan
 

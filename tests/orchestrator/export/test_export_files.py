@@ -16,7 +16,7 @@ from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book
 
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import default_file
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputError, OutputFolder
 
 ENGINES = {
     "sglang": {"torch", "sglang.srt.sampling.custom_logit_processor", "sglang.srt.runtime_context", "huggingface_hub"},

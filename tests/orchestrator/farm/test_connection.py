@@ -9,8 +9,8 @@ from refusing_valkey import RefusingValkey
 
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmLost, StoreLost, connected, external_farm
-from orchestrator.output import OutputFolder
 from orchestrator.runs.drive import drive
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import read_parked_state
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store

@@ -7,9 +7,9 @@ import threading
 import pytest
 from refusing_valkey import RefusingValkey
 
-from orchestrator.dispatch.evaluator import send_chord
-from orchestrator.dispatch.scheduler import send_job
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.evaluator import send_chord
+from orchestrator.farm.jobs import send_job
 from orchestrator.farm.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
 from tasks.job import JobSpec

@@ -17,7 +17,7 @@ from typing import Any
 from dotted_values import with_value
 from guide_values import guide_values
 
-from orchestrator.dispatch.scheduler import Request
+from orchestrator.farm.jobs import Request
 from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target
 from orchestrator.guide.checks import Templates
@@ -29,7 +29,7 @@ from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.rollouts import MissionSetup
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.tally import Tally
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from tasks.guide.candidates import Ticket
 from tasks.guide.jobs import GuideContext
 

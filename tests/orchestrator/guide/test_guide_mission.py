@@ -20,7 +20,7 @@ from guided_world import (
 )
 
 from orchestrator.guide.rollouts import StepStopped
-from orchestrator.output import OutputError
+from orchestrator.runs.folder import OutputError
 
 OTHER = "A door that stands open is a fail."
 

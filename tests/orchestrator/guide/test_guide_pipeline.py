@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.dispatch.dispatcher import Parked
-from orchestrator.dispatch.scheduler import Request
+from orchestrator.farm.dispatcher import Parked
+from orchestrator.farm.jobs import Request
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.rollouts import Results

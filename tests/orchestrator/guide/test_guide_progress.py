@@ -10,7 +10,7 @@ from guided_world import MISSION, MissionOnDisk, World, noop_text, small_setting
 from orchestrator.guide.report import guide_tables
 from orchestrator.guide.run import KIND
 from orchestrator.guide.tally import PROGRESS_FILE, Tally, progress_of, read_progress
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from orchestrator.guide.repository import (
     run_guidance,
     write_guidance,
 )
-from orchestrator.output import OutputError, OutputFolder, RunInUse
+from orchestrator.runs.folder import OutputError, OutputFolder, RunInUse
 from tasks.guide.experiences import Guidance, edited_guidance, first_guidance
 from tasks.guide.operations import Operation, apply_operations, next_guidance
 

@@ -12,14 +12,14 @@ import pytest
 from dotted_values import with_value
 from guide_values import guide_values, stage_a_row, write_rows
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.guide.existing import TICKETS_FILE, load_guide
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.run import KIND, start_guide
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings
 from orchestrator.guide.tally import PROGRESS_FILE, GuideProgress
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import kind_of
 from orchestrator.settings import SettingsError
 
@@ -39,7 +39,7 @@ def ingested(values: dict[str, Any]) -> tuple[Path, str]:
     said = io.StringIO()
     settings = guide_settings_from(values)
     with contextlib.redirect_stderr(said):
-        assert start_guide(settings, GuideOptions(), step="ingest").status == exit_status.DONE
+        assert start_guide(settings, GuideOptions(), step="ingest").status == console.DONE
     return settings.folder, said.getvalue()
 
 

@@ -11,10 +11,10 @@ from page_reader import page_of
 from route_values import evaluated_arms, small_route
 from test_route_plan import written
 
-from orchestrator.output import OutputError
 from orchestrator.routing.comparison import read_comparison
 from orchestrator.routing.report import report_text, route_tables
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, json_lines
+from orchestrator.runs.folder import OutputError
 
 TRAJECTORIES = {"training__trajectories": ["shared", "plain", "erase"]}
 

@@ -17,7 +17,7 @@ import yaml
 from farm_bench import until
 from route_values import changed_values, route_values
 
-from orchestrator import exit_status
+from orchestrator import console
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -146,7 +146,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def undisturbed(bench: Bench) -> str:
     """The name of a run with all seeds, on a farm of its own: equal jobs of one farm are done once."""
     process = bench.start("undisturbed", "--farm-dir", str(bench.folder / "own"), training__seeds=[0, 1, 2])
-    assert process.communicate()[0] and process.returncode == exit_status.DONE
+    assert process.communicate()[0] and process.returncode == console.DONE
     return "undisturbed"
 
 
@@ -157,7 +157,7 @@ def test_a_failing_training_parks_the_run_and_retry_goes_on_from_its_checkpoint(
     where = ("--farm", "external", "--redis-url", bench.redis_url, "--gpu-jobs", "1")
     process = bench.start("failing", *where, training__seeds=[0, 1])
     output, _ = process.communicate()
-    assert process.returncode == exit_status.PARKED, output
+    assert process.returncode == console.PARKED, output
     assert "Traceback" not in output and "the reward cannot be computed" in output
     # Then the other training has had its turn, and status and failed name both with their error
     assert bench.steps == 2 * [0, 1, 2, 3, 4, 5]
@@ -186,7 +186,7 @@ def test_cancel_ends_the_child_in_mid_training_and_retry_goes_on(bench: Bench, u
     run = str(bench.output("cancelled"))
     bench.said("cancel", run)
     output, _ = process.communicate()
-    assert process.returncode == exit_status.PARKED, output
+    assert process.returncode == console.PARKED, output
     until(lambda: not bench.children())
     until(lambda: bench.card() == "")
     assert "cancelled" in bench.said("status", run)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from route_values import evaluated_arms, small_route
 
-from orchestrator.output import OutputError, OutputFolder
 from orchestrator.routing.build import arms, deployments, read_texts, route_inputs, world_source
 from orchestrator.routing.checks import checked_inputs
 from orchestrator.routing.existing import keep_route, load_route, prepare_route_folder
@@ -18,6 +17,7 @@ from orchestrator.routing.plan import input_hashes, keep_plan, make_plan, read_p
 from orchestrator.routing.report import report_text, verdict_lines, write_report
 from orchestrator.routing.results import COMPARISON_FILE, json_lines, rows_file
 from orchestrator.routing.settings import RouteOptions, RouteSettings
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.provenance import VERSIONS_FILE, versions_here
 from orchestrator.settings import SettingsError
 from tasks.route.claims import Thresholds, compare_claims

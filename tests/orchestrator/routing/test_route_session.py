@@ -17,7 +17,7 @@ import yaml
 from farm_bench import until
 from route_values import changed_values, route_values
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.routing.run import KIND
 from orchestrator.routing.session import KIND_NAME
 from orchestrator.runs.kinds import kind_of
@@ -106,7 +106,7 @@ def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Path, tmp_p
     while status != 0 and retries < 3:
         retries += 1
         status = start(tmp_path, "run").wait()
-    assert status == exit_status.DONE, (tmp_path / "run.log").read_text()
+    assert status == console.DONE, (tmp_path / "run.log").read_text()
     # Then all files are the same, and nothing is left
     assert results(tmp_path / "outputs" / "run") == results(undisturbed)
     until(lambda: not processes_of(tmp_path, "run"))
@@ -126,7 +126,7 @@ def test_a_lost_store_is_put_back_from_the_output_folder(undisturbed: Path, tmp_
     if not is_kept:
         (output / "checkpoints" / checkpoint).unlink()
     # When the command is started again, then all files are the same, and that training was done again without it alone
-    assert start(tmp_path, "run").wait() == exit_status.DONE, (tmp_path / "run.log").read_text()
+    assert start(tmp_path, "run").wait() == console.DONE, (tmp_path / "run.log").read_text()
     assert results(output) == results(undisturbed)
     received = "".join(path.read_text() for path in (tmp_path / "farm-run" / "logs").glob("gpu*"))
     assert "stage=evaluate" in received

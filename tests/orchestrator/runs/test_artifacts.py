@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from simulated_run import RUN, Driver
 
-from orchestrator.dispatch.scheduler import Scheduler
-from orchestrator.output import OutputFolder
+from orchestrator.farm.jobs import Scheduler
 from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.folder import OutputFolder
 from tasks.exports import EXPORTS
 from tasks.failure import Failure
 

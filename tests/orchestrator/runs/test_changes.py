@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.output import OutputFolder
 from orchestrator.runs.changes import (
     SettingsChange,
     check_resumable,
@@ -14,6 +13,7 @@ from orchestrator.runs.changes import (
     read_changes,
     record_change,
 )
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings, SettingsError, load_settings, write_config
 
 ROOT = Path(__file__).parents[3]

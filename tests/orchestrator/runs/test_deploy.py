@@ -9,8 +9,8 @@ from pathlib import Path
 from exported_run import CHECK, DELTAS, ENDS, write_run
 from measured_book import CLUSTERING, EVOLVED, ONE_SENTENCE, book
 
-from orchestrator.output import OutputFolder
 from orchestrator.runs.deploy import clear_deploy, write_deploy
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import load_settings
 from tasks.models import Example
 from workers.embedded.models import embedded_model

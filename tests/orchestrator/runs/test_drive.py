@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import exit_status
+from orchestrator import console
 from orchestrator.callbacks import Callbacks
-from orchestrator.dispatch.dispatcher import Parked
-from orchestrator.output import OutputFolder, OutputNotWritable
+from orchestrator.console import Terminated
+from orchestrator.farm.dispatcher import Parked
 from orchestrator.runs.drive import drive
-from orchestrator.signals import Terminated
+from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from tasks.failure import Failure
 
 NONE = Callbacks(())
@@ -35,7 +35,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
     output, closed = OutputFolder(tmp_path), []
     output.open()
-    assert drive(output, lambda: None, NONE, close=lambda: closed.append(True)).exit() == exit_status.DONE
+    assert drive(output, lambda: None, NONE, close=lambda: closed.append(True)).exit() == console.DONE
     assert closed
     OutputFolder(tmp_path).open()  # nothing holds it any more
 
@@ -43,12 +43,12 @@ def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
-        (KeyboardInterrupt(), exit_status.INTERRUPTED, "interrupted; the same command goes on, or: orchestrator retry"),
+        (KeyboardInterrupt(), console.INTERRUPTED, "interrupted; the same command goes on, or: orchestrator retry"),
         (Terminated(), 128 + signal.SIGTERM, "terminated; the same command goes on, or: orchestrator retry"),
-        (OutputNotWritable("the disk is full"), exit_status.PARKED, "parked: the disk is full"),
+        (OutputNotWritable("the disk is full"), console.PARKED, "parked: the disk is full"),
         (
             OSError(errno.ENOSPC, "No space left on device", "farm/spec.json"),
-            exit_status.PARKED,
+            console.PARKED,
             "parked: farm/spec.json cannot be written: No space left on device",
         ),
     ],
@@ -65,7 +65,7 @@ def test_a_run_that_parks_records_why_and_shows_each_error_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parked = Parked("judge of node0 failed: CallError: 500 (and 2 more)", FAILURES)
-    assert drive(OutputFolder(tmp_path), raising(parked), NONE).exit() == exit_status.PARKED
+    assert drive(OutputFolder(tmp_path), raising(parked), NONE).exit() == console.PARKED
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "orchestrator: parked: judge of node0 failed: CallError: 500 (and 2 more)",

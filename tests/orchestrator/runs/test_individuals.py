@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.evolve.systems import Individual, Point
 from orchestrator.optimisers.generation import Evaluated, Generation, Genome
-from orchestrator.output import OutputError
+from orchestrator.runs.folder import OutputError
 from orchestrator.runs.individuals import IndividualsFile, individual_of, read_individuals
 from tasks.models import Score
 

@@ -15,7 +15,7 @@ from simulated_evolve import finish, start_evolve
 from simulated_run import Driver
 from simulated_signals import signal_key
 
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 
 PROMPTS = {"plain": "", "short": "Be concise.", "80 words": "Use 80 words.", "useless": "Answer.", "more": "Say more."}
 OPTIONS = {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.collection.run import start_collection
-from orchestrator.collection.settings import FarmOptions, read_collect_settings
-from orchestrator.dispatch.dispatcher import CANCELLED_REASON
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.collect.run import start_collection
+from orchestrator.collect.settings import FarmOptions, read_collect_settings
+from orchestrator.farm.dispatcher import CANCELLED_REASON
 from orchestrator.runs.evolve import start_evolution
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import MODULES, kind_of
 from orchestrator.runs.status import ParkedState, run_status, write_parked_state
 from orchestrator.settings import load_settings

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from simulated_run import RUN, Driver
 
-from orchestrator.dispatch.scheduler import Scheduler
-from orchestrator.output import OutputFolder
+from orchestrator.farm.jobs import Scheduler
 from orchestrator.report.live import Snapshot, Totals
 from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import load_settings

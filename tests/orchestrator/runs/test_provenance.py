@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from orchestrator.output import OutputFolder
 from orchestrator.runs import provenance
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.provenance import Versions, keep_versions, read_versions
 
 

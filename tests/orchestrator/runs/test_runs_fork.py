@@ -13,9 +13,9 @@ from simulated_run import Driver
 from simulated_signals import signal_key
 
 from orchestrator import api
-from orchestrator.output import OutputError
 from orchestrator.results import RunResults
 from orchestrator.runs.changes import saved_settings
+from orchestrator.runs.folder import OutputError
 from orchestrator.runs.fork import find_fork, resolve_fork
 from orchestrator.settings import SettingsError
 

@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import make_sender
-from orchestrator.output import RunInUse
 from orchestrator.runs import ownership
+from orchestrator.runs.folder import RunInUse
 from orchestrator.runs.lifecycle import delete_run
 from orchestrator.runs.ownership import owned
 from tasks.process_identity import identify

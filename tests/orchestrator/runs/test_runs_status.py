@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.dispatch.dispatcher import Parked
-from orchestrator.output import OutputFolder
+from orchestrator.farm.dispatcher import Parked
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import StatusPublisher, read_usage
 from tasks.store.keys import STATUS
 from tasks.store.store import Store

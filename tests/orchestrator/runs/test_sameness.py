@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.evolve.systems import Book
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.sameness import (
     check_same_questions,
     keep_questions,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import cluster_layout, load_settings
 from orchestrator.settings.population import StartVector, read_population
 from orchestrator.settings.references import FORK

@@ -14,7 +14,7 @@ from measured_book import EVOLVED, report
 
 from orchestrator.callbacks import Callbacks, GenerationInfo, RunEnd, RunInfo
 from orchestrator.history import write_history
-from orchestrator.output import OutputFolder
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.trackers import make_trackers
 
 SETTINGS = {"seed": 7, "cxpb": 0.5, "judge": "exact_number", "evaluation_cache": True, "clusters_from": None}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.collection.pipeline import Gathered
+from orchestrator.collect.pipeline import Gathered
 from tasks import context
 from tasks.collect.collection import Collection, SampleJob
 from tasks.job import Job

@@ -1,0 +1,230 @@
+"""The output folder of a run: what outlives Redis, written whole and checked when it is read again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NotRequired, TypeVar
+
+from typing_extensions import TypedDict
+
+from orchestrator.console import command_line
+from orchestrator.runs.folder_lock import holder_of, lock_folder
+from tasks.files import NO_ROOM, write_atomic
+from tasks.message import RunId
+from tasks.validation import InvalidData, parse_json
+
+T = TypeVar("T")
+
+RUN_FILE = "run.json"
+
+
+class OutputError(Exception):
+    """A folder that cannot be used for this run; says why in one line."""
+
+
+class RunInUse(OutputError):
+    """Another process works on the run; nothing was changed."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        super().__init__(
+            f"{folder} is in use: {owner} works on this run; wait for it, stop it with "
+            f"`{command_line('cancel', folder)}`, or give another output folder"
+        )
+
+
+class OutputNotWritable(OutputError):
+    """The disk is full, read-only or not mounted.  Its files are complete; a run can be resumed afterwards.
+
+    `is_full`: whether a disk takes no more.
+    """
+
+    def __init__(self, message: str, *, is_full: bool = False) -> None:
+        super().__init__(message)
+        self.is_full = is_full
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Around whatever writes `path`."""
+    try:
+        yield
+    except OSError as error:
+        is_full = error.errno in NO_ROOM
+        raise OutputNotWritable(f"{path} cannot be written: {error.strerror or error}", is_full=is_full) from None
+
+
+def write_output(path: Path, data: bytes | str) -> None:
+    """Replace a file whole (tasks/files.py)."""
+    with writing(path):
+        write_atomic(path, data)
+
+
+class RunFile(TypedDict):
+    """run.json; `kind` is one of orchestrator/runs/kinds.py, `folder` the output folder: a copy has another one."""
+
+    id: RunId
+    kind: str
+    folder: NotRequired[str]
+
+
+# Names of a run's files.  Some come from the store, which a worker writes, and no name may lead out of the folder.
+_NAME = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}/){0,2}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
+
+
+class OutputFolder:
+    """The files of one run, by name.  `open` makes the folder and holds it for this process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: BinaryIO | None = None
+
+    # names that more than one module uses
+    config = property(lambda self: self.path / "config")
+    state = property(lambda self: self.path / "evolution_state.json")
+    history = property(lambda self: self.path / "history.jsonl")
+    tree = property(lambda self: self.path / "evolution_tree.json")
+    individuals = property(lambda self: self.path / "individuals.jsonl")
+    answers = property(lambda self: self.path / "answers.json")
+    prompts = property(lambda self: self.path / "reflector_prompts")
+    log = property(lambda self: self.path / "run.log")
+
+    def open(self) -> None:
+        """Make the folder and keep other runs out of it."""
+        if self._lock is not None:
+            return
+        try:
+            while self._lock is None:
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._refuse_that_of_another_user()
+                self._lock = lock_folder(self.path)
+        except BlockingIOError:
+            raise RunInUse(self.path, holder_of(self.path)) from None
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise OutputNotWritable(f"{self.path} cannot be written: {error.strerror}", is_full=True) from None
+            raise OutputError(f"{self.path}: {error.strerror}") from None
+
+    def _refuse_that_of_another_user(self) -> None:
+        """Its owner could replace each file, and see all that is written; a folder of root's is the machine's."""
+        if (owner := self.path.stat().st_uid) not in (os.getuid(), 0):
+            raise OutputError(f"{self.path} belongs to another user ({owner}); give another output folder")
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def run_id(self, kind: str) -> str:
+        """The id of this folder's run, made at its first start.  A folder that was moved keeps it."""
+        run_id = own_run_id(self.path) if (self.path / RUN_FILE).exists() else ""
+        if run_id and (known := run_file(self.path)["kind"]) != kind:
+            raise OutputError(f"{self.path} holds a run of {known!a}; give another folder")
+        here = self.path.resolve()
+        if not run_id:
+            stem = re.sub(r"[^A-Za-z0-9_-]+", "-", here.name)[:40] or "run"
+            run_id = f"{stem}-{secrets.token_hex(4)}"
+        self.write_state(RUN_FILE, RunFile(id=run_id, kind=kind, folder=str(here)))
+        return run_id
+
+    def rotate(self) -> Path | None:
+        """Move the run that is here to `<name>.1`, `<name>.2`, ..., and open the new folder."""
+        if not (self.path / RUN_FILE).exists():
+            return None
+        self.open()
+        asides = (self.path.with_name(f"{self.path.name}.{number}") for number in itertools.count(1))
+        with writing(self.path):
+            aside = self.path.rename(next(path for path in asides if not path.exists()))
+        moved, self._lock = self._lock, None
+        try:
+            self.open()
+        finally:
+            if moved is not None:
+                moved.close()  # not earlier: a process that waits for it finds that the folder was moved
+        return aside
+
+    def write(self, name: str, data: bytes | str) -> None:
+        """Write one of the run's files."""
+        if not _NAME.fullmatch(name):
+            raise OutputError(f"{name!a} is no name of a file in {self.path}")
+        write_output(self.path / name, data)
+
+    def write_json(self, name: str, value: Any) -> None:
+        self.write(name, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def write_state(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a file that the program reads again (`read_state`)."""
+        self.write_json(name, content)
+
+    def remove(self, name: str) -> None:
+        """Remove one of the run's files, if it is there."""
+        path = self.path / name
+        with writing(path):
+            path.unlink(missing_ok=True)
+
+
+def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
+    """Whether a file to write is none that is read, by its path, by a link or by a hard link.  `inputs` have names."""
+    for name, path in inputs.items():
+        try:
+            is_same = output.samefile(path)
+        except OSError:  # one of them is not there yet
+            is_same = output.resolve() == path.resolve()
+        if is_same:
+            raise OutputError(f"{option}: {output} is the same file as {name}, which it would overwrite")
+
+
+def run_id_of(folder: Path) -> str:
+    """The id of the run in a folder."""
+    return run_file(folder)["id"]
+
+
+def own_run_id(folder: Path) -> str:
+    """As `run_id_of`, for what is done to the run."""
+    known = run_file(folder)
+    original = Path(known.get("folder", folder))
+    if (original / RUN_FILE).exists() and run_file(original)["id"] == known["id"] and not original.samefile(folder):
+        raise OutputError(
+            f"{folder} is a copy of {original}, where the run goes on; `evolve --fork` begins another one"
+        )
+    return known["id"]
+
+
+def run_file(folder: Path) -> RunFile:
+    """What names the run in a folder."""
+    try:
+        return read_state(folder / "run.json", RunFile)
+    except FileNotFoundError:
+        raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
+
+
+def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = parse_json) -> T:
+    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`)."""
+    try:
+        return parse(kind, path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, InvalidData) as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
+
+
+def read_state(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_json) -> T:
+    """As `read_json`; `remedy` is what a person can do about a file that cannot be used."""
+    try:
+        return read_json(path, kind, parse)
+    except OutputError as error:
+        raise OutputError(f"{error}; {remedy}" if remedy else str(error)) from None
+
+
+def read_output_text(path: Path) -> str:
+    """The text of a file; what is no UTF-8 in it is replaced."""
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,140 @@
+"""The loop in which a driver waits: lost messages, no progress, cancellation, for plans and for jobs alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from simulated_run import RUN, Driver, request
+
+from orchestrator.farm.connection import FarmConnection, FarmUnavailable
+from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher, Parked, WaitLimits
+from orchestrator.farm.evaluator import FarmEvaluator
+from orchestrator.farm.jobs import Scheduler
+from orchestrator.farm.producer import count_messages, drop_waiting
+from tasks.failure import Failure
+from tasks.plan import Candidate, Plan, stage_refs
+from tasks.store.keys import CANCELLED
+
+PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
+SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
+
+
+def dispatcher(driver: Driver, limits: WaitLimits) -> Dispatcher:
+    farm = FarmConnection(driver.app, driver.broker, driver.store, False, lambda: None)
+    return Dispatcher(farm, RUN.id, limits, driver.messages.append)
+
+
+def failure(record: str, name: str, error: str = "E") -> Failure:
+    return Failure(RUN.id, record, name, "node", "answer", error, "task", 1, time.time(), 1)
+
+
+def test_lost_messages_of_a_plan_are_sent_again_and_those_that_failed_are_not(alone: Driver) -> None:
+    # Given a plan of two, one of which has failed
+    store, broker = alone.store, alone.broker
+    sent: list[int] = []
+
+    def watch(plan: Plan, records: Mapping[str, Any], failures: Sequence[Failure]) -> None:
+        waiting = count_messages(broker, RUN.id)
+        if not sent:
+            store.put_failure(failure(plan.name, "1"))
+        if waiting:
+            # The first time the messages are lost, the second time the work is done
+            sent.append(waiting)
+            drop_waiting(broker, RUN.id)
+            assert count_messages(broker, RUN.id) == 0
+        if len(sent) == 2:
+            store.forget_failure(failure(plan.name, "1"))
+            for ref in (ref for candidate in plan.candidates for ref in stage_refs(candidate)):
+                store.put_stage(RUN.id, plan.name, ref.field, {**SCORE, "generated": 1}, 1)
+
+    evaluate = FarmEvaluator(dispatcher(alone, WaitLimits(30, lost_message_timeout_s=1.0)), watch)
+    # When the driver has waited, then both were sent at first, and then the one that no worker had in hand
+    assert [outcome.index for outcome in evaluate(PLAN)] == [0, 1]
+    assert sent == [2, 1]
+
+
+def test_lost_messages_of_jobs_are_sent_again_and_those_that_failed_are_not(alone: Driver) -> None:
+    store, broker = alone.store, alone.broker
+    jobs = [request("a/0"), request("a/1")]
+    sent: list[int] = []
+
+    def watch() -> None:
+        waiting = count_messages(broker, RUN.id)
+        if not sent:
+            store.put_failure(failure("jobs", jobs[1].key))
+        if waiting:
+            sent.append(waiting)
+            drop_waiting(broker, RUN.id)
+        if len(sent) == 2:
+            store.forget_failure(failure("jobs", jobs[1].key))
+            for job in jobs:
+                store.put_shared(RUN.id, job.key, {"label": job.spec.label})
+
+    scheduler = Scheduler(dispatcher(alone, WaitLimits(30, lost_message_timeout_s=1.0)))
+    for job in jobs:
+        scheduler.submit(job)
+    assert {result["label"] for _, result in scheduler.results(watch)} == {"a/0", "a/1"}
+    assert sent == [2, 1]
+
+
+def test_a_run_whose_messages_are_always_lost_parks(alone: Driver) -> None:
+    scheduler = Scheduler(dispatcher(alone, WaitLimits(30, lost_message_timeout_s=0.1)))
+    scheduler.submit(request("a/0"))
+    with pytest.raises(Parked, match=f"no job has finished or failed, though it was sent {MOST_RESENDS + 1} times"):
+        list(scheduler.results(lambda: drop_waiting(alone.broker, RUN.id) and None))
+
+
+def test_without_progress_the_run_parks(alone: Driver) -> None:
+    evaluate = FarmEvaluator(dispatcher(alone, WaitLimits(0.5)), lambda *_: None)
+    with pytest.raises(Parked, match="no stage of g0_pop has finished for 0 s"):
+        evaluate(PLAN)
+    scheduler = Scheduler(dispatcher(alone, WaitLimits(0.5)))
+    scheduler.submit(request("a/0"))
+    with pytest.raises(Parked, match="no job has finished for 0 s"):
+        list(scheduler.results())
+
+
+def test_a_budget_that_is_spent_is_not_waited_for(alone: Driver) -> None:
+    # Given a driver that would wait for a retry of what failed
+    scheduler = Scheduler(dispatcher(alone, WaitLimits(60, retry_wait_s=60)))
+    job = request("a/0")
+    scheduler.submit(job)
+    alone.store.put_failure(failure("jobs", job.key, "BudgetSpent: 5 of 5 US dollars"))
+    # When the failure is that of a budget, which only a new start can raise, then the run parks at once
+    with pytest.raises(Parked) as parked:
+        list(scheduler.results())
+    assert parked.value.budget_exhausted
+
+
+def test_a_cancelled_run_parks_for_that_reason(alone: Driver) -> None:
+    alone.store.put_metadata(RUN.id, CANCELLED, "1")
+    scheduler = Scheduler(dispatcher(alone, WaitLimits(60)))
+    scheduler.submit(request("a/0"))
+    with pytest.raises(Parked) as parked:
+        list(scheduler.results())
+    assert parked.value.reason == CANCELLED_REASON
+
+
+def test_a_farm_that_has_gone_ends_the_waiting(alone: Driver) -> None:
+    def gone() -> None:
+        raise FarmUnavailable("the embedded farm has ended")
+
+    farm = FarmConnection(alone.app, alone.broker, alone.store, False, gone)
+    with pytest.raises(FarmUnavailable):
+        FarmEvaluator(Dispatcher(farm, RUN.id, WaitLimits(60)), lambda *_: None)(PLAN)
+
+
+def test_a_failure_of_an_earlier_attempt_does_not_count(alone: Driver) -> None:
+    alone.store.put_failure(failure("jobs", request("a/0").key))
+    scheduler = Scheduler(dispatcher(alone, WaitLimits(0.5)))
+    assert alone.store.failures(RUN.id) == []
+    alone.store.put_failure(failure("jobs", request("a/0").key))
+    again = Scheduler(dispatcher(alone, WaitLimits(0.5)))
+    again.submit(request("a/0"))
+    alone.store.put_failure(failure("jobs", request("a/0").key))  # of attempt 1, recorded late
+    with pytest.raises(Parked, match="no job has finished"):
+        list(again.results())
+    assert scheduler.attempt == 1 and again.attempt == 2
