@@ -123,8 +123,8 @@ def evolve(
     nothing started or all taken down; RunStopped; KeyboardInterrupt.
     """
     from orchestrator.commands.common import DEFAULT_CONFIG, config_file
-    from orchestrator.runs.evolve import start_evolution
-    from orchestrator.runs.fork import resolve_fork
+    from orchestrator.evolve.fork import resolve_fork
+    from orchestrator.evolve.run import start_evolution
     from orchestrator.settings import load_settings
     from orchestrator.settings.load import typed_value
 

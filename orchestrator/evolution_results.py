@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
-from orchestrator.runs.evolution_tree import stage_of
-from orchestrator.runs.individuals import IndividualRecord
+from orchestrator.evolve.evolution_tree import stage_of
+from orchestrator.evolve.individuals import IndividualRecord
 from tasks.plan import Evaluations
 
 

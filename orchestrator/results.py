@@ -24,14 +24,14 @@ from orchestrator.evolution_results import (
     generation_result,
     individual_result,
 )
+from orchestrator.evolve.changes import SettingsChange, read_changes, written_settings
+from orchestrator.evolve.individuals import read_individuals
 from orchestrator.evolve.systems import Book, read_book
 from orchestrator.history import read_history
 from orchestrator.reflector_calls import ReflectorCall, read_reflector_call
 from orchestrator.report.figures import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
-from orchestrator.runs.changes import SettingsChange, read_changes, written_settings
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, run_file
-from orchestrator.runs.individuals import read_individuals
 from orchestrator.runs.kinds import ShownTable, kind_of
 from orchestrator.runs.provenance import ClusterOfRun, ClustersOfArm, Versions, read_clusters, read_versions
 from orchestrator.runs.sameness import QUESTIONS, QuestionHashes, read_servers

@@ -61,9 +61,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _cluster(arguments: argparse.Namespace) -> int:
+    from orchestrator.evolve.clusters import cluster_only
     from orchestrator.farm.dispatcher import Parked
     from orchestrator.report.live import open_view
-    from orchestrator.runs.clustering import cluster_only
 
     settings = _settings(arguments)
     raise_on_signals()

@@ -89,8 +89,8 @@ def findings(config: Path | None) -> Iterator[Finding]:
 
 def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
     """Whether the sets of the run can be read and judged."""
+    from orchestrator.evolve.setup import check_judge, choose_examples
     from orchestrator.farm.checks import failed_check, passed_check
-    from orchestrator.runs.setup import check_judge, choose_examples
     from orchestrator.settings import SettingsError
 
     try:

@@ -11,7 +11,7 @@ from orchestrator.commands import common
 from orchestrator.completing import complete_run, with_completer
 
 if TYPE_CHECKING:
-    from orchestrator.runs.fork import Fork
+    from orchestrator.evolve.fork import Fork
     from orchestrator.settings import Settings
 
 DESCRIPTION = """\
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
             return console.fail(console.WRONG, *_ways(arguments.config))
         settings, fork = _settings(arguments)
         # Imported here: this needs Celery, and wrong settings are reported at once.
-        from orchestrator.runs.evolve import start_evolution
+        from orchestrator.evolve.run import start_evolution
 
         ending = start_evolution(
             settings, fresh=arguments.fresh, plain=arguments.plain, fork=fork, retry_wait_s=arguments.retry_wait_s
@@ -85,7 +85,7 @@ def _settings(arguments: argparse.Namespace) -> tuple[Settings, Fork | None]:
     """What to run with, and what a fork begins with."""
     if not arguments.fork:
         return common.settings_from_arguments(arguments), None
-    from orchestrator.runs.fork import resolve_fork
+    from orchestrator.evolve.fork import resolve_fork
 
     config = None if arguments.config == common.DEFAULT_CONFIG else arguments.config
     return resolve_fork(arguments.fork, config, common.overrides_of(arguments))

@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from orchestrator.evolve.front import hypervolume_gain, longest_of
+from orchestrator.evolve.optimisers import make_optimiser
+from orchestrator.evolve.optimisers.base import Best, Evaluate, Optimiser, SearchParams, SearchState, search
+from orchestrator.evolve.optimisers.generation import Generation, Genome
 from orchestrator.evolve.systems import Arm, Book, Point, System
-from orchestrator.optimisers import make_optimiser
-from orchestrator.optimisers.base import Best, Evaluate, Optimiser, SearchParams, SearchState, search
-from orchestrator.optimisers.generation import Generation, Genome
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings, layout_of, pinned_of
 from orchestrator.settings.population import ForkedArm, read_fork, read_population

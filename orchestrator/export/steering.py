@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.evolve.individuals import individual_of, read_individuals
 from orchestrator.evolve.systems import System
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
-from orchestrator.runs.individuals import individual_of, read_individuals
 from orchestrator.runs.sameness import MODEL, read_model
 from tasks.gpu.processor_template import ModelCheck
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Imported by name when a run of the kind is looked at, so that commands start without what the kinds need.
 MODULES = {
-    "evolve": "orchestrator.runs.evolve",
+    "evolve": "orchestrator.evolve.run",
     "collect": "orchestrator.collect.run",
     "guide": "orchestrator.guide.run",
     "route": "orchestrator.routing.run",

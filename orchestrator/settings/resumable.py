@@ -32,7 +32,7 @@ RESUMABLE = (
 which model reflects.
 
 With any other option changed the run would be another one.  Each change is recorded with its generation
-(orchestrator/runs/changes.py).
+(orchestrator/evolve/changes.py).
 """
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from orchestrator.callbacks import Callback, GenerationInfo, RunEnd, RunInfo
-from orchestrator.runs.deploy import FILES
+from orchestrator.evolve.deploy import FILES
 from orchestrator.trackers.figures import figures_of_generation, figures_of_report, read_report
 
 log = logging.getLogger(__name__)

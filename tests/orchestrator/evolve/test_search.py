@@ -13,6 +13,7 @@ import pytest
 from formula import CLUSTERS, IDS, Formula
 from simulated_measurer import evolve_settings
 
+from orchestrator.evolve.evolution_tree import EvolutionTree
 from orchestrator.evolve.search import (
     FinishedGeneration,
     Known,
@@ -27,7 +28,6 @@ from orchestrator.evolve.search import (
     vectors_start,
 )
 from orchestrator.evolve.systems import Arm, Book, Measurement, Point, System
-from orchestrator.runs.evolution_tree import EvolutionTree
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings
 from tasks.plan import Evaluations, Outcome, Plan

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.collect.run import start_collection
 from orchestrator.collect.settings import FarmOptions, read_collect_settings
+from orchestrator.evolve.run import start_evolution
 from orchestrator.farm.dispatcher import CANCELLED_REASON
-from orchestrator.runs.evolve import start_evolution
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import MODULES, kind_of
 from orchestrator.runs.status import ParkedState, run_status, write_parked_state

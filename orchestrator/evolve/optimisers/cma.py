@@ -1,0 +1,192 @@
+"""CMA-ES: a normal distribution over deltas whose mean, step size and covariance follow the better candidates.
+
+N. Hansen and A. Ostermeier, "Completely Derandomized Self-Adaptation in Evolution Strategies", Evolutionary Computation
+9(2) (2001), 159-195, as DEAP's `cma.Strategy` has it.  It uses the ranks of the candidates alone.
+
+DEAP's strategy is made anew from the frozen state for each call, so that a resumed search runs the same arithmetic as
+one that was never interrupted.  Samples are drawn with the symmetric root of the covariance: its eigenvectors, whose
+signs differ between builds of LAPACK, do not enter them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from deap import cma
+
+from orchestrator.evolve.optimisers.base import SearchParams, better, clip
+from orchestrator.evolve.optimisers.drawn import DrawnSearch, DrawnState
+from orchestrator.evolve.optimisers.generation import Genome
+from orchestrator.evolve.optimisers.individual import Individual, make_individual, set_score
+from orchestrator.evolve.optimisers.planning import generator, plan_names
+from tasks.models import Score
+from tasks.plan import Candidate, Outcome, Plan
+
+WORST_CONDITION = 1e14
+"""A covariance with a larger ratio of its eigenvalues (or none that is positive) is reset to the identity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CmaParams(SearchParams):
+    """`population_size` is the number of samples a generation (lambda); `sigma` the first step size."""
+
+    sigma: float = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class CmaState(DrawnState):
+    """The distribution over the n free deltas.
+
+    centroid [n]; covariance [n][n]; covariance_path and sigma_path [n], the two evolution paths; updates counts them.
+    """
+
+    centroid: tuple[float, ...]
+    sigma: float
+    covariance: tuple[tuple[float, ...], ...]
+    covariance_path: tuple[float, ...]
+    sigma_path: tuple[float, ...]
+    updates: int = 0
+
+
+C = TypeVar("C", bound=CmaState)
+
+
+class Cma(DrawnSearch[CmaParams, CmaState]):
+    """The first generation evaluates the start as well, so that the best is never worse than it.
+
+    A population that it starts from gives the first mean, and takes the places of samples.
+    """
+
+    name: ClassVar[str] = "cma"
+    params_type = CmaParams
+    state_type = CmaState
+
+    def init(self, params: CmaParams) -> CmaState:
+        return CmaState(**first_distribution(params))
+
+    def drawn(self, state: CmaState, params: CmaParams) -> Plan:
+        """In the first generation with the start before the samples, or with a population among them."""
+        given = params.start if state.generation == 0 else ()
+        vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
+        drawn = (*given, *(Genome(deltas, "") for deltas in vectors))
+        candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
+        return Plan(plan_names(state.generation)[0], state.generation, candidates)
+
+    def tell(self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]) -> CmaState:
+        best = state.best
+        results = []
+        drawn, known = self.completed(state, params, plan, outcomes)
+        for candidate, outcome in zip(drawn.candidates, known, strict=True):
+            best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
+            is_given = state.generation == 0 and params.further and candidate.index < len(params.start)
+            results.append((injected(state, params, candidate.deltas) if is_given else candidate.deltas, outcome.pre))
+        moved = update(state, params, results[-params.population_size :])
+        corners = self.corners(state, params, plan, outcomes)
+        return dataclasses.replace(moved, generation=state.generation + 1, best=best, corners=corners)
+
+
+def first_distribution(params: CmaParams) -> dict[str, Any]:
+    """The fields of a state before the first update: the mean of the start, one step size, no correlations."""
+    size, count = len(params.free), len(params.start)
+    zeros = (0.0,) * size
+    return {
+        "centroid": tuple(sum(one.deltas[position] for one in params.start) / count for position in params.free),
+        "sigma": params.sigma,
+        "covariance": _rows(np.identity(size)),
+        "covariance_path": zeros,
+        "sigma_path": zeros,
+    }
+
+
+def sample(state: CmaState, params: CmaParams, count: int) -> list[tuple[float, ...]]:
+    """The first `count` of a generation's samples, as whole vectors, each delta within the bound."""
+    made = strategy(state, params)
+    made.BD = (made.B * made.diagD) @ made.B.T
+    with use_numpy_seed(generator(params.seed, state.generation).getrandbits(32)):
+        drawn = made.generate(list)[:count]
+    return [_whole([clip(float(value), params.bound) for value in free], params) for free in drawn]
+
+
+def update(state: C, params: CmaParams, results: Sequence[tuple[Sequence[float], Score]]) -> C:
+    """The state with its distribution moved towards the better of `results`, pairs of a whole vector and its score."""
+    moved = strategy(state, params)
+    moved.update([_individual(deltas, score, params) for deltas, score in results])
+    if not (np.isfinite(moved.C).all() and moved.diagD.min() > 0 and moved.cond < WORST_CONDITION):
+        restart = {**first_distribution(params), "centroid": state.centroid}
+        return dataclasses.replace(state, **restart, updates=0)
+    return dataclasses.replace(
+        state,
+        centroid=_row(moved.centroid),
+        sigma=float(moved.sigma),
+        covariance=_rows(moved.C),
+        covariance_path=_row(moved.pc),
+        sigma_path=_row(moved.ps),
+        updates=moved.update_count,
+    )
+
+
+def injected(state: CmaState, params: CmaParams, deltas: Sequence[float]) -> tuple[float, ...]:
+    """The vector that stands for `deltas` in the update: nearer to the mean where no sample would be as far away.
+
+    N. Hansen, "Injecting External Solutions Into CMA-ES", arXiv 1110.4181 (2011).
+    """
+    free = np.array([deltas[position] for position in params.free])
+    made = strategy(state, params)
+    step = (free - made.centroid) / made.sigma
+    length = float(np.linalg.norm((made.B.T @ step) / made.diagD))
+    size = len(params.free)
+    longest = math.sqrt(size) + 2 * size / (size + 2)
+    if length > longest:
+        free = made.centroid + made.sigma * step * longest / length
+    whole = list(deltas)
+    for position, value in zip(params.free, free, strict=True):
+        whole[position] = float(value)
+    return tuple(whole)
+
+
+def strategy(state: CmaState, params: CmaParams) -> Any:
+    """DEAP's strategy where the state has it."""
+    made = cma.Strategy(
+        list(state.centroid), state.sigma, lambda_=params.population_size, cmatrix=np.array(state.covariance)
+    )
+    made.pc, made.ps = np.array(state.covariance_path), np.array(state.sigma_path)
+    made.update_count = state.updates
+    return made
+
+
+@contextmanager
+def use_numpy_seed(seed: int) -> Iterator[None]:
+    """Inside the block numpy's own generator, from which DEAP draws, starts at `seed`; then it is as it was."""
+    before = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
+
+
+def _individual(deltas: Sequence[float], score: Score, params: CmaParams) -> Individual:
+    individual = make_individual([deltas[position] for position in params.free])
+    set_score(individual, score)
+    return individual
+
+
+def _whole(free: Sequence[float], params: CmaParams) -> tuple[float, ...]:
+    deltas = list(params.initial_deltas)
+    for position, value in zip(params.free, free, strict=True):
+        deltas[position] = value
+    return tuple(deltas)
+
+
+def _row(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _rows(values: Any) -> tuple[tuple[float, ...], ...]:
+    return tuple(_row(row) for row in values)

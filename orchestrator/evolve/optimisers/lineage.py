@@ -1,0 +1,82 @@
+"""One lineage: the reflector rewrites the whole vector after each evaluation, and keeps a summary of what it learnt.
+
+A vector is evaluated; the reflector reads the answers with their verdicts, the vector, the cluster descriptions and its
+summary so far, and proposes a new delta for every cluster and a few sentences that are appended to the summary, of
+which the last lines are kept.  The
+proposal is the next vector, better or worse; the best of all is kept.  It is the loop of A. Madaan et al.,
+"Self-Refine: Iterative Refinement with Self-Feedback", NeurIPS 36 (2023), with deltas in place of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from orchestrator.evolve.optimisers.base import EVALUATION, Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.evolve.optimisers.generation import Generation
+from orchestrator.evolve.optimisers.planning import expand, plan_names
+from tasks.openai.prompt_escaping import limit_scratchpad
+from tasks.plan import Candidate, Outcome, Plan
+from tasks.validation import Delta, Scratchpad
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineageParams(SearchParams):
+    """There is one candidate a generation, whatever `population_size` is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineageState(SearchState):
+    """`deltas` are evaluated next; `summary` grows; `refused` counts proposals in a row that were unusable."""
+
+    deltas: tuple[Delta, ...]
+    summary: Scratchpad = ""
+    refused: int = 0
+
+
+class SingleLineage(Optimiser[LineageParams, LineageState]):
+    """Each vector is sent once.  The last one is evaluated without asking for another."""
+
+    name: ClassVar[str] = "lineage"
+    params_type = LineageParams
+    state_type = LineageState
+
+    def init(self, params: LineageParams) -> LineageState:
+        return LineageState(deltas=params.initial_deltas, summary=params.initial_scratchpad)
+
+    def ask(self, state: LineageState, params: LineageParams) -> Plan:
+        is_last = state.generation + 1 >= params.generations
+        candidate = Candidate(0, state.deltas, state.summary, rewrite=not is_last, variant=state.refused)
+        return Plan(plan_names(state.generation)[0], state.generation, (candidate,))
+
+    def tell(self, state: LineageState, params: LineageParams, plan: Plan, outcomes: Sequence[Outcome]) -> LineageState:
+        [outcome] = expand(plan, outcomes)
+        best = better(state.best, state.deltas, state.summary, outcome.pre)
+        after = replace(state, generation=state.generation + 1, best=best)
+        if outcome.deltas is None:
+            return replace(after, refused=state.refused + plan.candidates[0].rewrite)
+        return replace(
+            after,
+            deltas=_allowed(outcome.deltas, params),
+            summary=limit_scratchpad("\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()]))),
+            refused=0,
+        )
+
+    def generation(
+        self, state: LineageState, params: LineageParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> Generation:
+        [vector] = super().generation(state, params, plan, outcomes).population
+        before = (f"{plan_names(state.generation - 1)[0]}0",) if state.generation else ()
+        return Generation(state.generation, (replace(vector, parents=before),))
+
+    def stages_of_a_generation(self, params: LineageParams) -> float:
+        return EVALUATION + 1.0
+
+
+def _allowed(proposed: Sequence[float], params: LineageParams) -> tuple[float, ...]:
+    """A proposal with the pinned clusters as they were and the others within the bound."""
+    deltas = list(params.initial_deltas)
+    for position in params.free:
+        deltas[position] = clip(proposed[position], params.bound)
+    return tuple(deltas)

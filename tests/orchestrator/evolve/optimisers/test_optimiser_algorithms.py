@@ -1,0 +1,103 @@
+"""What each optimiser does that the others do not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from deap import cma as deap_cma
+from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score
+
+from orchestrator.evolve.optimisers.base import search
+from orchestrator.evolve.optimisers.cma import Cma, CmaParams, injected, update
+from orchestrator.evolve.optimisers.lineage import LineageParams, SingleLineage
+from orchestrator.evolve.optimisers.random_search import RandomParams, RandomSearch
+from tasks.models import Score
+
+COMMON: dict[str, Any] = {
+    "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "generations": 30, "population_size": 12,
+}  # fmt: skip
+
+
+def final(optimiser: Any, params: Any, formula: Formula | None = None) -> Any:
+    return list(search(optimiser, optimiser.init(params), params, formula or Formula()))[-1].state
+
+
+def test_cma_finds_the_optimum_that_random_search_misses_on_the_same_budget() -> None:
+    found = final(Cma(), CmaParams(**COMMON)).best
+    by_chance = final(RandomSearch(), RandomParams(**COMMON)).best
+    assert found.deltas == pytest.approx(OPTIMUM, abs=0.15)
+    assert found.fitness > 0.95 > by_chance.fitness
+
+
+def test_cma_updates_as_deap_does() -> None:
+    params = CmaParams(**COMMON)
+    state = Cma().init(params)
+    rng = np.random.default_rng(1)
+    vectors = [tuple(float(x) for x in rng.normal(size=CLUSTERS)) for _ in range(12)]
+    moved = update(state, params, [(v, score(v)) for v in vectors])
+    strategy = deap_cma.Strategy([0.0] * CLUSTERS, 0.8, lambda_=12)
+    best = sorted(vectors, key=lambda v: -score(v).fitness)[: strategy.mu]
+    assert moved.centroid == pytest.approx(np.dot(strategy.weights, best))
+    assert moved.updates == 1
+    assert moved.sigma != state.sigma
+
+
+def test_cma_samples_follow_the_distribution() -> None:
+    params = dataclasses.replace(CmaParams(**COMMON), population_size=4000, bound=100.0)
+    covariance = np.diag([1.0, 4.0, 1.0, 1.0, 1.0, 0.25])
+    covariance[0, 1] = covariance[1, 0] = 1.5
+    rows = tuple(tuple(float(x) for x in row) for row in covariance)
+    state = dataclasses.replace(Cma().init(params), centroid=OPTIMUM, sigma=0.5, covariance=rows, generation=1)
+    drawn = np.array([c.deltas for c in Cma().ask(state, params).candidates])
+    assert drawn.mean(axis=0) == pytest.approx(OPTIMUM, abs=0.08)
+    assert np.cov(drawn.T) / 0.25 == pytest.approx(covariance, abs=0.3)
+
+
+def test_a_degenerate_distribution_starts_again_where_it_is() -> None:
+    params = CmaParams(**COMMON)
+    flat = tuple(tuple(1.0 if i == j == 0 else 1e-20 * (i == j) for j in range(CLUSTERS)) for i in range(CLUSTERS))
+    state = dataclasses.replace(Cma().init(params), centroid=OPTIMUM, covariance=flat)
+    results = [(tuple(OPTIMUM), Score(0.5, 0, 0, 1.0))] * 12
+    after = update(state, params, results)
+    assert (after.centroid, after.sigma, after.updates) == (OPTIMUM, params.sigma, 0)
+    assert after.covariance[1][1] == 1.0
+
+
+def test_a_far_vector_of_the_first_population_moves_the_mean_no_further_than_a_sample_could() -> None:
+    params = CmaParams(**COMMON)
+    state = Cma().init(params)
+    near = (0.1, *START[1:])
+    assert injected(state, params, near) == pytest.approx(near)
+    far = injected(state, params, (100.0, *START[1:]))
+    longest = CLUSTERS**0.5 + 2 * CLUSTERS / (CLUSTERS + 2)
+    assert far == pytest.approx((0.8 * longest, *START[1:]))
+
+
+def test_the_lineage_sends_each_vector_once_and_gathers_its_summary() -> None:
+    formula = Formula()
+    params = LineageParams(**{**COMMON, "generations": 5, "population_size": 1})
+    state = final(SingleLineage(), params, formula)
+    assert [c.rewrite for c in formula.candidates] == [True, True, True, True, False]
+    assert [c.scratchpad.count("learnt") for c in formula.candidates] == [0, 1, 2, 3, 4]
+    expected = tuple(best * (1 - 0.5**4) for best in OPTIMUM)
+    assert state.best.deltas == pytest.approx(expected)
+    assert state.best.scratchpad == state.summary
+
+
+def test_an_unusable_rewrite_is_asked_again_in_other_words() -> None:
+    formula = Formula(refused=frozenset({0}))
+    params = LineageParams(**{**COMMON, "generations": 4, "population_size": 1})
+    state = final(SingleLineage(), params, formula)
+    assert [c.variant for c in formula.candidates] == [0, 1, 2, 3]
+    assert (state.deltas, state.summary) == (START, "")
+
+
+def test_random_search_draws_with_its_standard_deviation() -> None:
+    params = RandomParams(**{**COMMON, "population_size": 2000, "generations": 1}, sigma=0.5)
+    optimiser = RandomSearch()
+    drawn = np.array([c.deltas for c in optimiser.ask(optimiser.init(params), params).candidates])
+    assert tuple(drawn[0]) == START
+    assert drawn[1:].std(axis=0) == pytest.approx([0.5] * CLUSTERS, abs=0.05)

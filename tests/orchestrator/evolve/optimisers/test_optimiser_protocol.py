@@ -1,0 +1,193 @@
+"""What holds for every optimiser: same seed, same search, whatever interrupts it."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from formula import IDS, START, Formula, score
+
+from orchestrator.evolve.optimisers import OPTIMISERS, make_optimiser
+from orchestrator.evolve.optimisers.base import Optimiser, SearchState, search
+from orchestrator.evolve.optimisers.generation import Genome
+from orchestrator.evolve.optimisers.planning import distinct_candidates, expand
+from tasks.plan import Candidate, Merge, Plan
+
+NAMES = sorted(OPTIMISERS)
+EXTRA: dict[str, dict[str, Any]] = {
+    "reflective": {
+        "crossover_probability": 0.5, "mutation_probability": 0.7, "elitism_size": 2, "selection": "tournament",
+        "tournament_size": 3, "top_k": 3,
+    },
+    "lineage": {"population_size": 1},
+}  # fmt: skip
+
+
+def made(name: str, **changes: Any) -> tuple[Optimiser[Any, Any], Any]:
+    optimiser = make_optimiser(name)
+    values = {
+        "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "generations": 6, "population_size": 8,
+    }  # fmt: skip
+    return optimiser, optimiser.params_type(**{**values, **EXTRA.get(name, {}), **changes})
+
+
+def states(optimiser: Any, params: Any, formula: Formula, start: SearchState | None = None) -> list[SearchState]:
+    first = optimiser.init(params) if start is None else start
+    return [turn.state for turn in search(optimiser, first, params, formula)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_best_is_never_worse_than_the_start_and_never_falls(name: str) -> None:
+    optimiser, params = made(name, generations=12)
+    bests = [state.best.fitness for state in states(optimiser, params, Formula()) if state.best]
+    assert bests == sorted(bests)
+    assert bests[0] >= score(START).fitness
+    assert bests[-1] > 1.5 * score(START).fitness
+    assert optimiser.name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_states_in_whatever_order_outcomes_arrive(name: str) -> None:
+    optimiser, params = made(name)
+    calm = states(optimiser, params, Formula())
+    assert calm == states(optimiser, params, Formula(shuffle=random.Random(1)))
+    if name != "lineage":  # nothing in it is drawn
+        assert calm != states(*made(name, seed=8), Formula())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_search_resumed_from_json_after_any_plan_ends_in_the_same_state(name: str) -> None:
+    optimiser, params = made(name)
+    whole_formula = Formula()
+    whole = states(optimiser, params, whole_formula)
+    for done, state in enumerate(whole, start=1):
+        text = optimiser.to_json(state, params)
+        read = make_optimiser(name).from_json(text, params)
+        assert optimiser.to_json(read, params) == text
+        formula = Formula()
+        if name == "reflective":  # its file has no scores: the population is evaluated again
+            assert states(optimiser, params, formula, read)[-1:] == whole[done:][-1:]
+            continue
+        assert read == state
+        assert states(optimiser, params, formula, read) == whole[done:]
+        assert formula.candidates == [c for plan in whole_formula.plans[done:] for c in plan.candidates]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_asking_twice_gives_the_same_plan_and_leaves_the_module_generators_alone(name: str) -> None:
+    import numpy as np
+
+    optimiser, params = made(name)
+    state = states(optimiser, params, Formula())[2]
+    random.seed(3)
+    np.random.seed(3)
+    expected = random.random(), np.random.random()
+    random.seed(3)
+    np.random.seed(3)
+    assert optimiser.ask(state, params) == optimiser.ask(state, params)
+    optimiser.tell(state, params, optimiser.ask(state, params), Formula()(optimiser.ask(state, params)))
+    assert (random.random(), np.random.random()) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_distinct_candidate_is_evaluated_once(name: str) -> None:
+    formula = Formula()
+    states(*made(name, generations=10), formula)
+    plain = [c.deltas for c in formula.candidates if c.target is None and c.merge is None]
+    assert len(plain) == len(set(plain))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pinned_cluster_never_moves_and_the_others_stay_within_the_bound(name: str) -> None:
+    start = (0.0, 0.0, 0.0, 0.25, 0.0, 0.0)
+    formula = Formula()
+    options = {} if name in ("lineage", "reflective") else {"sigma": 3.0}
+    optimiser, params = made(name, pinned=(3, 5), initial_deltas=start, bound=1.0, **options)
+    final = states(optimiser, params, formula)[-1]
+    assert all(c.deltas[3] == 0.25 and c.deltas[5] == 0.0 for c in formula.candidates)
+    assert all(c.target not in (3, 5) for c in formula.candidates)
+    assert final.best is not None
+    assert (final.best.deltas[3], final.best.deltas[5]) == (0.25, 0.0)
+    drawn = [c.deltas for c in formula.candidates if name != "reflective"]
+    assert all(abs(delta) <= 1.0 for deltas in drawn for delta in deltas)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "reflective"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda v: v.update(optimiser="other"),
+        lambda v: v.update(clusters=["0", "1"]),
+        lambda v: v["state"].update(generation="soon"),
+        lambda v: v["state"]["best"].update(deltas=[0.0] * 5 + [1000.5]),
+    ],
+)
+def test_a_state_of_another_search_is_refused(name: str, damage: Any) -> None:
+    optimiser, params = made(name)
+    values = json.loads(optimiser.to_json(states(optimiser, params, Formula())[1], params))
+    damage(values)
+    with pytest.raises(ValueError):
+        optimiser.from_json(json.dumps(values), params)
+
+
+def test_equal_candidates_are_sent_once_unless_a_proposal_is_asked_of_each() -> None:
+    merge = Merge("a", 0.5, "b", 0.5)
+    plan = Plan(
+        "g0_child",
+        0,
+        (
+            Candidate(0, START),
+            Candidate(1, START, parents=(1,)),
+            Candidate(2, START, merge=merge),
+            Candidate(3, START, target=1),
+            Candidate(4, START, target=1),
+        ),
+    )
+    sent = distinct_candidates(plan)
+    assert [candidate.index for candidate in sent.candidates] == [0, 2, 3, 4]
+    outcomes = Formula()(sent)
+    assert [o.index for o in expand(plan, outcomes)] == [0, 1, 2, 3, 4]
+    with pytest.raises(LookupError, match="candidate 3"):
+        expand(plan, [o for o in outcomes if o.index != 3])
+
+
+POPULATION = tuple(Genome((0.5 * i, 1.0, *START[2:]), f"learnt {i}") for i in range(3))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "lineage"])
+def test_the_first_generation_evaluates_the_whole_population_that_the_search_starts_from(name: str) -> None:
+    formula = Formula()
+    start = {"initial_deltas": POPULATION[0].deltas, "initial_scratchpad": "learnt 0", "further": POPULATION[1:]}
+    optimiser, params = made(name, generations=1, pinned=(4,), **start)
+    [*_, last] = states(optimiser, params, formula)
+    evaluated = {(c.deltas, c.scratchpad) for c in formula.candidates}
+    assert {(one.deltas, one.scratchpad) for one in POPULATION} <= evaluated
+    assert len({c.deltas for c in formula.plans[0].candidates}) <= params.population_size
+    assert {c.deltas[4] for c in formula.candidates} == {0.0}
+    assert last.best is not None and last.best.fitness >= max(score(one.deltas).fitness for one in POPULATION)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_search_can_go_on_with_what_a_search_ends_with(name: str) -> None:
+    optimiser, params = made(name)
+    [*_, last] = states(optimiser, params, Formula())
+    first, *further = optimiser.members(last)
+    assert last.best is not None and len(further) < params.population_size
+    start = {"initial_deltas": first.deltas, "initial_scratchpad": first.scratchpad, "further": tuple(further)}
+    [*_, forked] = states(*made(name, seed=8, **start), Formula())
+    assert forked.best is not None and forked.best.fitness >= max(
+        score(one.deltas).fitness for one in (first, *further)
+    )
+
+
+def test_a_cma_es_that_starts_from_a_population_has_its_mean_and_stays_within_a_sample_s_reach() -> None:
+    far = Genome((40.0, *START[1:]), "")
+    optimiser, params = made("cma", further=(far,), generations=2, bound=50.0)
+    state = optimiser.init(params)
+    assert state.centroid == (20.0, *START[1:])
+    plan = optimiser.ask(state, params)
+    assert [c.deltas for c in plan.candidates[:2]] == [START, far.deltas] and len(plan.candidates) == 8
+    moved = optimiser.tell(state, params, plan, Formula()(plan))
+    assert abs(moved.centroid[0] - 20.0) < 10 * params.sigma

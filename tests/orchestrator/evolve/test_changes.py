@@ -1,0 +1,67 @@
+"""Settings that change while a run is stopped: recorded once, with the generation from which they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.evolve.changes import (
+    SettingsChange,
+    check_resumable,
+    options_of,
+    read_changes,
+    record_change,
+)
+from orchestrator.runs.folder import OutputFolder
+from orchestrator.settings import Settings, SettingsError, load_settings, write_config
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> OutputFolder:
+    return OutputFolder(tmp_path)
+
+
+def settings(*overrides: str) -> Settings:
+    return load_settings(ROOT / "configs" / "embedded.config", overrides)
+
+
+def test_a_change_is_recorded_once_with_its_generation(output: OutputFolder) -> None:
+    before, after = (
+        settings(),
+        settings("REFLECTOR_MAX_COMPLETION_TOKENS=8192", "REFLECTOR_MODEL=other", "OUTPUT_DIR=x"),
+    )
+    for _ in range(2):  # a start that is killed before it has written the settings is made again
+        record_change(output, before, after, 3)
+    options = {"REFLECTOR_MODEL": ["gpt-4o", "other"], "REFLECTOR_MAX_COMPLETION_TOKENS": ["2048", "8192"]}
+    assert read_changes(output) == [SettingsChange(3, options)]
+    assert options_of(read_changes(output), 3) == {
+        "REFLECTOR_MODEL": "other", "REFLECTOR_MAX_COMPLETION_TOKENS": "8192",
+    }  # fmt: skip
+    assert options_of(read_changes(output), 4) == {}
+
+
+@pytest.mark.parametrize(
+    "override", ["JUDGE_MODEL=other", "OPENAI_PARAMETERS={}", "OPENAI_BASE_URL=https://api.example/v1", "SEED=7"]
+)
+def test_another_judge_or_search_is_refused(output: OutputFolder, override: str) -> None:
+    write_config(settings(), output.config)
+    with pytest.raises(SettingsError, match="CONFIG_"):
+        check_resumable(output, settings(override))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["TARGET_CONCURRENCY=9", "REFLECTOR_MODEL=other", "BUDGET_USD=9"], ["JUDGE=exact_number", "FARM=external"]],
+)
+def test_what_no_verdict_depends_on_may_change(output: OutputFolder, overrides: list[str]) -> None:
+    judge = [one for one in overrides if one.startswith("JUDGE=")]
+    write_config(settings(*judge), output.config)
+    check_resumable(output, settings(*overrides))

@@ -1,0 +1,33 @@
+"""The answers of a collection that make clusters by waste."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.evolve.clusters import collected_sides
+from orchestrator.settings import SettingsError, load_settings
+from tasks.models import Sides
+
+ROOT = Path(__file__).parents[3]
+WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_clusters_by_waste_take_the_answers_of_a_collection_where_one_is_named(tmp_path: Path) -> None:
+    assert collected_sides(load_settings(ROOT / "configs" / "embedded.config", WASTE)) is None
+    path = tmp_path / "phase0_data.json"
+    pairs = [{"verbose_answer": "It is so.", "compressed_answer": "Yes."}]
+    path.write_text(json.dumps({"splits": {"train": [{"retained_pairs": pairs}]}}))
+    settings = load_settings(ROOT / "configs" / "embedded.config", [*WASTE, f"CLUSTERS_FROM={path}"])
+    assert collected_sides(settings) == Sides(("It is so.",), ("Yes.",))
+    # A file that goes between is reported as a setting
+    path.unlink()
+    with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_FROM"):
+        collected_sides(settings)
