@@ -28,7 +28,7 @@ import httpx
 import numpy as np
 from figures import table, write
 
-from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from workers.embedded.models import embedded_model
 from workers.queues import OPENMP_ENV
@@ -125,7 +125,7 @@ def main() -> int:
     options = parser.parse_args()
     model = embedded_model()
     tokenizer = load_tokenizer(str(model))
-    asked, stops = prompts(tokenizer), stop_ids(tokenizer)
+    asked, stops = prompts(tokenizer), tuple(sorted(answer_ends(tokenizer)))
     with server(model) as (url, dtype):
         generate = plain(model, dtype, tokenizer, asked, stops, options.cap)
         first, _ = timed(lambda: embedded(url, asked, stops, options.cap))

@@ -25,7 +25,7 @@ from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.guide_tickets import MISSIONS, STATED, PlantedMission, generate_tickets, with_rules, write_tickets
 from orchestrator.guide.stage_a import parse_ticket
-from tasks.gpu.prompt import load_tokenizer, render_chat, stop_ids
+from tasks.gpu.prompt import answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.guide.gate import balanced_accuracy, false_pass_rate
 from tasks.guide.prompting import PromptForm, rollout_messages
@@ -100,7 +100,7 @@ def judge(
     tokenizer = load_tokenizer(model)
     tickets = [parse_ticket(line)[0] for line in lines]
     asked = [rollout_messages(mission.name, mission.focus, experiences, ticket, form) for ticket in tickets]
-    stops = stop_ids(tokenizer)
+    stops = tuple(sorted(answer_ends(tokenizer)))
     requests = [
         GenerateRequest(tuple(render_chat(tokenizer, *messages)), 12, 0.0, 1.0, 0, stops, stop=("\n",))
         for messages in asked

@@ -35,11 +35,11 @@ from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.targets import TARGETS
 from tasks.dataset import load_examples
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, number_tokens
 from tasks.gpu.model_files import model_hashes
 from tasks.gpu.processor import processor_reference
 from tasks.gpu.processor_template import ModelCheck
-from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import sentence_ends
 from tasks.template import fill
 from workers.processes.process import ChildProcess, Command, is_healthy
@@ -60,7 +60,7 @@ IN_FLIGHT = 64
 def export(model: str, folder: Path, end: float) -> ExportedSteering:
     """Write the system, its labels, the plugin and a generated file; small deltas, which leave text readable."""
     tokenizer = load_tokenizer(model)
-    vocabulary, ends = decode_vocabulary(tokenizer), eos_tokens(tokenizer)
+    vocabulary, ends = decode_vocabulary(tokenizer), answer_ends(tokenizer)
     labels = np.random.default_rng(7).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
     labels[sorted(number_tokens(vocabulary, without=ends))] = 1
     labels[sorted(ends)] = 0
@@ -139,7 +139,7 @@ def main() -> None:
     tokenizer, examples = load_tokenizer(model), load_examples(options.data)[: options.rows]
     questions = [fill(TEMPLATE, {"context": one.context, "query": one.question}) for one in examples]
     prompts = [render(tokenizer, SYSTEM_PROMPT, TEMPLATE, one.context, one.question) for one in examples]
-    stops, new = stop_ids(tokenizer), options.new
+    stops, new = tuple(sorted(answer_ends(tokenizer))), options.new
     params = {"clustering": CLUSTERING, "deltas": list(steering.system.deltas), "end": "sentence"}
     arguments = ["--model-path", model, *shlex.split(options.args)]
     system = {SYSTEM_VARIABLE: f"{deploy}/{FILE}"}

@@ -21,7 +21,7 @@ from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.cluster import write_labels
 from tasks.gpu.processor import generate, processor_reference
-from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.message import Count, PlanName, RunId
@@ -58,7 +58,7 @@ def prompt_batch(
     tokenizer = load_tokenizer(model_folder)
     prompts = tuple(tuple(render(tokenizer, system, template, text, question)) for _, text, question in examples)
     hashes = tuple(context.content_hash(list(prompt)) for prompt in prompts)
-    return PromptBatch(tuple(e[0] for e in examples), prompts, hashes, tuple(stop_ids(tokenizer)))
+    return PromptBatch(tuple(e[0] for e in examples), prompts, hashes, tuple(sorted(answer_ends(tokenizer))))
 
 
 def answer_keys(

@@ -1,18 +1,32 @@
-"""Prompts of the target: from a question to token ids, through the model's chat template."""
+"""Prompts of the target: from a question to token ids, and the tokens that end the answer to it.
+
+Only the chat template writes control tokens, such as `<|im_start|>`.  A tokenizer does not know who wrote a text, so
+`<|im_end|>` in a question would end the turn in which it stands.  Here it is read as the characters that it is made of,
+with a second tokenizer: the same, but each control token has a random name, which no text can contain.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import secrets
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
-from tasks.gpu.control_tokens import prompt_encoder
 from tasks.template import fill
 
 # Neither the import of transformers nor a tokenizer may be used by several threads at once: hold this around both.
 TOKENIZER_LOCK = threading.Lock()
+
+Messages = Sequence[Mapping[str, str]]
+"""A chat: `role` and `content` of each message."""
+
+_MARKER = re.compile(r"<\S+>|\[\S+\]")  # not white space or words, which some tokenizers add as tokens too
 
 
 @lru_cache(maxsize=4)
@@ -37,44 +51,188 @@ def load_early(model: str) -> None:
 def render(tokenizer: Any, system: str, template: str, context: str, query: str) -> list[int]:
     """The token ids of one prompt: system and filled template as a chat, up to where the answer begins.
 
-    `{context}` and `{query}` in the template are replaced (see `tasks.template`).  Without a system
-    prompt the model's own default applies.  Only the chat template writes control tokens: `<|im_end|>` in any of the
-    texts is text (tasks/gpu/control_tokens.py).
+    `{context}` and `{query}` in the template are replaced (see `tasks.template`).  Without a system prompt the model's
+    own default applies.
     """
     return render_chat(tokenizer, system, fill(template, {"context": context, "query": query}))
 
 
 def render_chat(tokenizer: Any, system: str, *turns: str) -> list[int]:
-    """The token ids of a system message and the turns of user and assistant, up to where the answer begins; an empty
-    system message is none.
-    """
-    messages = [{"role": "system", "content": system}] if system else []
-    messages += [{"role": role, "content": text} for role, text in zip(cycle(("user", "assistant")), turns)]
-    _require_template(tokenizer)
-    return prompt_encoder(tokenizer).encode(messages)
-
-
-def stop_ids(tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that end an answer, ascending: the tokenizer's eos, and the token with which its chat template ends
-    the assistant's turn, if that is another one."""
-    _require_template(tokenizer)
-    stops = {tokenizer.eos_token_id} - {None}
-    answer = "answered"
-    chat = [{"role": "user", "content": "asked"}, {"role": "assistant", "content": answer}]
-    text = tokenizer.apply_chat_template(chat, tokenize=False)
-    special = set(tokenizer.all_special_ids)
-    special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    for token in tokenizer(text[text.rindex(answer) + len(answer) :], add_special_tokens=False)["input_ids"]:
-        if token in special:
-            stops.add(token)
-            break
-        if tokenizer.decode([token]).strip():
-            break  # the turn ends in plain text, which is no single token
-    return tuple(sorted(int(stop) for stop in stops))
-
-
-def _require_template(tokenizer: Any) -> None:
+    """The token ids of a system message ("" for none) and the turns of user and assistant, up to the next answer."""
     if not tokenizer.chat_template:
         raise ValueError(
             f"the tokenizer of {tokenizer.name_or_path} has no chat template: use an instruction-tuned model"
         )
+    messages = [{"role": "system", "content": system}] if system else []
+    messages += [{"role": role, "content": text} for role, text in zip(cycle(("user", "assistant")), turns)]
+    return prompt_encoder(tokenizer).encode(messages)
+
+
+EOS_NAMES = frozenset((
+    "</s>", "<eos>", "[EOS]", "<|eos|>", "<|eot|>", "<|eot_id|>", "<|eom|>", "<|eom_id|>", "<|end|>", "<|return|>",
+    "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|end_of_turn|>", "<end_of_turn>", "<turn|>", "<|role_end|>",
+    "<|endofresponse|>", "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "[e~[",
+))  # fmt: skip
+_MESSAGE = "whetstone-marks-the-answer"
+
+
+@lru_cache(maxsize=4)
+def answer_ends(tokenizer: Any) -> frozenset[int]:
+    """The tokens that end an answer: at which a request stops, the decoder stops, and which cluster 0 holds.
+
+    They are
+    1. the tokenizer's `eos_token_id`,
+    2. what the `generation_config.json` beside the tokenizer lists as `eos_token_id`,
+    3. the token that the chat template writes directly after an assistant's message, and
+    4. where no such file lists any, the added or special tokens with one of the `EOS_NAMES` that model families use.
+    A token that pads, begins or stands for the unknown is one only if it is also the first or in the file: many
+    families pad with their end of text.
+    """
+    listed = _from_generation_config(str(tokenizer.name_or_path))
+    markers = {token.content: i for i, token in tokenizer.added_tokens_decoder.items()}
+    markers |= dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
+    ids = {tokenizer.eos_token_id} | listed | _from_template(tokenizer, markers)
+    if not listed:
+        ids |= {i for text, i in markers.items() if text in EOS_NAMES}
+    size = max(len(tokenizer), max(tokenizer.get_vocab().values(), default=-1) + 1)
+    return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < size)
+
+
+def _from_generation_config(name: str) -> set[int]:
+    """From the tokenizer's folder, or what the hub or its cache has under the same name."""
+    path: str | Path | None = Path(name) / "generation_config.json"
+    if name and not Path(name).is_dir():
+        from transformers.utils.hub import cached_file
+
+        path = cached_file(
+            name,
+            "generation_config.json",
+            _raise_exceptions_for_gated_repo=False,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+    if not name or path is None or not Path(path).is_file():
+        return set()
+    listed: Any = json.loads(Path(path).read_text(encoding="utf-8")).get("eos_token_id")
+    return set(listed) if isinstance(listed, list) else {listed} - {None}
+
+
+def _from_template(tokenizer: Any, markers: Mapping[str, int]) -> set[int]:
+    """The marker that the chat template writes directly after an assistant's message, if it writes one."""
+    # Imported here: the orchestrator's image, which reads clusterings, does not have it.
+    from jinja2 import TemplateError
+
+    if not tokenizer.chat_template:
+        return set()
+    messages = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": _MESSAGE}]
+    try:
+        rendered = str(tokenizer.apply_chat_template(messages, tokenize=False))
+    except TemplateError:
+        return set()  # the template refuses a plain chat of two messages
+    rest = rendered.rpartition(_MESSAGE)[2].lstrip()
+    first = max((text for text in markers if text and rest.startswith(text)), key=len, default=None)
+    others = {tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id}
+    return set() if first is None or markers[first] in others else {markers[first]}
+
+
+class PromptEncoder:
+    """From chats to token ids, for the tokenizers of transformers; not for several threads at once."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._ids = control_tokens(tokenizer)
+        longest_first = sorted(self._ids, key=len, reverse=True)
+        self._any = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._texts: _TextTokenizer | None = None
+
+    def encode(self, messages: Messages) -> list[int]:
+        """The ids of a chat, up to where the next message begins."""
+        written = next((found for m in messages if (found := self._find_written(m["content"]))), None)
+        if written is None:
+            ids = self._tokenizer.apply_chat_template(
+                list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
+            )
+            return [int(token) for token in ids]
+        return self.encode_written(messages, written[0])
+
+    def _find_written(self, text: str) -> re.Match[str] | None:
+        """A control token in a text, or in what the tokenizer makes of the text before it looks for its tokens."""
+        normalizer = getattr(getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None)
+        return self._any.search(text) or (self._any.search(normalizer.normalize_str(text)) if normalizer else None)
+
+    def encode_written(self, messages: Messages, written: str = "") -> list[int]:
+        """As `encode`, by the second tokenizer; `written` is what the error quotes."""
+        if self._texts is None:
+            self._texts = _TextTokenizer(self._tokenizer, self._ids, written)
+        texts = self._texts
+        hidden = [{**m, "content": self._any.sub(lambda f: texts.stand_in(f[0]), m["content"])} for m in messages]
+        chat = self._tokenizer.apply_chat_template(hidden, add_generation_prompt=True, tokenize=False)
+        return texts.encode(self._any.sub(lambda f: texts.name(f[0]), chat))
+
+
+@lru_cache(maxsize=4)
+def prompt_encoder(tokenizer: Any) -> PromptEncoder:
+    """The encoder of a tokenizer, made once."""
+    return PromptEncoder(tokenizer)
+
+
+def control_tokens(tokenizer: Any) -> dict[str, int]:
+    """The text and the id of each: special tokens, and those other added ones that the chat template writes."""
+    template = str(tokenizer.chat_template)
+    return {
+        token.content: int(number)
+        for number, token in tokenizer.added_tokens_decoder.items()
+        if token.content and (token.special or (_MARKER.fullmatch(token.content) and token.content in template))
+    }
+
+
+class _TextTokenizer:
+    """A tokenizer without its control tokens: `ids` are known by random names, and their own texts are only text."""
+
+    def __init__(self, tokenizer: Any, ids: Mapping[str, int], written: str) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ValueError(
+                f"the tokenizer of {tokenizer.name_or_path} is not built on the tokenizers library, so {written!r} in "
+                "a question or a prompt cannot be sent as text: remove it there"
+            )
+        from tokenizers import Tokenizer
+
+        self._nonce = secrets.token_hex(16)  # in no result: names are replaced by ids
+        self._ids, self._texts = ids, {number: text for text, number in ids.items()}
+        names = {text: self.name(text) for text in ids}
+        self._tokenizer = Tokenizer.from_str(json.dumps(_renamed(json.loads(backend.to_str()), names)))
+        self._id_of = {self._tokenizer.token_to_id(names[text]): number for text, number in ids.items()}
+
+    def name(self, text: str) -> str:
+        """What stands for a control token."""
+        return f"<{self._nonce}:{self._ids[text]}>"
+
+    def stand_in(self, text: str) -> str:
+        """What stands for the text of a control token while the chat template is applied, which may trim and split."""
+        return f"{self._nonce}x{self._ids[text]}x"
+
+    def encode(self, chat: str) -> list[int]:
+        """The ids of a chat in which control tokens are `name`s, and what is text may be a `stand_in`."""
+        text = re.sub(rf"{self._nonce}x(\d+)x", lambda found: self._texts[int(found[1])], chat)
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return [self._id_of.get(token, token) for token in ids]
+
+
+def _renamed(backend: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON of a `tokenizers.Tokenizer` in which control tokens have other names, in the model's vocabulary too.
+
+    Otherwise the model could still join the characters of a text to one of them.
+    """
+    model = backend["model"]
+    vocabulary = model.get("vocab")
+    if isinstance(vocabulary, dict):
+        model["vocab"] = {names.get(text, text): number for text, number in vocabulary.items()}
+    elif vocabulary is not None:  # Unigram: [text, score] of each token
+        model["vocab"] = [[names.get(text, text), score] for text, score in vocabulary]
+    if model.get("unk_token") in names:
+        model["unk_token"] = names[model["unk_token"]]
+    if "merges" in model:
+        model["merges"] = [pair for pair in model["merges"] if not names.keys() & {*pair, "".join(pair)}]
+    added = [{**token, "content": names.get(token["content"], token["content"])} for token in backend["added_tokens"]]
+    return {**backend, "added_tokens": added, "post_processor": None, "truncation": None, "padding": None}

@@ -12,7 +12,7 @@ from celery import shared_task
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.lengths import known_context
-from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render_chat, stop_ids
+from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.guide.jobs import GuideContext, guide_context
 from tasks.job import Job, JobTask, run_job
@@ -33,7 +33,7 @@ def chat_request(
     """
     with TOKENIZER_LOCK:
         tokenizer = load_tokenizer(host.current().model_folder(target))
-        prompt, stops = render_chat(tokenizer, *messages), stop_ids(tokenizer)
+        prompt, stops = render_chat(tokenizer, *messages), tuple(sorted(answer_ends(tokenizer)))
     return GenerateRequest(
         input_ids=tuple(prompt),
         max_new_tokens=sampling["max_new_tokens"],

@@ -10,7 +10,7 @@ from celery import shared_task
 from tasks.collect.collection import SampleJob, sample_job
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
-from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
@@ -26,7 +26,7 @@ def request_for(job: SampleJob, tokenizer: Any) -> GenerateRequest:
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         seed=sampling.seed,
-        stop_token_ids=stop_ids(tokenizer),
+        stop_token_ids=tuple(sorted(answer_ends(tokenizer))),
         rid=uuid.uuid4().hex,
     )
 

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from tasks.dataset import load_examples
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
-from tasks.gpu.prompt import load_tokenizer, render
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, number_tokens
+from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.models import Sampling, Target
@@ -87,7 +87,7 @@ def target_of(model: str, arguments: str, lifecycle: Literal["resident", "restar
 def labels_of(model: str) -> np.ndarray:
     """The cluster of each token [V] uint8: the ends of a turn in 0, numbers in 1, the others anywhere."""
     tokenizer = load_tokenizer(model)
-    vocabulary, ends = decode_vocabulary(tokenizer), eos_tokens(tokenizer)
+    vocabulary, ends = decode_vocabulary(tokenizer), answer_ends(tokenizer)
     labels = np.random.default_rng(3).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
     labels[sorted(number_tokens(vocabulary, without=ends))] = 1
     labels[sorted(ends)] = 0
@@ -117,7 +117,7 @@ def model() -> str:
 @pytest.fixture(scope="session")
 def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Server]]:
     tokenizer, labels = load_tokenizer(model), labels_of(model)
-    ends = eos_tokens(tokenizer)
+    ends = answer_ends(tokenizer)
     prompts = tuple(tuple(render(tokenizer, SYSTEM, TEMPLATE, e.context, e.question)) for e in load_examples(SAMPLE))
 
     def start(folder: Path, arguments: str) -> Server:

@@ -25,10 +25,9 @@ import pytest
 from conftest import CLUSTERING, CLUSTERS, COMMAND, SAMPLE, SYSTEM, TEMPLATE, labels_of
 
 from tasks.dataset import load_examples
-from tasks.gpu.clustering.vocabulary import eos_tokens
 from tasks.gpu.model_files import model_hashes
 from tasks.gpu.processor_template import ModelCheck, render_file
-from tasks.gpu.prompt import load_tokenizer, render
+from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.sglang_file import SGLANG
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
@@ -115,7 +114,7 @@ def exported(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E
     examples = load_examples(SAMPLE)
     asked = [(system, one) for system in SYSTEMS for one in examples][:ANSWERS]
     prompts = [list(render(tokenizer, system, TEMPLATE, one.context, one.question)) for system, one in asked]
-    stops = sorted(eos_tokens(tokenizer))
+    stops = sorted(answer_ends(tokenizer))
     deltas = np.random.default_rng(7).normal(0, 2, CLUSTERS).astype(np.float32)
     by_cluster = {str(cluster): float(delta) for cluster, delta in enumerate(deltas)}
     file = folder / f"{MODULE}.py"

@@ -70,14 +70,13 @@ class CachedDecoding:
         self._mask = torch.cat([self._mask, torch.ones_like(self._next)], dim=1)
 
 
-def load_causal_lm(folder: Path, device: str, dtype: torch.dtype) -> CausalLM:
-    """The model of a folder; its end tokens are those of its generation settings."""
+def load_causal_lm(folder: Path, device: str, dtype: torch.dtype, end: frozenset[int]) -> CausalLM:
+    """The model of a folder."""
     from transformers import AutoModelForCausalLM
 
+    if not end:
+        raise ValueError(f"the tokenizer of {folder} has no token that ends a turn")
     network = AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, local_files_only=True, trust_remote_code=False
     ).to(device)
-    end = network.generation_config.eos_token_id
-    if end is None:
-        raise ValueError(f"the model of {folder} names no token that ends a turn (generation_config.json)")
-    return CausalLM(network, frozenset([end] if isinstance(end, int) else end))
+    return CausalLM(network, end)

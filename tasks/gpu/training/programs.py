@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from tasks.gpu.prompt import answer_ends
 from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.causal_lm import load_causal_lm
 from tasks.gpu.routing.programs import ChatCodec, ProgramsSettings, ProgramsWorld, evaluated
@@ -34,7 +35,8 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     if deterministic:  # read when CUDA's library of matrices is first used
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     tokenizer = AutoTokenizer.from_pretrained(given.model_folder, trust_remote_code=False)
-    model = load_causal_lm(Path(given.model_folder), given.device, DTYPES[given.model["dtype"]])
+    dtype = DTYPES[given.model["dtype"]]
+    model = load_causal_lm(Path(given.model_folder), given.device, dtype, answer_ends(tokenizer))
     problems = parse_problems(given.data["problems"], "problems")
     pairs, placebo = (
         parse_pairs(given.data[name], name, problems) if name in given.data else []

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from exported_run import DIGIT, ENDS, NODE, OTHER, POINT, STOP, WORD, asked_prompts, biases_of, rendered, write_run
 
-from tasks.gpu.prompt import load_tokenizer, stop_ids
+from tasks.gpu.prompt import answer_ends, load_tokenizer
 from workers.embedded.models import embedded_gguf, embedded_model
 
 ANSWERS, TOKENS = 100, 24
@@ -94,7 +94,7 @@ def test_a_hundred_greedy_answers_are_those_of_llama_cpps_logits_plus_the_biases
     if subprocess.run([python, "-c", "import llama_cpp"], capture_output=True, check=False).returncode != 0:
         pytest.skip(f"{python} has no llama_cpp; WHETSTONE_LLAMA_PYTHON names a Python that has it")
     given = {"gguf": str(embedded_gguf(tmp_path)), "file": str(file), "tokens": TOKENS}
-    given |= {"prompts": asked_prompts(ANSWERS), "stops": list(stop_ids(load_tokenizer(str(embedded_model()))))}
+    given |= {"prompts": asked_prompts(ANSWERS), "stops": sorted(answer_ends(load_tokenizer(str(embedded_model()))))}
     # When it answers
     command = [python, str(Path(__file__).with_name("llama_answers.py"))]
     done = subprocess.run(command, input=json.dumps(given), stdout=subprocess.PIPE, text=True, check=True)

@@ -15,7 +15,7 @@ from exported_run import DELTAS, asked_prompts, biases_of, rendered, write_run
 
 from tasks.gpu.model_files import model_hashes
 from tasks.gpu.processor_template import ModelCheck
-from tasks.gpu.prompt import load_tokenizer, stop_ids
+from tasks.gpu.prompt import answer_ends, load_tokenizer
 from workers.embedded.models import embedded_model
 
 COMPARED = 10  # answers with those of the plain model
@@ -54,7 +54,7 @@ def test_greedy_answers_are_those_of_the_models_logits_plus_the_biases(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "processor_transformers", raising=False)
     processor = importlib.import_module("processor_transformers").DeltaProcessor()
-    stops, biases = stop_ids(load_tokenizer(str(embedded_model()))), torch.from_numpy(biases_of(DELTAS))
+    stops, biases = sorted(answer_ends(load_tokenizer(str(embedded_model())))), torch.from_numpy(biases_of(DELTAS))
     # When generate() answers with it
     equal = changed = 0
     for number, prompt in enumerate(asked_prompts(count)):

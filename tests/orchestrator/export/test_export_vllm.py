@@ -30,7 +30,7 @@ import pytest
 import torch
 from exported_run import DELTAS, DIGIT, ENDS, POINT, STOP, WORD, asked_prompts, biases_of, rendered, write_run
 
-from tasks.gpu.prompt import load_tokenizer, stop_ids
+from tasks.gpu.prompt import answer_ends, load_tokenizer
 from workers.embedded.models import embedded_model
 
 V1, V2 = "vllm.v1.sample.logits_processor", "vllm.v1.worker.gpu.sample.logits_processor"
@@ -260,7 +260,7 @@ def test_a_hundred_greedy_answers_are_those_of_vllms_logits_plus_the_biases(tmp_
     file.write_text(rendered("vllm", write_run(tmp_path)))
     model = str(embedded_model())
     given = {"model": model, "file": str(file), "biases": biases_of(DELTAS).tolist(), "tokens": ANSWER_TOKENS}
-    given |= {"prompts": asked_prompts(ANSWERS), "stops": list(stop_ids(load_tokenizer(model)))}
+    given |= {"prompts": asked_prompts(ANSWERS), "stops": sorted(answer_ends(load_tokenizer(model)))}
     # When it answers
     command = [python, str(Path(__file__).with_name("vllm_answers.py"))]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

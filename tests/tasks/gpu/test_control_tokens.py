@@ -11,8 +11,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from tasks.gpu.control_tokens import control_tokens, prompt_encoder
-from tasks.gpu.prompt import render
+from tasks.gpu.prompt import control_tokens, prompt_encoder, render
 from workers.embedded.models import embedded_model
 
 TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"

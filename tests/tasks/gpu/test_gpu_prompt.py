@@ -12,7 +12,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 
 TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
 
@@ -62,7 +62,7 @@ def test_an_empty_system_prompt_is_left_out() -> None:
 def test_a_dedicated_end_of_turn_token_stops_an_answer_beside_the_eos() -> None:
     tokenizer = _tokenizer("<|eot|>", "<|endoftext|>")
     both = {tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|eot|>")}
-    assert len(both) == 2 and set(stop_ids(tokenizer)) == both
+    assert len(both) == 2 and answer_ends(tokenizer) == both
 
 
 def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path: Path) -> None:

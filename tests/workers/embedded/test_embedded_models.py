@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from tasks.gpu.prompt import render, stop_ids
+from tasks.gpu.prompt import answer_ends, render
 from workers.embedded.models import GGUF, ModelUnavailable, embedded_embedder, embedded_model
 
 
@@ -31,7 +31,7 @@ def test_the_model_is_the_instruct_model_with_its_template_and_end(model_folder:
     assert config["eos_token_id"] == generation["eos_token_id"] == 2
 
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    assert tokenizer.eos_token == "<|im_end|>" and stop_ids(tokenizer) == (2,)
+    assert tokenizer.eos_token == "<|im_end|>" and answer_ends(tokenizer) == {2}
     text = tokenizer.decode(render(tokenizer, "Be brief.", "{context}\n\n{query}", "Sales: 12\n", "Sales?"))
     assert text == (
         "<|im_start|>system\nBe brief.<|im_end|>\n"

@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerBase
 
 from tasks.gpu.clustering import Clustering, ClusteringError
 from tasks.gpu.clustering.pipeline import cluster_vocabulary
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, is_number_token
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, is_number_token
+from tasks.gpu.prompt import answer_ends
 from tasks.models import Clusters
 
 
@@ -40,7 +41,7 @@ def test_every_token_has_a_cluster(family: Callable[[], PreTrainedTokenizerBase]
     assert found.labels.shape == (len(tokenizer),)
     assert found.labels.dtype == np.uint8
     assert set(found.labels.tolist()) == set(range(6))
-    assert set(np.flatnonzero(found.labels == 0).tolist()) == eos_tokens(tokenizer)
+    assert set(np.flatnonzero(found.labels == 0).tolist()) == answer_ends(tokenizer)
     texts = decode_vocabulary(tokenizer)
     assert [i for i, text in enumerate(texts) if is_number_token(text)] == np.flatnonzero(found.labels == 1).tolist()
 

@@ -13,11 +13,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.gpu.clustering.vocabulary import (
     decode_vocabulary,
-    eos_tokens,
     is_number_token,
     number_tokens,
     vocabulary_size,
 )
+from tasks.gpu.prompt import answer_ends
 
 SINGLE = """
     $ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£
@@ -58,7 +58,7 @@ def test_cluster_0_is_what_ends_a_turn_or_a_text(
     # given a tokenizer with tokens that begin, pad, stand for the unknown or are reserved as well
     tokenizer = family()
     # then only those that end something are in cluster 0
-    assert named(tokenizer, eos_tokens(tokenizer)) == sorted(ends)
+    assert named(tokenizer, answer_ends(tokenizer)) == sorted(ends)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> No
     # when it is loaded from there
     again = AutoTokenizer.from_pretrained(tmp_path)
     # then it is in cluster 0; an id that the vocabulary has not, and a token that is an end by its name alone, are not
-    assert named(again, eos_tokens(again)) == ["<|fim_pad|>", "<|im_end|>"]
+    assert named(again, answer_ends(again)) == ["<|fim_pad|>", "<|im_end|>"]
 
 
 def test_the_template_tells_the_end_of_a_turn_where_no_name_does() -> None:
     # given a chat template that ends a turn with a token of an unknown name
     tokenizer = families.qwen()
     tokenizer.chat_template = families.TURNS.replace("<START>", "<|im_start|>").replace("<END>", " <|fim_pad|>")
-    assert "<|fim_pad|>" in named(tokenizer, eos_tokens(tokenizer))
+    assert "<|fim_pad|>" in named(tokenizer, answer_ends(tokenizer))
 
 
 def test_a_template_that_begins_the_next_turn_ends_nothing() -> None:
@@ -138,9 +138,10 @@ def test_a_template_that_begins_the_next_turn_ends_nothing() -> None:
     tokenizer = families.gemma()
     expected = ["<end_of_turn>", "<eos>"]
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}<bos>{% endfor %}"
-    assert named(tokenizer, eos_tokens(tokenizer)) == expected
+    assert named(tokenizer, answer_ends(tokenizer)) == expected
+    tokenizer = families.gemma()
     tokenizer.chat_template = "{{ raise_exception('tools only') }}"
-    assert named(tokenizer, eos_tokens(tokenizer)) == expected
+    assert named(tokenizer, answer_ends(tokenizer)) == expected
 
 
 def test_an_ordinary_token_that_spells_an_end_is_none() -> None:
@@ -150,7 +151,7 @@ def test_an_ordinary_token_that_spells_an_end_is_none() -> None:
 
     words = Tokenizer(models.WordLevel({"</s>": 0, "a": 1, "<eos>": 2, "?": 3}, unk_token="?"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
-    assert named(tokenizer, eos_tokens(tokenizer)) == ["<eos>"]
+    assert named(tokenizer, answer_ends(tokenizer)) == ["<eos>"]
 
 
 @pytest.mark.parametrize("family", [families.llama3, families.qwen, families.gemma])

@@ -12,8 +12,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
-from tasks.gpu.clustering.vocabulary import eos_tokens
 from tasks.gpu.clustering.waste_pipeline import cluster_answers
+from tasks.gpu.prompt import answer_ends
 from tasks.models import Clusters, Sides
 from workers.embedded.models import embedded_model
 
@@ -43,7 +43,7 @@ def test_the_embedded_model_s_vocabulary_by_waste(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(embedded_model())
     assert found.labels.shape == (len(tokenizer),) == (49152,)
     assert [d["count"] for d in found.descriptions] == np.bincount(found.labels, minlength=8).tolist()
-    assert set(np.flatnonzero(found.labels == 0).tolist()) == eos_tokens(tokenizer)
+    assert set(np.flatnonzero(found.labels == 0).tolist()) == answer_ends(tokenizer)
     assert {found.labels[i] for i in tokenizer("\n\n")["input_ids"]} == {2}
     # and what only the plain answers say comes first
     context = tokenizer(" context")["input_ids"]
