@@ -13,10 +13,10 @@ import psutil
 from celery import Celery, chain, chord
 
 from orchestrator.farm.producer import new_id
-from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Merge, Plan, stage_refs
 from tasks.queues import STAGE_TASKS, QueueName, queue_of
-from tasks.store.address import ENVIRONMENT_VARIABLE
+from tasks.records import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.store.client import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.health import worker_answers
 from workers.processes.process import ChildProcess, Command

@@ -12,10 +12,10 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks import context
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS, queue_of
 from tasks.stage import Stage, StageTask, run_stage
+from tasks.task import store_of
 
 # Of a training set on one GPU and of calls to a large model; scoring is arithmetic.
 SECONDS: Mapping[StageName, float] = {"answer": 10.0, "judge": 3.0, "score": 0.0, "reflect": 8.0, "merge": 3.0}
@@ -43,7 +43,7 @@ for _stage, _task in STAGE_TASKS.items():
 
 @shared_task(name="cpu.gather")
 def gather(run: str, plan: str, attempt: int) -> None:
-    context.store_of(run).notify(run)
+    store_of(run).notify(run)
 
 
 @shared_task(name="cpu.bare_gather")

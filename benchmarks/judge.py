@@ -35,7 +35,7 @@ from figures import table, write
 from tasks.judging.numbers import read_numbers
 from tasks.judging.rule import decide_by_rule, in_one_unit, is_close, pure_number
 from tasks.judging.verdict import judge
-from tasks.models import Judge
+from tasks.records import Judge
 
 TOLERANCES = (0.01, 0.05, 0.15)
 LENGTHS = {"up to 10 words": (1, 10), "11 to 40": (11, 40), "over 40": (41, 10**9)}

@@ -33,8 +33,7 @@ import psutil
 import redis
 from figures import table, write
 
-from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url
-from tasks.store.client import connect
+from tasks.store.client import ENVIRONMENT_VARIABLE, connect, queues_url
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "configs" / "embedded.config"

@@ -20,8 +20,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from tasks.context import content_hash
-from tasks.files import write_atomic
+from tasks.common.files import write_atomic
 from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.bases import decompose
 from tasks.gpu.routing.causal_lm import CausalLM
@@ -29,6 +28,7 @@ from tasks.gpu.routing.pair_sides import TokenPair
 from tasks.gpu.routing.row_gradients import PolicyRows
 from tasks.gpu.routing.world import PromptTokens, TeacherRow, WorldScore
 from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, bases_of, weights_hash
+from tasks.store.keys import content_hash
 
 CLASSES = 8
 PROBLEMS = 64

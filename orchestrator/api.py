@@ -238,7 +238,7 @@ def _frame(rows: Sequence[Mapping[str, Any]], index: str) -> pd.DataFrame:
 def _as_guest(quiet: bool, usual: TextIO) -> Iterator[TextIO]:
     """Leave the process as it was: its umask, its signals, its logging.  Yields where to print."""
     from orchestrator.console import signals_restored
-    from tasks.private import OTHERS
+    from tasks.common.files import OTHERS
 
     root = logging.getLogger()
     handlers, level, umask = root.handlers[:], root.level, os.umask(OTHERS)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from tasks.escape import first_line
-from tasks.named import load_named
+from tasks.common.named import load_named
+from tasks.common.text import first_line
 
 log = logging.getLogger(__name__)
 

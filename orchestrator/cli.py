@@ -14,7 +14,7 @@ from orchestrator import completing, console
 from orchestrator.commands.common import EscapingParser
 from orchestrator.console import Terminated
 from orchestrator.streams import output_failure, protect_streams
-from tasks.private import keep_private
+from tasks.common.files import keep_private
 
 DESCRIPTION = """\
 Whetstone makes a language model answer in fewer words without becoming wrong.
@@ -103,8 +103,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _import(name: str) -> ModuleType:
     """The module of a command."""
-    from tasks.secret import SecretError
-    from tasks.store.address import AddressError
+    from tasks.common.logs import SecretError
+    from tasks.store.client import AddressError
 
     try:
         return importlib.import_module(f"orchestrator.commands.{name}")

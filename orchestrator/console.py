@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 
 DONE, WRONG, BROKEN, PARKED, IN_USE = 0, 1, 2, 3, 4
 """Finished; wrong settings or arguments, and nothing was started; an error while running; parked; another process works

@@ -22,10 +22,10 @@ from orchestrator.settings import Settings, load_settings
 from orchestrator.settings.value_checks import server_address
 from tasks.judging.exact_number import lacks_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
-from tasks.models import Example
 from tasks.openai.provider import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
+from tasks.records import Example
 from tasks.tables import format_of, read_table
 
 POPULATION = 10

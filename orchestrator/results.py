@@ -40,7 +40,7 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.population import ForkFile
 from orchestrator.settings.references import FORK_FILE
-from tasks.validation import Delta, checked_json
+from tasks.common.validation import Delta, checked_json
 
 EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"
 

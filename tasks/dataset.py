@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.files import open_regular
-from tasks.limits import (
+from tasks.common.files import open_regular
+from tasks.common.validation import (
     CONTEXT_BYTES,
     GOLD_BYTES,
     NAME_BYTES,
@@ -18,7 +18,7 @@ from tasks.limits import (
     ROW_BYTES,
     ROWS,
 )
-from tasks.models import Example
+from tasks.records import Example
 
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

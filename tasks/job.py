@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks import context, logs
+from tasks.common import logs
+from tasks.common.validation import InvalidData, parse_json
 from tasks.store.keys import JOBS
 from tasks.store.plans import JobContext
 from tasks.store.store import Store
-from tasks.task import FailureLocation, RecordedTask, run_once
-from tasks.validation import InvalidData, parse_json
+from tasks.task import FailureLocation, RecordedTask, current_store, run_once
 
 Message = tuple[str, str, int]
 
@@ -71,7 +71,7 @@ class JobTask(RecordedTask):
     abstract = True
 
     def location(self, run: str, key: str, attempt: int) -> FailureLocation:
-        text = context.store().job_spec(run, key)
+        text = current_store().job_spec(run, key)
         try:
             node = key if text is None else JobSpec.from_json(text).label
         except InvalidData:  # the reason of the failure that is to be recorded
@@ -89,7 +89,7 @@ def run_job(
     `usage` says what a result has used; it is counted for the run together with the result, once.
     """
     run_id, key, attempt = message
-    store = context.store()
+    store = current_store()
 
     def do(found: JobContext) -> Mapping[str, Any]:
         spec = JobSpec.from_json(found.spec)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tasks.models import Constrained, Objective, Score
+from tasks.records import Constrained, Objective, Score
 
 LEAST_TOKENS = 1.0
 """Shorter means count as this: an empty answer must not be worth infinitely much."""

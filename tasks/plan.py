@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from tasks.models import Score
-from tasks.validation import parse_json
+from tasks.common.validation import parse_json
+from tasks.records import Score
 
 Phase = Literal["pre", "mut"]
 ExampleSet = Literal["training", "validation", "test", "ordering", "quarter", "half"]

@@ -15,9 +15,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from tasks.common.validation import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES
 from tasks.dataset import DatasetError, WrittenFloat, check_row_count, load_examples, malformed, text_field
-from tasks.limits import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES
-from tasks.models import Example
+from tasks.records import Example
 from tasks.tables import TableRow, format_of, read_table
 
 

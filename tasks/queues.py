@@ -2,16 +2,39 @@
 
 A task's name begins with its queue ("gpu.answer"), and Celery routes it by that alone.  A new job is its module and
 one line of `TASKS`; a new stage is its module and one line of `STAGES` in `tasks/plan.py`; a new export is its module
-and one line of `EXPORTS` in `tasks/exports.py`.
+and one line of `EXPORTS` in `tasks/queues.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, get_args
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
 
-from tasks.exports import EXPORTS
 from tasks.plan import STAGES, StageName
+
+PROCESSOR_FILE = "processor.py"
+
+
+class Export(NamedTuple):
+    """A file in the output folder, the task that makes it, and its title in the report; without one it is not listed.
+
+    The task QUEUE.NAME is a job in the module `tasks.QUEUE.NAME`; it gets the file's `name` and the `deltas` that the
+    file is `made_of`, in canonical order: those of the best individual of all generations ("best") or of the last one
+    ("leader").  Where these are not of the run's clustering, it also gets the content hash of theirs, `clustering`.
+    """
+
+    file: str
+    task: str
+    made_of: Literal["leader", "best"]
+    title: str = ""
+
+
+EXPORTS = (
+    Export(PROCESSOR_FILE, "gpu.processor", "leader"),
+    Export("processor_best.py", "gpu.processor", "best", title="the processor"),
+)
 
 QueueName = Literal["gpu", "openai", "cpu"]
 QUEUES: tuple[QueueName, ...] = get_args(QueueName)
@@ -68,3 +91,74 @@ def modules_of(queue: str) -> tuple[str, ...]:
     if queue not in QUEUES:
         raise KeyError(queue)
     return tuple(dict.fromkeys(entry.module for task, entry in TASKS.items() if queue_of(task) == queue))
+
+
+# How a task's arguments are shown to a person: run, generation, child, phase; never a text, a key or a list.
+
+
+_PLAN = re.compile(r"g(\d+)_(pop|child)")
+_NODE = re.compile(r"g(\d+)_(pop|child)(\d+)(_mut)?")
+_KIND = {"pop": "individual", "child": "child"}
+LABEL = "whetstone_label"  # the header of a job's message that holds its label
+SHOWN_OF_A_KEY = 24  # characters
+_LONGEST = 80  # characters; nothing that is shown as it is may be longer
+
+
+@dataclass(frozen=True)
+class TaskLabel:
+    """The parts of a line, in words; "" for what it does not name."""
+
+    run: str = ""
+    generation: str = ""
+    individual: str = ""
+
+
+def format_label(task: str, arguments: Sequence[Any], label: str = "") -> str:
+    """The line for a task's arguments.  Of an unknown task only the number of arguments is shown.
+
+    `label` is what a person calls a job; without it the beginning of the job's key is shown.
+    """
+    if task not in TASKS or len(arguments) != len(TASKS[task].arguments):
+        return f"arguments={len(arguments)}"
+    values = dict(zip(TASKS[task].arguments, arguments, strict=True))
+    plan, index = values.pop("plan", None), values.pop("index", None)
+    if "job" in values:
+        values["job"] = label or str(values["job"])[:SHOWN_OF_A_KEY]
+    parts = [("run", values.pop("run"))]
+    if plan is not None:
+        parts += _of_plan(str(plan), index)
+    return " ".join(f"{name}={_value(value)}" for name, value in [*parts, *values.items()])
+
+
+def parse_label(line: str) -> TaskLabel:
+    """The parts of a line; empty for a line that is not ours."""
+    values = dict(part.split("=", 1) for part in line.split() if "=" in part)
+    if not line.startswith("run="):
+        return TaskLabel()
+    kind = next((kind for kind in ("child", "individual", "final") if kind in values), "")
+    mutated = ", mutated" if values.get("phase") == "mut" else ""
+    individual = f"{kind} {values[kind]}{mutated}" if kind else values.get("job", "")
+    return TaskLabel(values["run"], values.get("generation", ""), individual)
+
+
+def label_of_node(run: str, node: str) -> TaskLabel:
+    """The parts for what a failure's record calls its node: "g2_child3_mut", or the label of a job."""
+    if (found := _NODE.fullmatch(node)) is None:
+        return TaskLabel(run, "", node)
+    generation, kind, index, mutated = found.groups()
+    return TaskLabel(run, generation, f"{_KIND[kind]} {index}{', mutated' if mutated else ''}")
+
+
+def _of_plan(plan: str, index: Any) -> list[tuple[str, Any]]:
+    found = _PLAN.fullmatch(plan)
+    if found is None:
+        return [("plan", plan)] if index is None else [(plan, index)]
+    generation = [("generation", found[1])]
+    return generation if index is None else [*generation, (_KIND[found[2]], index)]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple, dict)):
+        return str(len(value))
+    text = str(value)
+    return text if len(text) <= _LONGEST and not re.search(r"[\s=]", text) else f"({len(text)} characters)"

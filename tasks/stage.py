@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks import context
-from tasks.message import discard
-from tasks.models import Example, Run, Sampling
 from tasks.plan import (
     Candidate,
     Phase,
@@ -23,9 +20,10 @@ from tasks.plan import (
     node_id,
     stage_refs,
 )
+from tasks.records import Example, Run, Sampling
 from tasks.store.plans import StageContext
 from tasks.store.store import Store
-from tasks.task import FailureLocation, RecordedTask, run_once
+from tasks.task import FailureLocation, RecordedTask, current_store, discard, run_once
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Stage:
 
     def examples(self) -> tuple[Example, ...]:
         """The questions of this candidate."""
-        return context.examples(self.run.id, self.candidate.examples)
+        return self.store.examples(self.run.id)[self.candidate.examples]
 
     def seeds(self) -> tuple[int, ...]:
         """The sampling seed of each of `examples`: the run's, and for a further measurement the next one."""
@@ -129,7 +127,7 @@ def run_stage(
 ) -> None:
     """Do `work` unless it is done, and record its outcome with the seconds that it took."""
     run_id, plan_name, index, phase, attempt = args
-    store, ref = context.store(), StageRef(index, stage, phase)
+    store, ref = current_store(), StageRef(index, stage, phase)
 
     def find() -> StageContext:
         found = store.stage_context(run_id, plan_name, ref.field)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from tasks.common.files import read_limited
+from tasks.common.validation import PAGE_BYTES, ROW_BYTES, SETTINGS_BYTES
 from tasks.dataset import DatasetError, WrittenFloat, json_object, read_lines
-from tasks.files import read_limited
-from tasks.limits import PAGE_BYTES, ROW_BYTES, SETTINGS_BYTES
 
 Format = Literal["financebench", "jsonl", "csv", "parquet", "datasets"]
 SUFFIXES: Mapping[str, Format] = {

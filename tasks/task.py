@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from functools import cache
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import redis
 from billiard.exceptions import WorkerLostError
@@ -15,18 +18,48 @@ from celery import Task, current_task
 from celery.exceptions import Ignore, Reject
 from celery.signals import task_failure, worker_process_shutdown
 
-from tasks import context, tracing
-from tasks.failure import Failure
-from tasks.message import check_arguments, discard
-from tasks.secret import redact
+from tasks.common import tracing
+from tasks.common.logs import redact
+from tasks.common.validation import InvalidData, check_value
+from tasks.records import Failure
+from tasks.store.client import ENVIRONMENT_VARIABLE, StoreUnusable, hold_lock, redis_url_of, refusal_of
 from tasks.store.keys import CANCELLED
-from tasks.store.lock import hold_lock
 from tasks.store.plans import WorkState
-from tasks.store.store import Store
-from tasks.store.waiting import StoreUnusable, refusal_of
-from tasks.validation import InvalidData
+from tasks.store.store import Store, open_store
 
 log = logging.getLogger(__name__)
+
+
+@cache
+def current_store() -> Store:
+    """The store of this process."""
+    if not os.environ.get(ENVIRONMENT_VARIABLE):
+        raise RuntimeError(f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey of the farm")
+    return open_store(redis_url_of(os.environ))
+
+
+def store_of(run_id: str) -> Store:
+    """The store, for a task of this run."""
+    if not current_store().has_run(run_id):
+        raise discard(f"no run {run_id!r} in the store")
+    return current_store()
+
+
+def discard(reason: str) -> Ignore:
+    """For a task to raise when its message is wrong: the task ends without result or failure."""
+    log.warning("dropped a message: %s", reason)
+    return Ignore(reason)
+
+
+def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Whether `function` can be called so, by its parameters and their annotations."""
+    hints = get_type_hints(function, include_extras=True)
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise InvalidData(str(error)) from None
+    for name, value in bound.arguments.items():
+        check_value(hints.get(name, Any), value, name)
 
 
 def is_of_the_store(error: BaseException) -> bool:
@@ -69,7 +102,7 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
                 return super().__call__(*args, **kwargs)
             except GiveBack as error:
                 if args and self._is_redelivered():
-                    context.store().count_failure(str(args[0]), self.request.id or "", -1)  # no worker has died
+                    current_store().count_failure(str(args[0]), self.request.id or "", -1)  # no worker has died
                 raise Reject(str(error), requeue=True) from None
 
     def _is_redelivered(self) -> bool:
@@ -83,7 +116,7 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
         if not (args and self._is_redelivered()):
             return
         with rejected_without_store():
-            deaths = context.store().count_failure(str(args[0]), task_id, 1)
+            deaths = current_store().count_failure(str(args[0]), task_id, 1)
         if deaths > self.max_retries:
             raise RuntimeError(f"{deaths} times the worker died or was lost while it ran this task")
 
@@ -127,7 +160,7 @@ class RecordedTask(FarmTask):
     def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
         if is_of_the_store(exc):
             raise Reject(str(exc), requeue=True)
-        place, store = self.location(*args), context.store()
+        place, store = self.location(*args), current_store()
         what = f"{place.record}:{place.name}:{self.name}"
         failure = Failure(
             run=place.run,

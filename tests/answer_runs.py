@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from simulated_run import RUN
 
-from tasks import context
-from tasks.context import content_hash
 from tasks.gpu import host as installed
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.host import TargetHost
 from tasks.gpu.sentence_ends import sentence_ends
-from tasks.models import Example, Target
 from tasks.plan import Candidate, Plan
+from tasks.records import Example, Target
 from tasks.stage import run_stage
+from tasks.store.keys import content_hash
 from tasks.store.store import Store
+from tasks.task import current_store
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Evaluation:
 @contextmanager
 def installed_host(host: TargetHost) -> Iterator[TargetHost]:
     """Inside the block the tasks of this process use this host and a store of their own."""
-    context.store.cache_clear()
+    current_store.cache_clear()
     installed.install(host)
     try:
         yield host
     finally:
         installed.install(None)
-        context.store.cache_clear()
+        current_store.cache_clear()
 
 
 def put_run(

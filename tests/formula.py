@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
+from tasks.records import Score
 
 CLUSTERS = 6
 IDS = tuple(str(i) for i in range(CLUSTERS))

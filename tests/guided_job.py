@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.guide.jobs import GUIDE, GuideContext, KeyedJob
 from tasks.job import Job, JobSpec
-from tasks.models import Endpoint, Sampling, Target
+from tasks.records import Endpoint, Sampling, Target
 from tasks.store.store import Store
 
 RUN = "a-guided-run"

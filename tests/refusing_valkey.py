@@ -11,7 +11,7 @@ import psutil
 import redis
 from farm_bench import until
 
-from tasks.store.waiting import NO_WAITING
+from tasks.store.client import NO_WAITING
 from workers.embedded import valkey
 from workers.processes.process import ChildProcess
 

@@ -7,7 +7,7 @@ import httpx
 
 from tasks.gpu.host import TargetHost
 from tasks.http.address import http_url, unix_path
-from tasks.models import Sampling, Target
+from tasks.records import Sampling, Target
 
 TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from orchestrator.evolve.measuring import Answers, Measurer
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import Settings, load_settings
-from tasks.models import Example
 from tasks.plan import Candidate
+from tasks.records import Example
 from tasks.store.store import Store
 
 EVOLVE_CONFIG = Path(__file__).parents[1] / "configs" / "evolve.config"

@@ -20,13 +20,14 @@ from celery.signals import worker_init
 from redis import Redis
 from simulated_signals import signal_key
 
-from tasks import context
 from tasks.job import Job, JobSpec, JobTask, run_job
-from tasks.models import Answer, ClusterFigures, Example, Score, Verdict
 from tasks.objective import score_answers
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
+from tasks.records import Answer, ClusterFigures, Example, Score, Verdict
 from tasks.stage import Stage, StageTask, run_stage
+from tasks.store.keys import content_hash
+from tasks.task import current_store
 
 PAUSE_S = 0.02
 CLUSTERS = 12
@@ -39,7 +40,7 @@ def answers(stage: Stage) -> dict[str, Any]:
     reuses = stage.store.redis.exists(signal_key("reuse", "answer", "each"))
     cap = stage.sampling.max_new_tokens if stage.store.redis.exists(signal_key("cut", "answer", "each")) else 10_000
     for example, seed in zip(stage.examples(), stage.seeds(), strict=True):
-        key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt, seed, cap)
+        key = "answer:" + content_hash(stage.deltas(), example.id, stage.system_prompt, seed, cap)
         tokens = simulated_tokens(stage.deltas(), example.id, stage.system_prompt) if varies else 10
         answer = Answer(example.id, f"It is {example.gold}.", min(tokens, cap), "stop", (), tokens < cap)
         new += not (reuses and stage.store.shared(stage.run.id, [key]))
@@ -52,14 +53,14 @@ def answers(stage: Stage) -> dict[str, Any]:
 
 def simulated_tokens(deltas: Sequence[float], example: str, system_prompt: str = "") -> int:
     """A question has a length of its own; the mean delta, 1 at most, changes it by a factor; "concise" halves it."""
-    own = 50 + int(context.content_hash(example)[:8], 16) % 50
+    own = 50 + int(content_hash(example)[:8], 16) % 50
     own = own // 2 if "concise" in system_prompt else own
     return max(1, round(own * math.exp(min(1.0, sum(deltas) / max(1, len(deltas))))))
 
 
 def needed_tokens(example: str) -> float:
     """How many tokens a right answer has at least: one question in five needs more than the plain model gives."""
-    return simulated_tokens((), example) * (int(context.content_hash(example)[8:16], 16) % 100) / 80
+    return simulated_tokens((), example) * (int(content_hash(example)[8:16], 16) % 100) / 80
 
 
 def verdicts(stage: Stage) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def verdicts(stage: Stage) -> dict[str, Any]:
         is_correct = stage.run.judge.model != "strict" or number < len(given)
         is_correct &= not is_thorough or answer["tokens"] >= needed_tokens(stage.examples()[number - 1].id)
         verdict = Verdict(is_correct, 1, 1.0, "text", f"by {stage.run.judge.model}")
-        key = "verdict:" + context.content_hash(answer["key"], stage.run.judge.model)
+        key = "verdict:" + content_hash(answer["key"], stage.run.judge.model)
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(verdict))
         listed.append({"key": key, "is_correct": is_correct})
     return {"verdicts": listed, "judged": len(listed), "judge": stage.run.judge.model}
@@ -140,7 +141,7 @@ def cluster(job: Job) -> dict[str, Any]:
 
     # Clusters by waste are made of two sides of answers, those by meaning of none.
     store, run, sides = job.store, job.run, job.arguments.get("sides")
-    clustering = context.content_hash("simulated", *([sides] if sides else []))
+    clustering = content_hash("simulated", *([sides] if sides else []))
     log_odds = tuple(0.25 * (i % 5) for i in range(CLUSTERS)) if sides else ()
     labels, ends = (pack_labels(row) for row in (np.arange(CLUSTERS, dtype=np.uint8), np.zeros(CLUSTERS, np.uint8)))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
@@ -208,4 +209,4 @@ for job_name in JOBS:
 
 @shared_task(name="cpu.gather")
 def gather(run: str, plan: str, attempt: int) -> None:
-    context.store().notify(run)
+    current_store().notify(run)

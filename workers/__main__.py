@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 
-from tasks.private import keep_private
+from tasks.common.files import keep_private
 from tasks.queues import QUEUES
 from workers.health import free_name
 from workers.queues import celery_arguments, worker_environment
@@ -26,7 +26,7 @@ def main() -> None:
     if arguments.gpu is not None:
         os.environ[GPU_VARIABLE] = arguments.gpu
     try:
-        from tasks import logs, tracing
+        from tasks.common import logs, tracing
         from workers.app import app
 
         options = ["--quiet"] if logs.is_json_format() else []  # Celery's banner is not JSON

@@ -23,7 +23,7 @@ from benchmarks import figures
 from tasks.http.address import http_url, unix_path
 from tasks.judging.exact_number import final_number
 from tasks.judging.grader import EXACT_NUMBER
-from tasks.models import Sampling, Target
+from tasks.records import Sampling, Target
 from workers.embedded import models
 from workers.embedded.farm import FarmSpec
 from workers.sglang.gpus import GPU_VARIABLE, SHARED

@@ -18,12 +18,11 @@ from typing import Any
 import httpx
 import redis
 
-from tasks.context import content_hash
 from tasks.gpu.answer import prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.plan import Plan, stage_refs
 from tasks.stage import Stage
-from tasks.store.keys import CLUSTERING, JOBS, plan_key
+from tasks.store.keys import CLUSTERING, JOBS, content_hash, plan_key
 from tasks.store.store import Store
 
 PERIOD_S = 0.1

@@ -6,7 +6,7 @@ A run whose reflector is a language model would ask that model to judge as well;
 from __future__ import annotations
 
 from tasks.judging.grader import ThreeStages
-from tasks.models import Judge
+from tasks.records import Judge
 from workers.embedded.endpoint.rules import verdict
 
 SETTINGS = Judge(

@@ -34,6 +34,7 @@ from orchestrator.evolve.systems import System
 from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.targets import TARGETS
+from tasks.common.text import fill
 from tasks.dataset import load_examples
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, number_tokens
 from tasks.gpu.model_files import model_hashes
@@ -41,7 +42,6 @@ from tasks.gpu.processor import processor_reference
 from tasks.gpu.processor_template import ModelCheck
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import sentence_ends
-from tasks.template import fill
 from workers.processes.process import ChildProcess, Command, is_healthy
 from workers.sglang.engines.embedded import KEY_VARIABLE
 from workers.steering.request import reference_string

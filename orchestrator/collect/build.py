@@ -14,12 +14,12 @@ from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import SettingsError
 from orchestrator.settings.run import endpoint_at
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks import models
+from tasks import records
 from tasks.collect.collection import Collection
-from tasks.cutting import smallest_limit
+from tasks.common.text import smallest_limit
 from tasks.dataset import DatasetError
-from tasks.models import Example
 from tasks.questions import read_questions
+from tasks.records import Example
 
 SYSTEM_PROMPT = "Answer the question using the provided context."
 TARGET_READY_S = 600.0
@@ -32,7 +32,7 @@ def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str
         samples=settings.phase0.verbose_num_samples,
         target=_target(settings),
         target_retries=settings.target.sglang.max_retries,
-        reflector=models.Reflector(
+        reflector=records.Reflector(
             model=reflector.model_id,
             temperature=reflector.temperature,
             top_p=reflector.top_p,
@@ -41,7 +41,7 @@ def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str
         ),
         compress_template=reflector.compress_prompt_template,
         reflector_endpoint=endpoint_at(reflector.api_base, reflector.api_key_env, options),
-        judge=models.Judge(
+        judge=records.Judge(
             model=correctness.evaluator_model,
             tolerance=correctness.tolerance,
             forgiving=correctness.qualitative_forgiving,
@@ -72,10 +72,10 @@ def collect_farm_spec(settings: CollectSettings, options: FarmOptions) -> FarmSp
     )
 
 
-def _target(settings: CollectSettings) -> models.Target:
+def _target(settings: CollectSettings) -> records.Target:
     target = settings.target
     embedded = target.model_id == EMBEDDED
-    return models.Target(
+    return records.Target(
         model=target.model_id,
         engine="embedded" if embedded else "sglang",
         lifecycle="resident",
@@ -89,7 +89,7 @@ def _target(settings: CollectSettings) -> models.Target:
         concurrency=settings.phase0.target_concurrency,
         system_prompt=SYSTEM_PROMPT,
         prompt_template=target.prompt_template,
-        sampling=models.Sampling(target.max_new_tokens, target.temperature, target.top_p, target.seed),
+        sampling=records.Sampling(target.max_new_tokens, target.temperature, target.top_p, target.seed),
     )
 
 

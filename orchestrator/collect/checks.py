@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from orchestrator.collect.settings import CollectSettings, FarmOptions
 from orchestrator.settings import SettingsError
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks.secret import secret
+from tasks.common.logs import secret
 
 
 def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:

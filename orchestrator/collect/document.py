@@ -9,8 +9,8 @@ from typing import Any
 from orchestrator.collect.build import Split
 from orchestrator.collect.pipeline import Gathered, JudgedPair, providers
 from orchestrator.collect.settings import CollectSettings
-from tasks.models import Example
 from tasks.openai.provider import listed
+from tasks.records import Example
 
 PairIds = tuple[Sequence[int], Sequence[int]]
 """The token ids of a verbose and of a compressed answer."""

@@ -15,7 +15,7 @@ from orchestrator.collect.checkpoints import Checkpoint
 from orchestrator.farm.jobs import Request, Scheduler
 from tasks.collect.collection import Collection
 from tasks.job import JobSpec
-from tasks.models import Example
+from tasks.records import Example
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)

@@ -38,13 +38,12 @@ from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
 from tasks.collect.selection import Filters, TokenShare, Vocabulary, select_tokens
 from tasks.openai.provider import is_priced, listed
 from tasks.store.keys import LIMIT
-from tasks.store.results import KEPT_S
-from tasks.store.retention import DAY_S
+from tasks.store.results import DAY_S, KEPT_S
+from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
 KIND_NAME, PROGRESS_FILE = "collect", "progress.json"

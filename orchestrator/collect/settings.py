@@ -25,7 +25,7 @@ from orchestrator.settings.documents import (
     read_document,
 )
 from orchestrator.settings.value_checks import EMBEDDED, http_address, http_or_embedded, placeholders
-from tasks.escape import quote
+from tasks.common.text import quote
 
 RATIO_TOLERANCE = 1e-6
 RATIOS = tuple(f"data.split_ratios.{part}" for part in ("train", "val", "test"))

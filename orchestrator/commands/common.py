@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from orchestrator import console
 from orchestrator.completing import complete_run, complete_setting, with_completer
-from tasks.escape import escape_control
-from tasks.files import NO_ROOM
+from tasks.common.files import NO_ROOM
+from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
@@ -226,8 +226,8 @@ def handle_errors(work: Callable[[], int], *, full_disk: int = console.BROKEN) -
 
     `full_disk` is the exit status when a disk takes no more: a command that drives a run parks.
     """
-    from tasks.secret import SecretError
-    from tasks.store.address import AddressError
+    from tasks.common.logs import SecretError
+    from tasks.store.client import AddressError
 
     try:
         from orchestrator.farm.connection import FarmUnavailable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import console
 from orchestrator.commands import common
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
     from orchestrator.evolve.systems import SystemKind

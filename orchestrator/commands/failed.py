@@ -14,7 +14,7 @@ from orchestrator.commands import common
 from orchestrator.console import command_line
 
 if TYPE_CHECKING:
-    from tasks.failure import Failure
+    from tasks.records import Failure
 
 DESCRIPTION = """\
 List the tasks that have failed for good and wait to be retried: of which individual (its name in the tree and in
@@ -82,7 +82,7 @@ def _lines(run: Path | None, failed: Mapping[Path, Sequence[Failure]]) -> Iterat
 def lines_of(failure: Failure, folder: Path) -> Iterator[str]:
     """What is printed of one failed task."""
     from orchestrator.report.layout import truncate
-    from tasks.escape import escape_control
+    from tasks.common.text import escape_control
 
     tries = f"tried {failure.tries} time{'' if failure.tries == 1 else 's'}"
     at = f"{datetime.fromtimestamp(failure.at):%Y-%m-%d %H:%M:%S}"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestrator import console
 from orchestrator.commands import common
-from tasks.secret import secret
-from tasks.store.address import ENVIRONMENT_VARIABLE
+from tasks.common.logs import secret
+from tasks.store.client import ENVIRONMENT_VARIABLE
 
 DESCRIPTION = """\
 Serve Flower for the farm at WHETSTONE_REDIS_URL, or the one that is up in this folder: its workers and tasks; the run,

@@ -17,7 +17,7 @@ from orchestrator.commands import common
 if TYPE_CHECKING:
     from orchestrator.farm.cleanup import CleanupRule, Unneeded
     from orchestrator.farm.connection import FarmConnection
-    from tasks.store.retention import StoredRun
+    from tasks.store.results import StoredRun
 
 DESCRIPTION = """\
 Show what a farm no longer needs, and how much it is; with --remove, remove it.
@@ -146,7 +146,7 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None]
 def _why_not(farm: FarmConnection, runs: Sequence[str], found: Unneeded) -> str:
     """Why one of these runs cannot be removed, or ""."""
     from orchestrator.runs.lifecycle import active_tasks
-    from tasks.store.run_lease import read_lease
+    from tasks.store.ownership import read_lease
 
     known = {run.run for run in (*found.runs, *found.other_runs)}
     for run_id in runs:

@@ -18,8 +18,8 @@ from orchestrator.commands import common
 
 if TYPE_CHECKING:
     from tasks.judging.rows import AnswerRow
-    from tasks.models import Endpoint, Judge
     from tasks.openai.budget import LocalBudget
+    from tasks.records import Endpoint, Judge
 
 DESCRIPTION = """\
 Judge the answers in a file: one JSON object a line, with the fields question, gold and answer.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orchestrator import console
 from orchestrator.commands import common
 from orchestrator.console import command_line
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
     from orchestrator.runs.status import RunStatus

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator import console
 from orchestrator.commands import common
 from orchestrator.completing import complete_queue, with_completer
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 
 DESCRIPTION = """\
 List the workers of the farm: queue, state, tasks in flight and their limit, pid, host and code version.  For a gpu

@@ -19,8 +19,8 @@ from orchestrator.evolve.measuring import Answers, Measurer, measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, System
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import Settings, SettingsError, layout_of
-from tasks.models import ClusterFigures, Example, Sides
 from tasks.plan import ExampleSet
+from tasks.records import ClusterFigures, Example, Sides
 
 RUNGS: tuple[tuple[ExampleSet, int], ...] = (("quarter", 4), ("half", 2))
 """Parts of the training set on which prompts are halved: every fourth question, every second one."""

@@ -21,10 +21,10 @@ from orchestrator.report.figures import LAST_FIRST, last_common
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings, layout_of, pinned_of
-from tasks.context import content_hash
-from tasks.limits import LARGEST_DELTA
+from tasks.common.validation import LARGEST_DELTA
 from tasks.plan import ExampleSet
-from tasks.store.uses import record_use
+from tasks.store.keys import content_hash
+from tasks.store.store import record_use
 
 MOST_KNOWN = 8
 """How many prompts and vectors without search the ordering questions are asked."""

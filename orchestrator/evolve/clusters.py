@@ -25,15 +25,13 @@ from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_
 from orchestrator.runs.provenance import keep_clusters
 from orchestrator.settings import Settings, SettingsError, layout_of, make_run, read_sides
 from orchestrator.settings.run import by_rules, clusters_folder, stage_limit_s
-from tasks.code_version import code_version
-from tasks.context import content_hash
+from tasks.common.validation import Hash, InvalidData, check_value, checked_json
 from tasks.job import JobSpec
-from tasks.message import Hash
-from tasks.models import ClusterFigures, Sides
 from tasks.openai.describe import SCHEMA, describe_messages, described
-from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS
+from tasks.records import ClusterFigures, Sides
+from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS, content_hash
 from tasks.store.store import Store
-from tasks.validation import InvalidData, check_value, checked_json
+from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
 SIDES_FILE = "cluster_sides.json"

@@ -16,9 +16,9 @@ from orchestrator.export.targets import TARGETS
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks.exports import PROCESSOR_FILE
-from tasks.models import Example
-from tasks.template import fill
+from tasks.common.text import fill
+from tasks.queues import PROCESSOR_FILE
+from tasks.records import Example
 from workers.embedded.models import FOLDER as EMBEDDED_MODEL
 from workers.embedded.models import cache_folder
 

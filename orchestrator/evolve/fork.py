@@ -24,8 +24,8 @@ from orchestrator.settings import Settings, SettingsError, load_settings, pinned
 from orchestrator.settings.kconfig import PREFIX
 from orchestrator.settings.population import ForkFile, StartVector, most_vectors, population_problem, read_fork
 from orchestrator.settings.references import FORK, FORK_FILE, ZERO
-from tasks.files import FileTooLarge
-from tasks.validation import InvalidData
+from tasks.common.files import FileTooLarge
+from tasks.common.validation import InvalidData
 
 SAME = (
     "TARGET_MODEL",

@@ -22,7 +22,7 @@ from orchestrator.evolve.optimisers.individual import canonical_order, list_to_d
 from orchestrator.evolve.systems import Individual, Point
 from orchestrator.runs.folder import write_output
 from orchestrator.runs.lines import append_lines, json_line, load_lines
-from tasks.validation import Delta
+from tasks.common.validation import Delta
 
 
 class IndividualRecord(TypedDict):

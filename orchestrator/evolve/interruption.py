@@ -25,7 +25,7 @@ from orchestrator.farm.evaluator import Records
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, read_state
 from orchestrator.settings import SettingsError
 from tasks.plan import Candidate, Phase, Plan
-from tasks.store.fence import RunTaken
+from tasks.store.ownership import RunTaken
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from orchestrator.evolve.systems import Measurement, System
 from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.report.statistics import JudgedAnswer
-from tasks.context import content_hash
-from tasks.models import Example
 from tasks.plan import Candidate, Evaluations, ExampleSet, Plan, StageRef
-from tasks.store.keys import MEASURED
+from tasks.records import Example
+from tasks.store.keys import MEASURED, content_hash
 from tasks.store.store import Store
 
 Answers = tuple[JudgedAnswer, ...]

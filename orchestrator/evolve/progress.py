@@ -16,8 +16,8 @@ from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import Settings, layout_of
-from tasks.failure import Failure
 from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs
+from tasks.records import Failure
 
 FLUSH_EVERY_S = 1.0
 

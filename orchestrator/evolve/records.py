@@ -28,11 +28,11 @@ from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder, read_state
 from orchestrator.runs.status import TOKEN_COUNTS
 from orchestrator.settings import Settings
-from tasks.exports import EXPORTS
+from tasks.common.validation import checked_json
 from tasks.openai.provider import Role
 from tasks.plan import Evaluations
+from tasks.queues import EXPORTS
 from tasks.store.store import Store
-from tasks.validation import checked_json
 
 
 class Recorder:

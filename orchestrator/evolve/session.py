@@ -49,14 +49,13 @@ from orchestrator.settings import Settings, layout_of, make_run, write_config
 from orchestrator.settings.brevity import prompts_of
 from orchestrator.settings.options import options
 from orchestrator.settings.run import endpoint_of, relative_objective, stage_limit_s
-from tasks import tracing
-from tasks.code_version import code_version
-from tasks.failure import Failure
+from tasks.common import tracing
 from tasks.openai.provider import is_priced
 from tasks.plan import Evaluations, Plan, is_of_generation
+from tasks.records import Failure
 from tasks.store.keys import LIMIT
-from tasks.store.results import KEPT_S
-from tasks.store.retention import DAY_S
+from tasks.store.results import DAY_S, KEPT_S
+from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
 KIND_NAME = "evolve"

@@ -14,11 +14,11 @@ from tasks.dataset import DatasetError
 from tasks.judging.exact_number import lacks_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES, needs_model, title_of
 from tasks.judging.user_function import UserFunctionError, load_function
-from tasks.models import Example
 from tasks.openai.fitting import prompt_estimate
 from tasks.openai.provider import estimate_tokens
 from tasks.plan import EXAMPLE_SETS
 from tasks.questions import SplitExample, in_split, parse_columns, read_questions
+from tasks.records import Example
 from tasks.store.store import Store
 
 Examples = dict[str, list[Example]]

@@ -15,15 +15,13 @@ from urllib.parse import urlsplit
 import redis
 
 from orchestrator.settings import Settings
-from tasks.escape import escape_control
+from tasks.common.logs import secret
+from tasks.common.text import escape_control
+from tasks.common.validation import MODELS_BYTES
 from tasks.http.address import unix_path
-from tasks.limits import MODELS_BYTES
 from tasks.openai.provider import api_path
-from tasks.secret import secret
-from tasks.store.address import redacted, store_url
-from tasks.store.client import connect
-from tasks.store.registry import WorkerRegistry
-from tasks.store.waiting import NO_WAITING, refusal_of
+from tasks.store.client import NO_WAITING, connect, redacted, refusal_of, store_url
+from tasks.store.workers import WorkerRegistry
 from workers.sglang.gpus import GpuUnavailable, available_gpus
 
 

@@ -10,8 +10,8 @@ import socket
 import stat
 from pathlib import Path
 
-from tasks.private import LONGEST_SOCKET_PATH, OTHERS, is_own_folder
-from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, AddressError, redis_url_of
+from tasks.common.files import LONGEST_SOCKET_PATH, OTHERS, is_own_folder
+from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, AddressError, redis_url_of
 
 SECRETS = Path("secrets")
 SOCKET = SECRETS / "socket" / "valkey.sock"

@@ -21,15 +21,26 @@ from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.settings.run import needs_endpoint
-from tasks.escape import escape_control
+from tasks.common.logs import secret
+from tasks.common.text import escape_control
 from tasks.openai.provider import DEFAULT_BASE_URL, listed
 from tasks.queues import QUEUES
-from tasks.secret import secret
-from tasks.store.address import DEFAULT, ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
-from tasks.store.client import connect
-from tasks.store.registry import WorkerRegistry
+from tasks.store.client import (
+    DEFAULT,
+    ENVIRONMENT_VARIABLE,
+    NO_WAITING,
+    StoreUnusable,
+    Waiting,
+    connect,
+    queues_url,
+    redacted,
+    redis_url_of,
+    refusal_of,
+    store_url,
+    wait_limit_of,
+)
 from tasks.store.store import Store, open_store
-from tasks.store.waiting import NO_WAITING, StoreUnusable, Waiting, refusal_of, wait_limit_of
+from tasks.store.workers import WorkerRegistry
 
 
 class FarmUnavailable(Exception):

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import count_messages
 from orchestrator.farm.workers import start_hint
-from tasks.failure import Failure
 from tasks.openai.errors import BudgetSpent
+from tasks.records import Failure
 from tasks.store.keys import CANCELLED
-from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
+from tasks.store.workers import WorkerRegistry
 
 log = logging.getLogger(__name__)
 POLL_S = 0.25

@@ -16,10 +16,10 @@ from celery.canvas import Signature
 
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.producer import new_id, submit
-from tasks import logs, tracing
-from tasks.failure import Failure
+from tasks.common import logs, tracing
 from tasks.plan import Candidate, Outcome, Plan, StageRef, outcome, stage_refs
 from tasks.queues import STAGE_TASKS
+from tasks.records import Failure
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from celery import Celery
 
 from orchestrator.farm.dispatcher import Dispatcher, parking_reason
 from orchestrator.farm.producer import submit
-from tasks import tracing
-from tasks.failure import Failure
+from tasks.common import tracing
 from tasks.job import JobSpec
-from tasks.labels import LABEL
+from tasks.queues import LABEL
+from tasks.records import Failure
 from tasks.store.keys import JOBS, PROGRESS
 from tasks.store.store import Store
 

@@ -9,8 +9,8 @@ from orchestrator.farm.checks import Finding, check_clock, check_disk, check_end
 from orchestrator.farm.embedded import is_healthy
 from orchestrator.farm.workers import start_hint
 from orchestrator.settings import Settings
-from tasks.code_version import code_version
 from tasks.queues import QUEUES
+from tasks.store.workers import code_version
 
 Report = Mapping[str, Any]
 

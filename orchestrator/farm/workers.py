@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.settings.options import SettingsError
 from tasks.queues import QUEUES
-from tasks.store.registry import WorkerRegistry
+from tasks.store.workers import WorkerRegistry
 
 ANSWER_S = 2.0  # the longest wait for the answers of all
 

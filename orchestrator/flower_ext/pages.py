@@ -24,7 +24,7 @@ from tornado.template import BaseLoader, Template
 from tornado.web import HTTPError, authenticated, url
 
 from orchestrator.flower_ext.runs import RetryRejected, RunView, find_failure, index_runs, retry
-from tasks.labels import TaskLabel, label_of_node, parse_label
+from tasks.queues import TaskLabel, label_of_node, parse_label
 from tasks.store.store import Store
 
 OURS = Path(__file__).parent / "pages"

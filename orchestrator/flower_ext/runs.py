@@ -22,7 +22,7 @@ from orchestrator.farm.retry import failed_tasks, retry_failed
 from orchestrator.runs.folder import OutputError, run_id_of
 from orchestrator.runs.status import RunStatus, find_runs, is_locked, run_status
 from orchestrator.settings import SettingsError
-from tasks.failure import Failure
+from tasks.records import Failure
 from tasks.store.store import Store
 
 

@@ -17,12 +17,10 @@ from tornado.ioloop import IOLoop
 
 from orchestrator.farm.producer import make_sender
 from orchestrator.flower_ext.pages import COLUMNS, SHOWN, Farm, Pages, add_run_fields, routes
-from tasks import logs
-from tasks.private import check_own_file, private_folder
-from tasks.store.address import store_url
-from tasks.store.client import connect
+from tasks.common import logs
+from tasks.common.files import check_own_file, private_folder
+from tasks.store.client import NO_WAITING, connect, store_url
 from tasks.store.store import Store
-from tasks.store.waiting import NO_WAITING
 
 SAVE_EVERY_MS = 5000  # what a kill may cost of the history
 TASKS_KEPT = 20_000  # in memory and in the history: saving them takes well under a second

@@ -14,8 +14,8 @@ from orchestrator.guide.settings import GuideSettings
 from orchestrator.report.announcement import highest_cost, provider_at
 from orchestrator.settings.run import endpoint_at
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks import models
-from tasks.escape import escape_control
+from tasks import records
+from tasks.common.text import escape_control
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +25,11 @@ TARGET_TIMEOUT_S = 600.0
 LEVELS = {"debug": "DEBUG", "logging": "INFO", "warning": "WARNING"}
 
 
-def guide_target(settings: GuideSettings, options: GuideOptions) -> models.Target:
+def guide_target(settings: GuideSettings, options: GuideOptions) -> records.Target:
     """The frozen model and its server.  Prompts and sampling come with each job, not from here."""
     model = settings.model
     embedded = model.model_name_or_path == EMBEDDED
-    return models.Target(
+    return records.Target(
         model=model.model_name_or_path,
         engine="embedded" if embedded else "sglang",
         lifecycle="resident",
@@ -43,7 +43,7 @@ def guide_target(settings: GuideSettings, options: GuideOptions) -> models.Targe
         concurrency=options.rollout_jobs,
         system_prompt="",
         prompt_template="{context}{query}",
-        sampling=models.Sampling(settings.sampler.grid[0].max_new_tokens, 0.0, 1.0, settings.runner.shuffle_seed),
+        sampling=records.Sampling(settings.sampler.grid[0].max_new_tokens, 0.0, 1.0, settings.runner.shuffle_seed),
     )
 
 
@@ -55,7 +55,7 @@ def server_options(settings: GuideSettings, options: GuideOptions) -> str:
     return " ".join(part for part in [*dtype, *device, options.sglang_args] if part)
 
 
-def guide_endpoint(settings: GuideSettings, options: GuideOptions) -> models.Endpoint | None:
+def guide_endpoint(settings: GuideSettings, options: GuideOptions) -> records.Endpoint | None:
     """The endpoint of critic and reflector; None where the target is both."""
     endpoint = settings.endpoint
     if endpoint is None or not settings.needs_endpoint:

@@ -15,11 +15,11 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.run_output import unwritable_folder
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks.child_function import ChildFunctionError
-from tasks.context import content_hash
+from tasks.common.child_function import ChildFunctionError
+from tasks.common.logs import secret
 from tasks.guide.templates import CriticTemplate, ReflectionTemplate
 from tasks.guide.verifier import load_verifier
-from tasks.secret import secret
+from tasks.store.keys import content_hash
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from orchestrator.guide.tally import read_progress
 from orchestrator.runs.folder import OutputError, OutputFolder, read_state
 from orchestrator.runs.kinds import finished_problem, open_run_folder
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key
-from tasks.context import content_hash
-from tasks.escape import quote
+from tasks.common.text import quote
+from tasks.store.keys import content_hash
 
 SETTINGS_FILE, TICKETS_FILE = "settings.yaml", "tickets.json"
 RESUMABLE = ("endpoint.api_key_env", *(f"farm.{field.name}" for field in dataclasses.fields(GuideOptions)))

@@ -22,12 +22,12 @@ from orchestrator.guide.rollouts import (
 )
 from orchestrator.guide.settings import settings_hash
 from orchestrator.guide.tally import APPLIED, gate_kind
-from tasks.context import content_hash
 from tasks.guide.candidates import Ticket
 from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.gate import GateDecision, decide
 from tasks.guide.operations import Applied, apply_operations
 from tasks.guide.selection import Screening
+from tasks.store.keys import content_hash
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from typing_extensions import TypedDict
 
 from orchestrator.guide.settings import mission_name
 from orchestrator.runs.folder import OutputError, OutputFolder, run_file, write_output, writing
-from tasks.escape import quote
+from tasks.common.text import quote
+from tasks.common.validation import parse_json, unrepeated
 from tasks.guide.experiences import (
     Guidance,
     GuidanceMetadata,
@@ -32,7 +33,6 @@ from tasks.guide.experiences import (
     is_consistent,
     sort_experiences,
 )
-from tasks.validation import parse_json, unrepeated
 
 GUIDANCE, START, SNAPSHOTS = "guidance.json", "guidance_start.json", "snapshots"
 SNAPSHOT_NAME = "guidance-%Y%m%d-%H%M%S-%f.json"

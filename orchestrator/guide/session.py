@@ -37,15 +37,14 @@ from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks.code_version import code_version
 from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import GUIDE, GuideContext
 from tasks.guide.verifier import load_verifier
 from tasks.openai.provider import is_priced
-from tasks.store.fence import RunTaken
 from tasks.store.keys import LIMIT
-from tasks.store.results import KEPT_S
-from tasks.store.retention import DAY_S
+from tasks.store.ownership import RunTaken
+from tasks.store.results import DAY_S, KEPT_S
+from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
 KIND_NAME, CONTEXT_FILE = "guide", "context.json"

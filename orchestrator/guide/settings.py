@@ -28,11 +28,11 @@ from orchestrator.settings.documents import (
 )
 from orchestrator.settings.run_output import RunOutput
 from orchestrator.settings.value_checks import EMBEDDED, http_or_embedded, variable_name
-from tasks.context import content_hash
 from tasks.guide.candidates import DecodeCell
 from tasks.guide.jobs import Backend
 from tasks.guide.prompting import PromptForm
 from tasks.guide.selection import AllWrongStrategy, EligibilityPolicy, SignalWeights, TieBreak
+from tasks.store.keys import content_hash
 
 BATCHES = (32, 64)
 """The sizes of a batch, unless `reflection.rapid_mode` is true."""

@@ -9,12 +9,11 @@ from typing import Any, cast
 from orchestrator.guide.settings import has_control, mission_name
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
+from tasks.common.text import quote
+from tasks.common.validation import CONTEXT_BYTES, NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS, unrepeated
 from tasks.dataset import DatasetError, json_object, read_lines, text_field
-from tasks.escape import quote
 from tasks.guide.candidates import Ticket, image_number
 from tasks.guide.verdict_lines import Verdict
-from tasks.limits import CONTEXT_BYTES, NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS
-from tasks.validation import unrepeated
 
 INCOMPLETE = "stage_a_incomplete"  # why a ticket takes part in nothing
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from orchestrator.report.formatting import format_money
-from tasks.escape import escape_control
-from tasks.models import Endpoint
+from tasks.common.text import escape_control
 from tasks.openai.provider import DEFAULT_BASE_URL, RULES, is_priced, url_of
+from tasks.records import Endpoint
 
 
 def announce(reflector: str, judge: str, cost: str) -> str:

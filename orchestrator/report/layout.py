@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, chop_cells
 
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 
 
 def wrap(text: str, width: int) -> list[str]:

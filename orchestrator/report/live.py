@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
 from orchestrator.report.formatting import INITIAL, format_cost, format_duration, format_evaluations, format_score
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 from tasks.plan import Evaluations, StageName
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from orchestrator.report.figures import LAST_FIRST, Figures, ReportedSystem, Rep
 from orchestrator.report.formatting import format_cost, format_count, format_duration, format_evaluations
 from orchestrator.report.layout import format_table, truncate, wrap
 from orchestrator.report.statistics import Comparison, JudgedAnswer
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 from tasks.plan import Evaluations
 
 WIDTH = 100

@@ -14,10 +14,10 @@ from orchestrator.farm.embedded import FarmSpec
 from orchestrator.routing.settings import RouteOptions, RouteSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks import models
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import COLLECTED_BYTES
-from tasks.named import absolute, load_named, source_identity
+from tasks import records
+from tasks.common.files import FileTooLarge, read_limited
+from tasks.common.named import absolute, load_named, source_identity
+from tasks.common.validation import COLLECTED_BYTES
 from tasks.route.jobs import Arm, Deployment, RouteInputs, data_key
 from tasks.route.names import NONE, PROGRAMS
 
@@ -124,10 +124,10 @@ def open_route_farm(
     return embedded_farm(route_farm_spec(options), notify)
 
 
-def _target(settings: RouteSettings) -> models.Target:
+def _target(settings: RouteSettings) -> records.Target:
     """The model as workers know it; nobody is served."""
     model = settings.model
-    return models.Target(
+    return records.Target(
         model=model.model_name_or_path,
         engine="embedded" if model.model_name_or_path == EMBEDDED else "sglang",
         lifecycle="resident",
@@ -141,5 +141,5 @@ def _target(settings: RouteSettings) -> models.Target:
         concurrency=1,
         system_prompt="",
         prompt_template="{context}{query}",
-        sampling=models.Sampling(settings.training.max_new_tokens, 1.0, 1.0, 0),
+        sampling=records.Sampling(settings.training.max_new_tokens, 1.0, 1.0, 0),
     )

@@ -17,7 +17,7 @@ from orchestrator.routing.settings import RouteOptions, RouteSettings, route_set
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import finished_problem, open_run_folder
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping
-from tasks.escape import quote
+from tasks.common.text import quote
 
 SETTINGS_FILE, INPUTS = "settings.yaml", "inputs"
 RESUMABLE = tuple(f"farm.{field.name}" for field in dataclasses.fields(RouteOptions))

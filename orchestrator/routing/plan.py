@@ -16,10 +16,10 @@ from typing_extensions import TypedDict
 from orchestrator.routing.build import arms, deployments
 from orchestrator.routing.settings import RouteSettings, route_settings_hash
 from orchestrator.runs.folder import OutputFolder, read_state
-from tasks.code_version import code_version
-from tasks.context import content_hash
 from tasks.route.claims import CHANCE, NO_LOOPHOLE, OWN_TRAJECTORIES, PLAIN, SECONDARY
 from tasks.route.names import CEILING, PROGRAMS, RANDOM_SPLITS, REAL
+from tasks.store.keys import content_hash
+from tasks.store.workers import code_version
 
 PLAN_FILE = "plan.json"
 FRONTIER = "the scaled frontier at equal solve"

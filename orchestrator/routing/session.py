@@ -31,7 +31,6 @@ from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings.documents import flatten
-from tasks.code_version import code_version
 from tasks.gpu.training.start import progress_field
 from tasks.route.claims import EvaluatedDeployment, Thresholds, compare_claims
 from tasks.route.jobs import (
@@ -47,8 +46,8 @@ from tasks.route.jobs import (
 )
 from tasks.route.names import NONE, PROGRAMS, REAL
 from tasks.store.keys import LIMIT
-from tasks.store.results import KEPT_S
-from tasks.store.retention import DAY_S
+from tasks.store.results import DAY_S, KEPT_S
+from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
 KIND_NAME = "route"

@@ -16,11 +16,11 @@ from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, 
 from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
 from orchestrator.settings.run_output import RunOutput
 from orchestrator.settings.value_checks import no_password, optional, redis_address
-from tasks.context import content_hash
-from tasks.named import NAME
+from tasks.common.named import NAME
 from tasks.route.names import PROGRAMS, Trajectory, split_names
 from tasks.routing.modes import LOOPHOLES
 from tasks.routing.problems import LEVELS
+from tasks.store.keys import content_hash
 
 
 def _world_name(name: str) -> str:
@@ -141,7 +141,7 @@ class RouteEstimate(Document):
 
 @dataclass(frozen=True)
 class RouteSettings(Document):
-    """The whole file.  `world` is `programs`, or a function that makes one (tasks/named.py)."""
+    """The whole file.  `world` is `programs`, or a function that makes one (tasks/common/named.py)."""
 
     world: Annotated[Text, AfterValidator(_world_name)]
     model: RoutedModel

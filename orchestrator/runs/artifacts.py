@@ -13,10 +13,10 @@ from typing import Any
 
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.runs.folder import OutputFolder
-from tasks.context import content_hash
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, ROUTE_PLOTS, Plot
-from tasks.exports import Export
 from tasks.job import JobSpec
+from tasks.queues import Export
+from tasks.store.keys import content_hash
 
 log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.status import ParkedState, write_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.trackers import make_trackers
-from tasks import logs
-from tasks.escape import first_line
-from tasks.files import NO_ROOM
-from tasks.store.fence import RunTaken
+from tasks.common import logs
+from tasks.common.files import NO_ROOM
+from tasks.common.text import first_line
+from tasks.store.ownership import RunTaken
 
 LOG_BYTES, OLD_LOGS = 10 * 2**20, 3
 

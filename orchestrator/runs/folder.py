@@ -16,9 +16,8 @@ from typing_extensions import TypedDict
 
 from orchestrator.console import command_line
 from orchestrator.runs.folder_lock import holder_of, lock_folder
-from tasks.files import NO_ROOM, write_atomic
-from tasks.message import RunId
-from tasks.validation import InvalidData, parse_json
+from tasks.common.files import NO_ROOM, write_atomic
+from tasks.common.validation import InvalidData, RunId, parse_json
 
 T = TypeVar("T")
 
@@ -61,7 +60,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_output(path: Path, data: bytes | str) -> None:
-    """Replace a file whole (tasks/files.py)."""
+    """Replace a file whole (tasks/common/files.py)."""
     with writing(path):
         write_atomic(path, data)
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from tasks.escape import escape_control
-from tasks.files import FileTooLarge, open_regular, read_limited
+from tasks.common.files import FileTooLarge, open_regular, read_limited
+from tasks.common.text import escape_control
 
 LOCK = ".lock"
 LOCK_WAIT_S = 0.5  # longer than `orchestrator status` holds the lock of a run

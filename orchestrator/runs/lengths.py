@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.settings import SettingsError
-from tasks.context import content_hash
 from tasks.job import JobSpec
-from tasks.models import Example, Target
+from tasks.records import Example, Target
+from tasks.store.keys import content_hash
 
 TooLong = Literal["error", "drop", "truncate"]
 

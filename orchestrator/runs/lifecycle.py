@@ -20,7 +20,7 @@ from orchestrator.runs.folder import OutputFolder, run_id_of
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.ownership import owned
 from orchestrator.runs.status import is_locked, read_parked_state
-from tasks.failure import Failure
+from tasks.records import Failure
 from tasks.store.keys import CANCELLED
 
 log = logging.getLogger(__name__)

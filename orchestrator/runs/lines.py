@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.runs.folder import OutputError, writing
-from tasks.validation import InvalidData, checked_json
+from tasks.common.validation import InvalidData, checked_json
 
 
 def load_lines(

@@ -18,9 +18,8 @@ import redis
 
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable
 from orchestrator.runs.folder import OutputFolder, RunInUse
-from tasks import logs, tracing
-from tasks.store.fence import RunTaken
-from tasks.store.run_lease import Held, Owner, RunLease
+from tasks.common import logs, tracing
+from tasks.store.ownership import Held, Owner, RunLease, RunTaken
 
 log = logging.getLogger(__name__)
 RENEW_S = 5.0

@@ -16,8 +16,8 @@ from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import Arm
 from orchestrator.runs.folder import OutputFolder, read_state
-from tasks.code_version import code_version
 from tasks.store.store import Store
+from tasks.store.workers import code_version
 
 CLUSTERS_FILE, VERSIONS_FILE = "clusters.json", "versions.json"
 PACKAGES = ("whetstone-farm", "celery", "redis", "numpy", "deap", "pydantic")

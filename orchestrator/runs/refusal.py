@@ -9,8 +9,8 @@ from pathlib import Path
 from orchestrator.farm.connection import FarmLost, FarmUnavailable
 from orchestrator.runs.folder import RunInUse, write_output
 from orchestrator.settings import SettingsError
-from tasks.secret import SecretError
-from tasks.store.address import AddressError
+from tasks.common.logs import SecretError
+from tasks.store.client import AddressError
 
 
 @contextmanager

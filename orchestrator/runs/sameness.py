@@ -18,13 +18,13 @@ from orchestrator.evolve.systems import SYSTEMS_FILE
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_state
 from orchestrator.settings import Settings, SettingsError
-from tasks.context import content_hash
+from tasks.common.validation import checked_json
 from tasks.gpu.host import differences
 from tasks.gpu.processor_template import ModelCheck
 from tasks.job import JobSpec
-from tasks.models import Example, Target
+from tasks.records import Example, Target
+from tasks.store.keys import content_hash
 from tasks.store.store import Store
-from tasks.validation import checked_json
 
 QUESTIONS, SERVERS, MODEL = "questions.json", "servers.json", "model.json"
 MOST_LISTED = 10

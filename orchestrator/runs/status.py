@@ -26,10 +26,10 @@ from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritabl
 from orchestrator.runs.folder_lock import LOCK
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
-from tasks.failure import Failure
-from tasks.files import open_regular
-from tasks.store.fence import RunTaken
+from tasks.common.files import open_regular
+from tasks.records import Failure
 from tasks.store.keys import STATUS
+from tasks.store.ownership import RunTaken
 from tasks.store.store import Store
 
 PARKED_FILE, USAGE = "parked.json", "usage.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tasks.models import ClusteredBy
+from tasks.records import ClusteredBy
 
 if TYPE_CHECKING:
     from orchestrator.settings.options import Settings

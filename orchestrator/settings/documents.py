@@ -29,10 +29,9 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from orchestrator.settings.options import SettingsError
-from tasks.escape import quote
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import SETTINGS_BYTES
-from tasks.validation import fault_of
+from tasks.common.files import FileTooLarge, read_limited
+from tasks.common.text import quote
+from tasks.common.validation import SETTINGS_BYTES, fault_of
 
 T = TypeVar("T", bound="Document")
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import kconfiglib
 
-from tasks.escape import quote
+from tasks.common.text import quote
 
 PREFIX = "CONFIG_"
 SPECIFIED = {"FINANCEBENCH_POOL_INDICES": "TRAINING"}

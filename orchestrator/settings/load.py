@@ -19,8 +19,8 @@ from orchestrator.settings.kconfig import (
     read_overrides,
 )
 from orchestrator.settings.options import Option, Settings, SettingsError, options
-from tasks.files import FileTooLarge, read_limited, write_atomic
-from tasks.limits import SETTINGS_BYTES
+from tasks.common.files import FileTooLarge, read_limited, write_atomic
+from tasks.common.validation import SETTINGS_BYTES
 
 
 def load_settings(config: Path, overrides: Mapping[str, str] | Sequence[str] = ()) -> Settings:

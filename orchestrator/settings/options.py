@@ -41,9 +41,9 @@ from orchestrator.settings.value_checks import (
     tracker_names,
     variable_name,
 )
-from tasks.escape import quote
-from tasks.limits import OPTION_CHARACTERS
-from tasks.models import ClusteredBy
+from tasks.common.text import quote
+from tasks.common.validation import OPTION_CHARACTERS
+from tasks.records import ClusteredBy
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)

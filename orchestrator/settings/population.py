@@ -18,10 +18,9 @@ from typing_extensions import TypedDict
 
 from orchestrator.settings.clusters import ClusterLayout
 from orchestrator.settings.references import FORK, ZERO
-from tasks.escape import quote
-from tasks.files import read_limited
-from tasks.limits import DELTAS_BYTES, LARGEST_DELTA
-from tasks.validation import Delta, Scratchpad, check_value, parse_json
+from tasks.common.files import read_limited
+from tasks.common.text import quote
+from tasks.common.validation import DELTAS_BYTES, LARGEST_DELTA, Delta, Scratchpad, check_value, parse_json
 
 NAMED = {"deltas", "scratchpad"}
 

@@ -16,11 +16,10 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tasks.escape import quote
-from tasks.files import read_limited
-from tasks.limits import COLLECTED_BYTES
-from tasks.models import Sides
-from tasks.validation import parse_json
+from tasks.common.files import read_limited
+from tasks.common.text import quote
+from tasks.common.validation import COLLECTED_BYTES, parse_json
+from tasks.records import Sides
 
 ZERO = Path("zero")
 """In place of a file of deltas: 0 for each cluster, however many there are."""

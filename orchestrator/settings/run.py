@@ -14,22 +14,11 @@ from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
 from orchestrator.settings.references import read_discovered_tokens
 from orchestrator.settings.value_checks import EMBEDDED, parse_parameters, parse_prices
-from tasks.cutting import smallest_limit
+from tasks.common.named import absolute
+from tasks.common.text import smallest_limit
 from tasks.judging.grader import needs_model
-from tasks.models import (
-    Clusters,
-    Constrained,
-    Endpoint,
-    Fitness,
-    Judge,
-    Objective,
-    Reflector,
-    Run,
-    Sampling,
-    Target,
-)
-from tasks.named import absolute
 from tasks.objective import LEAST_TOKENS
+from tasks.records import Clusters, Constrained, Endpoint, Fitness, Judge, Objective, Reflector, Run, Sampling, Target
 
 ENDPOINT_TRIES = 6  # the first included; a 429 with Retry-After is always obeyed
 JUDGE_CONCURRENCY = 8  # calls in flight for one evaluation

@@ -17,13 +17,12 @@ from typing_extensions import TypedDict
 from orchestrator.callbacks import names_of
 from orchestrator.settings.references import parse_selection
 from orchestrator.trackers import TRACKERS
-from tasks.escape import quote
+from tasks.common.named import NAME
+from tasks.common.text import missing_placeholders, quote
+from tasks.common.validation import parse_json
 from tasks.http.address import unix_path
-from tasks.named import NAME
 from tasks.questions import parse_columns
-from tasks.store.address import password_in
-from tasks.template import missing_placeholders
-from tasks.validation import parse_json
+from tasks.store.client import password_in
 
 EMBEDDED = "embedded"
 """In place of a model's name or an endpoint's address: those of the embedded farm."""

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from tasks import context
 from tasks.collect import compression
-from tasks.context import content_hash
-from tasks.cutting import smallest_limit
+from tasks.common.text import smallest_limit
+from tasks.common.validation import parse_json
 from tasks.job import Job
 from tasks.judging.verdict import verdict_key
-from tasks.message import discard
-from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.openai.provider import EMBEDDED, estimate_tokens
-from tasks.validation import parse_json
+from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
+from tasks.store.keys import content_hash
+from tasks.task import current_store, discard
 
 COLLECTION = "collection"  # under which the store has it
 EXAMPLES = "train"
@@ -127,7 +126,7 @@ def sample_job(job: Job) -> SampleJob:
     text = job.store.metadata(job.run, COLLECTION)
     if text is None:
         raise discard(f"no collection {job.run!r} in the store")
-    examples = context.examples(job.run, EXAMPLES)
+    examples = current_store().examples(job.run)[EXAMPLES]
     arguments = job.arguments
     return SampleJob(
         job=job,

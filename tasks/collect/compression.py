@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.common.text import fill
 from tasks.openai.prompt_escaping import break_control_tokens
 from tasks.openai.schema import strict_object
-from tasks.template import fill
 
 SCHEMA_NAME = "compression"
 SCHEMA = strict_object({"rewritten_answer": {"type": "string"}})

@@ -7,11 +7,10 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId, parse_json
 from tasks.guide.jobs import VerifyInput
 from tasks.guide.verifier import verified
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
-from tasks.validation import parse_json
 
 
 def verify_candidates(job: Job) -> dict[str, Any]:

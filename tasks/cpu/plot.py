@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
 
 
 class Plot(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
 from tasks.routing.grading import grading_pool
 from tasks.routing.pool import build_pool
 from tasks.routing.problems import parse_problems

@@ -7,11 +7,11 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks import context
-from tasks.message import Count, PlanName, RunId
+from tasks.common.validation import Count, PlanName, RunId
 from tasks.objective import score_answers
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
+from tasks.task import store_of
 
 
 def score_stage(stage: Stage) -> dict[str, Any]:
@@ -29,4 +29,4 @@ def score_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: 
 @shared_task(name="cpu.gather", ignore_result=True)
 def notify_driver(run: RunId, plan: PlanName, attempt: Count) -> None:
     """The body of a plan's chord: all candidates have ended, so the driver reads the record now."""
-    context.store_of(run).notify(run)
+    store_of(run).notify(run)

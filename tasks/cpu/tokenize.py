@@ -9,8 +9,8 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
 
 WeightedIds = tuple[int, Sequence[int]]
 """m, and the token ids of one side of a retained pair of an example with m retained pairs: it weighs 1/m."""

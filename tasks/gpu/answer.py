@@ -16,7 +16,7 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks import context
+from tasks.common.validation import Count, PlanName, RunId
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.cluster import write_labels
@@ -24,11 +24,11 @@ from tasks.gpu.processor import generate, processor_reference
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest
-from tasks.message import Count, PlanName, RunId
-from tasks.models import Answer, Sampling
 from tasks.plan import Phase
+from tasks.records import Answer, Sampling
 from tasks.stage import Stage, StageTask, run_stage
-from tasks.store.lock import hold_lock
+from tasks.store.client import hold_lock
+from tasks.store.keys import content_hash
 from tasks.task import raise_if_cancelled
 from tasks.whole import is_loop, is_whole
 
@@ -57,7 +57,7 @@ def prompt_batch(
     """Render each (id, context, question) through the model's chat template."""
     tokenizer = load_tokenizer(model_folder)
     prompts = tuple(tuple(render(tokenizer, system, template, text, question)) for _, text, question in examples)
-    hashes = tuple(context.content_hash(list(prompt)) for prompt in prompts)
+    hashes = tuple(content_hash(list(prompt)) for prompt in prompts)
     return PromptBatch(tuple(e[0] for e in examples), prompts, hashes, tuple(sorted(answer_ends(tokenizer))))
 
 
@@ -80,7 +80,7 @@ def answer_keys(
     steering = [clustering, list(deltas)] if any(deltas) else None
     ends = end_after_sentence(sampling, deltas)
     fixed = {
-        seed: context.content_hash(
+        seed: content_hash(
             identity,
             steering,
             dataclasses.asdict(dataclasses.replace(sampling, seed=seed, end_after_sentence=ends)),
@@ -90,9 +90,7 @@ def answer_keys(
         )
         for seed in set(seeds)
     }
-    return [
-        "answer:" + context.content_hash(fixed[seed], prompt) for seed, prompt in zip(seeds, batch.hashes, strict=True)
-    ]
+    return ["answer:" + content_hash(fixed[seed], prompt) for seed, prompt in zip(seeds, batch.hashes, strict=True)]
 
 
 def end_after_sentence(sampling: Sampling, deltas: Sequence[float]) -> bool:
@@ -201,7 +199,7 @@ def answer_batch(stage: Stage, batch: PromptBatch, seeds: Sequence[int]) -> tupl
     generated = 0
     if len(stage.store.shared(stage.run.id, keys)) < len(set(keys)):
         with (
-            hold_lock(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"),
+            hold_lock(stage.store.redis, f"answer:{content_hash(sorted(keys))}"),
             _processor_file(stage) as processor,
         ):
             generated = answer_missing(stage, identity, clustering, batch, seeds, keys, processor)

@@ -16,7 +16,7 @@ import tenacity
 
 from tasks.gpu import host
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
-from tasks.models import Target
+from tasks.records import Target
 
 log = logging.getLogger(__name__)
 Key = TypeVar("Key", bound=Hashable)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
 
-from tasks.files import write_atomic
+from tasks.common.files import write_atomic
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu import host
 from tasks.gpu.clustering.artifacts import ClusteringError
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
 from tasks.gpu.sentence_ends import sentence_ends
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
-from tasks.models import Sides
+from tasks.records import Sides
 from tasks.store.keys import PROGRESS
 from tasks.task import raise_if_cancelled
 

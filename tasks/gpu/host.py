@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from tasks.models import Target
+from tasks.records import Target
 from tasks.task import GiveBack
 
 CardUse = Literal["", "serves", "computes"]

@@ -8,12 +8,11 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId, parse_json
 from tasks.gpu import host
 from tasks.gpu.processor import check_of
 from tasks.job import JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
-from tasks.models import Target
-from tasks.validation import parse_json
+from tasks.records import Target
 
 
 def identify_server(target: Target) -> dict[str, Any]:

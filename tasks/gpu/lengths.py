@@ -13,12 +13,11 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId, parse_json
 from tasks.gpu import host
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
-from tasks.models import Example, Target
-from tasks.validation import parse_json
+from tasks.records import Example, Target
 
 CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 

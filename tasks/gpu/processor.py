@@ -13,15 +13,15 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.exports import PROCESSOR_FILE
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu import host
 from tasks.gpu.cluster import unpack_labels
 from tasks.gpu.model_files import model_files, model_hashes
 from tasks.gpu.processor_template import NO_CHECK, ModelCheck, render_file
 from tasks.gpu.sglang_file import SGLANG
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
-from tasks.models import Target
+from tasks.queues import PROCESSOR_FILE
+from tasks.records import Target
 from tasks.store.store import Store
 
 

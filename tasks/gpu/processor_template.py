@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from tasks.escape import shorten
+from tasks.common.text import shorten
 from tasks.gpu.model_files import check_same_model, model_files, model_hashes
 
 if TYPE_CHECKING:

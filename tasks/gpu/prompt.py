@@ -18,7 +18,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from tasks.template import fill
+from tasks.common.text import fill
 
 # Neither the import of transformers nor a tokenizer may be used by several threads at once: hold this around both.
 TOKENIZER_LOCK = threading.Lock()
@@ -51,7 +51,7 @@ def load_early(model: str) -> None:
 def render(tokenizer: Any, system: str, template: str, context: str, query: str) -> list[int]:
     """The token ids of one prompt: system and filled template as a chat, up to where the answer begins.
 
-    `{context}` and `{query}` in the template are replaced (see `tasks.template`).  Without a system prompt the model's
+    `{context}` and `{query}` in the template are replaced.  Without a system prompt the model's
     own default applies.
     """
     return render_chat(tokenizer, system, fill(template, {"context": context, "query": query}))

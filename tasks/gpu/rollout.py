@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.lengths import known_context
@@ -16,8 +17,7 @@ from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.guide.jobs import GuideContext, guide_context
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
-from tasks.models import Target
+from tasks.records import Target
 
 
 def chat_request(

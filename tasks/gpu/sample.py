@@ -8,12 +8,12 @@ from typing import Any
 from celery import shared_task
 
 from tasks.collect.collection import SampleJob, sample_job
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.job import JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
 
 
 def request_for(job: SampleJob, tokenizer: Any) -> GenerateRequest:

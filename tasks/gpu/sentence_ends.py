@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from tasks.files import write_atomic
+from tasks.common.files import write_atomic
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer
 

@@ -17,14 +17,13 @@ from pydantic import FailFast
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 from typing_extensions import TypedDict
 
+from tasks.common.validation import InvalidData, parse_json, reply_bytes
 from tasks.gpu.request_queue import REQUESTS, Turn
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.http.address import http_url
 from tasks.http.bounded import CONNECT_S, OK
 from tasks.http.connections import CONNECTIONS, read_body
-from tasks.limits import reply_bytes
-from tasks.store.address import redacted
-from tasks.validation import InvalidData, parse_json
+from tasks.store.client import redacted
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
 _CLASS = b"\x80\x04cwhetstone_steering.processor\nClusterBias\n."
@@ -79,7 +78,7 @@ class GenerateRequest:
     rid: str = ""  # empty: the server makes one
     deltas: tuple[float, ...] | None = None
     clustering: str | None = None
-    end_after_sentence: bool = False  # as `tasks.models.Sampling` has it
+    end_after_sentence: bool = False  # as `tasks.records.Sampling` has it
     processor: str = ""
     stop: tuple[str, ...] = ()
     regex: str | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.common.text import fill
 from tasks.guide.candidates import GuideCandidate, Signals, Ticket
 from tasks.guide.experiences import LONGEST, render_experiences
 from tasks.guide.jobs import Messages
@@ -15,7 +16,6 @@ from tasks.guide.replies import Rejected, any_of, edit_forms, read_object, with_
 from tasks.guide.templates import CriticTemplate
 from tasks.openai.prompt_escaping import break_control_tokens, escape_in_json, one_line
 from tasks.openai.schema import strict_object
-from tasks.template import fill
 
 SCHEMA_NAME = "critique"
 MOST_ISSUES, MOST_OPERATIONS = 4, 3

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from tasks.context import content_hash
+from tasks.common.validation import parse_json
 from tasks.guide.candidates import DecodeCell, GuideCandidate, Ticket
 from tasks.guide.replies import without_bounds
 from tasks.job import Job, JobSpec
-from tasks.message import discard
-from tasks.models import Endpoint, Target
 from tasks.openai.provider import EMBEDDED
 from tasks.openai.schema import Schema
-from tasks.validation import parse_json
+from tasks.records import Endpoint, Target
+from tasks.store.keys import content_hash
+from tasks.task import discard
 
 Backend = Literal["target", "endpoint"]
 AskedFor = Literal["critique", "proposal"]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.common.text import fill
 from tasks.guide.candidates import Ticket
 from tasks.guide.experiences import render_experiences
 from tasks.guide.jobs import Messages
 from tasks.guide.verdict_lines import Verdict
 from tasks.openai.prompt_escaping import escape_in_json, one_line
-from tasks.template import fill
 
 PromptLanguage = Literal["en", "zh"]
 PromptForm = Literal["plain", "turns_own"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tasks.common.text import fill
 from tasks.guide.candidates import GuideCandidate, Ticket, read_candidate
 from tasks.guide.critique import Critique
 from tasks.guide.experiences import LONGEST, normalised, render_experiences
@@ -20,7 +21,6 @@ from tasks.guide.templates import ReflectionTemplate
 from tasks.guide.verdict_lines import Verdict
 from tasks.openai.prompt_escaping import break_control_tokens, json_array
 from tasks.openai.schema import strict_object
-from tasks.template import fill
 
 SCHEMA_NAME = "proposal"
 NOTE = 400  # characters of a note, where the target writes it under a grammar

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.common.validation import unrepeated
 from tasks.guide.experiences import LONGEST
 from tasks.openai.schema import Schema, mismatch, strict_object
-from tasks.validation import unrepeated
 
 _UNFINISHED = {
     "length": "it was cut at max_new_tokens",

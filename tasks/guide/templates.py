@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
-from tasks.files import FileTooLarge, read_limited
+from tasks.common.files import FileTooLarge, read_limited
+from tasks.common.text import missing_placeholders
 from tasks.guide.prompting import prompt_language
-from tasks.template import missing_placeholders
 
 MOST_BYTES = 80_000
 

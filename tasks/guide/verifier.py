@@ -5,7 +5,7 @@
 It is named by an entry point of the group `whetstone.verifiers`, or as "module:function", importable where the cpu
 workers run.  `ticket` has `group_id`, `mission`, `label` and `per_image`; `candidate` has `text`, `verdict`, `reason`
 and `confidence`.  It must return the same for the same values: results are kept under their content.  It runs in a
-process of its own (`tasks.child_function`).
+process of its own (`tasks.common.child_function`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import functools
 import math
 from typing import Any
 
-from tasks.child_function import ChildFunction, ChildFunctionError
+from tasks.common.child_function import ChildFunction, ChildFunctionError
 from tasks.guide.candidates import GuideCandidate, Ticket
 from tasks.guide.jobs import VerifyInput
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import httpx2
 
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
+from tasks.common.validation import REPLY_BYTES
 from tasks.http.address import http_url, unix_path
-from tasks.limits import REPLY_BYTES
-from tasks.store.address import redacted
+from tasks.store.client import redacted
 
 OK = 200
 CONNECT_S = 30.0

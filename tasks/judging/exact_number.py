@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from tasks.judging.marks import accepted_answers, final_mark, without_thinking
 from tasks.judging.numbers import Number, read_numbers
-from tasks.models import Verdict
+from tasks.records import Verdict
 
 VERSION = 3  # counts the rules under which verdicts were cached
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 from tasks.judging.exact_number import ExactNumber
 from tasks.judging.user_function import load_function
 from tasks.judging.verdict import Ask, judge, verdict_key
-from tasks.models import Judge, Verdict
+from tasks.records import Judge, Verdict
 
 THREE_STAGES, EXACT_NUMBER = "three_stages", "exact_number"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tasks.cutting import cut_middle, largest_length
+from tasks.common.text import cut_middle, largest_length
 from tasks.judging.marks import accepted_answers
 from tasks.openai.errors import PromptTooLong
 from tasks.openai.prompt_escaping import escape_in_json

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.common.validation import ANSWER_BYTES, GOLD_BYTES, QUESTION_BYTES
 from tasks.dataset import DatasetError, json_object, malformed, read_lines, text_field
-from tasks.limits import ANSWER_BYTES, GOLD_BYTES, QUESTION_BYTES
 
 
 @dataclass(frozen=True)

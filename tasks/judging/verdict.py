@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 
 from tasks.judging import prompt, rule
 from tasks.judging.marks import accepted_answers, without_thinking
-from tasks.models import Judge, Verdict
 from tasks.openai.errors import PromptTooLong
+from tasks.records import Judge, Verdict
 
 Ask = Callable[[str, str, str, dict[str, Any]], dict[str, Any]]
 Category = Literal["numerical", "yes_no", "text"]

@@ -11,9 +11,9 @@ import time
 import uuid
 from collections.abc import Callable
 
-from tasks.models import Endpoint
 from tasks.openai.errors import BudgetSpent
 from tasks.openai.provider import Usage, cost_usd
+from tasks.records import Endpoint
 from tasks.store.ledger import Ledger, Spending
 
 TOKENS = ("prompt", "cached", "completion", "reasoning")

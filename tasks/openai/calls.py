@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
-from tasks import context
-from tasks.escape import shorten
-from tasks.limits import LOGGED_CHARACTERS
-from tasks.models import Endpoint, Reflector
+from tasks.common.logs import secret
+from tasks.common.text import shorten
+from tasks.common.validation import LOGGED_CHARACTERS
 from tasks.openai.budget import RedisBudget
 from tasks.openai.client import OpenAIClient, Reply
 from tasks.openai.errors import CallError, PromptTooLong, UnusableReplyError
 from tasks.openai.limits import RedisLimiter
 from tasks.openai.provider import estimate_tokens
 from tasks.openai.schema import Schema
-from tasks.secret import secret
+from tasks.records import Endpoint, Reflector
+from tasks.store.keys import content_hash
 from tasks.store.store import Store
-from tasks.task import raise_if_cancelled
+from tasks.task import current_store, raise_if_cancelled
 
 logger = logging.getLogger(__name__)
 TRIES = 2
@@ -213,5 +213,5 @@ def _limiter(endpoint: Endpoint) -> RedisLimiter:
     """One limiter for all calls to the same address with the same key, of whatever run."""
     address = endpoint.base_url or os.environ.get("OPENAI_BASE_URL", "")
     key = secret(endpoint.api_key_env)
-    name = context.content_hash(address, key)[:16]
-    return RedisLimiter(context.store().redis, name, endpoint.requests_per_minute, endpoint.tokens_per_minute)
+    name = content_hash(address, key)[:16]
+    return RedisLimiter(current_store().redis, name, endpoint.requests_per_minute, endpoint.tokens_per_minute)

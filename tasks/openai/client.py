@@ -16,15 +16,14 @@ import tenacity
 from pydantic import FailFast, Field
 from typing_extensions import TypedDict, Unpack
 
-from tasks.escape import escape_control
+from tasks.common.logs import SecretError, secret
+from tasks.common.text import escape_control
+from tasks.common.validation import InvalidData, check_value, reply_bytes
 from tasks.http.address import http_url
-from tasks.limits import reply_bytes
-from tasks.models import Endpoint
 from tasks.openai import errors
 from tasks.openai.provider import Usage, api_path, estimate_tokens, provider_of, url_of
 from tasks.openai.schema import Schema, mismatch
-from tasks.secret import SecretError, secret
-from tasks.validation import InvalidData, check_value
+from tasks.records import Endpoint
 
 if TYPE_CHECKING:
     import httpx2

@@ -8,8 +8,8 @@ from celery import shared_task
 
 from tasks.collect import compression
 from tasks.collect.collection import SampleJob, sample_job
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.job import JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
 from tasks.openai.calls import StoredReplyCounter, client_for, raised_seed, repeat_unusable, repeated_call_id
 from tasks.openai.client import Reply
 

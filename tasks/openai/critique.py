@@ -10,9 +10,9 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.guide.jobs import guide_context
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
 from tasks.openai.calls import client_for
 from tasks.openai.provider import cost_usd
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.cutting import SHORTEST, cut_middle, largest_length, smallest_limit
-from tasks.limits import SCRATCHPAD_CHARACTERS
-from tasks.models import Run
+from tasks.common.text import SHORTEST, cut_middle, largest_length, smallest_limit
+from tasks.common.validation import SCRATCHPAD_CHARACTERS
+from tasks.records import Run
 
 VERDICT_TOKENS = 150  # about what an answer's explanation, id and field names take
 SYSTEM_TOKENS = 800  # about what the messages take without answers, descriptions and scratchpad

@@ -10,13 +10,11 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks import context
 from tasks.collect.collection import SampleJob, sample_job
+from tasks.common.validation import ContentKey, Count, PlanName, RunId
 from tasks.job import JobTask, run_job
 from tasks.judging.grader import Grader, ThreeStages, make_grader, title_of
 from tasks.judging.verdict import Ask, JudgeReplyError, judge
-from tasks.message import ContentKey, Count, PlanName, RunId
-from tasks.models import Example, Judge, Run
 from tasks.openai.calls import (
     ReplyCounter,
     StoredReplyCounter,
@@ -28,8 +26,10 @@ from tasks.openai.calls import (
 from tasks.openai.client import OpenAIClient
 from tasks.openai.provider import name_of
 from tasks.plan import Phase
+from tasks.records import Example, Judge, Run
 from tasks.stage import Stage, StageTask, run_stage
-from tasks.store.lock import hold_lock
+from tasks.store.client import hold_lock
+from tasks.store.keys import content_hash
 from tasks.task import raise_if_cancelled
 
 
@@ -129,9 +129,9 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
     grader = grader_of(stage.run)
     hashes = [grader.key(e.question, e.gold, text) for e, text in zip(examples, texts, strict=True)]
     if salt := stage.cache_salt:
-        hashes = [context.content_hash(found, salt) for found in hashes]
+        hashes = [content_hash(found, salt) for found in hashes]
     keys = [f"verdict:{found}" for found in hashes]
-    with hold_lock(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
+    with hold_lock(stage.store.redis, f"judge:{content_hash(sorted(keys))}"):
         judged = judge_missing(stage, grader, examples, texts, keys)
     verdicts = stage.store.shared(stage.run.id, keys)
     stage.store.add_providers(stage.run.id, "judge", {v.get("by", "") for v in verdicts.values()} - {""})

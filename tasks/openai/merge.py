@@ -8,15 +8,14 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.limits import SCRATCHPAD_CHARACTERS
-from tasks.message import Count, PlanName, RunId
+from tasks.common.text import fill
+from tasks.common.validation import SCRATCHPAD_CHARACTERS, Count, PlanName, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
 from tasks.openai.fitting import prompt_limit
 from tasks.openai.prompt_escaping import quote_lines, written_scratchpad
 from tasks.openai.schema import strict_object
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
-from tasks.template import fill
 
 SCHEMA_NAME = "merge"
 SCHEMA = strict_object({"scratchpad": {"type": "string"}})

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.limits import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
+from tasks.common.text import fill
+from tasks.common.validation import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
 from tasks.openai.calls import Invalid
 from tasks.openai.fitting import Response, response_record
 from tasks.openai.prompt_escaping import (
@@ -20,7 +21,6 @@ from tasks.openai.prompt_escaping import (
     written_scratchpad,
 )
 from tasks.openai.schema import strict_object
-from tasks.template import fill
 
 SCHEMA_NAME = "mutation"
 SCHEMA = strict_object({"delta": {"type": "number"}, "scratchpad": {"type": "string"}})

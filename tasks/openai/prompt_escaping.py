@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from tasks.limits import SCRATCHPAD_CHARACTERS
+from tasks.common.validation import SCRATCHPAD_CHARACTERS
 
 EMPTY = "(empty)"
 # Python's and Unicode's line ends that JSON leaves as they are.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.http.address import unix_path
-from tasks.models import Endpoint
+from tasks.records import Endpoint
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 EMBEDDED = "embedded"

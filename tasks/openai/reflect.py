@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from celery import shared_task
 
-from tasks.message import Count, PlanName, RunId
+from tasks.common.validation import Count, PlanName, RunId
 from tasks.openai import mutation, rewrite
 from tasks.openai.calls import Invalid, Kind, ask_with_retry, client_for, make_ask, prompt_logger
 from tasks.openai.errors import ContextExceededError

@@ -10,11 +10,11 @@ from typing import Any
 import openai
 import tenacity
 
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 from tasks.http.bounded import OversizedReply
 from tasks.openai import errors
 from tasks.openai.provider import CONTEXT_EXCEEDED, NO_RULE
-from tasks.store.address import redacted
+from tasks.store.client import redacted
 
 RETRIED_STATUS = frozenset({408, 409, 429})
 LONGEST_BACKOFF_S = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.escape import escape_control, shorten
+from tasks.common.text import escape_control, shorten
 
 Schema = Mapping[str, Any]
 LONGEST_REASON = 300  # characters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from tasks.models import Reflector
+from tasks.records import Reflector
 
 NOTE = """\
 

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.context import content_hash
 from tasks.job import JobSpec
-from tasks.models import Target
+from tasks.records import Target
 from tasks.route.names import Quarantine, Trajectory
+from tasks.store.keys import content_hash
 
 VERSION = 3
 """Of the mathematics: raised whenever equal inputs would give other results."""

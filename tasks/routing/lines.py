@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from tasks.common.validation import InvalidData, parse_json
 from tasks.dataset import malformed
-from tasks.validation import InvalidData, parse_json
 
 T = TypeVar("T")
 

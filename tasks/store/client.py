@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-import redis
+import logging
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar, cast
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from tasks.store.waiting import Waiting, wait_limit_of
+import redis
+import tenacity
+from redis.backoff import NoBackoff
+from redis.exceptions import LockError
+from redis.retry import Retry
+
+from tasks.common.logs import register_secret, secret
+from tasks.store.keys import lock_key
 
 TIMEOUT_S = 15.0  # more than a server needs for any command of ours
 CONNECT_TIMEOUT_S = 5.0
@@ -12,7 +28,7 @@ HEALTH_CHECK_S = 15
 
 
 def connect(url: str, waiting: Waiting | None = None, timeout_s: float | None = None) -> redis.Redis:
-    """A client of the server at `url` (see tasks/store/address.py), which connects with its first command.
+    """A client of the server at `url` (see tasks/store/client.py), which connects with its first command.
 
     `waiting`: what it does when the server refuses or does not answer; by default it waits as long as the environment
     says, so a client outlives a restart of the server.  `timeout_s`: how long a connection or a reply may take; None
@@ -25,3 +41,319 @@ def connect(url: str, waiting: Waiting | None = None, timeout_s: float | None = 
         socket_timeout=TIMEOUT_S if timeout_s is None else timeout_s,
         socket_connect_timeout=CONNECT_TIMEOUT_S if timeout_s is None else timeout_s,
     )
+
+
+# The address of a Redis or Valkey, and the three databases that are kept apart in it.
+
+
+ENVIRONMENT_VARIABLE = "WHETSTONE_REDIS_URL"
+PASSWORD_VARIABLE = "WHETSTONE_REDIS_PASSWORD"
+DEFAULT = "redis://127.0.0.1:6379/0"
+
+_BROKER, _BACKEND, _STORE = 0, 1, 2
+_TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
+OPTIONS = ("db", "username", "password", *_TLS_OPTIONS, "ssl_ca_path", "ssl_check_hostname")
+
+
+class AddressError(ValueError):
+    """The address of a Redis or Valkey that is none; says why in one line."""
+
+
+def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
+    """The address that is `configured`, or that an environment names, or the usual one on this machine.
+
+    One without a password gets the environment's.
+    """
+    url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
+    password = secret(PASSWORD_VARIABLE, environment)
+    register_secret(password_in(url))
+    try:
+        _parse(url)
+    except ValueError as error:
+        raise AddressError(str(error) if configured else f"{ENVIRONMENT_VARIABLE}: {error}") from None
+    return with_password(url, password) if password else url
+
+
+def password_in(url: str) -> str:
+    """The password in an address, "" for none."""
+    try:
+        parts = urlsplit(url)
+        return unquote(parts.password or "") or _query(parts).get("password", "")
+    except ValueError:
+        return ""
+
+
+def with_password(url: str, password: str) -> str:
+    """`url` with the password, unless it has one."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        known = "password" in _query(parts)
+        return url if known else f"{url}{'&' if parts.query else '?'}{urlencode({'password': password})}"
+    user, at, host = parts.netloc.rpartition("@")
+    if at and ":" in user:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
+
+
+def broker_url(url: str) -> str:
+    """The address of Celery's messages, as kombu writes it."""
+    return _for_celery(url, _BROKER)
+
+
+def backend_url(url: str) -> str:
+    """The address of Celery's results, as Celery writes it."""
+    return _for_celery(url, _BACKEND)
+
+
+def store_url(url: str) -> str:
+    """The address of the store, as redis-py writes it."""
+    return _for_redis(url, _STORE)
+
+
+def queues_url(url: str) -> str:
+    """The address of Celery's messages, as redis-py writes it."""
+    return _for_redis(url, _BROKER)
+
+
+def _for_redis(url: str, offset: int) -> str:
+    parts, database = _parse(url)
+    if parts.scheme == "unix":
+        return f"unix://{parts.path}?{urlencode({**_query(parts), 'db': database + offset})}"
+    return _tcp(parts, database + offset)
+
+
+def redacted(url: str) -> str:
+    """`url` with stars for its password: the only form that may be shown or logged."""
+    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
+    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
+
+
+def _for_celery(url: str, offset: int) -> str:
+    parts, database = _parse(url)
+    if parts.scheme == "unix":
+        options = {key: value for key, value in _query(parts).items() if key != "db"}
+        user, password = (quote(options.pop(name, ""), safe="") for name in ("username", "password"))
+        who = f"{user}:{password}@" if password else ""  # in the query Celery would pass it over
+        return f"redis+socket://{who}{parts.path}?{urlencode({'virtual_host': database + offset, **options})}"
+    return _tcp(parts, database + offset)
+
+
+def _tcp(parts: SplitResult, database: int) -> str:
+    query = _query(parts)
+    query.pop("db", None)
+    if parts.scheme == "rediss" and not any(option in query for option in _TLS_OPTIONS):
+        query["ssl_cert_reqs"] = "required"  # Celery refuses a rediss address that does not say which it is
+    return urlunsplit((parts.scheme, parts.netloc, f"/{database}", urlencode(query, safe="/", quote_via=quote), ""))
+
+
+def _parse(url: str) -> tuple[SplitResult, int]:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError(f"{error}: {redacted(url)!r}") from None
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise ValueError(f"not a redis://, rediss:// or unix:// address: {redacted(url)!r}")
+    if parts.scheme == "unix" and (parts.netloc or not parts.path.startswith("/")):
+        raise ValueError(f"the address of a socket is unix:///path?db=n, three slashes: {redacted(url)!r}")
+    if parts.scheme != "unix" and not parts.hostname:
+        raise ValueError(f"no host in {redacted(url)!r}")
+    if unknown := sorted(set(_query(parts)) - set(OPTIONS)):
+        raise ValueError(f"{unknown[0]!r} is no option of an address ({', '.join(OPTIONS)}): {redacted(url)!r}")
+    number = _query(parts).get("db") or ("" if parts.scheme == "unix" else parts.path.strip("/")) or "0"
+    if not re.fullmatch(r"\d+", number):
+        raise ValueError(f"the database is a number, not {number!r}: {redacted(url)!r}")
+    return parts, int(number)
+
+
+def _query(parts: SplitResult) -> dict[str, str]:
+    return dict(parse_qsl(parts.query))
+
+
+# The one policy for a store that refuses or does not answer: commands are sent again, for a limited time.
+
+
+log = logging.getLogger(__name__)
+
+WAIT_VARIABLE = "WHETSTONE_STORE_WAIT_S"  # seconds
+DEFAULT_WAIT_S = 120.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+REPORT_AFTER_S = 3.0  # a restart takes less
+NO_MORE_WAITING_S = 30.0  # after the time is up, in which a process ends its work in order
+ROOM_PAUSE_S = 5.0  # between two attempts to make room in a server's memory
+
+# The words of a server that refuses for a reason that may pass, also inside the errors of scripts and transactions.
+_REFUSAL = re.compile(r"\b(MISCONF|OOM|READONLY|UNBLOCKED|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|LOADING|BUSY)\b")
+_NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
+
+T = TypeVar("T")
+
+
+class StoreUnusable(redis.RedisError):
+    """The store has refused, or has not answered, for as long as a command waits.  `reason` begins with a verb."""
+
+    def __init__(self, reason: str, waited_s: float) -> None:
+        super().__init__(f"the store {reason}, for {waited_s:.0f} s")
+        self.reason, self.waited_s = reason, waited_s
+
+
+_NO_REFUSAL = (
+    StoreUnusable,
+    redis.AuthenticationError,
+    redis.exceptions.AuthorizationError,
+    redis.exceptions.MaxConnectionsError,
+)
+
+
+def refusal_of(error: BaseException | None) -> str | None:
+    """Why the store refuses or does not answer, when that may pass: "refuses: OOM command not allowed ...".
+
+    None for any other error.  Libraries above redis-py raise an error of their own from redis-py's.
+    """
+    while error is not None and not isinstance(error, _NO_REFUSAL):
+        if isinstance(error, redis.ResponseError | redis.exceptions.BusyLoadingError):
+            # redis-py takes the word out of the messages of some errors, and keeps it as their status.
+            message = str(error).rpartition("caused error: ")[2]  # without the command of a pipeline
+            said = f"{getattr(error, 'status_code', None) or ''} {message}".strip()
+            return f"refuses: {said}" if _REFUSAL.search(said) else None
+        if isinstance(error, _NO_ANSWER):
+            return f"does not answer: {error}"
+        error = error.__cause__
+    return None
+
+
+class Waiting(Retry):
+    """Sends a command again until it succeeds, `limit_s` seconds at most; 0 sends it once.
+
+    `report` is called with a line when the store has refused for some seconds.  `check` is called before each pause,
+    and may raise to end the waiting.  `make_room` is called every few seconds while the server's memory is full
+    (`open_store` in tasks/store/store.py).  When the time is up, commands are sent once, for a while: what a process
+    still does to end in order does not wait again.
+    WATCH cannot be used with it: after a refusal `Redis.transaction` would repeat without a pause and without end.
+    Raises: StoreUnusable when the time is up; with `limit_s` 0, the error itself.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        report: Callable[[str], None] = log.warning,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        # redis-py fails on a Unix socket once it counts more tries than this; the time is our limit.
+        super().__init__(NoBackoff(), retries=sys.maxsize)
+        self.limit_s, self.report, self._check = limit_s, report, check
+        self.make_room: Callable[[], object] = lambda: None
+        self._ended = self._room_at = self._reported_at = float("-inf")
+
+    def __deepcopy__(self, memo: object) -> Waiting:
+        return self  # redis-py copies the policy for each connection, and this one is for all together
+
+    def call_with_retry(
+        self,
+        do: Callable[[], T],
+        fail: Callable[..., object],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> T:
+        def is_waited_for(error: BaseException) -> bool:
+            is_excluded = is_retryable is not None and isinstance(error, Exception) and not is_retryable(error)
+            return refusal_of(error) is not None and not is_excluded
+
+        def note(state: tenacity.RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            fail(error, state.attempt_number) if with_failure_count else fail(error)
+
+        def before_pause(state: tenacity.RetryCallState) -> None:
+            self._check()
+            self._note(state, refusal_of(state.outcome.exception() if state.outcome else None) or "")
+
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_waited_for),
+            stop=self._is_up,
+            wait=tenacity.wait_exponential(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S),
+            after=note,
+            before_sleep=before_pause,
+            reraise=True,
+        )
+        try:
+            return attempts(do)
+        except Exception as error:
+            reason = refusal_of(error)
+            if reason is None or not self.limit_s:
+                raise
+            self._ended = time.monotonic()
+            raise StoreUnusable(reason, self.limit_s) from error
+
+    def _is_up(self, state: tenacity.RetryCallState) -> bool:
+        waited = state.seconds_since_start or 0.0
+        return waited >= self.limit_s or time.monotonic() - self._ended < NO_MORE_WAITING_S
+
+    def _note(self, state: tenacity.RetryCallState, reason: str) -> None:
+        """Make room where memory is short; report the reason, once while it lasts."""
+        now = time.monotonic()
+        if "OOM" in reason and now - self._room_at >= ROOM_PAUSE_S:
+            self._room_at = now
+            try:
+                self.make_room()
+            except redis.RedisError as error:
+                log.warning("no room could be made in the store: %s", error)
+        if (state.seconds_since_start or 0.0) >= REPORT_AFTER_S:
+            if now - self._reported_at > 2 * LONGEST_PAUSE_S + REPORT_AFTER_S:
+                self.report(f"the store {reason}; waiting, {self.limit_s:.0f} s at most")
+            self._reported_at = now
+
+
+def wait_limit_of(environment: Mapping[str, str] = os.environ) -> float:
+    """How long a command waits for the store, in seconds."""
+    try:
+        return float(environment.get(WAIT_VARIABLE) or DEFAULT_WAIT_S)
+    except ValueError:
+        raise ValueError(f"{WAIT_VARIABLE} is a number of seconds, not {environment[WAIT_VARIABLE]!r}") from None
+
+
+def waiting_of(client: redis.Redis) -> Waiting:
+    """The policy of a client that `connect` made."""
+    return cast(Waiting, client.get_retry())
+
+
+NO_WAITING = Waiting(0.0)
+"""For what looks at the store again soon, or must not stand still."""
+
+
+# A lock on a piece of work, held and refreshed while the work runs, so that it is done once.
+
+
+TTL_S = 10.0
+
+
+@contextmanager
+def hold_lock(client: redis.Redis, name: str, ttl: float = TTL_S) -> Iterator[None]:
+    """Hold the lock called `name` inside the block; wait for it as long as another process or thread holds it."""
+    lock = client.lock(lock_key(name), timeout=ttl, sleep=0.05, thread_local=False)
+    lock.acquire()
+    ended = threading.Event()
+    refresher = threading.Thread(target=_refresh, args=(lock, ttl, ended), daemon=True, name=f"lock {name}")
+    refresher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        refresher.join()
+        _release(lock)
+
+
+def _refresh(lock: redis.lock.Lock, ttl: float, ended: threading.Event) -> None:
+    while not ended.wait(ttl / 4):
+        try:
+            lock.reacquire()
+        except LockError:
+            return  # another took it after a long pause: the first result that is written stands, so no harm is done
+        except redis.RedisError:
+            continue  # the server restarts; the lock is in its append-only file
+
+
+def _release(lock: redis.lock.Lock) -> None:
+    try:
+        lock.release()
+    except LockError:
+        return  # it had expired

@@ -6,7 +6,7 @@
     whetstone:<kind>:<hash>         a shared result (an answer, a verdict, ...) under the hash of all that determines it
     whetstone:checkpoint:<hash>     bytes: how far a job that trains is, under the hash of all that determines it
     whetstone:clustering:<hash>     hash: LABELS and ENDS (packed), DESCRIPTIONS, FIGURES
-    whetstone:lock:<name>           held by the process that does this work now (tasks/store/lock.py)
+    whetstone:lock:<name>           held by the process that does this work now (tasks/store/client.py)
     whetstone:limit:<what>:<name>   of the requests and tokens a minute (tasks/openai/limits.py)
     whetstone:worker:<node name>    a worker's own report, as JSON; it expires soon after the worker
     whetstone:workers               set: the node names of the workers that report
@@ -18,6 +18,10 @@ A plan's hash is the truth of its work in flight; Celery's messages carry only w
 """
 
 from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
 
 PREFIX = "whetstone:"
 
@@ -36,8 +40,8 @@ FILES = "files"  # hash: file name -> bytes that a worker made for the output fo
 NOTIFICATIONS = "notifications"  # list: a result or failure was recorded
 SHARED = "shared"  # set: keys of shared results that the run has read or written
 HELD = "held"  # set: those of them that may not expire yet (tasks/store/results.py)
-LEASE = "lease"  # hash: OWNER and RENEWALS; there while a process works on the run (tasks/store/run_lease.py)
-FENCE = "fence"  # hash: NUMBER and SEQUENCE (tasks/store/fence.py)
+LEASE = "lease"  # hash: OWNER and RENEWALS; there while a process works on the run (tasks/store/ownership.py)
+FENCE = "fence"  # hash: NUMBER and SEQUENCE (tasks/store/ownership.py)
 HELD_CLUSTERINGS = "held_clusterings"  # set: likewise, of clusterings, which a run needs until its end
 
 # Fields of a run's lease, and of its fence.
@@ -107,3 +111,9 @@ def limit_key(what: str, name: str) -> str:
 
 def worker_key(node: str) -> str:
     return f"{PREFIX}worker:{node}"
+
+
+def content_hash(*parts: Any) -> str:
+    """The sha256 of the canonical JSON of all parts: equal content has an equal hash in every process."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

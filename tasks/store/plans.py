@@ -11,14 +11,12 @@ from typing import Any, cast
 
 import redis
 
-from tasks.failure import Failure
-from tasks.models import Run
+from tasks.common.validation import parse_json
 from tasks.plan import Plan
+from tasks.records import Failure, Run
 from tasks.store import keys
-from tasks.store.access import StoreAccess, text_of
 from tasks.store.keys import failure_field, plan_key, result_key, run_key
-from tasks.store.runs import read_run
-from tasks.validation import parse_json
+from tasks.store.ownership import StoreAccess, text_of
 
 # A plan that is gone, or was deleted and made again since the attempt began, gets no record.
 _PUT_STAGE = f"""
@@ -215,3 +213,9 @@ class PlanRecords(StoreAccess):
 @lru_cache(maxsize=8)
 def _read_plan(text: bytes) -> Plan:
     return parse_json(Plan, text)
+
+
+# Likewise its run: checking its fields takes longest.
+@lru_cache(maxsize=8)
+def read_run(text: bytes) -> Run:
+    return parse_json(Run, text)

@@ -1,24 +1,280 @@
-"""What all processes of the farm share about runs, in one Redis or Valkey; its keys are in tasks/store/keys.py."""
+"""Runs in the store: what each was started with, what was learnt of it, and how its driver is woken."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import redis
 
+from tasks.common.validation import parse_json
+from tasks.records import ClusterFigures, Example, Run
 from tasks.store import keys
-from tasks.store.address import store_url
-from tasks.store.client import connect
-from tasks.store.clusterings import Clusterings
-from tasks.store.keys import run_key
-from tasks.store.plans import PlanRecords
-from tasks.store.results import KEPT_S, SharedResults
-from tasks.store.retention import Retention
-from tasks.store.run_outputs import RunOutputs
-from tasks.store.runs import RunRecords
-from tasks.store.waiting import NO_WAITING, Waiting, waiting_of
+from tasks.store.client import NO_WAITING, Waiting, connect, store_url, waiting_of
+from tasks.store.keys import clustering_key, result_key, run_key, test_uses_key
+from tasks.store.ledger import Ledger
+from tasks.store.ownership import Fence, StoreAccess, text_of
+from tasks.store.plans import PlanRecords, read_run
+from tasks.store.results import KEPT_S, Retention, SharedResults
+
+NOTIFICATIONS_KEPT_S = 3600
+
+
+class RunRecords(StoreAccess):
+    """The records of runs, by run id."""
+
+    def put_run(self, run: Run) -> None:
+        self._write(run.id, ("SADD", keys.RUNS, run.id), ("SET", run_key(run.id, keys.SETTINGS), run.to_json()))
+
+    def run(self, run_id: str) -> Run:
+        text = self.redis.get(run_key(run_id, keys.SETTINGS))
+        if text is None:
+            raise KeyError(f"no run {run_id!r} in the store")
+        return read_run(cast(bytes, text))
+
+    def has_run(self, run_id: str) -> bool:
+        """Whether there is such a run, of any kind."""
+        return bool(self.redis.exists(run_key(run_id, keys.SETTINGS), run_key(run_id, keys.METADATA)))
+
+    def run_ids(self) -> list[str]:
+        """All runs, of every kind."""
+        return sorted(run.decode() for run in cast("set[bytes]", self.redis.smembers(keys.RUNS)))
+
+    def put_metadata(self, run_id: str, name: str, value: str) -> None:
+        self._write(run_id, ("HSET", run_key(run_id, keys.METADATA), name, value))
+
+    def metadata(self, run_id: str, name: str) -> str | None:
+        return text_of(self.redis.hget(run_key(run_id, keys.METADATA), name))
+
+    def metadata_values(self, run_id: str, names: Sequence[str]) -> dict[str, str | None]:
+        values = cast("list[bytes | None]", self.redis.hmget(run_key(run_id, keys.METADATA), list(names)))
+        return {name: text_of(value) for name, value in zip(names, values, strict=True)}
+
+    def set_requirements(self, run_id: str, code: str, model: str) -> None:
+        """Which workers may work for a run: those of this code, for this model.  A cancelled run goes on."""
+        metadata = run_key(run_id, keys.METADATA)
+        self._write(
+            run_id,
+            ("SADD", keys.RUNS, run_id),
+            ("HSET", metadata, keys.CODE, code, keys.MODEL, model),
+            ("HDEL", metadata, keys.CANCELLED),
+        )
+
+    def stage_limit(self, run_id: str) -> float | None:
+        """How long a stage of the run may take, in seconds; None where no limit was set."""
+        text = self.metadata(run_id, keys.LIMIT)
+        return None if text is None else float(text)
+
+    def put_examples(self, run_id: str, examples: Mapping[str, Sequence[Example]]) -> None:
+        sets = {name: [dataclasses.asdict(example) for example in found] for name, found in examples.items()}
+        self._write(run_id, ("SET", run_key(run_id, keys.EXAMPLES), json.dumps(sets)))
+
+    def examples(self, run_id: str) -> Mapping[str, tuple[Example, ...]]:
+        """The sets of examples by name."""
+        text = self.redis.get(run_key(run_id, keys.EXAMPLES))
+        if text is None:
+            raise KeyError(f"no examples of run {run_id!r} in the store")
+        return _read_examples(cast(bytes, text))
+
+    def notify(self, run_id: str) -> None:
+        """End the `wait` of the process that drives the run: a result or failure was recorded."""
+        key = run_key(run_id, keys.NOTIFICATIONS)
+        self.redis.lpush(key, "1")
+        self.redis.expire(key, NOTIFICATIONS_KEPT_S)
+
+    def wait(self, run_id: str, seconds: float) -> None:
+        """Sleep until `notify`, but no longer than `seconds`."""
+        key = run_key(run_id, keys.NOTIFICATIONS)
+        self.redis.blpop([key], timeout=seconds)
+        self._write(run_id, ("DEL", key))
+
+
+# Every evaluation reads its questions; with the same string objects, whatever caches by text compares them by identity.
+@lru_cache(maxsize=4)
+def _read_examples(text: bytes) -> Mapping[str, tuple[Example, ...]]:
+    return parse_json(dict[str, tuple[Example, ...]], text)
+
+
+# What a run leaves in the store for its output folder: prompts, files, usage and money, and who answered.
+
+
+# KEYS: the run's counters.  ARGV: names and values.
+_RESTORE_USAGE = """
+if redis.call("EXISTS", KEYS[1]) == 0 then redis.call("HSET", KEYS[1], unpack(ARGV)) end
+"""
+
+
+class RunOutputs(StoreAccess):
+    """What a run leaves, by run id."""
+
+    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
+        super().__init__(client, number)
+        self._restore_usage = self.fence.script(_RESTORE_USAGE)
+
+    def put_prompt(self, run_id: str, name: str, text: str) -> None:
+        self.redis.hset(run_key(run_id, keys.PROMPTS), name, text)
+
+    def prompt_names(self, run_id: str) -> list[str]:
+        return sorted(name.decode() for name in cast("list[bytes]", self.redis.hkeys(run_key(run_id, keys.PROMPTS))))
+
+    def prompts(self, run_id: str, cached: Iterable[str] = ()) -> dict[str, str]:
+        """The texts of the run's calls by file name, without those that the caller has (`cached`)."""
+        found = self._hash_without(run_key(run_id, keys.PROMPTS), set(cached))
+        return {name: text.decode() for name, text in found.items()}
+
+    def put_file(self, run_id: str, name: str, data: bytes) -> None:
+        """Keep a file for the run: data of a job by its name, or what a job has made by the job's key."""
+        self._write(run_id, ("HSET", run_key(run_id, keys.FILES), name, data))
+
+    def file(self, run_id: str, name: str) -> bytes | None:
+        return cast("bytes | None", self.redis.hget(run_key(run_id, keys.FILES), name))
+
+    def forget_file(self, run_id: str, key: str) -> None:
+        """Delete what a job has made, and its result: when it is requested again, it is made again."""
+        self._write(
+            run_id,
+            ("HDEL", run_key(run_id, keys.FILES), key),
+            ("UNLINK", result_key(key)),
+            ("SREM", run_key(run_id, keys.HELD), result_key(key)),
+            ("SREM", run_key(run_id, keys.SHARED), result_key(key)),
+        )
+
+    def restore_usage(self, run_id: str, counts: Mapping[str, float]) -> None:
+        """Where the run has no counters, begin with these: after the store has lost them."""
+        parts = [part for name, value in counts.items() for part in (name, repr(float(value)))]
+        if parts:
+            self._restore_usage(run_id, [run_key(run_id, keys.USAGE)], parts)
+
+    def usage(self, run_id: str) -> dict[str, float]:
+        found = cast("dict[bytes, bytes]", self.redis.hgetall(run_key(run_id, keys.USAGE)))
+        return {name.decode(): float(value) for name, value in found.items()}
+
+    def ledger(self, run_id: str) -> Ledger:
+        """The run's money: its usage and its calls in flight."""
+        return Ledger(self.redis, run_key(run_id, keys.USAGE), run_key(run_id, keys.CALLS))
+
+    def add_providers(self, run_id: str, role: str, names: Iterable[str]) -> None:
+        """Note who answered for the run in the role of "reflector" or "judge" (tasks/openai/provider.py)."""
+        if members := [json.dumps([role, name]) for name in names]:
+            self._write(run_id, ("SADD", run_key(run_id, keys.PROVIDERS), *members))
+
+    def providers(self, run_id: str, role: str) -> list[str]:
+        """Who has answered for the run in this role, in alphabetical order."""
+        found = cast("set[bytes]", self.redis.smembers(run_key(run_id, keys.PROVIDERS)))
+        return sorted(name for of, name in map(json.loads, found) if of == role)
+
+    def add_server(self, run_id: str, identity: Mapping[str, Any]) -> None:
+        """Note which target server answers for the run."""
+        self.redis.sadd(run_key(run_id, keys.SERVERS), json.dumps(identity, sort_keys=True))
+
+    def forget_servers(self, run_id: str) -> None:
+        self._write(run_id, ("DEL", run_key(run_id, keys.SERVERS)))
+
+    def servers(self, run_id: str) -> list[dict[str, Any]]:
+        """The identities of the target servers that have answered for the run."""
+        found = cast("set[bytes]", self.redis.smembers(run_key(run_id, keys.SERVERS)))
+        return [json.loads(text) for text in sorted(found)]
+
+
+# Clusterings of a vocabulary, each under its content hash; runs share them.
+
+
+class Clusterings:
+    """Typed access to the clusterings in one Redis or Valkey."""
+
+    def __init__(self, client: redis.Redis, fence: Fence) -> None:
+        self._redis, self._results = client, SharedResults(client, fence)
+
+    def put(
+        self,
+        run_id: str,
+        clustering: str,
+        labels: bytes,
+        descriptions: str,
+        figures: ClusterFigures = ClusterFigures(),
+        ends: bytes = b"",
+    ) -> None:
+        """Record a clustering, and hold it for the run.  `labels` and `ends` are packed, `descriptions` are JSON."""
+        fields: dict[Any, Any] = {keys.LABELS: labels, keys.DESCRIPTIONS: descriptions, keys.FIGURES: figures.to_json()}
+        fields[keys.ENDS] = ends
+        self._redis.hset(clustering_key(clustering), mapping=fields)
+        self.hold(run_id, clustering)
+
+    def hold(self, run_id: str, clustering: str) -> bool:
+        """Whether there is such a clustering; it does not expire then before the run calls `release`."""
+        return self._results.hold(run_id, clustering_key(clustering), keys.HELD_CLUSTERINGS)
+
+    def release(self, run_id: str, other_runs: Sequence[str], kept_s: int) -> None:
+        """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
+        self._results.release(run_id, other_runs, kept_s, keys.HELD_CLUSTERINGS)
+
+    def chosen(self, run_id: str, clustering: str = "") -> str:
+        """The clustering of this content hash; without one the run's.
+
+        Raises: LookupError when the run has none.
+        """
+        if clustering:
+            return clustering
+        found = cast("bytes | None", self._redis.hget(run_key(run_id, keys.METADATA), keys.CLUSTERING))
+        if found is None:
+            raise LookupError(f"run {run_id} has no clustering")
+        return found.decode()
+
+    def labels(self, clustering: str) -> bytes:
+        """The packed labels."""
+        return self._field(clustering, keys.LABELS)
+
+    def ends(self, clustering: str) -> bytes:
+        """The packed classes of the tokens that end a sentence."""
+        return self._field(clustering, keys.ENDS)
+
+    def figures(self, clustering: str) -> ClusterFigures:
+        """Which cluster ends a turn, which is pinned, and the log-odds of each."""
+        return ClusterFigures.from_json(self._field(clustering, keys.FIGURES))
+
+    def descriptions(self, run_id: str, clustering: str = "") -> list[dict[str, Any]]:
+        """What the clusters of the run's clustering hold, or of another one.
+
+        Of the run's own one these are the descriptions that the run was given, if it was given any.
+        """
+        metadata = self._redis.hmget(run_key(run_id, keys.METADATA), [keys.DESCRIPTIONS, keys.CLUSTERING])
+        own, chosen = cast("list[bytes | None]", metadata)
+        if own is not None and clustering in ("", (chosen or b"").decode()):
+            return cast("list[dict[str, Any]]", json.loads(own))
+        return self.made_descriptions(self.chosen(run_id, clustering))
+
+    def made_descriptions(self, clustering: str) -> list[dict[str, Any]]:
+        """What the clustering itself says of its clusters, with examples of their tokens."""
+        return cast("list[dict[str, Any]]", json.loads(self._field(clustering, keys.DESCRIPTIONS)))
+
+    def _field(self, clustering: str, name: str) -> bytes:
+        found = self._redis.hget(clustering_key(clustering), name)
+        if found is None:
+            raise KeyError(f"no clustering {clustering!r} in the store")
+        return cast(bytes, found)
+
+
+# How often test questions have been used: those that have measured a choice before are no longer unseen.
+
+
+def record_use(client: redis.Redis, questions: Sequence[str], use: str) -> int:
+    """Record that test questions are used; returns how many uses there were of any of them, this one included.
+
+    questions: their content hashes; use: what identifies a use, which counts once.
+    """
+    found = [test_uses_key(question) for question in questions]
+    with client.pipeline() as pipeline:
+        for key in found:
+            pipeline.sadd(key, use)
+        pipeline.sunion(found)
+        return len(pipeline.execute()[-1])
+
+
+# What all processes of the farm share about runs, in one Redis or Valkey; its keys are in tasks/store/keys.py.
+
 
 DELETED_AT_ONCE = 500  # keys in one command
 
@@ -31,7 +287,7 @@ class Store(RunRecords, PlanRecords, RunOutputs):
         self.clusterings = Clusterings(client, self.fence)
 
     def of_owner(self, number: int) -> Store:
-        """The same store, for the owner of a run that has this number (tasks/store/run_lease.py)."""
+        """The same store, for the owner of a run that has this number (tasks/store/ownership.py)."""
         return Store(self.redis, number)
 
     def delete_run(self, run_id: str) -> int:

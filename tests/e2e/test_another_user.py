@@ -15,7 +15,7 @@ import pytest
 from other_user import as_another_user, needs_root, readable_files, shared_folder
 from run_folder import RunFolder, wait_until
 
-from tasks.private import runtime_path
+from tasks.common.files import runtime_path
 
 pytestmark = [pytest.mark.long, needs_root]
 SECRETS = ("KEY", "PASSWORD", "TOKEN")  # in the names of environment variables

@@ -14,8 +14,7 @@ from run_folder import ROOT, finish, orchestrator, start, wait_until
 
 from tasks.dataset import load_examples
 from tasks.openai.provider import RULES
-from tasks.store.address import queues_url, store_url
-from tasks.store.client import connect
+from tasks.store.client import connect, queues_url, store_url
 from workers.embedded.models import embedded_model
 
 pytestmark = pytest.mark.long

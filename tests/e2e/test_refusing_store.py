@@ -9,7 +9,7 @@ import pytest
 import redis
 from run_folder import RunFolder, finish, orchestrator, process_of, wait_until
 
-from tasks.store.waiting import WAIT_VARIABLE
+from tasks.store.client import WAIT_VARIABLE
 from workers.embedded.valkey import socket_path
 
 pytestmark = pytest.mark.long

@@ -23,7 +23,7 @@ from tasks.gpu.clustering.vocabulary import decode_vocabulary, number_tokens
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.models import Sampling, Target
+from tasks.records import Sampling, Target
 from workers.sglang.gpus import GPU_VARIABLE, SHARED
 from workers.sglang.host import LocalTargetHost
 

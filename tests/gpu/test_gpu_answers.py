@@ -11,10 +11,10 @@ from answer_runs import evaluate, installed_host, put_run
 from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
 
 from tasks.dataset import load_examples
-from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.processor import generate
 from tasks.gpu.prompt import load_tokenizer
-from tasks.store.address import ENVIRONMENT_VARIABLE
+from tasks.queues import PROCESSOR_FILE
+from tasks.store.client import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]

@@ -22,7 +22,7 @@ from orchestrator.init import (
     read_model,
 )
 from orchestrator.settings import load_settings
-from tasks.models import Example
+from tasks.records import Example
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "orchestrator"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tasks.dataset import DatasetError
-from tasks.models import Example
 from tasks.questions import SplitExample, read_questions
+from tasks.records import Example
 
 ROWS = [
     {"id": "a", "split": "train", "question": "How much?", "context": 'It was "5", then\n6.', "answer": "6"},

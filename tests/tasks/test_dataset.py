@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tasks.common.validation import PAGE_BYTES
 from tasks.dataset import DatasetError, load_examples
-from tasks.limits import PAGE_BYTES
 
 SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "sample.jsonl"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.files import folder_atomic, open_atomic, remove_unfinished
+from tasks.common.files import folder_atomic, open_atomic, remove_unfinished
 
 
 def test_what_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Path) -> None:

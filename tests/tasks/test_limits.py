@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import read_mapping
-from tasks import limits
-from tasks.files import FileTooLarge, read_limited
+from tasks.common import validation as limits
+from tasks.common.files import FileTooLarge, read_limited
 
 
 def test_files_that_are_read_whole_have_a_largest_size(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tasks import logs
-from tasks.secret import register_secret
+from tasks.common import logs
+from tasks.common.logs import register_secret
 
 Written = Callable[[], list[str]]
 

@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 from celery.exceptions import Ignore
 
-from tasks.message import Count, RunId
+from tasks.common.validation import Count, RunId
 from tasks.task import FarmTask
 
 

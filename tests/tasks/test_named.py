@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.named import load_named
+from tasks.common.named import load_named
 
 
 def test_two_files_of_one_stem_are_two_modules_and_each_is_run_once(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.models import Constrained, Fitness
 from tasks.objective import cost_of, fitness_of, score_answers
+from tasks.records import Constrained, Fitness
 
 SPECIFICATION = Fitness(0.4, 0.6, 50.0)
 BASELINE = Constrained(baseline_tokens=100.0, baseline_correctness=0.6)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tasks.models import Score
 from tasks.plan import Candidate, Merge, outcome, stage_refs
+from tasks.records import Score
 
 SCORE = Score(0.5, 0.4, 0.6, 30.0)
 OTHER = Score(0.7, 0.5, 0.8, 20.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from other_user import as_another_user, needs_root, shared_folder
 
-from tasks.private import check_own_file, keep_private, private_folder, runtime_folder, runtime_path
+from tasks.common.files import check_own_file, keep_private, private_folder, runtime_folder, runtime_path
 
 
 def mode(path: Path) -> int:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tasks.process_identity import identify, this_process
+from tasks.common.child import identify, this_process
 
 
 def test_a_process_that_ended_is_not_alive_even_before_it_is_waited_for() -> None:

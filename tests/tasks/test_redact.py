@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.secret import redact, secret
-from tasks.store.address import password_in, redis_url_of
+from tasks.common.logs import redact, secret
+from tasks.store.client import password_in, redis_url_of
 
 
 def test_a_secret_is_hidden_once_it_was_read() -> None:

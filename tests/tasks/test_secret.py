@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.secret import SecretError, secret
+from tasks.common.logs import SecretError, secret
 
 
 def test_a_secret_is_what_its_file_holds(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from simulated_run import RUN
 
-from tasks import context
-from tasks.models import Example
 from tasks.plan import Candidate, Plan
+from tasks.records import Example
 from tasks.stage import Stage
 from tasks.store.store import Store
+from tasks.task import current_store
 
 SETS = {
     which: [Example(f"{which}{i}", "", "?", "!") for i in range(10)] for which in ("training", "validation", "test")
@@ -21,7 +21,7 @@ SETS = {
 @pytest.fixture
 def stored(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    context.store.cache_clear()
+    current_store.cache_clear()
     store.put_run(RUN)
     store.put_examples(RUN.id, SETS)
     return store

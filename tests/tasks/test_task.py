@@ -9,14 +9,13 @@ import pytest
 from celery import Celery
 from celery.exceptions import Reject
 
-from tasks import context
 from tasks.cpu.score import score_task
 from tasks.cpu.tokenize import tokenize_task
-from tasks.failure import Failure
 from tasks.job import JobSpec
-from tasks.store.address import ENVIRONMENT_VARIABLE
+from tasks.records import Failure
+from tasks.store.client import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
-from tasks.task import FarmTask, GiveBack
+from tasks.task import FarmTask, GiveBack, current_store
 
 KEY = "tokenized:" + "0" * 64
 
@@ -24,7 +23,7 @@ KEY = "tokenized:" + "0" * 64
 @pytest.fixture(autouse=True)
 def store_of_the_tasks(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, valkey_url)
-    context.store.cache_clear()
+    current_store.cache_clear()
 
 
 def test_a_stage_s_failure_is_recorded_for_its_candidate(store: Store) -> None:

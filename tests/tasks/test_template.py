@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.template import fill, missing_placeholders
+from tasks.common.text import fill, missing_placeholders
 
 
 def test_braces_in_the_texts_stay_what_they_are() -> None:

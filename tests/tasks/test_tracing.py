@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from otlp_receiver import OtlpReceiver
 
-from tasks import tracing
-from tasks.secret import register_secret
+from tasks.common import tracing
+from tasks.common.logs import register_secret
 
 
 @pytest.fixture

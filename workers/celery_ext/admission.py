@@ -22,12 +22,11 @@ import redis
 from celery.utils.log import get_logger
 from celery.worker.control import control_command
 
-from tasks.code_version import code_version
 from tasks.gpu import host
-from tasks.store.address import redis_url_of
+from tasks.store.client import redis_url_of
 from tasks.store.keys import CANCELLED, CODE, MODEL
-from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
+from tasks.store.workers import WorkerRegistry, code_version
 from workers.celery_ext import heartbeat
 from workers.celery_ext.heartbeat import PeriodicStep
 from workers.queues import QUEUE_VARIABLE

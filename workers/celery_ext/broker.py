@@ -1,7 +1,7 @@
 """Celery's messages on Redis: readable arguments, a broker that refuses, and connections that stop answering.
 
 Celery writes a representation of the arguments into each message, for monitors.  `ReadableMessages` writes the run, the
-generation and the child there (`tasks.labels`).  What happens to messages between their delivery and their
+generation and the child there (`tasks.queues`).  What happens to messages between their delivery and their
 acknowledgement is in `workers/celery_ext/unacked.py`.
 """
 
@@ -23,9 +23,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, TimeoutError
 from redis.retry import Retry
 
-from tasks.labels import LABEL, format_label
-from tasks.queues import QUEUES
-from tasks.store.waiting import Waiting, refusal_of, wait_limit_of
+from tasks.queues import LABEL, QUEUES, format_label
+from tasks.store.client import Waiting, refusal_of, wait_limit_of
 from workers.celery_ext.unacked import NotRecorded, QoS
 
 logger = get_logger(__name__)
@@ -36,7 +35,7 @@ ONE_TRY = Retry(NoBackoff(), sys.maxsize, supported_errors=())
 
 
 class ReadableMessages(AMQP):
-    """Celery's messages, each with the line of `tasks.labels` in place of its arguments' representation.
+    """Celery's messages, each with the line of `tasks.queues` in place of its arguments' representation.
 
     Celery writes that representation wherever a message is made, and drops a given one when a task is tried again.  So
     this is the place that covers all senders.

@@ -26,12 +26,9 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.control import inspect_command
 
-from tasks.code_version import code_version
-from tasks.secret import secret
-from tasks.store.address import redacted, redis_url_of, store_url
-from tasks.store.client import connect
-from tasks.store.registry import WorkerRegistry
-from tasks.store.waiting import NO_WAITING
+from tasks.common.logs import secret
+from tasks.store.client import NO_WAITING, connect, redacted, redis_url_of, store_url
+from tasks.store.workers import WorkerRegistry, code_version
 from workers.queues import QUEUE_VARIABLE
 
 logger = get_logger(__name__)

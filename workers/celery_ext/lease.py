@@ -23,7 +23,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from redis import RedisError
 
-from tasks.store.address import redis_url_of
+from tasks.store.client import redis_url_of
 from tasks.store.store import Store
 from workers.celery_ext.heartbeat import PeriodicStep, store_client
 from workers.celery_ext.unacked import unacknowledged

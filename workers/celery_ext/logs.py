@@ -15,15 +15,15 @@ from typing import Any
 from celery import signals
 from celery.apps import worker
 
-from tasks import logs
-from tasks.labels import format_label
+from tasks.common import logs
+from tasks.queues import format_label
 
 STANDARD_ERROR = 2  # the descriptor: Celery replaces sys.stderr by a log
 MAX_TASKS = 1000  # received tasks whose context is kept
 
 
 def context_of_task(name: str, task_id: str, line: str) -> dict[str, str]:
-    """The context of a task, from the line that displays its arguments (see `tasks.labels`)."""
+    """The context of a task, from the line that displays its arguments (see `tasks.queues`)."""
     values = dict(part.split("=", 1) for part in line.split() if "=" in part) if line.startswith("run=") else {}
     context = {"run": values.get("run", ""), "generation": values.get("generation", "")}
     context |= {"child": _node(values), "stage": name.partition(".")[2] or name, "task": task_id}

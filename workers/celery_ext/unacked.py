@@ -18,7 +18,7 @@ from celery.utils.log import get_logger
 from kombu.transport import redis, virtual
 from redis import RedisError, ResponseError
 
-from tasks.store.waiting import refusal_of
+from tasks.store.client import refusal_of
 
 logger = get_logger(__name__)
 

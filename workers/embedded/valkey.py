@@ -13,7 +13,7 @@ from pathlib import Path
 
 import redis
 
-from tasks.private import private_folder, runtime_folder
+from tasks.common.files import private_folder, runtime_folder
 from workers.embedded.sockets import farm_socket, remove_farm_socket
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command
@@ -44,7 +44,7 @@ def valkey_process(
     """The server, not yet started. Its data is in `folder`/valkey and survives a SIGKILL of the server.
 
     With `memory_mb` MB of data it refuses writes.  It never evicts a key: locks, leases and Celery's counters expire
-    too, and must not vanish earlier.  Results that no run holds are removed by `tasks/store/retention.py`.
+    too, and must not vanish earlier.  Results that no run holds are removed by `tasks/store/results.py`.
 
     The data is locked for this process and the server, until both have ended: two servers that write one append-only
     file destroy it.

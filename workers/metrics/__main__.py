@@ -17,11 +17,9 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, start_http_server
 
-from tasks.private import keep_private
-from tasks.store.address import queues_url, redacted, redis_url_of, store_url
-from tasks.store.client import connect
+from tasks.common.files import keep_private
+from tasks.store.client import NO_WAITING, connect, queues_url, redacted, redis_url_of, store_url
 from tasks.store.store import Store
-from tasks.store.waiting import NO_WAITING
 from workers.metrics.collector import FarmCollector, TaskEvents
 
 log = logging.getLogger(__name__)

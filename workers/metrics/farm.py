@@ -8,8 +8,8 @@ from typing import Any
 import redis
 
 from tasks.queues import QUEUES
-from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
+from tasks.store.workers import WorkerRegistry
 from workers.metrics.builder import MetricBuilder
 
 WORKERS = 200  # at most, by name

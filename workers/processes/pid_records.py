@@ -1,6 +1,6 @@
 """The processes that an owner has started, in a file, so that the next owner can end what a killed one left behind.
 
-A process is identified as in tasks/process_identity.py, so a pid that was given to another process meanwhile is never
+A process is identified as in tasks/common/child.py, so a pid that was given to another process meanwhile is never
 signalled, and a step of the wall clock changes nothing.  Its own children are in its process group and have its token
 in their environment.
 """
@@ -19,8 +19,8 @@ from typing import Any
 
 import psutil
 
-from tasks.files import write_atomic
-from tasks.process_identity import ProcessIdentity, identify
+from tasks.common.child import ProcessIdentity, identify
+from tasks.common.files import write_atomic
 
 TOKEN_VARIABLE = "WHETSTONE_PROCESS"
 KILL_S = 3.0

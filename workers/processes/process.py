@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks import die_with_parent
-from tasks.files import NO_ROOM
-from tasks.process_identity import identify
+from tasks.common import die_with_parent
+from tasks.common.child import identify
+from tasks.common.files import NO_ROOM
 from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end_processes
 
 logger = logging.getLogger("whetstone.farm")

@@ -19,7 +19,7 @@ from typing import IO
 
 import tenacity
 
-from tasks.private import private_folder, runtime_folder
+from tasks.common.files import private_folder, runtime_folder
 
 GPU_VARIABLE = "WHETSTONE_GPU"
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"

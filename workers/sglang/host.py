@@ -19,12 +19,12 @@ from typing import Any
 
 import tenacity
 
-from tasks.exports import PROCESSOR_FILE
+from tasks.common.files import private_folder
+from tasks.common.logs import secret
 from tasks.gpu.host import CardComputes, CardUse, TargetUnavailable, differences
 from tasks.gpu.server_stats import SERVER_STATS
-from tasks.models import Target
-from tasks.private import private_folder
-from tasks.secret import secret
+from tasks.queues import PROCESSOR_FILE
+from tasks.records import Target
 from workers import steering
 from workers.embedded import models
 from workers.processes.pid_records import PidRecords

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.exports import PROCESSOR_FILE
-from tasks.files import write_atomic
+from tasks.common.files import private_folder, runtime_folder, runtime_socket, write_atomic
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.http.address import unix_url
-from tasks.models import Target
-from tasks.private import private_folder, runtime_folder, runtime_socket
+from tasks.queues import PROCESSOR_FILE
+from tasks.records import Target
 from workers import steering
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, is_healthy

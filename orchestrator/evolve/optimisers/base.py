@@ -22,10 +22,10 @@ from typing_extensions import TypedDict
 
 from orchestrator.evolve.optimisers.generation import Generation, Genome, as_population
 from orchestrator.evolve.optimisers.planning import expand
-from tasks.escape import quote
-from tasks.models import Score
+from tasks.common.text import quote
+from tasks.common.validation import Delta, Scratchpad, parse_json
 from tasks.plan import Outcome, Plan, stages_of
-from tasks.validation import Delta, Scratchpad, parse_json
+from tasks.records import Score
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 

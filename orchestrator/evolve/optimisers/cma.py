@@ -25,8 +25,8 @@ from orchestrator.evolve.optimisers.drawn import DrawnSearch, DrawnState
 from orchestrator.evolve.optimisers.generation import Genome
 from orchestrator.evolve.optimisers.individual import Individual, make_individual, set_score
 from orchestrator.evolve.optimisers.planning import generator, plan_names
-from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
+from tasks.records import Score
 
 WORST_CONDITION = 1e14
 """A covariance with a larger ratio of its eigenvalues (or none that is positive) is reset to the identity."""

@@ -16,9 +16,9 @@ from pydantic import ConfigDict
 from orchestrator.evolve.optimisers.base import STRICT, Optimiser, P, SearchState
 from orchestrator.evolve.optimisers.generation import as_evaluated
 from orchestrator.evolve.optimisers.planning import distinct_candidates, expand, known_outcome
-from tasks.models import Score
+from tasks.common.validation import Delta
 from tasks.plan import Candidate, Outcome, Plan
-from tasks.validation import Delta
+from tasks.records import Score
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tasks.models import Score
 from tasks.plan import Outcome, Plan
+from tasks.records import Score
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from deap import base, creator
 
-from tasks.models import Score
+from tasks.records import Score
 
 creator.create("FitnessMax", base.Fitness, weights=(1.0,))
 creator.create("Individual", list, fitness=creator.FitnessMax, scratchpad="", score=None, merge=None, target=None)

@@ -16,9 +16,9 @@ from typing import ClassVar
 from orchestrator.evolve.optimisers.base import EVALUATION, Optimiser, SearchParams, SearchState, better, clip
 from orchestrator.evolve.optimisers.generation import Generation
 from orchestrator.evolve.optimisers.planning import expand, plan_names
+from tasks.common.validation import Delta, Scratchpad
 from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.plan import Candidate, Outcome, Plan
-from tasks.validation import Delta, Scratchpad
 
 
 @dataclass(frozen=True, kw_only=True)

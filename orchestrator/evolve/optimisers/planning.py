@@ -10,8 +10,8 @@ import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 
-from tasks.models import Score
 from tasks.plan import Candidate, Evaluations, Outcome, Plan
+from tasks.records import Score
 
 CACHED = Evaluations(cached=1)
 

@@ -30,8 +30,8 @@ from orchestrator.evolve.optimisers.individual import Individual, make_individua
 from orchestrator.evolve.optimisers.operators import RoundRobin, make_toolbox, use_rng
 from orchestrator.evolve.optimisers.planning import distinct_candidates, expand, generator, known_outcome, plan_names
 from orchestrator.evolve.optimisers.specification import parse_state, state_to_json
-from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
+from tasks.records import Score
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from orchestrator.evolve.optimisers.base import Best, Member
 from orchestrator.evolve.optimisers.generation import Genome
 from orchestrator.evolve.optimisers.individual import canonical_order, list_to_deltas
-from tasks.validation import Delta, Scratchpad, parse_json
+from tasks.common.validation import Delta, Scratchpad, parse_json
 
 if TYPE_CHECKING:
     from orchestrator.evolve.optimisers.reflective import ReflectiveState

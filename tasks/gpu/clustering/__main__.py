@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.gpu.clustering.artifacts import ClusteringError, cannot_load
 from tasks.gpu.compute.child import SendReport, work_as_child
-from tasks.models import Clusters, Sides
+from tasks.records import Clusters, Sides
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

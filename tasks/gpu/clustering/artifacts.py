@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tasks.files import folder_atomic, model_sha256, remove_unfinished
+from tasks.common.files import folder_atomic, model_sha256, remove_unfinished
 from tasks.gpu.clustering.describe import Description
-from tasks.models import ClusterFigures
+from tasks.records import ClusterFigures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ from tasks.gpu.clustering.artifacts import (
     ClusteringError,
     ClusteringInputs,
 )
-from tasks.models import ClusterFigures
+from tasks.records import ClusterFigures
 
 if TYPE_CHECKING:
     import numpy as np

@@ -35,7 +35,7 @@ from tasks.gpu.clustering.kmeans import Fitted, fit_all, fit_discovered
 from tasks.gpu.clustering.loading import find_embeddings, load_clustering
 from tasks.gpu.clustering.process import Progress, no_progress
 from tasks.gpu.clustering.vocabulary import classify_tokens
-from tasks.models import Clusters
+from tasks.records import Clusters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

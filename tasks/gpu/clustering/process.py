@@ -13,7 +13,7 @@ from typing import Any
 
 from tasks.gpu.clustering.artifacts import ClusteringError
 from tasks.gpu.compute.process import ChildFailed, ComputeChild, Report, run_child
-from tasks.models import Clusters, Sides
+from tasks.records import Clusters, Sides
 
 Progress = Callable[[str, int, int], None]
 """Called as `(stage, done, total)`, counts in tokens; stages: decode, embed, reduce, cluster, write."""

@@ -28,7 +28,7 @@ from tasks.gpu.clustering.loading import load_clustering
 from tasks.gpu.clustering.process import Progress, no_progress
 from tasks.gpu.clustering.vocabulary import classify_tokens
 from tasks.gpu.clustering.waste import EOS, cluster_by_waste
-from tasks.models import ClusterFigures, Clusters, Sides
+from tasks.records import ClusterFigures, Clusters, Sides
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import tasks
-from tasks import die_with_parent
+from tasks.common import die_with_parent
 
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECK_S = 0.5  # how often a caller may give up on a child that says nothing

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tasks.files import write_atomic
+from tasks.common.files import write_atomic
 
 LARGEST_ERROR = 1e-3
 """The largest relative error of U S Vh that is accepted."""

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from tasks.common.validation import CHECKPOINT_BYTES
 from tasks.gpu.routing.band import Band
 from tasks.gpu.routing.splits import Extraction, SplitState
 from tasks.gpu.routing.trajectory_state import TrajectoryState
 from tasks.gpu.routing.update import Share
-from tasks.limits import CHECKPOINT_BYTES
 
 _EDGES = [edge.name for edge in dataclasses.fields(Band)]
 

@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 from celery import shared_task
 
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu import host
 from tasks.gpu.compute.process import CardMemoryFull, ComputeChild, Report, run_child
 from tasks.job import Job, JobTask, run_job
-from tasks.message import ContentKey, Count, RunId
-from tasks.models import Sampling, Target
+from tasks.records import Sampling, Target
 from tasks.store.keys import PROGRESS
 from tasks.task import raise_if_cancelled
 

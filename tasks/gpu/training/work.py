@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tasks.files import write_atomic
+from tasks.common.files import write_atomic
 from tasks.gpu.compute.child import SendReport
 from tasks.gpu.routing.checkpoint import load_state
 from tasks.gpu.routing.loop import Trajectory

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tasks.common.named import load_named
 from tasks.gpu.routing.bases import Basis, cached_basis, weight_hash
 from tasks.gpu.routing.row_gradients import PolicyRows
 from tasks.gpu.routing.world import PromptTokens, World
-from tasks.named import load_named
 from tasks.route.names import PROGRAMS
 
 
@@ -53,7 +53,7 @@ class TrainedWorld:
 
 
 def open_world(name: str, given: WorldGiven) -> TrainedWorld:
-    """The world of the programming problems, or what a function of this name (tasks/named.py) makes of `given`."""
+    """The world of the programming problems, or what a function of this name makes of `given`."""
     if name == PROGRAMS:
         from tasks.gpu.training.programs import program_world
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.collect.build import make_collection, split
 from orchestrator.collect.settings import CollectSettings, FarmOptions, SplitRatios, read_collect_settings
-from tasks.models import Example
+from tasks.records import Example
 
 ROOT = Path(__file__).parents[3]
 USUAL = SplitRatios(0.70, 0.15, 0.15)

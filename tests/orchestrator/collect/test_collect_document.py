@@ -8,8 +8,8 @@ from orchestrator.collect.build import Split
 from orchestrator.collect.document import make_document
 from orchestrator.collect.pipeline import Gathered
 from orchestrator.collect.settings import read_collect_settings
-from tasks.models import Example
 from tasks.openai.provider import NO_MODEL
+from tasks.records import Example
 
 ROOT = Path(__file__).parents[3]
 FIRST, SECOND, OTHER = (Example(name, "context", "question", "gold") for name in ("a", "b", "c"))

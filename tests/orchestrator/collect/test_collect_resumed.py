@@ -12,7 +12,7 @@ from orchestrator.collect.run import load_saved, save_settings
 from orchestrator.collect.settings import CollectSettings, FarmOptions, read_collect_settings
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import SettingsError
-from tasks.models import Example
+from tasks.records import Example
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = Example("q", "the pages", "why?", "so")

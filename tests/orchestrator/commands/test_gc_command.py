@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.cli import main
 from tasks.store import keys
-from tasks.store.address import ENVIRONMENT_VARIABLE
-from tasks.store.run_lease import Owner, RunLease
+from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.ownership import Owner, RunLease
 from tasks.store.store import Store
 
 DAY_S = 24 * 3600

@@ -12,7 +12,7 @@ from simulated_run import Driver
 from terminal import Terminal, ended
 
 from orchestrator.runs.folder import run_id_of
-from tasks.store.run_lease import Owner, RunLease, read_lease
+from tasks.store.ownership import Owner, RunLease, read_lease
 
 FIRST = "g0_pop0"
 

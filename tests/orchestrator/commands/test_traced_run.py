@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from terminal import CHILDREN, Terminal, ended, history
 
 from orchestrator.runs.folder import run_id_of
-from tasks.tracing import trace_id_of
+from tasks.common.tracing import trace_id_of
 
 
 def test_a_run_is_one_trace_over_its_sessions_and_workers(

@@ -11,8 +11,8 @@ from orchestrator.evolve.arms import Preparation, parts_of, sides_of, vectors_of
 from orchestrator.evolve.systems import Arm, Book
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import SettingsError
-from tasks.models import ClusterFigures, Sides
 from tasks.plan import Candidate
+from tasks.records import ClusterFigures, Sides
 
 CLUSTERS = 10  # of six buckets by waste: ends of a turn first, and last what no answer used
 FIGURES = ClusterFigures(eos=0, pinned=CLUSTERS - 1, log_odds=(0.0, 1.0, -2.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))

@@ -13,8 +13,8 @@ from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.measuring import measurement_of
 from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, System, read_book
 from orchestrator.runs.folder import OutputFolder
-from tasks.models import Example
 from tasks.plan import Candidate
+from tasks.records import Example
 from tasks.store import keys
 from tasks.store.store import Store
 

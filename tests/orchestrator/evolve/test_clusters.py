@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.evolve.clusters import collected_sides
 from orchestrator.settings import SettingsError, load_settings
-from tasks.models import Sides
+from tasks.records import Sides
 
 ROOT = Path(__file__).parents[3]
 WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]

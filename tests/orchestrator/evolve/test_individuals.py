@@ -13,7 +13,7 @@ from orchestrator.evolve.individuals import IndividualsFile, individual_of, read
 from orchestrator.evolve.optimisers.generation import Evaluated, Generation, Genome
 from orchestrator.evolve.systems import Individual, Point
 from orchestrator.runs.folder import OutputError
-from tasks.models import Score
+from tasks.records import Score
 
 SCORE = Score(0.5, 0.4, 0.6, 12.0)
 

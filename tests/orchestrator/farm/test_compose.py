@@ -16,7 +16,7 @@ from orchestrator.farm.compose import PASSWORD, SOCKET, compose_address
 from orchestrator.farm.connection import external_address, found_address, named_address, ping
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import SettingsError
-from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, redacted
+from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, redacted
 
 ROOT = Path(__file__).parents[3]
 

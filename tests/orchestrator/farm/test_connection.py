@@ -12,9 +12,9 @@ from orchestrator.farm.connection import FarmLost, StoreLost, connected, externa
 from orchestrator.runs.drive import drive
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import read_parked_state
-from tasks.store.registry import WorkerRegistry
+from tasks.store.client import Waiting
 from tasks.store.store import Store
-from tasks.store.waiting import Waiting
+from tasks.store.workers import WorkerRegistry
 
 
 def test_a_store_that_refuses_for_too_long_parks_the_run(

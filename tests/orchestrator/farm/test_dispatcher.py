@@ -14,8 +14,8 @@ from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatc
 from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.farm.jobs import Scheduler
 from orchestrator.farm.producer import count_messages, drop_waiting
-from tasks.failure import Failure
 from tasks.plan import Candidate, Plan, stage_refs
+from tasks.records import Failure
 from tasks.store.keys import CANCELLED
 
 PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))

@@ -9,7 +9,7 @@ from simulated_run import PLAN, RUN, Driver, request
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.farm.retry import failed_tasks, retry_failed
 from orchestrator.settings import SettingsError
-from tasks.failure import Failure
+from tasks.records import Failure
 
 NODES = tuple(PLAN.node(i, "mut") for i in range(3))
 

@@ -18,7 +18,7 @@ from orchestrator.farm.checks import (
     check_writes,
 )
 from orchestrator.farm.worker_checks import check_queue, check_versions
-from tasks.code_version import code_version
+from tasks.store.workers import code_version
 
 WELL = {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 10, "maxmemory": 100}
 

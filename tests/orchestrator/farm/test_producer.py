@@ -14,10 +14,8 @@ from orchestrator.farm.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
 from tasks.job import JobSpec
 from tasks.plan import Candidate
-from tasks.store.address import queues_url, store_url
-from tasks.store.client import connect
+from tasks.store.client import Waiting, connect, queues_url, store_url
 from tasks.store.store import Store
-from tasks.store.waiting import Waiting
 
 CANDIDATES = [Candidate(0, (0.0,)), Candidate(1, (1.0,), target=0)]
 

@@ -9,10 +9,8 @@ from refusing_valkey import RefusingValkey
 
 from orchestrator.farm import dispatcher
 from orchestrator.farm.dispatcher import WorkerAvailabilityMonitor, unavailable_line
-from tasks.store.address import store_url
-from tasks.store.client import connect
-from tasks.store.registry import WorkerRegistry
-from tasks.store.waiting import StoreUnusable, Waiting
+from tasks.store.client import StoreUnusable, Waiting, connect, store_url
+from tasks.store.workers import WorkerRegistry
 
 REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}
 READY = {"worker": "gpu@here", "queue": "gpu", "state": "ready", "why": ""}

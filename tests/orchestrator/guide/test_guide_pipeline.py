@@ -15,7 +15,7 @@ from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.rollouts import Results
 from orchestrator.guide.session import MissionPipeline, MissionRun
 from tasks.job import JobSpec
-from tasks.store.fence import RunTaken
+from tasks.store.ownership import RunTaken
 
 
 class OneByOne:

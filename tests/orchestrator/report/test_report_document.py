@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.report.document import front_file, plot_points
 from orchestrator.report.figures import FrontFile, ReportFile
-from tasks.validation import parse_json
+from tasks.common.validation import parse_json
 
 
 def test_a_report_has_one_form_and_the_figures_of_the_answers() -> None:

@@ -13,7 +13,7 @@ from orchestrator.evolve.systems import PLAIN, Book
 from orchestrator.report.layout import wrap
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.text import FinalReport, ResourceUsage, final_report, systems_table
-from tasks.escape import escape_control
+from tasks.common.text import escape_control
 from tasks.plan import Evaluations
 
 

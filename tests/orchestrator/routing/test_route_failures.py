@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.named import load_named
+from tasks.common.named import load_named
 
 HERE = Path(__file__).parent
 

@@ -11,8 +11,8 @@ from simulated_run import RUN, Driver
 from orchestrator.farm.jobs import Scheduler
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
-from tasks.exports import EXPORTS
-from tasks.failure import Failure
+from tasks.queues import EXPORTS
+from tasks.records import Failure
 
 NAME = "processor_best.py"
 [PROCESSOR] = [export for export in EXPORTS if export.file == NAME]

@@ -16,7 +16,7 @@ from orchestrator.console import Terminated
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.runs.drive import drive
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
-from tasks.failure import Failure
+from tasks.records import Failure
 
 NONE = Callbacks(())
 FAILURES = tuple(

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.runs.lengths import LongPrompts, apply_too_long
 from orchestrator.settings import SettingsError
-from tasks.models import Example
+from tasks.records import Example
 
 SETS = ("training", "validation")
 ROWS = {which: [Example(f"{which}{i}", "a long context", "why?", "so") for i in range(2)] for which in SETS}

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.farm.connection import FarmLost, FarmUnavailable
 from orchestrator.runs.refusal import restored_if_refused
 from orchestrator.settings import SettingsError
-from tasks.secret import SecretError
+from tasks.common.logs import SecretError
 
 
 @pytest.mark.parametrize("error", [SettingsError(["no"]), SecretError("no key"), FarmUnavailable("no farm")])

@@ -16,11 +16,9 @@ from orchestrator.runs import ownership
 from orchestrator.runs.folder import RunInUse
 from orchestrator.runs.lifecycle import delete_run
 from orchestrator.runs.ownership import owned
-from tasks.process_identity import identify
-from tasks.store.address import queues_url
-from tasks.store.client import connect
-from tasks.store.fence import RunTaken
-from tasks.store.run_lease import Owner, RunLease, read_lease
+from tasks.common.child import identify
+from tasks.store.client import connect, queues_url
+from tasks.store.ownership import Owner, RunLease, RunTaken, read_lease
 from tasks.store.store import Store
 
 RUN = "run"

@@ -18,7 +18,7 @@ from orchestrator.runs.sameness import (
     unknown_servers,
 )
 from orchestrator.settings import SettingsError
-from tasks.models import Example
+from tasks.records import Example
 from tasks.store.store import Store
 
 TRAINING = [Example(f"q{number}", "the pages", f"question {number}?", "so") for number in range(14)]

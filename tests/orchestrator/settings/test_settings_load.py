@@ -22,8 +22,8 @@ from orchestrator.settings import (
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.options import options
 from orchestrator.settings.run import relative_objective
-from tasks.models import Constrained, Fitness, Sides
 from tasks.objective import LEAST_TOKENS
+from tasks.records import Constrained, Fitness, Sides
 
 ROOT = Path(__file__).parents[3]
 WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]

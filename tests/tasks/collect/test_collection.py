@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tasks.collect.collection import Collection
-from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
+from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 
 EXAMPLE = Example("q1", "the pages", "why?", "so")
 ENDPOINT = Endpoint("https://api.example.com/v1", "K", 1, 1, 0, 0, 0, 0, 0, 0)

@@ -8,9 +8,9 @@ import pytest
 from simulated_run import RUN
 
 from tasks.cpu.score import score_stage
-from tasks.models import Constrained, Fitness, Objective, Run
 from tasks.objective import score_answers
 from tasks.plan import Candidate, Plan
+from tasks.records import Constrained, Fitness, Objective, Run
 from tasks.stage import Stage
 from tasks.store.store import Store
 

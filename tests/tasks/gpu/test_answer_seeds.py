@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 from simulated_run import RUN
 
-from tasks import context
 from tasks.gpu.answer import PromptBatch, answer_keys
-from tasks.models import Example
 from tasks.plan import Candidate, Plan
+from tasks.records import Example
 from tasks.stage import Stage
+from tasks.store.keys import content_hash
 from tasks.store.store import Store
 
 EXAMPLES = tuple(Example(str(n), "", f"Question {n}?", "") for n in range(3))
@@ -20,7 +20,7 @@ EXAMPLES = tuple(Example(str(n), "", f"Question {n}?", "") for n in range(3))
 def stage_of(
     store: Store, monkeypatch: pytest.MonkeyPatch, repeat: int = 0, deltas: tuple[float, ...] = (0.5,), **sampling: bool
 ) -> Stage:
-    monkeypatch.setattr(context, "examples", lambda run, name: EXAMPLES)
+    monkeypatch.setattr(Stage, "examples", lambda stage: EXAMPLES)
     candidate = Candidate(0, deltas, repeat=repeat)
     target = dataclasses.replace(RUN.target, sampling=dataclasses.replace(RUN.target.sampling, **sampling))
     run = dataclasses.replace(RUN, target=target)
@@ -29,7 +29,7 @@ def stage_of(
 
 def batch_of(stage: Stage) -> PromptBatch:
     prompts = tuple((int(example.id),) for example in stage.examples())
-    hashes = tuple(context.content_hash(list(prompt)) for prompt in prompts)
+    hashes = tuple(content_hash(list(prompt)) for prompt in prompts)
     return PromptBatch(tuple(example.id for example in stage.examples()), prompts, hashes, (0,))
 
 

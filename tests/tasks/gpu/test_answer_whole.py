@@ -14,12 +14,11 @@ import pytest
 from scripted_server import reply_of, server
 from simulated_run import RUN
 
-from tasks import context
 from tasks.gpu import host
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
-from tasks.models import Example, Sampling, Target
 from tasks.plan import Candidate, Plan
+from tasks.records import Example, Sampling, Target
 from tasks.stage import Stage
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model
@@ -76,7 +75,7 @@ def no_host_afterwards() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def clusterings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run's own clustering and one of an arm."""
-    monkeypatch.setattr(context, "examples", lambda run, name: EXAMPLES)
+    monkeypatch.setattr(Stage, "examples", lambda stage: EXAMPLES)
     described = json.dumps([{"id": n, "description": str(n)} for n in range(2)])
     for clustering in (CLUSTERING, ARMS):
         store.clusterings.put(RUN.id, clustering, pack_labels(np.arange(10, dtype=np.uint8) % 2), described)

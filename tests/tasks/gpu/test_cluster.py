@@ -13,7 +13,7 @@ from answer_runs import embedded_target, installed_host, put_run
 
 from tasks.gpu.cluster import cluster, unpack_labels
 from tasks.job import Job
-from tasks.models import Clusters, Sides
+from tasks.records import Clusters, Sides
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model
 from workers.sglang.host import LocalTargetHost

@@ -11,7 +11,7 @@ from scripted_server import GOOD, request_of, server
 from tasks.gpu import ask, host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.target import Generated, TargetDown
-from tasks.models import Sampling, Target
+from tasks.records import Sampling, Target
 
 TARGET = Target(
     model="m", engine="sglang", lifecycle="resident", url="", command="", args="", device="cpu", dtype="auto",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.gpu.lengths import context_length, find_too_long
-from tasks.models import Example, Sampling, Target
+from tasks.records import Example, Sampling, Target
 
 TARGET = Target(
     model="m", engine="sglang", lifecycle="resident", url="", command="", args="", device="cpu", dtype="auto",

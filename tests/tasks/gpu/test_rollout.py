@@ -14,7 +14,7 @@ from tasks.gpu import host
 from tasks.gpu.rollout import ask_itself, prompt_lengths, roll_out
 from tasks.guide.candidates import DecodeCell
 from tasks.guide.jobs import ask_job, lengths_job, rollout_job
-from tasks.models import Target
+from tasks.records import Target
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model
 

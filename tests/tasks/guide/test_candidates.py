@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tasks.common.validation import InvalidData, parse_json
 from tasks.guide.candidates import (
     DecodeCell,
     Ticket,
@@ -14,7 +15,6 @@ from tasks.guide.candidates import (
     rollout_seed,
     samples_of,
 )
-from tasks.validation import InvalidData, parse_json
 
 WARM = DecodeCell(0.8, 0.95, 64)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from guide_records import answers, ticket
 
-from tasks.child_function import ChildFunctionError
+from tasks.common.child_function import ChildFunctionError
 from tasks.guide.jobs import VerifyInput
 from tasks.guide.verifier import load_verifier, verified
 

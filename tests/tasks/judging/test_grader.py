@@ -11,7 +11,7 @@ from tasks.judging.exact_number import ExactNumber
 from tasks.judging.grader import Grader, ThreeStages, make_grader, needs_model, title_of
 from tasks.judging.user_function import UserFunctionError
 from tasks.judging.verdict import verdict_key
-from tasks.models import Judge
+from tasks.records import Judge
 
 SETTINGS = Judge("rules", 0.01, True, 0.0, 1.0, 512, 42, 4)
 REPLY = {

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tasks.judging import prompt, verdict
 from tasks.judging.numbers import read_numbers
 from tasks.judging.verdict import JudgeReplyError, judge, polarity, verdict_key
-from tasks.models import Judge
 from tasks.openai.errors import PromptTooLong
 from tasks.openai.provider import estimate_tokens
+from tasks.records import Judge
 
 HERE = "https://judge.example/v1"
 SETTINGS = Judge("rules", 0.15, True, 0.0, 1.0, 512, 42, 4)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from rules_server import KEY, RulesServer, rules_server
 
-from tasks.models import Endpoint
 from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
 from tasks.openai.limits import LocalLimiter
 from tasks.openai.provider import Usage
+from tasks.records import Endpoint
 
 
 class RecordingBudget(LocalBudget):

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tasks.models import Endpoint
 from tasks.openai.budget import Budget, LocalBudget, RedisBudget
 from tasks.openai.errors import BudgetSpent
 from tasks.openai.provider import Usage, cost_usd
-from tasks.store.address import store_url
+from tasks.records import Endpoint
+from tasks.store.client import store_url
 from tasks.store.ledger import Spending
 from tasks.store.store import Store
 
@@ -27,8 +27,8 @@ from concurrent.futures import ThreadPoolExecutor
 from tasks.openai.errors import BudgetSpent
 from tasks.openai.budget import RedisBudget
 from tasks.openai.provider import Usage
-from tasks.store.address import store_url
-from tasks.models import Endpoint
+from tasks.store.client import store_url
+from tasks.records import Endpoint
 from tasks.store.client import connect
 from tasks.store.store import Store
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.collect.pipeline import Gathered
-from tasks import context
 from tasks.collect.collection import Collection, SampleJob
 from tasks.job import Job
-from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.openai.compress import compress
 from tasks.openai.judge import judge_sample
+from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.store import Store
+from tasks.task import current_store
 
 NOWHERE = Endpoint("http://127.0.0.1:9/v1", "NO_SUCH_KEY", 1, 1, 0, 0, 0, 0, 0, 0)
 COLLECTION = Collection(
@@ -41,9 +41,9 @@ def job_of(store: Store, collection: Collection, text: str) -> SampleJob:
 @pytest.fixture(autouse=True)
 def at_the_store(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    context.store.cache_clear()
+    current_store.cache_clear()
     yield
-    context.store.cache_clear()
+    current_store.cache_clear()
 
 
 def test_a_prompt_that_is_too_long_is_skipped_with_its_reason(store: Store) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from guided_job import ENDPOINT, guided, job_in
 
-from tasks import context
 from tasks.guide.candidates import Signals, Ticket, read_candidate
 from tasks.guide.critique import Critique, critic_messages, critic_schema, parse_critique
 from tasks.guide.jobs import GuideContext, ask_job
@@ -20,6 +19,7 @@ from tasks.job import Job
 from tasks.openai.critique import ask_endpoint
 from tasks.openai.provider import RULES
 from tasks.store.store import Store
+from tasks.task import current_store
 
 TEMPLATE = CriticTemplate.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt")
 MESSAGES = critic_messages(
@@ -34,9 +34,9 @@ MESSAGES = critic_messages(
 def at_the_store(valkey_url: str, service: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
     monkeypatch.setenv("KEY_OF_THIS_TEST", service.key)
-    context.store.cache_clear()
+    current_store.cache_clear()
     yield
-    context.store.cache_clear()
+    current_store.cache_clear()
 
 
 def job(store: Store, service: Any, **changes: Any) -> Job:

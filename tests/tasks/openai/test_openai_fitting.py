@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import load_settings, make_run
-from tasks import context
-from tasks.limits import SCRATCHPAD_CHARACTERS
-from tasks.models import Example, Run
+from tasks.common.validation import SCRATCHPAD_CHARACTERS
 from tasks.openai.errors import ContextExceededError
 from tasks.openai.fitting import (
     Response,
@@ -26,9 +24,11 @@ from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.openai.provider import estimate_tokens
 from tasks.openai.reflect import fitted, mutation_builder, read_responses, reflect_stage
 from tasks.plan import Candidate, Merge, Plan
+from tasks.records import Example, Run
 from tasks.stage import Stage
 from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
+from tasks.task import current_store
 
 ROOT = Path(__file__).parents[3]
 DESCRIPTIONS = [{"id": i, "description": "a cluster", "examples": ["the"], "count": 3} for i in range(3)]
@@ -89,7 +89,7 @@ def test_the_prompt_of_a_mutation_is_fitted(
 ) -> None:
     # Given a child with 100 answers, more than the endpoint takes in a minute
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    context.store.cache_clear()
+    current_store.cache_clear()
     responses = [response(i, 2800, is_correct=i % 2 == 0) for i in range(100)]
     # When the messages of its mutation are written
     stage = reflecting(store, run, responses)
@@ -98,7 +98,7 @@ def test_the_prompt_of_a_mutation_is_fitted(
     limit = prompt_limit(run)
     assert limit is not None and sum(map(estimate_tokens, messages)) <= limit
     assert (cut, messages[1].count('"example_id"')) == ({"answers_cut": 100}, 100)
-    context.store.cache_clear()
+    current_store.cache_clear()
 
 
 def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(
@@ -106,7 +106,7 @@ def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(
 ) -> None:
     # Given two right answers, of which the second is cut
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    context.store.cache_clear()
+    current_store.cache_clear()
     stage = reflecting(store, run, [response(0, 40), response(1, 40)])
     record = stage.need("answer", "pre")
     record["answers"][1]["whole"] = False
@@ -115,7 +115,7 @@ def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(
     found = read_responses(stage)
     assert [one.is_correct for one in found] == [True, False]
     assert found[0].explanation == "because" and found[1].explanation.startswith("cut: ")
-    context.store.cache_clear()
+    current_store.cache_clear()
 
 
 def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(
@@ -123,7 +123,7 @@ def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(
 ) -> None:
     # Given a context in which not even the shortest answers fit, and no endpoint that could be called
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    context.store.cache_clear()
+    current_store.cache_clear()
     nowhere = dataclasses.replace(run.endpoint, base_url="http://127.0.0.1:9/v1", api_key_env="NO_SUCH_KEY")
     small = dataclasses.replace(run, endpoint=nowhere, reflector_context_tokens=4_000)
     stage = reflecting(store, small, [response(i, 2800) for i in range(100)])
@@ -140,7 +140,7 @@ def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(
     merging = dataclasses.replace(stage, run=tiny, candidate=Candidate(0, (0.0, 0.0, 0.0), merge=parents))
     merged = merge_stage(merging)
     assert merged["scratchpad"] == parents.scratchpad_a and "nothing was sent" in merged["fallback"]
-    context.store.cache_clear()
+    current_store.cache_clear()
 
 
 @pytest.mark.parametrize("limit", [30_000, 0])
@@ -149,7 +149,7 @@ def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
 ) -> None:
     # Given an endpoint that refuses two prompts as longer than its model's context, with and without a limit of ours
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    context.store.cache_clear()
+    current_store.cache_clear()
     service.fail("mutation:context:2")
     endpoint = dataclasses.replace(
         run.endpoint, base_url=service.url, api_key_env="KEY_OF_THIS_TEST", tokens_per_minute=0
@@ -169,7 +169,7 @@ def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
     service.fail("mutation:context:*")
     with pytest.raises(ContextExceededError, match="too long for the model"):
         reflect_stage(stage)
-    context.store.cache_clear()
+    current_store.cache_clear()
 
 
 def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:

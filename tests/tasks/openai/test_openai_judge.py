@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tasks.models import Judge
 from tasks.openai import errors
 from tasks.openai.calls import NEEDED_TRIES, ReplyCounter, StoredReplyCounter
 from tasks.openai.judge import ask_judge, verdict_record
+from tasks.records import Judge
 from tasks.store.store import Store
 
 SETTINGS = Judge("some-model", 0.01, True, 0.0, 1.0, 512, 42, concurrency=1)

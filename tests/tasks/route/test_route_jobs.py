@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tasks.models import Sampling, Target
+from tasks.records import Sampling, Target
 from tasks.route.jobs import (
     Arm,
     Deployment,

@@ -138,7 +138,7 @@ def test_a_phrasing_changes_a_completion() -> None:
 
 
 def made(signature: str, tests: list[dict[str, Any]]) -> Problem:
-    from tasks.validation import parse_json
+    from tasks.common.validation import parse_json
 
     row = {
         "id": "made", "part": "train", "level": 1, "text": "?", "signature": signature, "tests": tests, "reference": "?"

@@ -11,9 +11,8 @@ from test_store_plans import PLAN, failure
 from test_store_runs import make_run
 
 from tasks.store import keys
-from tasks.store.fence import RunTaken
 from tasks.store.keys import run_key
-from tasks.store.run_lease import Owner, RunLease
+from tasks.store.ownership import Owner, RunLease, RunTaken
 from tasks.store.store import Store
 
 RUN = make_run("run")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tasks.failure import Failure
 from tasks.plan import Candidate, Merge, Plan
+from tasks.records import Failure
 from tasks.store.store import Store
 
 PLAN = Plan(

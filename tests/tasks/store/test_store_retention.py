@@ -7,7 +7,7 @@ import time
 
 from tasks.store import keys
 from tasks.store.keys import run_key
-from tasks.store.run_lease import Owner, RunLease
+from tasks.store.ownership import Owner, RunLease
 from tasks.store.store import Store
 
 DAY_S = 24 * 3600

@@ -6,9 +6,9 @@ import dataclasses
 import socket
 import subprocess
 
-from tasks.process_identity import identify
+from tasks.common.child import identify
 from tasks.store.keys import FENCE, LEASE, run_key
-from tasks.store.run_lease import Owner, RunLease, read_lease
+from tasks.store.ownership import Owner, RunLease, read_lease
 from tasks.store.store import Store
 
 

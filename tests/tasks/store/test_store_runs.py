@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.records import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.store.store import Store
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.store.store import Store
-from tasks.store.uses import record_use
+from tasks.store.store import Store, record_use
 
 
 def test_a_use_counts_once_for_each_question_that_it_shares(store: Store) -> None:

@@ -10,10 +10,8 @@ import redis
 from refusing_valkey import RefusingValkey
 
 from tasks.plan import Plan
-from tasks.store.address import store_url
-from tasks.store.client import connect
+from tasks.store.client import StoreUnusable, Waiting, connect, store_url
 from tasks.store.store import Store, open_store
-from tasks.store.waiting import StoreUnusable, Waiting
 from workers.celery_ext.broker import ONE_TRY
 
 REASONS = ("refuses: MISCONF", "refuses: OOM", "refuses: READONLY", "does not answer")

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from farm_bench import Bench, until
 
-from tasks.code_version import code_version
-from tasks.store.address import store_url
-from tasks.store.client import connect
+from tasks.store.client import connect, store_url
 from tasks.store.keys import CANCELLED
-from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
+from tasks.store.workers import WorkerRegistry, code_version
 from workers.celery_ext.admission import CLOSED_S, MODEL_VARIABLE
 
 

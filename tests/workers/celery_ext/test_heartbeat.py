@@ -5,10 +5,8 @@ import signal
 
 from farm_bench import Bench, until
 
-from tasks.code_version import code_version
-from tasks.store.address import store_url
-from tasks.store.client import connect
-from tasks.store.registry import WorkerRegistry
+from tasks.store.client import connect, store_url
+from tasks.store.workers import WorkerRegistry, code_version
 from workers.celery_ext import heartbeat
 
 

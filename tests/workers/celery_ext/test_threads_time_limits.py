@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from farm_bench import Bench, until
 
-from tasks.failure import Failure
-from tasks.store.address import store_url
-from tasks.store.client import connect
+from tasks.records import Failure
+from tasks.store.client import connect, store_url
 from tasks.store.store import Store
 
 

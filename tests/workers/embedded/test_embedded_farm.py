@@ -11,8 +11,7 @@ from celery import chain, chord
 from farm_bench import until
 from farm_processes import farm_spec, kill, processes_of
 
-from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
-from tasks.store.client import connect
+from tasks.store.client import ENVIRONMENT_VARIABLE, connect, store_url
 from workers.app import create_app
 from workers.embedded import control
 from workers.embedded.control import Farm, FarmError

@@ -13,7 +13,7 @@ from farm_bench import until
 from farm_processes import farm_spec, processes_of
 from other_user import as_another_user, needs_root, shared_folder
 
-from tasks.private import runtime_path
+from tasks.common.files import runtime_path
 from workers.embedded import control
 from workers.embedded.control import FarmError
 from workers.embedded.valkey import socket_path

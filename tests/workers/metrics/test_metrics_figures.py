@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.settings import load_settings, make_run
-from tasks.models import Endpoint
 from tasks.openai.budget import RedisBudget
 from tasks.openai.provider import Usage
-from tasks.store.address import queues_url
-from tasks.store.client import connect
+from tasks.records import Endpoint
+from tasks.store.client import NO_WAITING, connect, queues_url
 from tasks.store.keys import STATUS
-from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
-from tasks.store.waiting import NO_WAITING
+from tasks.store.workers import WorkerRegistry
 from workers.metrics import runs
 from workers.metrics.collector import FarmCollector
 

@@ -14,8 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.settings import load_settings, make_run
 from tasks.job import JobSpec
-from tasks.store.address import store_url
-from tasks.store.client import connect
+from tasks.store.client import connect, store_url
 from tasks.store.store import Store
 
 KEY = "file:" + "0" * 64

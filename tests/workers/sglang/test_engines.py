@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from tasks.models import EngineName
+from tasks.records import EngineName
 from workers.sglang.engines import engine_of
 
 KEY = "key-5f1e"

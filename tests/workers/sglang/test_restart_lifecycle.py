@@ -14,14 +14,14 @@ import torch
 from answer_runs import embedded_target, evaluate, installed_host, put_run
 
 from orchestrator.export.transformers import TRANSFORMERS
-from tasks.context import content_hash
-from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.processor import generate, processor_reference
 from tasks.gpu.processor_template import render_file
 from tasks.gpu.sentence_ends import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends, write_sentence_ends
 from tasks.gpu.sglang_file import SGLANG
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.models import Target
+from tasks.queues import PROCESSOR_FILE
+from tasks.records import Target
+from tasks.store.keys import content_hash
 from tasks.store.store import Store
 from workers.sglang.host import LocalTargetHost
 

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from server_target import http_client, server_reply, server_target
 
+from tasks.common.files import runtime_path
 from tasks.http.address import unix_path
-from tasks.private import runtime_path
 from workers.sglang.host import LocalTargetHost
 from workers.sglang.server import clear_temporary, temporary_environment
 

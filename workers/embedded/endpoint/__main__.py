@@ -10,9 +10,9 @@ import socket
 
 import uvicorn
 
+from tasks.common.files import keep_private
+from tasks.common.logs import SecretError, secret
 from tasks.http.address import unix_url
-from tasks.private import keep_private
-from tasks.secret import SecretError, secret
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 from workers.embedded.endpoint.app import build_endpoint_app
 from workers.embedded.endpoint.rules import all_rules

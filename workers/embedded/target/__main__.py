@@ -17,7 +17,7 @@ import torch
 import uvicorn
 from transformers import AutoTokenizer
 
-from tasks.private import keep_private
+from tasks.common.files import keep_private
 from workers.embedded.http_guard import BearerKey
 from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.cache import PrefixCache

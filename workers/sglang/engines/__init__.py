@@ -1,7 +1,7 @@
 """What differs between target servers, one module for each: command line, socket, key, and how it is stopped.
 
 Every server answers SGLang's routes.  For another engine, add a module with `ENGINE`, and its name to `EngineName` in
-`tasks/models.py`.
+`tasks/records.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from tasks.models import Target
+from tasks.records import Target
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from tasks.models import Target
+from tasks.records import Target
 from workers.sglang.engines import LaunchFiles, ListenOptions, TargetEngine
 
 KEY_VARIABLE = "WHETSTONE_TARGET_KEY"

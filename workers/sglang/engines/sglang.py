@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.models import Target
+from tasks.records import Target
 from workers.sglang.engines import LaunchFiles, ListenOptions, TargetEngine
 from workers.steering.listening import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
 

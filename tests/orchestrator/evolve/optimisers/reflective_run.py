@@ -9,8 +9,8 @@ from orchestrator.evolve.evolution_tree import EvolutionTree
 from orchestrator.evolve.optimisers.base import SearchState, Turn, search
 from orchestrator.evolve.optimisers.individual import canonical_order
 from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams
-from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
+from tasks.records import Score
 
 IDS = canonical_order([str(i) for i in range(12)])
 

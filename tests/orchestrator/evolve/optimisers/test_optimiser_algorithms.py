@@ -14,7 +14,7 @@ from orchestrator.evolve.optimisers.base import search
 from orchestrator.evolve.optimisers.cma import Cma, CmaParams, injected, update
 from orchestrator.evolve.optimisers.lineage import LineageParams, SingleLineage
 from orchestrator.evolve.optimisers.random_search import RandomParams, RandomSearch
-from tasks.models import Score
+from tasks.records import Score
 
 COMMON: dict[str, Any] = {
     "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "generations": 30, "population_size": 12,

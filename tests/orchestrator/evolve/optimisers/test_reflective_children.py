@@ -10,8 +10,8 @@ from reflective_run import IDS, Formula, params, run
 from orchestrator.evolve.evolution_tree import EvolutionTree
 from orchestrator.evolve.optimisers.base import search
 from orchestrator.evolve.optimisers.reflective import Reflective
-from tasks.models import Score
 from tasks.plan import Outcome, Plan
+from tasks.records import Score
 
 
 def test_elites_enter_the_next_population_unchanged_and_first() -> None:

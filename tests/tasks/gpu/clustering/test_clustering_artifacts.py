@@ -15,7 +15,7 @@ from tasks.gpu.clustering import Clustering, ClusteringError
 from tasks.gpu.clustering.pipeline import cluster_vocabulary
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, is_number_token
 from tasks.gpu.prompt import answer_ends
-from tasks.models import Clusters
+from tasks.records import Clusters
 
 
 def settings(place: Path, **changes: object) -> Clusters:

@@ -12,7 +12,7 @@ import pytest
 from tasks.gpu.clustering import Clustering, ClusteringError
 from tasks.gpu.clustering.pipeline import cluster_vocabulary
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
-from tasks.models import Clusters
+from tasks.records import Clusters
 
 DISCOVERED = (7, 30, 31, 90, 120, 121, 200, 260, 330, 331, 400, 401, 430, 455)
 

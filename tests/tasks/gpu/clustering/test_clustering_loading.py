@@ -19,7 +19,7 @@ from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering
 from tasks.gpu.clustering.embed import embed_tokens
 from tasks.gpu.clustering.pipeline import cluster_vocabulary
 from tasks.gpu.clustering.process import no_progress
-from tasks.models import Clusters
+from tasks.records import Clusters
 
 
 class Payload:

@@ -6,7 +6,7 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from tasks.gpu.clustering import load_clustering, run_clustering
-from tasks.models import Clusters
+from tasks.records import Clusters
 from workers.embedded.models import cache_folder, embedded_embedder, embedded_model
 
 

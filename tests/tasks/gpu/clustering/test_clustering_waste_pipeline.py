@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
 from tasks.gpu.clustering.waste_pipeline import cluster_answers
 from tasks.gpu.prompt import answer_ends
-from tasks.models import Clusters, Sides
+from tasks.records import Clusters, Sides
 from workers.embedded.models import embedded_model
 
 PLAIN = (

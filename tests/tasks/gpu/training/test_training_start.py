@@ -41,7 +41,7 @@ from typing import Any
 
 import torch
 
-from tasks.named import load_named
+from tasks.common.named import load_named
 
 HERE = Path(__file__).parent
 

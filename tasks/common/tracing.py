@@ -23,8 +23,8 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tasks import logs
-from tasks.secret import redact
+from tasks.common import logs
+from tasks.common.logs import redact
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

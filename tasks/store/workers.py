@@ -5,9 +5,13 @@ A node name is Celery's: "gpu@host".  These keys belong to no run, and a report 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
 import redis
@@ -62,3 +66,23 @@ class WorkerRegistry:
         """What is paused, and since when in seconds of the epoch."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(PAUSED))
         return {name.decode(): float(since) for name, since in found.items()}
+
+
+# Which code this is: one short name for all source of the packages that do the work.
+
+
+PACKAGES = ("tasks", "workers")
+SHOWN = 12  # hexadecimal digits
+
+
+@cache
+def code_version() -> str:
+    """The hash of every module of PACKAGES, by name and content; a few milliseconds, once a process."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        spec = find_spec(package)
+        folder = Path((spec and spec.origin) or package).parent
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{package}/{path.relative_to(folder).as_posix()}\0".encode())
+            digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:SHOWN]

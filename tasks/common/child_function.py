@@ -1,6 +1,6 @@
 """A function of the user's own, called in a process of its own: whatever it does, the worker goes on.
 
-`ChildFunction` starts `python -m tasks.child_function NAME GROUP`, which loads the function and then answers one call
+`ChildFunction` starts this module with the name of the function, which loads it and then answers one call
 after the other, one JSON document a line.  A function that ends its process, runs too long or breaks its descriptors
 fails that call; the next one starts a new process.  Calls at the same time have a process each, up to
 `MOST_CHILDREN`.
@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
 
-from tasks.named import load_named, source_identity
+from tasks.common.named import load_named, source_identity
 
 CALL_LIMIT_S = 300.0
 MOST_CHILDREN = 4
@@ -41,9 +41,9 @@ class ChildFunctionError(Exception):
 
 
 class ChildFunction:
-    """The function `name`, "module:function", "file.py:function" or an entry point of `group`; see `tasks.named`.
+    """The function `name`, "module:function", "file.py:function" or an entry point of `group`.
 
-    `identity` is of the source of its module (`tasks.named.source_identity`).  Threads may call it at the same time.
+    `identity` is of the source of its module.  Threads may call it at the same time.
     Raises: ChildFunctionError when it cannot be loaded, or does not take as many arguments as `parameters`.
     """
 
@@ -102,7 +102,7 @@ class _Child:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._process = _starter.submit(
             subprocess.Popen,
-            [sys.executable, "-P", "-m", "tasks.child_function", *arguments],
+            [sys.executable, "-P", "-m", "tasks.common.child_function", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -9,13 +9,76 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
 from annotated_types import Ge, Le, Lt, MaxLen
-from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tasks.escape import escape_control, quote, shorten
-from tasks.limits import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
+from tasks.common.text import escape_control, quote, shorten
 
 T = TypeVar("T")
+
+# The limits of what comes from outside, checked where it enters: far above what a run needs, and far below what would
+# exhaust a process.
+MIB = 2**20
+
+# Replies over HTTP, bytes of the body.
+REPLY_BYTES = 1 * MIB
+"""A reply without the tokens that a model wrote: a report, a list of models, an error."""
+MODELS_BYTES = 16 * MIB
+"""An endpoint's list of models; a router of many providers lists hundreds."""
+REPLY_BYTES_PER_TOKEN = 256
+"""Of a generated token in JSON: its text, escaped, and its id.  Most have 5 to 20."""
+
+# What the reflector writes, in characters.
+SCRATCHPAD_CHARACTERS = 4_000
+"""Of a scratchpad that is inherited; the prompts state it, and of a longer one the last lines are kept."""
+LOGGED_CHARACTERS = 1_000_000
+"""Of each part of a logged prompt."""
+
+# Questions and rows to judge, bytes of UTF-8.
+QUESTION_BYTES = 1_000_000
+PAGE_BYTES = 1_000_000
+"""Of one page of a document, and of the context of one row that has no pages."""
+CONTEXT_BYTES = 4_000_000
+"""Of all pages of one question together."""
+GOLD_BYTES = 20_000
+"""Of a right answer."""
+ANSWER_BYTES = 4_000_000
+"""Of an answer to be judged: more than the tokens of the longest one allowed."""
+NAME_BYTES = 1_000
+"""Of an id and of the name of a split or a document."""
+ROW_BYTES = 16 * MIB
+"""Of one line of a file of rows."""
+ROWS = 1_000_000
+"""Of one file or folder."""
+REPORTED_FAULTS = 50
+"""That one error lists; it says how many more there are."""
+
+# Files that are read whole, bytes.
+SETTINGS_BYTES = 1 * MIB
+"""A `.config`, or a document in YAML or JSON."""
+OPTION_CHARACTERS = 100_000
+"""The value of one option: a prompt, a template, a command."""
+DELTAS_BYTES = 16 * MIB
+"""A file of deltas: one vector, or a population."""
+SECRET_BYTES = 65_536
+"""A file with a key or a password."""
+COLLECTED_BYTES = 1024 * MIB
+"""The output of a collection."""
+CHECKPOINT_BYTES = 64 * MIB
+"""How far a training is."""
+
+# What a judge of the user's own returns, characters.
+REASONING_CHARACTERS = 20_000
+
+# Vectors.
+LARGEST_DELTA = 1_000.0
+"""Logits, of either sign: beyond it a token is forced or forbidden anyway, and float16 overflows."""
+
+RunId = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{1,80}$")]
+PlanName = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,39}$")]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+ContentKey = Annotated[str, StringConstraints(pattern="^[a-z]{1,20}:[0-9a-f]{64}$")]
+Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16,64}$")]
 
 Moment = Annotated[float, Ge(0), Lt(1e11)]
 """Seconds of the epoch that a calendar has: up to the year 5138."""
@@ -119,3 +182,8 @@ def fault_of(detail: ErrorDetails) -> str:
     if kind not in REASONS:
         return f"{value}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
     return REASONS[kind].format(value=value, **context)
+
+
+def reply_bytes(tokens: int) -> int:
+    """The most bytes of a reply with so many generated tokens."""
+    return REPLY_BYTES + REPLY_BYTES_PER_TOKEN * tokens

@@ -17,10 +17,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
-from tasks.secret import SecretError, redact, register_secret, secret
+from tasks.common.files import FileTooLarge, read_limited
+from tasks.common.validation import SECRET_BYTES
 
 FORMAT_VARIABLE = "WHETSTONE_LOG_FORMAT"
 FIELDS = ("run", "generation", "child", "stage", "task", "worker")  # in this order
@@ -134,3 +136,46 @@ def _password(url: str) -> str:
     """The password in an address, as it is written there; "" where there is none."""
     found = re.search(r"://[^:/?#@]*:([^/?#@]*)@|[?&]password=([^&#]*)", url)
     return (found[1] or found[2] or "") if found else ""
+
+
+# Secrets of the environment: the variable itself or, as Docker and Kubernetes hand them out, a file.
+
+
+SHORTEST = 9  # characters; a shorter text may be an ordinary word of a message
+_registered: set[str] = set()
+
+
+class SecretError(ValueError):
+    """The file of a secret cannot be read.  The message names it in one line and never shows what it holds."""
+
+
+def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
+    """The secret called `name`, without the space around it; "" where there is none."""
+    environment = os.environ if environment is None else environment
+    if environment.get(name):
+        return register_secret(environment[name].strip())
+    path = environment.get(f"{name}_FILE")
+    if not path:
+        return ""
+    try:
+        return register_secret(read_limited(Path(path), SECRET_BYTES, pipes=True).decode().strip())
+    except UnicodeDecodeError:
+        raise SecretError(f"{name}_FILE: {path} is not UTF-8 text") from None
+    except FileTooLarge as error:
+        raise SecretError(f"{name}_FILE: {path} holds no secret: {error}") from None
+    except OSError as error:
+        raise SecretError(f"{name}_FILE: {path} cannot be read: {error.strerror or error}") from None
+
+
+def register_secret(text: str) -> str:
+    """Have `redact` remove `text` from now on; returns `text`."""
+    if len(text) >= SHORTEST:
+        _registered.add(text)
+    return text
+
+
+def redact(text: str) -> str:
+    """`text` without the registered secrets."""
+    for one in sorted(_registered, key=len, reverse=True):  # a copy: threads may add, and one may hold another
+        text = text.replace(one, "[secret]")
+    return text

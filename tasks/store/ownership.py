@@ -1,9 +1,11 @@
-"""Which process works on a run: one at a time holds the run's lease, under its id, wherever its output folder is.
+"""What keeps a process that no longer works on a run from writing in the run's name.
 
-The lease has no time to live, because clocks may be set.  Its holder renews it every few seconds; a process that wants
-the run and cannot see the holder's process watches on its own monotonic clock whether the renewals go on, as elections
-of leaders do in Kubernetes.  Whoever takes a lease gets a higher number (tasks/store/fence.py), so a holder that was
-only suspended writes nothing more.
+Each process that takes a run over gets a higher number than the one before (tasks/store/ownership.py), and each of its
+writes carries it.  A write with a lower number than that of the latest owner is refused, in the same step on the
+server in which it would have been done.  Attempts at plans and jobs are numbered from the same sequence, so a message
+of an earlier owner is known by its attempt (`run_once` in tasks/task.py).
+
+The method is that of fencing tokens: Burrows, "The Chubby lock service", OSDI 2006, section 2.4 (sequencers).
 """
 
 from __future__ import annotations
@@ -13,14 +15,109 @@ import datetime
 import json
 import socket
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import redis
 
-from tasks.process_identity import ProcessIdentity, pid_namespace, this_process
+from tasks.common.child import ProcessIdentity, pid_namespace, this_process
 from tasks.store import keys
 from tasks.store.keys import run_key
+
+REFUSED = "FENCED"  # how the error of a refused write begins
+# The last key is the run's fence, the last argument the writer's number, "" for one that is not fenced.  A number that
+# the store does not have is of a run that was deleted; a lower one in the store is of a server that lost its last
+# second when it died.
+_CHECK = f"""
+local number, written_by = redis.call("HGET", KEYS[#KEYS], "{keys.NUMBER}"), ARGV[#ARGV]
+if written_by ~= "" and (not number or tonumber(number) > tonumber(written_by)) then
+    return redis.error_reply("{REFUSED} by a later owner of the run")
+end
+KEYS[#KEYS], ARGV[#ARGV] = nil, nil
+"""
+# ARGV: for each command how many parts it has, and these.  Returns the replies.
+_COMMANDS = """
+local replies, at = {}, 1
+while at <= #ARGV do
+    local parts = tonumber(ARGV[at])
+    replies[#replies + 1] = redis.call(unpack(ARGV, at + 1, at + parts))
+    at = at + parts + 1
+end
+return replies
+"""
+
+Part = str | bytes | int | float
+Script = Callable[[str, Sequence[str], Sequence[Part]], Any]
+
+
+class RunTaken(Exception):
+    """Another process has taken the run over, or the run was deleted: this one must not write in its name."""
+
+
+class Fence:
+    """Writes in the name of runs.  `number` is that of the run's owner, None for a writer that is not its owner."""
+
+    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
+        self._redis, self.number = client, number
+        self._commands = self.script(_COMMANDS)
+
+    def script(self, source: str) -> Script:
+        """A Lua script as a function of run, keys and arguments, which is run for the run's owner alone.
+
+        The function raises: RunTaken, redis.RedisError.
+        """
+        registered = self._redis.register_script(_CHECK + source)
+
+        def call(run_id: str, names: Sequence[str], arguments: Sequence[Part]) -> Any:
+            number = "" if self.number is None else self.number
+            try:
+                return registered([*names, run_key(run_id, keys.FENCE)], [*arguments, number])
+            except redis.ResponseError as error:
+                if not str(error).startswith(REFUSED):
+                    raise
+                raise RunTaken(f"another process has taken run {run_id} over, or it was deleted") from None
+
+        return call
+
+    def write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
+        """Do commands of Redis in one transaction; their raw replies."""
+        parts = [part for command in commands for part in (len(command), *command)]
+        replies: list[Any] = self._commands(run_id, [], parts)
+        return replies
+
+
+# What all typed access to the store shares: the client, and writes that carry the number of the run's owner.
+
+
+class StoreAccess:
+    """One Redis or Valkey.  Every method is safe to call twice with the same arguments.
+
+    All raise redis.RedisError when the server cannot be reached for as long as `client` retries.  With the `number` of
+    a run's owner those that write raise RunTaken after another process has taken the run over.
+    """
+
+    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
+        self.redis = client
+        self.fence = Fence(client, number)
+
+    def _write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
+        return self.fence.write(run_id, *commands)
+
+    def _hash_without(self, key: str, excluded: set[str]) -> dict[str, bytes]:
+        """The fields of a hash but for these: what the caller has is not sent again."""
+        names = sorted({name.decode() for name in cast("list[bytes]", self.redis.hkeys(key))} - excluded)
+        values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
+        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def text_of(value: Any) -> str | None:
+    """A value of the server as text; None where there is none."""
+    return None if value is None else cast(bytes, value).decode()
+
+
+# Which process works on a run: one at a time holds the run's lease, under its id, wherever its output folder is.
+
 
 # KEYS: the run's fence and lease.  ARGV: the new owner, the owner that may be replaced ("" for none).
 # Returns the number, or 0 when another process holds the lease.
@@ -57,7 +154,7 @@ if redis.call("HGET", KEYS[1], "{keys.OWNER}") == ARGV[1] then redis.call("UNLIN
 class Owner:
     """A process that works on a run.  `token` is its own, `since` is for people: nothing is computed from it.
 
-    `namespace` says which processes have its pid (tasks/process_identity.py); `folder` is the run's output folder.
+    `namespace` says which processes have its pid (tasks/common/child.py); `folder` is the run's output folder.
     """
 
     token: str

@@ -6,7 +6,9 @@ What differs because a format demands it stays with that format: a comment of a 
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 
 LONGEST_QUOTE = 80  # characters of a value in an error message
 _ACTING = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories
@@ -45,3 +47,50 @@ def quote(value: object) -> str:
 def first_line(error: BaseException, most: int = 500) -> str:
     """The first line of an error's text, `most` characters at most; the name of its class where it has no text."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:most]
+
+
+# Limits on the length of a prompt, and texts that are cut in the middle to keep them.
+
+
+SHORTEST = 80  # characters of a text that are always kept
+
+
+def cut_middle(text: str, length: int) -> str:
+    """`text` with its middle replaced by a note, where it is longer than `length` characters; about that long then."""
+    if len(text) <= length:
+        return text
+    half = length // 2
+    return f"{text[:half]} [... {len(text) - 2 * half} characters cut ...] {text[len(text) - half :]}"
+
+
+def largest_length(longest: int, fits: Callable[[int], bool]) -> int:
+    """The largest length from `SHORTEST` to `longest` that fits, or `SHORTEST` where none does."""
+    low, high = SHORTEST, max(SHORTEST, longest)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def smallest_limit(*limits: int) -> int:
+    """Of limits of which 0 is none, the one that holds."""
+    return min((limit for limit in limits if limit), default=0)
+
+
+# Templates of prompts: each `{name}` that has a value is replaced; all other braces stay.
+
+
+def missing_placeholders(template: str, names: Iterable[str]) -> list[str]:
+    """The placeholders, as `{name}`, that the template lacks."""
+    return [place for name in names if (place := f"{{{name}}}") not in template]
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """`template` with each `{name}` replaced, in one pass: braces inside a value stay as they are."""
+    if missing := missing_placeholders(template, values):
+        raise KeyError(f"the template has no placeholder for {', '.join(missing)}")
+    places = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
+    return places.sub(lambda found: values[found[0][1:-1]], template)
