@@ -19,7 +19,7 @@ from tasks.records import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sa
 from tasks.store.client import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.health import worker_answers
-from workers.processes.process import ChildProcess, Command
+from workers.processes import ChildProcess, Command
 from workers.queues import MODULES_VARIABLE, worker_command, worker_environment
 
 BARE = "bare"  # in the ids of chords of Celery alone, so that their counters can be told from the farm's

@@ -14,7 +14,7 @@ from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
 from workers.app import VISIBILITY_VARIABLE, create_app
 from workers.embedded import valkey
 from workers.health import worker_answers
-from workers.processes.process import ChildProcess, Command
+from workers.processes import ChildProcess, Command
 from workers.queues import worker_command
 
 MODULES_FOLDER = Path(__file__).parent  # of farm_tasks.py, which workers import

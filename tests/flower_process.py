@@ -19,7 +19,7 @@ from orchestrator.settings import load_settings, make_run, write_config
 from tasks.plan import Candidate, Plan
 from tasks.store.store import Store
 from workers.app import create_app
-from workers.processes.process import ChildProcess, Command
+from workers.processes import ChildProcess, Command
 from workers.queues import worker_command
 
 ROOT = Path(__file__).parents[1]

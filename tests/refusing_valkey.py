@@ -13,7 +13,7 @@ from farm_bench import until
 
 from tasks.store.client import NO_WAITING
 from workers.embedded import valkey
-from workers.processes.process import ChildProcess
+from workers.processes import ChildProcess
 
 
 class RefusingValkey:

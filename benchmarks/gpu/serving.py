@@ -42,7 +42,7 @@ from tasks.gpu.processor import processor_reference
 from tasks.gpu.processor_template import ModelCheck
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import sentence_ends
-from workers.processes.process import ChildProcess, Command, is_healthy
+from workers.processes import ChildProcess, Command, is_healthy
 from workers.sglang.engines.embedded import KEY_VARIABLE
 from workers.steering.request import reference_string
 from workers.steering.serving import SYSTEM_VARIABLE

@@ -26,7 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import figures
-from workers.processes.process import ChildProcess, Command, is_healthy
+from workers.processes import ChildProcess, Command, is_healthy
 from workers.sglang import server as target_server
 from workers.steering.request import LABELS_VARIABLE, reference_string
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec, FarmStatus
-from workers.processes.process import is_healthy
+from workers.processes import is_healthy
 
 __all__ = [
     "FarmSpec",

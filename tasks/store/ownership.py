@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import os
 import socket
 import uuid
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from typing import Any, cast
 
 import redis
 
-from tasks.common.child import ProcessIdentity, pid_namespace, this_process
+from tasks.common.process import ProcessIdentity, boot_id, identify, pid_namespace
 from tasks.store import keys
 from tasks.store.keys import run_key
 
@@ -154,7 +155,7 @@ if redis.call("HGET", KEYS[1], "{keys.OWNER}") == ARGV[1] then redis.call("UNLIN
 class Owner:
     """A process that works on a run.  `token` is its own, `since` is for people: nothing is computed from it.
 
-    `namespace` says which processes have its pid (tasks/common/child.py); `folder` is the run's output folder.
+    `namespace` says which processes have its pid (tasks/common/process.py); `folder` is the run's output folder.
     """
 
     token: str
@@ -169,7 +170,7 @@ class Owner:
     @classmethod
     def here(cls, folder: str) -> Owner:
         """This process, with a token of its own."""
-        process, now = this_process(), datetime.datetime.now().astimezone()
+        process, now = identify(os.getpid()), datetime.datetime.now().astimezone()
         return cls(
             token=uuid.uuid4().hex,
             host=socket.gethostname(),
@@ -187,8 +188,7 @@ class Owner:
     @property
     def is_visible(self) -> bool:
         """Whether this process sees the owner's processes, and so whether it has ended."""
-        mine = this_process()
-        return (self.boot, self.namespace) == (mine.boot, pid_namespace()) and bool(self.boot and self.namespace)
+        return (self.boot, self.namespace) == (boot_id(), pid_namespace()) and bool(self.boot and self.namespace)
 
     def has_ended(self) -> bool:
         """Whether the owner has ended for certain.  One that is not visible may be at work."""

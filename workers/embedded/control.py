@@ -17,7 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from tasks.common.child import this_process
 from tasks.common.files import private_folder, write_atomic
 from workers.embedded import valkey
 from workers.embedded.endpoint import ENDPOINT_SOCKET
@@ -31,8 +30,7 @@ from workers.embedded.farm import (
     status,
 )
 from workers.embedded.sockets import remove_farm_socket
-from workers.processes.pid_records import PidRecord, PidRecords
-from workers.processes.process import ChildProcess, Command, ProcessFailed, is_full, log_tail
+from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed, is_full, log_tail, record_of
 
 __all__ = ["Farm", "FarmError", "attach", "attach_or_start", "down", "start", "status", "up"]
 
@@ -138,7 +136,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         _clear(files)
         write_atomic(files.spec, spec.to_json())
         if writing is not None:
-            write_atomic(files.owner, json.dumps(asdict(PidRecord.of("owner", this_process()))))
+            write_atomic(files.owner, json.dumps(asdict(record_of("owner", os.getpid()))))
         supervisor = ChildProcess(_supervisor_command(files, reading), PidRecords(files.supervisor))
         supervisor.start()
         try:

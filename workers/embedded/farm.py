@@ -11,7 +11,7 @@ from typing import TypedDict, cast
 
 import psutil
 
-from workers.processes.pid_records import PidRecord, PidRecords, read_own_file
+from workers.processes import PidRecord, PidRecords, read_own_file
 
 FARM_VARIABLE = "WHETSTONE_FARM"
 

@@ -35,9 +35,7 @@ from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE, ENDPOINT_SOCKET
 from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec
 from workers.embedded.sockets import farm_socket, listen_privately, remove_farm_socket
 from workers.health import worker_answers
-from workers.processes.log_files import LogRotation
-from workers.processes.pid_records import PidRecords
-from workers.processes.process import ChildProcess, Command, ProcessFailed, RestartPolicy, is_healthy
+from workers.processes import ChildProcess, Command, LogRotation, PidRecords, ProcessFailed, RestartPolicy, is_healthy
 from workers.queues import worker_command
 
 logger = logging.getLogger("whetstone.farm")

@@ -15,8 +15,7 @@ import redis
 
 from tasks.common.files import private_folder, runtime_folder
 from workers.embedded.sockets import farm_socket, remove_farm_socket
-from workers.processes.pid_records import PidRecords
-from workers.processes.process import ChildProcess, Command
+from workers.processes import ChildProcess, Command, PidRecords
 
 SERVER = "valkey"
 DEFAULT_MEMORY_MB = 2048

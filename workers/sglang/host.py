@@ -27,7 +27,7 @@ from tasks.queues import PROCESSOR_FILE
 from tasks.records import Target
 from workers import steering
 from workers.embedded import models
-from workers.processes.pid_records import PidRecords
+from workers.processes import PidRecords
 from workers.sglang import gpus
 from workers.sglang.card import Card
 from workers.sglang.engines import engine_of

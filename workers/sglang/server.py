@@ -23,8 +23,7 @@ from tasks.http.address import unix_url
 from tasks.queues import PROCESSOR_FILE
 from tasks.records import Target
 from workers import steering
-from workers.processes.pid_records import PidRecords
-from workers.processes.process import ChildProcess, Command, ProcessFailed, is_healthy
+from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed, is_healthy
 from workers.sglang.engines import LaunchFiles, engine_of
 from workers.sglang.identity import local_weights, read_identity
 

@@ -13,7 +13,7 @@ from tasks.gpu import host as installed
 from workers.celery_ext import heartbeat
 from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
-from workers.processes.log_files import LogRotation
+from workers.processes import LogRotation
 from workers.sglang.host import LocalTargetHost
 
 OPEN_FILES = 65_536  # a connection for each request in flight

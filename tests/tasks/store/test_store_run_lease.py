@@ -6,7 +6,7 @@ import dataclasses
 import socket
 import subprocess
 
-from tasks.common.child import identify
+from tasks.common.process import identify
 from tasks.store.keys import FENCE, LEASE, run_key
 from tasks.store.ownership import Owner, RunLease, read_lease
 from tasks.store.store import Store
@@ -59,7 +59,6 @@ def test_an_owner_says_who_it_is_and_whether_it_has_ended() -> None:
     assert owner.is_visible and not owner.has_ended()
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         process = identify(child.pid)
-        assert process is not None
         other = dataclasses.replace(owner, pid=process.pid, started=process.started)
         assert not other.has_ended()
     assert other.has_ended()

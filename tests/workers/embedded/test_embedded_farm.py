@@ -15,7 +15,7 @@ from tasks.store.client import ENVIRONMENT_VARIABLE, connect, store_url
 from workers.app import create_app
 from workers.embedded import control
 from workers.embedded.control import Farm, FarmError
-from workers.processes.log_files import LOG_BYTES
+from workers.processes import LOG_BYTES
 from workers.queues import MODULES_VARIABLE
 
 pytestmark = pytest.mark.usefixtures("module_environment")

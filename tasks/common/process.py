@@ -1,7 +1,6 @@
 """Which process a pid means: its start time since boot, as psutil has it, and the boot tell it from all others.
 
-Neither depends on the wall clock, which may be set while the process runs.  A pid alone is given to another process
-later.
+Neither depends on the wall clock, which may be set while the process runs.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class ProcessIdentity:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Signal this very process; nothing happens when it has ended."""
-        if (process := self._process()) is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if (process := self._process()) is not None:
                 process.send_signal(number)
 
     def _process(self) -> psutil.Process | None:
@@ -42,17 +41,9 @@ class ProcessIdentity:
         return None
 
 
-def identify(pid: int) -> ProcessIdentity | None:
-    """The process that has this pid now, also one that has ended and was not waited for; None when there is none."""
-    try:
-        return ProcessIdentity(pid, _started(psutil.Process(pid)), boot_id())
-    except psutil.NoSuchProcess:
-        return None
-
-
-def this_process() -> ProcessIdentity:
-    """The process that calls this."""
-    return ProcessIdentity(os.getpid(), _started(psutil.Process()), boot_id())
+def identify(pid: int) -> ProcessIdentity:
+    """The process that has this pid now, also one that has ended and was not waited for.  Raises: NoSuchProcess."""
+    return ProcessIdentity(pid, _started(psutil.Process(pid)), boot_id())
 
 
 @cache

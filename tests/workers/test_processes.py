@@ -1,21 +1,25 @@
 """Child processes: their start, the reason when they do not start, and that they never outlive their owner."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
+from farm_bench import until
 
-from workers.processes.pid_records import PidRecords
-from workers.processes.process import ChildProcess, Command, ProcessFailed
+from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed, RestartPolicy, rotate_logs
 
 IMPORTS = "from pathlib import Path; import sys, signal, subprocess, time\n"
 READY = "Path(sys.argv[1]).write_text('ready')\n"
@@ -116,7 +120,7 @@ def test_a_pid_of_another_process_is_not_signalled(tmp_path: Path, children: lis
 OWNER = """
 import os, signal, sys
 from pathlib import Path
-from workers.processes.process import ChildProcess, Command
+from workers.processes import ChildProcess, Command
 child = ChildProcess(Command("example", ("sleep", "600"), Path(sys.argv[1]), dict(os.environ)))
 child.start()
 print(child.pid, flush=True)
@@ -151,3 +155,87 @@ def test_a_process_ends_with_the_thread_that_started_it(tmp_path: Path, children
         thread.join()
         assert passing.wait_end(5)
         assert staying.alive
+
+
+def child_of(folder: Path, program: str) -> ChildProcess:
+    command = Command("example", (sys.executable, "-c", program), folder / "example.log", dict(os.environ))
+    return ChildProcess(command, PidRecords(folder / "pids.json"))
+
+
+def test_a_child_that_dies_on_a_full_disk_is_started_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a child, and a disk that takes no more
+    child = child_of(tmp_path, "import signal; signal.pause()")
+    child.start()
+    policy = RestartPolicy(child)
+    full = True
+    write = PidRecords._write
+
+    def refuse(records: PidRecords, found: object) -> None:
+        if full:
+            raise OSError(28, "No space left on device")
+        write(records, found)  # type: ignore[arg-type]  # what the real one is called with
+
+    monkeypatch.setattr(PidRecords, "_write", refuse)
+    # when the child dies, then it is not started, nothing is left running, and nothing is raised
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    until(lambda: not child.alive)
+    for now in range(0, 100, 6):
+        policy.check(float(now))
+        assert not child.alive
+    # and it is started once there is room
+    full = False
+    policy.check(200.0)
+    assert child.alive
+    child.stop(0)
+
+
+def test_a_child_that_keeps_dying_is_given_up(tmp_path: Path) -> None:
+    child = child_of(tmp_path, "raise SystemExit(3)")
+    child.start()
+    policy, now = RestartPolicy(child), 0.0
+
+    def die_and_restart() -> None:
+        nonlocal now
+        for _ in range(20):
+            until(lambda: not child.alive)
+            now += 6.0
+            policy.check(now)
+
+    with pytest.raises(ProcessFailed, match="example died 5 times in 60 s, at last with status 3"):
+        die_and_restart()
+
+
+WRITER = """
+import sys
+for line in sys.stdin:
+    print(line, end="", flush=True)
+"""
+
+
+def test_a_writer_continues_in_the_emptied_log(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    with log.open("ab") as file:
+        writer = subprocess.Popen([sys.executable, "-c", WRITER], stdin=subprocess.PIPE, stdout=file, text=True)
+    assert writer.stdin is not None
+
+    def write(text: str) -> None:
+        size = log.stat().st_size
+        writer.stdin.write(text + "\n")
+        writer.stdin.flush()
+        while log.stat().st_size == size:
+            time.sleep(0.01)
+
+    for number in range(6):
+        write(f"{number} " + "x" * 2000)
+        rotate_logs([log], limit=1000)
+    write("the end")
+    writer.stdin.close()
+    writer.wait()
+
+    assert log.read_text() == "the end\n"
+    old = tmp_path / "worker.log.1"
+    assert old.read_text()[0] == "5"
+    assert stat.S_IMODE(old.stat().st_mode) == stat.S_IMODE(log.stat().st_mode)

@@ -1,0 +1,329 @@
+"""Child processes of the farm: started in sessions of their own, watched, restarted when they die, and stopped.
+
+Three things keep a process from outliving its owner: `stop`, for an owner that ends regularly; the kernel's
+parent-death signal (Linux), for an owner that is killed; and the pid records, by which the next owner finds what is
+still running.  A pid that was given to another process meanwhile is never signalled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tasks.common import die_with_parent
+from tasks.common.files import NO_ROOM, write_atomic
+from tasks.common.process import ProcessIdentity, identify
+
+logger = logging.getLogger("whetstone.farm")
+
+TOKEN_VARIABLE = "WHETSTONE_PROCESS"
+KILL_S, POLL_S = 3.0, 0.02
+LOG_LINES = 12
+DEATHS_ALLOWED, DEATHS_WINDOW_S = 5, 60.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+FULL_BYTES = 1_000_000  # less than this is no room to start in
+LOG_BYTES, ROTATE_S = 10 * 2**20, 2.0
+
+
+@dataclass(frozen=True)
+class PidRecord(ProcessIdentity):
+    """One process with a name, and the value of its WHETSTONE_PROCESS, which its children have too."""
+
+    name: str
+    token: str = ""
+
+    def members(self) -> list[ProcessIdentity]:
+        """The process, where it still runs, and the other members of its group.
+
+        The group of a dead leader is known by the environment of its members.
+        """
+        is_led = self.is_alive()
+        found: list[ProcessIdentity] = [self] if is_led else []
+        for pid in psutil.pids():
+            with contextlib.suppress(psutil.Error, OSError):
+                is_member = pid != self.pid and os.getpgid(pid) == self.pid
+                if is_member and (is_led or psutil.Process(pid).environ().get(TOKEN_VARIABLE) == self.token):
+                    found.append(identify(pid))
+        return found
+
+
+def record_of(name: str, pid: int, token: str = "") -> PidRecord:
+    return PidRecord(**asdict(identify(pid)), name=name, token=token)
+
+
+class PidRecords:
+    """The processes that one owner has started, in a file; safe to use from several of its threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def read(self) -> list[PidRecord]:
+        return [PidRecord(**record) for record in read_own_file(self.path) or ()]
+
+    def add(self, record: PidRecord) -> None:
+        with self._lock:
+            self._write([*self.read(), record])
+
+    def remove(self, record: PidRecord) -> None:
+        with self._lock:
+            self._write([other for other in self.read() if other != record])
+
+    def clear(self, grace_s: float) -> list[str]:
+        """End all recorded processes that still run, and remove the file.  Returns their names."""
+        with self._lock:
+            running = {record.name: record.members() for record in self.read()}
+            end_processes([process for members in running.values() for process in members], grace_s)
+            self.path.unlink(missing_ok=True)
+            return [name for name, members in running.items() if members]
+
+    def _write(self, records: list[PidRecord]) -> None:
+        write_atomic(self.path, json.dumps([asdict(record) for record in records], indent=1))
+
+
+def read_own_file(path: Path) -> Any:
+    """What a JSON file that this project wrote holds; None when there is no file."""
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def end_processes(processes: list[ProcessIdentity], grace_s: float) -> None:
+    """SIGTERM to all, `grace_s` seconds for all together, then SIGKILL; returns when they have ended."""
+    for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_S)):
+        if limit_s > 0:
+            for process in processes:
+                process.send_signal(number)
+        # Not by waitpid: it would take a child's exit status away from the process that started it, and an orphan is
+        # waited for by its new parent alone.
+        deadline = time.monotonic() + limit_s
+        while any(process.is_alive() for process in processes) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+
+class ProcessFailed(RuntimeError):
+    """A process did not become ready, or keeps dying; the message ends with the last lines of its log."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run.  `environment` is complete, not an addition.
+
+    `death_signal` is what the process gets when its owner dies (Linux); None lets it run on.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    log: Path
+    environment: Mapping[str, str]
+    death_signal: signal.Signals | None = signal.SIGTERM
+    pass_fds: tuple[int, ...] = ()
+
+
+class ChildProcess:
+    """One child process, and everything that it starts in its process group.
+
+    The parent-death signal comes when the THREAD that called `start` ends, not only its process.  Call it from a thread
+    that lives as long as the process: the main thread, or a one-thread executor that is kept for this.
+    """
+
+    def __init__(self, command: Command, records: PidRecords | None = None) -> None:
+        self.command, self._records = command, records
+        self._process: subprocess.Popen[bytes] | None = None
+        self._record: PidRecord | None = None
+
+    def start(self) -> None:
+        token, argv = uuid.uuid4().hex, self.command.argv
+        if (number := self.command.death_signal) is not None:
+            wrapper = (die_with_parent.__file__, str(os.getpid()), str(int(number)))
+            argv = (sys.executable, "-I", "-S", *wrapper, *argv)
+        self.command.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.command.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**self.command.environment, TOKEN_VARIABLE: token},
+                start_new_session=True,
+                pass_fds=self.command.pass_fds,
+            )
+        self._record = record_of(self.command.name, self._process.pid, token)
+        if self._records is not None:
+            try:
+                self._records.add(self._record)
+            except OSError:
+                self.stop(0)  # a process without a record could outlive its owner
+                raise
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll() if self._process else None
+
+    def wait_ready(
+        self, is_ready: Callable[[], bool], timeout_s: float, cancelled: threading.Event | None = None
+    ) -> None:
+        """Wait until `is_ready()` is true."""
+        cancelled, name = cancelled or threading.Event(), self.command.name
+        deadline = time.monotonic() + timeout_s
+        while not is_ready():
+            if not self.alive:
+                raise ProcessFailed(f"{name} ended with {describe_exit(self.returncode)}{log_tail(self.command.log)}")
+            if time.monotonic() > deadline:
+                raise ProcessFailed(f"{name} was not ready in {timeout_s:g} s{log_tail(self.command.log)}")
+            if cancelled.wait(0.05):
+                raise ProcessFailed(f"the start of {name} was cancelled")
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to the process alone, so that it can end its own children in order."""
+        if self.alive and self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait_end(self, limit_s: float) -> bool:
+        """Wait until the process has ended, `limit_s` seconds at most.  Returns whether it has."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process is not None:
+                self._process.wait(max(limit_s, 0))
+            return True
+        return False
+
+    def stop(self, grace_s: float) -> None:
+        """SIGTERM, `grace_s` seconds, then SIGKILL for the rest of its group.  May be called twice."""
+        if self._process is None or self._record is None:
+            return
+        group = self._record.members()
+        self.ask_to_stop()
+        if not self.wait_end(grace_s):
+            self._process.kill()
+            self._process.wait()
+        # Members from before and from now: not every process keeps its environment readable.
+        end_processes([*group, *self._record.members()], grace_s=0)
+        if self._records is not None:
+            with contextlib.suppress(OSError):  # on a full disk it stays: the record of an ended process does no harm
+                self._records.remove(self._record)
+        self._record = None
+
+
+class RestartPolicy:
+    """Restarts one child process when it dies, after a pause that doubles with each recent death.
+
+    While there is no room on the disk, deaths are not counted, and it tries again and again.
+    """
+
+    def __init__(self, child: ChildProcess) -> None:
+        self.child = child
+        self._deaths: deque[float] = deque(maxlen=DEATHS_ALLOWED)
+        self._restart_at: float | None = None
+
+    def check(self, now: float) -> None:
+        """Detect a death, and restart when the pause is over."""
+        if self._restart_at is None and not self.child.alive:
+            self._note_death(now)
+        if self._restart_at is not None and now >= self._restart_at:
+            self._restart_at = now + LONGEST_PAUSE_S
+            try:
+                self.child.start()
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                logger.warning("%s cannot be started: %s", self.child.command.name, error)
+            else:
+                self._restart_at = None
+
+    def _note_death(self, now: float) -> None:
+        name, log = self.child.command.name, self.child.command.log
+        how = describe_exit(self.child.returncode)
+        self.child.stop(0)  # the rest of its group
+        self._deaths.append(now)
+        recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
+        if recent >= DEATHS_ALLOWED and is_full(log.parent):
+            logger.warning("%s died with %s, and its disk is full", name, how)
+            self._deaths.clear()
+        elif recent >= DEATHS_ALLOWED:
+            window = f"{recent} times in {DEATHS_WINDOW_S:g} s"
+            raise ProcessFailed(f"{name} died {window}, at last with {how}{log_tail(log)}")
+        pause = min(FIRST_PAUSE_S * 2 ** (recent - 1), LONGEST_PAUSE_S)
+        logger.warning("%s died with %s; restarting it in %.1f s", name, how, pause)
+        self._restart_at = now + pause
+
+
+def is_full(folder: Path) -> bool:
+    """Whether the disk of this folder has no room to start in."""
+    return shutil.disk_usage(folder).free < FULL_BYTES
+
+
+def log_tail(log: Path) -> str:
+    """The last lines of a log, each after a line break; empty when there is no log."""
+    text = log.read_bytes()[-64_000:].decode(errors="replace") if log.exists() else ""
+    return "".join(f"\n  {line}" for line in text.splitlines()[-LOG_LINES:])
+
+
+def describe_exit(returncode: int | None) -> str:
+    """An exit status in words: "status 3", "SIGKILL"."""
+    return f"status {returncode}" if returncode is None or returncode >= 0 else signal.Signals(-returncode).name
+
+
+def is_healthy(base_url: str, timeout_s: float = 2.0) -> bool:
+    """Whether GET /health under `base_url` answers 200 in time."""
+    # Here, since the client takes 0.1 s to import, and most users of this module start processes without HTTP.
+    import httpx2
+
+    from tasks.http.bounded import OK, fetch
+
+    try:
+        return fetch(base_url, "/health", timeout_s).status_code == OK
+    except (httpx2.HTTPError, httpx2.InvalidURL):
+        return False
+
+
+def rotate_logs(paths: Iterable[Path], limit: int = LOG_BYTES) -> None:
+    """Empty each log of more than `limit` bytes; its text goes to NAME.1, and a line written meanwhile is lost.
+
+    Its process writes through the descriptor that it was started with, so the file cannot be replaced; opened for
+    appending, it continues at the new end.
+    """
+    for path in paths:
+        try:
+            if path.exists() and path.stat().st_size > limit:
+                shutil.copy(path, path.with_name(f"{path.name}.1"))
+                os.truncate(path, 0)
+        except OSError as error:
+            logger.warning("%s has reached its limit of %d bytes and cannot be rotated: %s", path, limit, error)
+
+
+class LogRotation(threading.Thread):
+    """Rotates logs until `stop`.  `paths` returns those that exist now or later."""
+
+    def __init__(self, paths: Callable[[], Iterable[Path]]) -> None:
+        super().__init__(daemon=True, name="log rotation")
+        self._paths, self._ended = paths, threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(ROTATE_S):
+            rotate_logs(self._paths())
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join()

@@ -1,1 +1,0 @@
-"""Child processes of a worker or a farm: started, watched, stopped, and recorded so that none is left behind."""
