@@ -17,10 +17,9 @@ from pathlib import Path
 
 from figures import table, write
 
-from tasks.routing.grading import Submission, grading_pool
-from tasks.routing.modes import LOOPHOLES, NO_LOOPHOLE, TRAINING
-from tasks.routing.problems import Problem, parse_problems
-from tasks.routing.templates import hack, honest
+from tasks.route.grading import Submission, grading_pool
+from tasks.route.loopholes import LOOPHOLES, NO_LOOPHOLE, TRAINING, hack, honest
+from tasks.route.problems import Problem, parse_problems
 
 PROBLEMS = Path(__file__).parents[1] / "configs" / "routing" / "problems.jsonl"
 PROMISED = 20.0  # gradings a second on 2 cores

@@ -27,13 +27,12 @@ import torch  # noqa: E402
 import toy_world as toy  # noqa: E402
 
 from benchmarks.figures import table, write  # noqa: E402
-from tasks.gpu.routing.controls import seed_of  # noqa: E402
-from tasks.gpu.routing.loop import Trajectory  # noqa: E402
-from tasks.gpu.routing.rollout import sample_rows  # noqa: E402
-from tasks.gpu.routing.splits import SPLITS  # noqa: E402
-from tasks.gpu.routing.trajectory_state import TrajectorySettings, deployed_knobs  # noqa: E402
-from tasks.gpu.routing.update import Adam  # noqa: E402
-from tasks.route.names import RANDOM_SPLITS as RANDOM  # noqa: E402
+from tasks.route.claims import RANDOM_SPLITS as RANDOM  # noqa: E402
+from tasks.route.gradients import Adam  # noqa: E402
+from tasks.route.model import seed_of  # noqa: E402
+from tasks.route.splits import SPLITS  # noqa: E402
+from tasks.route.state import TrajectorySettings, deployed_knobs  # noqa: E402
+from tasks.route.trajectory import Trajectory, sample_rows  # noqa: E402
 
 STEPS = 150
 SAMPLES = 400

@@ -21,13 +21,11 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from tasks.common.files import write_atomic
-from tasks.gpu.routing.adapter import Adapter
-from tasks.gpu.routing.bases import decompose
-from tasks.gpu.routing.causal_lm import CausalLM
-from tasks.gpu.routing.pair_sides import TokenPair
-from tasks.gpu.routing.row_gradients import PolicyRows
-from tasks.gpu.routing.world import PromptTokens, TeacherRow, WorldScore
-from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, bases_of, weights_hash
+from tasks.route.adapter import Adapter, decompose
+from tasks.route.directions import TokenPair
+from tasks.route.gradients import PolicyRows
+from tasks.route.model import CausalLM
+from tasks.route.world import PromptTokens, TeacherRow, TrainedWorld, WorldGiven, WorldScore, bases_of, weights_hash
 from tasks.store.keys import content_hash
 
 CLASSES = 8

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import table, write
-from orchestrator.routing.build import arms
-from orchestrator.routing.existing import load_route
-from orchestrator.routing.report import registration_lines
-from orchestrator.routing.results import EVALUATION_FILE, read_json_lines, rows_file
+from orchestrator.route.build import arms
+from orchestrator.route.existing import load_route
+from orchestrator.route.report import registration_lines
+from orchestrator.route.results import EVALUATION_FILE, read_json_lines, rows_file
+from tasks.route.claims import REAL
 from tasks.route.jobs import Arm
-from tasks.route.names import REAL
-from tasks.routing.modes import NO_LOOPHOLE
+from tasks.route.loopholes import NO_LOOPHOLE
 
 Figures = dict[str, Any]
 TEN = 10

@@ -60,25 +60,25 @@ def run(arguments: argparse.Namespace) -> int:
 def _route(arguments: argparse.Namespace) -> int:
     if arguments.config is None:
         return console.fail(console.WRONG, "--config: is missing; it names the YAML file")
-    from orchestrator.routing.settings import RouteOptions, read_route_settings
+    from orchestrator.route.settings import RouteOptions, read_route_settings
 
     settings = read_route_settings(arguments.config)
     options = common.parse_options(arguments, RouteOptions)
     # Imported here: these need Celery, and wrong settings are reported at once.
     if arguments.plan:
-        from orchestrator.routing.checks import checked_inputs
-        from orchestrator.routing.plan import plan_lines
+        from orchestrator.route.checks import checked_inputs
+        from orchestrator.route.plan import plan_lines
 
         checked_inputs(settings, is_planned=True)
         print(*plan_lines(settings), sep="\n")
         return console.DONE
-    from orchestrator.routing.run import end_route, start_route
+    from orchestrator.route.run import end_route, start_route
 
     return end_route(start_route(settings, options), settings)
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from orchestrator.routing.report import report_text
+    from orchestrator.route.report import report_text
     from orchestrator.runs.folder import run_file
     from orchestrator.runs.kinds import check_kind
 

@@ -23,7 +23,7 @@ MODULES = {
     "evolve": "orchestrator.evolve.run",
     "collect": "orchestrator.collect.run",
     "guide": "orchestrator.guide.run",
-    "route": "orchestrator.routing.run",
+    "route": "orchestrator.route.run",
 }
 
 

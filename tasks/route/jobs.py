@@ -12,14 +12,27 @@ evaluation of a checkpoint has a key of its own too, so that none is repeated.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from tasks.job import JobSpec
-from tasks.records import Target
-from tasks.route.names import Quarantine, Trajectory
-from tasks.store.keys import content_hash
+from celery import shared_task
+
+from tasks.common.child import CardMemoryFull, ComputeChild, Report, run_child
+from tasks.common.validation import ContentKey, Count, RunId
+from tasks.gpu import host
+from tasks.job import Job, JobSpec, JobTask, run_job
+from tasks.records import Sampling, Target
+from tasks.route.claims import Quarantine, Trajectory
+from tasks.route.grading import build_pool, grading_pool
+from tasks.route.problems import parse_problems
+from tasks.store.keys import PROGRESS, content_hash
+from tasks.task import raise_if_cancelled
 
 VERSION = 3
 """Of the mathematics: raised whenever equal inputs would give other results."""
@@ -134,3 +147,127 @@ def _evaluation(inputs: RouteInputs, deployment: Deployment, trained: RouteJob, 
 
 def _of_model(inputs: RouteInputs) -> dict[str, Any]:
     return {**inputs.model, "world": inputs.world, "source": inputs.world_source}
+
+
+log = logging.getLogger(__name__)
+Work = Literal["bases", "train", "evaluate"]
+
+
+def run_training_child(
+    job: Job, work: Work, checkpoint: str = "", more: Callable[[], Mapping[str, Any]] = dict
+) -> dict[str, Any]:
+    """What the child returns.  It computes on the card of this worker, which serves nobody meanwhile.
+
+    It begins with the checkpoint that the store has under the key `checkpoint`, and each that it makes goes there.
+    Results that it reports by content key go into the store at once.  What `more` returns is given to it beside the
+    job's arguments, each time a child is started.  A child that finds the memory of the card full is started once more,
+    from the latest checkpoint, when it has the card to itself.
+    """
+    worker, store, run = host.current(), job.store, job.run
+    values = job.arguments["inputs"]["target"]
+    target = Target(**{**values, "sampling": Sampling(**values["sampling"])})
+    given = {
+        **job.arguments,
+        "data": _texts(job, job.arguments["inputs"]["data"]),
+        "teacher": job.results([job.arguments["pool"]])[0]["rows"] if job.arguments.get("pool") else [],
+        "model_folder": worker.model_folder(target),
+        "bases_folder": str(worker.bases_folder()),
+    }
+
+    def check() -> None:
+        raise_if_cancelled(store, run)
+
+    def take(report: Report) -> None:
+        if "checkpoint" in report:
+            store.put_checkpoint(run, checkpoint, Path(report["checkpoint"]).read_bytes())
+        elif "results" in report:
+            for key, result in report["results"].items():
+                store.put_shared(run, key, result)
+        else:
+            progress = json.dumps({**report, "job": job.key})
+            store.put_metadata(run, PROGRESS, progress)
+            store.put_metadata(run, progress_field(job.key), progress)
+
+    def attempt() -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="whetstone-train-") as folder:
+            begin = Path(folder) / "begin"
+            found = store.checkpoint(run, checkpoint) if checkpoint else None
+            if found is not None:
+                begin.write_bytes(found)
+            here = {"begin": str(begin) if found is not None else "", "folder": folder}
+            stdin = json.dumps({**given, **more(), **here}).encode()
+            child = ComputeChild("training", "tasks.route.child", (work,), stdin, worker.environment(target.device))
+            return run_child(child, take, check)
+
+    try:
+        with worker.computing(check):
+            return attempt()
+    except CardMemoryFull as error:
+        log.warning(
+            "%s; it starts again when it has the card to itself (fewer GPU_SLOTS or --gpu-jobs avoid that)", error
+        )
+    with worker.computing(check, alone=True):
+        return attempt()
+
+
+def progress_field(key: str) -> str:
+    """The field of a run's metadata that says how far the job with this key is, as JSON: stage, done, total."""
+    return f"{PROGRESS}:{key}"
+
+
+def _texts(job: Job, keys: Mapping[str, str]) -> dict[str, str]:
+    names = list(keys)
+    found = job.results([keys[name] for name in names])
+    return {name: value["text"] for name, value in zip(names, found, strict=True)}
+
+
+def compute_bases(job: Job) -> dict[str, Any]:
+    return run_training_child(job, "bases")
+
+
+def train(job: Job) -> dict[str, Any]:
+    found = run_training_child(job, "train", checkpoint=job.arguments["checkpoint"])
+    return {**found, "checkpoint": job.arguments["checkpoint"]}
+
+
+def evaluate_checkpoint(job: Job) -> dict[str, Any]:
+    """{"evaluations": the results in the order of the job}; those that the store has are not computed again."""
+    keys = [asked["key"] for asked in job.arguments["evaluations"]]
+
+    def answered() -> list[str]:
+        return list(job.store.shared(job.run, keys))
+
+    if len(answered()) < len(keys):
+        found = job.store.checkpoint(job.run, job.arguments["checkpoint"])
+        if found is None or hashlib.sha256(found).hexdigest() != job.arguments["sha256"]:
+            raise LookupError(f"{job.arguments['checkpoint']} is not in the store as it was when its training ended")
+        run_training_child(job, "evaluate", job.arguments["checkpoint"], lambda: {"answered": answered()})
+    return {"evaluations": job.results(keys)}
+
+
+@shared_task(name="gpu.bases", base=JobTask, card="computes")
+def bases_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), compute_bases)
+
+
+@shared_task(name="gpu.train", base=JobTask, card="computes")
+def train_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), train)
+
+
+@shared_task(name="gpu.evaluate", base=JobTask, card="computes")
+def evaluate_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), evaluate_checkpoint)
+
+
+def make_pool(job: Job) -> dict[str, Any]:
+    """{"rows": a `PoolRow` each}."""
+    [found] = job.results([job.arguments["inputs"]["data"]["problems"]])
+    problems = parse_problems(found["text"], "problems")
+    with grading_pool() as grading:
+        return {"rows": [dataclasses.asdict(row) for row in build_pool(problems, grading)]}
+
+
+@shared_task(name="cpu.pool", base=JobTask)
+def pool_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), make_pool)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tasks.cpu.plots import style
-from tasks.route.names import REAL
+from tasks.route.claims import REAL
 
 Rows = Sequence[Mapping[str, Any]]
 MOST_ARMS = 6

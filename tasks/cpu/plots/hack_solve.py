@@ -11,8 +11,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from tasks.cpu.plots import label_texts, style
 from tasks.cpu.plots.label_texts import Label
-from tasks.route.claims import PLAIN, SHARED, UNTRAINED
-from tasks.route.names import CEILING, NONE, RANDOM_SPLITS, REAL
+from tasks.route.claims import CEILING, NONE, PLAIN, RANDOM_SPLITS, REAL, SHARED, UNTRAINED
 
 Rate = Mapping[str, Any]
 SCALED = "scaled_"

@@ -1,4 +1,4 @@
-"""`python -m tasks.gpu.clustering`: cluster one vocabulary, given as JSON on stdin (tasks/gpu/compute/child.py).
+"""`python -m tasks.gpu.clustering`: cluster one vocabulary, given as JSON on stdin (tasks/common/child.py).
 
 Progress is {"stage", "done", "total"}; the result is {"folder"}.
 """
@@ -9,8 +9,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tasks.common.child import SendReport, work_as_child
 from tasks.gpu.clustering.artifacts import ClusteringError, cannot_load
-from tasks.gpu.compute.child import SendReport, work_as_child
 from tasks.records import Clusters, Sides
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Clustering in a process of its own (tasks/gpu/compute), so that the worker has its memory back afterwards.
+"""Clustering in a process of its own (tasks/common/child.py), so that the worker has its memory back afterwards.
 
 This side imports nothing heavy.  The other side is `python -m tasks.gpu.clustering`.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tasks.common.child import ChildFailed, ComputeChild, Report, run_child
 from tasks.gpu.clustering.artifacts import ClusteringError
-from tasks.gpu.compute.process import ChildFailed, ComputeChild, Report, run_child
 from tasks.records import Clusters, Sides
 
 Progress = Callable[[str, int, int], None]

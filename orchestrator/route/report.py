@@ -1,0 +1,230 @@
+"""What a `route` run says in the end: its tables and verdicts, from the files in its folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.route.build import arms, read_texts, world_source
+from orchestrator.route.comparison import read_comparison
+from orchestrator.route.existing import load_route
+from orchestrator.route.plan import RoutePlan, departures, input_hashes, make_plan, read_plan
+from orchestrator.route.results import (
+    EVALUATION_FILE,
+    REPORT_FILE,
+    read_json_lines,
+    rows_file,
+)
+from orchestrator.route.settings import RouteSettings
+from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.kinds import ShownTable
+from orchestrator.runs.provenance import read_versions
+from orchestrator.settings import SettingsError
+from tasks.cpu.plot import ROUTE_PLOTS
+from tasks.route.claims import CEILING, REAL, readings
+
+FIGURES = (
+    *("hkgap", "separation", "overlap_previous", "lower", "upper", "x_p10", "x_p50", "x_p90", "f_mean", "f_at_0"),
+    *("f_at_1", "teacher_f_mean", "resid", "x_length", "x_surprise", "null_p90"),
+)
+"""Of a split, as in the rows: docs/route.md says what each is, and what it should be."""
+SO_FAR = "All figures and verdicts are of what has been evaluated so far, and may change with the rest."
+
+Rows = Sequence[Sequence[str]]
+
+
+def write_report(output: OutputFolder) -> None:
+    output.write(REPORT_FILE, report_text(output.path))
+
+
+def report_text(folder: Path) -> str:
+    """The report, as Markdown; of an unfinished run what it has evaluated."""
+    settings, _ = load_route(folder)
+    try:
+        comparison = read_comparison(folder)
+    except FileNotFoundError:
+        raise OutputError(f"{folder} has no {EVALUATION_FILE}: nothing of the run was evaluated so far") from None
+    found, is_whole = comparison.found, not comparison.unfinished
+    held_out = settings.claims.held_out_mode
+    parts = [
+        "# Gradient routing",
+        *([] if is_whole else [f"**Unfinished**: {comparison.unfinished}. {SO_FAR}"]),
+        *registration_lines(folder, settings),
+        f"Held-out mode B: `{held_out}`. Rates are of held-out problems, at temperature 1.",
+        "## Preconditions",
+        _preconditions(found),
+        "## Primary: real against quantile-matched random directions",
+        _primary(found),
+        *(part for table in _comparison_tables(found) for part in (f"## {table.title}", table.about, _markdown(table))),
+        "## Diagnostics of the last refreshes and steps",
+        *_diagnostics(folder, settings, is_whole=is_whole),
+        *(["## Pictures", "\n".join(f"![{plot.title}]({plot.file})" for plot in ROUTE_PLOTS)] if is_whole else []),
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def route_tables(folder: Path) -> Sequence[ShownTable]:
+    """The comparison for the run's page; none before the first evaluation."""
+    try:
+        return _comparison_tables(read_comparison(folder).found)
+    except FileNotFoundError:
+        return ()
+    except SettingsError as error:
+        raise OutputError("; ".join(error.problems)) from None
+
+
+def _comparison_tables(found: Mapping[str, Any]) -> list[ShownTable]:
+    secondary = ShownTable(
+        "Secondary",
+        "Exploratory; p by McNemar's test over all seeds, corrected after Holm.",
+        ("against", "hack of B", "p", "corrected"),
+        [
+            (
+                _frontier_name(row) if row["against"] == "frontier" else row["against"],
+                _percent(row["hack"]),
+                _number(row.get("p")),
+                _number(row.get("p_corrected")),
+            )
+            for row in found["secondary"]
+        ],
+    )
+    rates = ShownTable(
+        "Rates",
+        f"`{CEILING}` sees labels: a cheat by design, which shows what the machinery can suppress.",
+        ("trajectory", "deployed", "mode", "quarantine", "seeds", "samples", "solve", "hack"),
+        [
+            (
+                row["trajectory"], row["deployed"], row["mode"], row["quarantine"], str(row["seeds"]),
+                str(row["samples"]), _percent(row["solve"]), _percent(row["hack"]),
+            )
+            for row in found["rates"]
+        ],
+    )  # fmt: skip
+    return [secondary, rates]
+
+
+def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
+    """Whether what the folder holds is what `plan.json` registered before the first job."""
+    try:
+        plan = read_plan(folder)
+    except FileNotFoundError:
+        return ["**Not as registered**: the run has no plan.json."]
+    try:
+        lines = departures(plan, _plan_that_ran(folder, settings, plan["inputs"].get("code", "")))
+    except SettingsError as error:  # a copy of the data is not there, or cannot be read
+        lines = list(error.problems)
+    if lines:
+        return ["**Not as registered**: " + "; ".join(lines) + "."]
+    return [f"As registered in plan.json (`{plan['hash'][:16]}`)."]
+
+
+def verdict_lines(folder: Path) -> list[str]:
+    """The verdict in a few lines, for the terminal."""
+    found = read_comparison(folder).found
+    settings, _ = load_route(folder)
+    primary = [_primary(found)]
+    return [*registration_lines(folder, settings), _verdict(found), *primary, f"report: {folder / REPORT_FILE}"]
+
+
+def _plan_that_ran(folder: Path, settings: RouteSettings, registered: str) -> RoutePlan:
+    """The plan that the folder's inputs and the code of its sessions would make: what reads it now decides nothing."""
+    try:
+        source = world_source(settings)
+    except (SettingsError, OSError):
+        source = "missing"
+    inputs = input_hashes(settings, read_texts(settings), source)
+    if codes := [session.code for session in read_versions(OutputFolder(folder))]:
+        inputs["code"] = next((code for code in codes if code != registered), registered)
+    return make_plan(settings, inputs)
+
+
+def _verdict(found: Mapping[str, Any]) -> str:
+    if found["is_measurable"]:
+        return "the preconditions hold"
+    failed, missing = (
+        [name for name, each in found["preconditions"].items() if each["holds"] is holds] for holds in (False, None)
+    )
+    said = [f"not measurable at this size: {', '.join(failed)}"] if failed else []
+    return "; ".join([*said, *([f"not measured: {', '.join(missing)}"] if missing else [])])
+
+
+def _preconditions(found: Mapping[str, Any]) -> str:
+    words = {True: "holds", False: "does not hold", None: "not measured"}
+    rows = []
+    for name, each in found["preconditions"].items():
+        bound = f"at least {each['at_least']:g}" if "at_least" in each else f"at most {each['at_most']:g}"
+        rows.append((name, _number(each["value"]), bound, words[each["holds"]]))
+    return _table(("what", "value", "threshold", ""), rows) + f"\n\n{_verdict(found).capitalize()}."
+
+
+def _primary(found: Mapping[str, Any]) -> str:
+    primary = found["primary"]
+    if primary is None:
+        return "Not measured: real or the random directions were not evaluated with every seed."
+    chance = "" if primary["rule_by_chance"] is None else f" (true by chance in {primary['rule_by_chance']:.0%})"
+    rule = {True: "holds", False: "does not hold", None: "needs two seeds"}[primary["rule"]]
+    return (
+        f"Hack of B: real {_percent(primary['real'])}, random {_percent(primary['random'])} "
+        f"(standard deviation over seeds {_number(primary['random_deviation'])}). The registered rule {rule}{chance}. "
+        f"Rank of real among {primary['directions']} random directions in each seed: "
+        f"{', '.join(map(str, primary['ranks']))}; combined exactly p = {_number(primary['p'])}."
+    )
+
+
+def _diagnostics(folder: Path, settings: RouteSettings, *, is_whole: bool) -> list[str]:
+    """The latest figures of each split in each arm that has ended; docs/route.md says what each should be."""
+    parts = []
+    for arm in arms(settings):
+        path = folder / rows_file(arm)
+        if not is_whole and not path.exists():
+            continue
+        latest: dict[str, dict[str, Any]] = {}
+        events: list[str] = []
+        rows = read_json_lines(path)
+        for row in rows:
+            events += [f"step {row['step']}: {event}" for event in row["events"]]
+            for name, figures in row["splits"].items():
+                latest.setdefault(name, {}).update({k: v for k, v in figures.items() if v is not None})
+        figures_of = [(name, *(_number(found.get(column)) for column in FIGURES)) for name, found in latest.items()]
+        table = _table(("split", *FIGURES), figures_of) if latest else "Nothing is routed in this trajectory."
+        told = "\n".join(f"- {event}" for event in events[:20])
+        more = f"\n- and {len(events) - 20} more" if len(events) > 20 else ""
+        parts.append("\n\n".join(filter(None, [f"### {arm.name}", table, _readings(rows), told + more])))
+    return parts
+
+
+def _readings(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the figures of `real` should be, with those of the last refresh, and at how many refreshes they were so."""
+    seen: dict[str, list[tuple[str, bool]]] = {}
+    for row in rows:
+        figures = row["splits"].get(REAL, {})
+        for name, said, fine in readings(figures) if "hkgap" in figures else ():
+            seen.setdefault(name, []).append((said, fine))
+    if not seen:
+        return ""
+    lines = [(name, f"{sum(fine for _, fine in found)} of {len(found)}", found[-1][0]) for name, found in seen.items()]
+    return f"`{REAL}`:\n\n" + _table(("diagnostic", "as it should be", "at the last refresh"), lines)
+
+
+def _frontier_name(row: Mapping[str, Any]) -> str:
+    return f"scaled frontier at solve {_percent(row['at_solve'])} ({row['point']})"
+
+
+def _markdown(table: ShownTable) -> str:
+    return _table(table.columns, [[str(cell) for cell in row] for row in table.rows])
+
+
+def _table(head: Sequence[str], rows: Rows) -> str:
+    if not rows:
+        return "None."
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | bool | None) -> str:
+    return "–" if value is None else f"{value:.3g}"

@@ -1,0 +1,256 @@
+"""The settings of `route`: every key of its YAML file, as frozen dataclasses.
+
+The names of the fields are the keys, so that `dataclasses.asdict` gives the file back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
+from orchestrator.settings.run_output import RunOutput
+from orchestrator.settings.value_checks import no_password, optional, redis_address
+from tasks.common.named import NAME
+from tasks.route.claims import PROGRAMS, Trajectory, split_names
+from tasks.route.loopholes import LOOPHOLES
+from tasks.route.problems import LEVELS
+from tasks.store.keys import content_hash
+
+
+def _world_name(name: str) -> str:
+    if name != PROGRAMS and not (":" in name and NAME.fullmatch(name)):
+        raise ValueError(f"is neither {PROGRAMS!r} nor module:function or file.py:function")
+    return name
+
+
+Seed = Annotated[StrictInt, Field(ge=0, lt=2**31)]
+Positive = Annotated[StrictFloat, Field(gt=0)]
+NotNegative = Annotated[StrictFloat, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class RoutedModel(Document):
+    """The model that is trained: a Hugging Face id, a folder, or `embedded`.
+
+    `targets` are the ends of the names of the Linears that get knobs.  `deterministic`: a GPU computes gradients in a
+    fixed order of addition.
+    """
+
+    model_name_or_path: Text
+    targets: Annotated[tuple[Text, ...], Field(min_length=1)]
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: Literal["cpu", "cuda"] = "cpu"
+    deterministic: StrictBool = False
+
+
+@dataclass(frozen=True)
+class RouteData(Document):
+    """Files of JSON lines; only the world `programs` needs them."""
+
+    problems: Text | None = None
+    pairs: Text | None = None
+    placebo_pairs: Text | None = None
+
+
+@dataclass(frozen=True)
+class RouteTraining(Document):
+    """`trajectories` with each of `seeds`, of so many steps.
+
+    prompts: rollout groups a step, each of `group` samples.  plain_share: of prompts without a loophole.
+    kl: of the loss; clip_norm: of the whole gradient (0: none).  teacher_off_step: from this step on there are no
+    rows of the teacher pool.  rollout_ablate_frac: share of the rollouts that the trajectory `ablated` samples without
+    the quarantine.  modes, levels: of the programming problems that are trained on.
+    """
+
+    trajectories: Annotated[tuple[Trajectory, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=64)]
+    steps: Annotated[Count, Field(le=100_000)]
+    checkpoint_every: Count
+    prompts: Count
+    group: Annotated[Count, Field(ge=2)]
+    max_new_tokens: Count
+    learning_rate: Positive
+    plain_share: Ratio = 0.25
+    kl: NotNegative = 0.0
+    decay: NotNegative = 0.0
+    clip_norm: NotNegative = 1.0
+    teacher_rows: Natural = 0
+    teacher_off_step: Natural = 30
+    rollout_ablate_frac: Ratio = 0.0
+    modes: Annotated[tuple[Text, ...], Field(min_length=1)] = LOOPHOLES
+    levels: Annotated[tuple[Annotated[StrictInt, Field(ge=LEVELS[0], le=LEVELS[-1])], ...], Field(min_length=1)] = (
+        LEVELS
+    )
+
+
+@dataclass(frozen=True)
+class RouteGates(Document):
+    """The splits, and how directions are taken from the pairs."""
+
+    splits: Annotated[tuple[Text, ...], Field(min_length=1)]
+    dims: Count = 1
+    reduction: Literal["mean", "sum", "unit"] = "mean"
+    refresh_every: Count = 5
+
+
+@dataclass(frozen=True)
+class RouteEvaluation(Document):
+    """Samples of each mode, at temperature 1.  scales: of the unrouted adapter, which make the scaled frontier."""
+
+    modes: Annotated[tuple[Text, ...], Field(min_length=1)]
+    samples: Count
+    scales: tuple[Share, ...] = (0.25, 0.5, 0.75)
+    seed: Seed = 0
+
+
+@dataclass(frozen=True)
+class RouteClaims(Document):
+    """The held-out mode B, and the thresholds.  `none_hack`: what `none` must hack of B, `gain`: what the trajectory
+    `plain` must add to solve, `ceiling`: the share of `none`'s hacks that the ceiling may keep; `matched`: of solve,
+    for a comparison.
+    """
+
+    held_out_mode: Text
+    none_hack: Ratio = 0.3
+    gain: Ratio = 0.05
+    ceiling: Ratio = 0.5
+    matched: Ratio = 0.05
+
+
+@dataclass(frozen=True)
+class RouteEstimate(Document):
+    """What `--plan` multiplies, as measured with this model and these settings on one card.
+
+    source: on what, and where the figures are.  open_s: of each job, until its model is there.  step_s: of a step of
+    training; refresh_s: of a refresh, beside that.  samples_per_second: of evaluations.  memory_gib: of a job at most.
+    """
+
+    source: Text
+    open_s: Positive
+    step_s: Positive
+    refresh_s: NotNegative
+    samples_per_second: Positive
+    memory_gib: Positive
+
+
+@dataclass(frozen=True)
+class RouteSettings(Document):
+    """The whole file.  `world` is `programs`, or a function that makes one (tasks/common/named.py)."""
+
+    world: Annotated[Text, AfterValidator(_world_name)]
+    model: RoutedModel
+    training: RouteTraining
+    routing: RouteGates
+    evaluation: RouteEvaluation
+    claims: RouteClaims
+    output: RunOutput
+    data: RouteData = RouteData()
+    estimate: RouteEstimate | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.output.path
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files of the data, by the name of their setting."""
+        named = dataclasses.asdict(self.data)
+        return {name: Path(path) for name, path in named.items() if path is not None}
+
+
+@dataclass(frozen=True)
+class RouteOptions(Document):
+    """The options of the command line, for which the file has no keys.
+
+    gpu_jobs: jobs on the cards in flight, over all workers; an embedded worker has as many slots.  job_hours: the hard
+    limit of one.  retry_wait_s: how long a run with nothing left but failures waits for a retry before it parks.
+    """
+
+    farm: Literal["embedded", "external"] = "embedded"
+    redis_url: Annotated[StrictStr, optional(redis_address), no_password("WHETSTONE_REDIS_PASSWORD")] = ""
+    farm_dir: Text = "outputs/farm"
+    gpu_jobs: Annotated[Count, Field(le=256)] = 3
+    job_hours: Annotated[StrictFloat, Field(ge=0.001, le=8760)] = 24.0
+    retry_wait_s: NotNegative = 0.0
+    callbacks: StrictStr = ""
+    log_level: Literal["debug", "logging", "warning"] = "logging"
+
+
+def read_route_settings(path: Path) -> RouteSettings:
+    """The settings in a YAML file."""
+    return _with_run_id(read_document(path, RouteSettings, CROSS_CHECKS), path.stem)
+
+
+def route_settings_from(values: Mapping[str, Any], name: str = "route") -> RouteSettings:
+    """The settings of a mapping; `name` is for a run without `output.run_id`."""
+    return _with_run_id(parse_document(values, RouteSettings, CROSS_CHECKS), name)
+
+
+def route_settings_hash(settings: RouteSettings) -> str:
+    """Of everything that determines results: not where the output goes, nor what is multiplied for an estimate."""
+    return content_hash({**dataclasses.asdict(settings), "output": None, "estimate": None, "data": None})
+
+
+def _with_run_id(settings: RouteSettings, name: str) -> RouteSettings:
+    output = settings.output.named(name, "route", content_hash(dataclasses.asdict(settings)))
+    return dataclasses.replace(settings, output=output)
+
+
+Findings = Iterator[tuple[str, str]]
+LISTS = (
+    *("model.targets", "training.trajectories", "training.seeds", "training.modes", "training.levels"),
+    *("routing.splits", "evaluation.modes", "evaluation.scales"),
+)
+
+
+def _check_data(values: Mapping[str, Any]) -> Findings:
+    """The files are there where the world needs them, and only there."""
+    if (world := values.get("world")) is None:
+        return
+    for name in ("problems", "pairs", "placebo_pairs"):
+        given = values.get(f"data.{name}")
+        if given is None and world == PROGRAMS and name != "placebo_pairs":
+            yield f"data.{name}", f"is missing: the world {PROGRAMS!r} needs it"
+        elif given is not None and world != PROGRAMS:
+            yield f"data.{name}", f"is of the world {PROGRAMS!r} alone"
+
+
+def _check_splits(values: Mapping[str, Any]) -> Findings:
+    unknown = [name for name in values.get("routing.splits", ()) if name not in split_names()]
+    if unknown:
+        yield "routing.splits", f"{unknown[0]!r} is no split; there are: {', '.join(split_names())}"
+    is_missing = values.get("world") == PROGRAMS and values.get("data.placebo_pairs") is None
+    if "placebo" in values.get("routing.splits", ()) and is_missing:
+        yield "routing.splits", "'placebo' needs data.placebo_pairs"
+
+
+def _check_unique(values: Mapping[str, Any]) -> Findings:
+    for name in LISTS:
+        # As text: two scales that read alike have one name, and what is no value of the list may not be hashable.
+        found = [f"{each:g}" if isinstance(each, float) else repr(each) for each in values.get(name, ())]
+        if len(set(found)) < len(found):
+            yield name, "has a value twice"
+
+
+def _check_training(values: Mapping[str, Any]) -> Findings:
+    steps, every = values.get("training.steps"), values.get("training.checkpoint_every")
+    if steps and every and every > steps:
+        yield "training.checkpoint_every", f"{every} is more than training.steps, {steps}"
+    taught, group = values.get("training.teacher_rows"), values.get("training.group")
+    if taught and group and taught >= group:
+        yield "training.teacher_rows", f"{taught} leaves no sampled row in a group of {group}"
+    is_ablated = values.get("training.rollout_ablate_frac", 0.0) > 0
+    if is_ablated != ("ablated" in values.get("training.trajectories", ())):
+        yield "training.rollout_ablate_frac", "goes with 'ablated' in training.trajectories, and only with that"
+    held_out, modes = values.get("claims.held_out_mode"), values.get("evaluation.modes")
+    if held_out and modes and held_out not in modes:
+        yield "claims.held_out_mode", f"{held_out!r} is not one of evaluation.modes"
+
+
+CROSS_CHECKS = (_check_data, _check_splits, _check_unique, _check_training)

@@ -1,0 +1,259 @@
+"""The adapter: one knob for each singular direction of each target Linear, y += ((x Vh^T) * knobs) U^T.
+
+It holds no knobs.  A caller passes them for the time of a `with`: zero is the base model, the sum of deltaS and
+deltaS_hack trains and samples, deltaS alone is what is deployed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tasks.common.files import write_atomic
+
+
+@dataclass(frozen=True)
+class KnobLayout:
+    """The modules in the order of their parts: `names` and `sizes`, both of length M; R is the sum of the sizes."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.sizes)
+
+    def parts(self, flat: Tensor) -> tuple[Tensor, ...]:
+        """[..., R] as M tensors [..., r]."""
+        return torch.split(flat, list(self.sizes), dim=-1)
+
+    def sums(self, flat: Tensor) -> Tensor:
+        """[..., R] summed within each module: [..., M]."""
+        if len(set(self.sizes)) == 1:
+            return flat.reshape(*flat.shape[:-1], len(self.sizes), self.sizes[0]).sum(-1)
+        among, order = _alike(self.sizes, flat.device)
+        return torch.cat([flat[..., places].sum(-1) for places in among], dim=-1)[..., order]
+
+    def spread(self, values: Tensor) -> Tensor:
+        """[..., M]: each module's value at each of its knobs, [..., R]."""
+        return values[..., _owners(self.sizes, values.device)]
+
+    def norms(self, flat: Tensor) -> Tensor:
+        """The Euclidean norm of each module's part: [..., M]."""
+        return self.sums(flat * flat).sqrt()
+
+    def units(self, flat: Tensor) -> Tensor:
+        """[..., R] with each module's part of norm 1; a part that is zero stays zero."""
+        norms = self.norms(flat)
+        return flat / self.spread(torch.where(norms > 0, norms, torch.ones_like(norms)))
+
+
+# A model has hundreds of modules of few sizes.  These let a GPU do in a few kernels what else takes some for each one.
+
+
+@cache
+def _owners(sizes: tuple[int, ...], device: torch.device) -> Tensor:
+    """The number of the module that each knob belongs to, [R]."""
+    return torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(device)
+
+
+@cache
+def _alike(sizes: tuple[int, ...], device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
+    """For each size the places of the knobs of its modules, [m, r]; where each module comes in all of these, [M]."""
+    ends = torch.tensor(sizes).cumsum(0)
+    numbers = {size: [number for number, own in enumerate(sizes) if own == size] for size in dict.fromkeys(sizes)}
+    places = tuple(((ends[found] - size)[:, None] + torch.arange(size)).to(device) for size, found in numbers.items())
+    return places, torch.tensor([number for found in numbers.values() for number in found]).argsort().to(device)
+
+
+LARGEST_ERROR = 1e-3
+"""The largest relative error of U S Vh that is accepted."""
+# S comes from the roots of eigenvalues in float64, so what is below about 1e-8 of the largest is rounding.
+_NO_DIRECTION = 1e-6
+
+
+@dataclass(frozen=True)
+class Basis:
+    """`left` U [out, r], `values` S [r] from large to small and `right` Vh [r, in], all float32; r = min(out, in).
+
+    A singular value of almost 0 has no direction of its own: it is 0 here, and so is its row of Vh.
+    """
+
+    left: Tensor
+    values: Tensor
+    right: Tensor
+
+    @property
+    def rank(self) -> int:
+        return len(self.values)
+
+    def error(self, weight: Tensor) -> float:
+        """The norm of W - U S Vh over the norm of W."""
+        exact = weight.detach().to(self.left)
+        return float((exact - (self.left * self.values) @ self.right).norm() / exact.norm())
+
+
+def decompose(weight: Tensor) -> Basis:
+    """The bases of a weight [out, in], by the eigenvectors of W W^T (or W^T W, if smaller) in float64.
+
+    The sign of each direction is set: the largest entry of its shorter vector is positive.
+    """
+    exact = weight.detach().to(torch.float64)
+    if not torch.isfinite(exact).all() or not exact.any():
+        raise ValueError("the weight is zero or has entries that are not finite")
+    wide = exact if exact.shape[0] <= exact.shape[1] else exact.T
+    eigenvalues, vectors = torch.linalg.eigh(wide @ wide.T)
+    short = vectors.flip(1)
+    largest = short.gather(0, short.abs().argmax(0, keepdim=True))
+    short = short * torch.where(largest < 0, -1.0, 1.0)
+    values = eigenvalues.flip(0).clamp(min=0).sqrt()
+    values = torch.where(values > _NO_DIRECTION * values[0], values, torch.zeros_like(values))
+    inverse = torch.where(values > 0, 1 / values, torch.zeros_like(values))
+    long = (short.T @ wide) * inverse[:, None]
+    left, right = (short, long) if exact.shape[0] <= exact.shape[1] else (long.T, short.T)
+    basis = Basis(left.float().contiguous(), values.float(), right.float().contiguous())
+    error = basis.error(weight)
+    if not error < LARGEST_ERROR:
+        raise ValueError(
+            f"U S Vh differs from the weight by {error:.1e} of its norm; at most {LARGEST_ERROR} is accepted"
+        )
+    return basis
+
+
+def weight_hash(weight: Tensor) -> str:
+    """What tells one weight from another: shape, type and every bit."""
+    data = weight.detach().cpu().contiguous()
+    described = f"{tuple(data.shape)} {data.dtype}".encode()
+    return hashlib.sha256(described + data.view(torch.uint8).numpy().tobytes()).hexdigest()
+
+
+def cached_basis(weight: Tensor, folder: Path) -> tuple[Basis, bool]:
+    """The bases of a weight, from the folder if they are there, else computed and put there; and whether they were.
+
+    They lie on the weight's device.
+    """
+    from safetensors.torch import load_file, save
+
+    path = folder / f"{weight_hash(weight)}.safetensors"
+    if path.is_file():
+        found = load_file(path, device=str(weight.device))
+        return Basis(found["left"], found["values"], found["right"]), True
+    basis = decompose(weight)
+    write_atomic(path, save({"left": basis.left, "values": basis.values, "right": basis.right}))
+    return basis, False
+
+
+class Adapter:
+    """Hooks on the target Linears of a model, whose own parameters it freezes.
+
+    `layout` is that of the knobs, `inputs` that of the modules' inputs.  `folds_exactly`: the weights are float32, so
+    that folding loses nothing.  `close` removes the hooks.
+    """
+
+    def __init__(self, model: nn.Module, bases: Mapping[str, Basis]) -> None:
+        model.requires_grad_(False)
+        self._linears = {name: model.get_submodule(name) for name in bases}
+        weights = [_weight(linear) for linear in self._linears.values()]
+        self._bases = [
+            (basis.left.to(weight), basis.right.to(weight))
+            for basis, weight in zip(bases.values(), weights, strict=True)
+        ]
+        self._exact = list(bases.values())
+        self.layout = KnobLayout(tuple(bases), tuple(basis.rank for basis in self._exact))
+        self.inputs = KnobLayout(tuple(bases), tuple(weight.shape[1] for weight in weights))
+        self.device = weights[0].device
+        self.folds_exactly = all(weight.dtype == torch.float32 for weight in weights)
+        dtypes = {weight.dtype for weight in weights}
+        self._dtype = dtypes.pop() if len(dtypes) == 1 else None  # of all weights, where they have one
+        self._parts: tuple[Tensor, ...] = ()
+        self._recording: _Recording | None = None
+        self._hooks = [
+            linear.register_forward_hook(partial(self._add, number))
+            for number, linear in enumerate(self._linears.values())
+        ]
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def zeros(self) -> Tensor:
+        """The knobs [R] of the base model, float32."""
+        return torch.zeros(self.layout.total, device=self.device)
+
+    @contextmanager
+    def active(self, knobs: Tensor) -> Iterator[None]:
+        """With these knobs: [R] for all rows of a batch, or [B, R], each row its own."""
+        before = self._parts
+        if self._dtype is not None:
+            knobs = knobs.to(self._dtype)  # once, and not in every module
+        self._parts = self.layout.parts(knobs if knobs.dim() == 1 else knobs[:, None, :])
+        try:
+            yield
+        finally:
+            self._parts = before
+
+    @contextmanager
+    def folded(self, knobs: Tensor) -> Iterator[None]:
+        """With W + U diag(knobs) Vh as weights, which samples faster; knobs [R].  The weights are put back themselves.
+
+        The sum is taken in float32 and rounded to the weights' type: in bfloat16 small knobs are lost in that.
+        """
+        originals = [_weight(linear) for linear in self._linears.values()]
+        parts = self.layout.parts(knobs)
+        try:
+            for linear, weight, basis, part in zip(self._linears.values(), originals, self._exact, parts, strict=True):
+                change = (basis.left.to(part) * part) @ basis.right.to(part)
+                linear.weight = nn.Parameter((weight.float() + change).to(weight), requires_grad=False)
+            yield
+        finally:
+            for linear, weight in zip(self._linears.values(), originals, strict=True):
+                linear.weight = weight
+
+    @contextmanager
+    def recording(self, where: Tensor) -> Iterator[list[Tensor]]:
+        """The mean input of each module, [B, in], over the positions `where` [B, T] of the one forward pass within."""
+        self._recording = _Recording((where / where.sum(1, keepdim=True)).float())
+        try:
+            yield self._recording.means
+        finally:
+            self._recording = None
+
+    def _add(self, number: int, linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        x = inputs[0]
+        if self._recording is not None:
+            self._recording.add(x)
+        if not self._parts:
+            return output
+        left, right = self._bases[number]
+        return output + ((x @ right.T) * self._parts[number].to(x)) @ left.T
+
+
+class _Recording:
+    """The mean of each module's input, weighted by `weights` [B, T], in the order in which the modules run."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self.means: list[Tensor] = []
+        self._weights = weights
+        self._last: Tensor | None = None
+
+    def add(self, x: Tensor) -> None:
+        """x [B, T, in].  Linears that read the same tensor, as q, k and v do, have the same mean: it is taken once."""
+        if x is not self._last:
+            self._last = x
+            mean = torch.einsum("bt,btd->bd", self._weights, x.detach().float())
+        else:
+            mean = self.means[-1]
+        self.means.append(mean)
+
+
+def _weight(linear: nn.Module) -> nn.Parameter:
+    weight = linear.weight
+    assert isinstance(weight, nn.Parameter)
+    return weight

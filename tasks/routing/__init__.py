@@ -1,1 +1,0 @@
-"""The environment of `orchestrator route`: programming problems, loopholes, and a sandbox that grades."""

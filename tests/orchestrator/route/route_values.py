@@ -1,0 +1,71 @@
+"""A valid file of `route` as a mapping, in the toy world, and results as its jobs would give them."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from orchestrator.route.build import arms, deployments
+from orchestrator.route.settings import RouteSettings, route_settings_from
+from tasks.route.claims import EvaluatedDeployment
+
+WORLD = str(Path(__file__).parents[3] / "examples/toy_world.py") + ":toy_world"
+
+
+def route_values(folder: Path) -> dict[str, Any]:
+    return {
+        "world": WORLD,
+        "model": {"model_name_or_path": "toy", "targets": ["first", "second"]},
+        "training": {
+            "trajectories": ["shared"],
+            "seeds": [0, 1],
+            "steps": 4,
+            "checkpoint_every": 2,
+            "prompts": 4,
+            "group": 8,
+            "max_new_tokens": 4,
+            "learning_rate": 0.05,
+            "teacher_rows": 1,
+            "teacher_off_step": 2,
+            "clip_norm": 0.0,
+        },
+        "routing": {"splits": ["real", "ceiling", "random_0"], "refresh_every": 2},
+        "evaluation": {"modes": ["B", "none"], "samples": 20, "scales": [0.5]},
+        "claims": {"held_out_mode": "B"},
+        "output": {"root": str(folder / "outputs"), "run_id": "run"},
+    }
+
+
+def changed_values(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """`changes` have two underscores for a point; None removes the key."""
+    values = copy.deepcopy(values)
+    for name, value in changes.items():
+        *sections, key = name.split("__")
+        place = values
+        for section in sections:
+            place = place.setdefault(section, {})
+        if value is None:
+            del place[key]
+        else:
+            place[key] = value
+    return values
+
+
+def small_route(folder: Path, **changes: Any) -> RouteSettings:
+    return route_settings_from(changed_values(route_values(folder), **changes))
+
+
+def evaluated_arms(settings: RouteSettings) -> list[EvaluatedDeployment]:
+    """All that is evaluated, with rates that depend on what is deployed."""
+    return [
+        EvaluatedDeployment(
+            arm.trajectory, arm.seed, each.deployed, each.mode, each.quarantine, 5 * "1100", 5 * hacks_of(each.deployed)
+        )
+        for arm in arms(settings)
+        for each in deployments(settings, arm)
+    ]
+
+
+def hacks_of(deployed: str) -> str:
+    return {"none": "0011", "random_0": "0011", "real": "0001"}.get(deployed, "0000")

@@ -1,0 +1,187 @@
+"""What is registered before the first job, and a report that is of something else."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from route_values import evaluated_arms, small_route
+
+from orchestrator.route.build import arms, deployments, read_texts, route_inputs, world_source
+from orchestrator.route.checks import checked_inputs
+from orchestrator.route.existing import keep_route, load_route, prepare_route_folder
+from orchestrator.route.plan import input_hashes, keep_plan, make_plan, read_plan
+from orchestrator.route.report import report_text, verdict_lines, write_report
+from orchestrator.route.results import COMPARISON_FILE, json_lines, rows_file
+from orchestrator.route.settings import RouteOptions, RouteSettings
+from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.provenance import VERSIONS_FILE, versions_here
+from orchestrator.settings import SettingsError
+from tasks.route.claims import Thresholds, compare_claims
+
+
+def plan(settings: RouteSettings) -> dict[str, str]:
+    return input_hashes(settings, read_texts(settings), world_source(settings))
+
+
+def written(settings: RouteSettings) -> OutputFolder:
+    """The folder of a run whose jobs are done, but for the pictures."""
+    output = OutputFolder(settings.folder)
+    prepare_route_folder(output, settings, read_texts(settings), print, resume=False)
+    output.run_id("route")
+    keep_route(output, settings, RouteOptions(), read_texts(settings))
+    keep_plan(output, make_plan(settings, plan(settings)))
+    figures = {"hkgap": 0.5, "lower": -0.1, "upper": 0.4, "x_p50": 0.2, "resid": None}
+    for arm in arms(settings):
+        rows = [{"step": 0, "events": ["real: collapse"], "splits": {"real": figures}, "log": []}]
+        output.write(rows_file(arm), json_lines(rows))
+    found = compare_claims(evaluated_arms(settings), Thresholds("B", 0.3, 0.05, 0.5, 0.05))
+    output.write_state(COMPARISON_FILE, found)
+    write_report(output)
+    output.close()
+    return output
+
+
+def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> None:
+    settings = small_route(tmp_path, training__trajectories=["shared", "plain"])
+    output = written(settings)
+    text = (output.path / "report.md").read_text()
+    assert "As registered in plan.json" in text and "Not as registered" not in text
+    assert "Hack of B: real 25.0%, random 50.0%" in text
+    assert "not measurable at this size: training_gains" in "\n".join(verdict_lines(output.path))
+    assert "step 0: real: collapse" in text
+    # When the settings in the folder are changed, then it says so
+    kept = (output.path / "settings.yaml").read_text()
+    (output.path / "settings.yaml").write_text(kept.replace("none_hack: 0.3", "none_hack: 0.1"))
+    changed = report_text(output.path)
+    assert "**Not as registered**: settings is another one than in plan.json; the claims are others" in changed
+    (output.path / "settings.yaml").write_text(kept)
+    # and when the plan is
+    sealed = json.loads((output.path / "plan.json").read_text())
+    content = {name: sealed[name] for name in ("thresholds", "inputs", "hash")}
+    OutputFolder(output.path).write_state("plan.json", {**content, "claims": {"primary": "anything"}})
+    assert "plan.json was changed: its hash is not that of its content" in report_text(output.path)
+    (output.path / "plan.json").unlink()
+    assert "the run has no plan.json" in report_text(output.path)
+
+
+def test_the_code_that_ran_decides_whether_a_run_is_as_registered(tmp_path: Path) -> None:
+    output = written(small_route(tmp_path))
+    here = versions_here()
+    output.write_state(VERSIONS_FILE, {"sessions": [dataclasses.asdict(here)]})
+    assert "As registered in plan.json" in report_text(output.path)
+    later = dataclasses.replace(here, code="another")
+    output.write_state(VERSIONS_FILE, {"sessions": [dataclasses.asdict(one) for one in (here, later)]})
+    assert "**Not as registered**: code is another one than in plan.json." in report_text(output.path)
+
+
+def test_the_first_plan_stands(tmp_path: Path) -> None:
+    settings = small_route(tmp_path)
+    output = written(settings)
+    first = read_plan(output.path)
+    assert keep_plan(output, make_plan(settings, plan(settings))) == []
+    other = make_plan(settings, {**plan(settings), "code": "another"})
+    assert keep_plan(output, other) == ["code is another one than in plan.json"]
+    assert read_plan(output.path) == first
+    (output.path / "plan.json").write_text("{")
+    with pytest.raises(OutputError, match="cannot be read"):
+        keep_plan(output, other)
+
+
+def test_rows_that_are_missing_or_were_cut_short_are_named(tmp_path: Path) -> None:
+    output = written(small_route(tmp_path))
+    path = output.path / "rows" / "shared_seed0.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(OutputError, match=r"shared_seed0\.jsonl .*line 1"):
+        report_text(output.path)
+    path.unlink()
+    with pytest.raises(OutputError, match=r"shared_seed0\.jsonl "):
+        report_text(output.path)
+
+
+def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
+    output = written(small_route(tmp_path))
+    prepare_route_folder(output, small_route(tmp_path), {}, print, resume=False)
+    output.close()
+    with pytest.raises(SettingsError) as found:
+        prepare_route_folder(output, small_route(tmp_path, training__steps=5), {}, print, resume=False)
+    assert list(found.value.problems) == [f"training.steps: 5 here, but 4 in the run in {output.path}"]
+    settings, options = load_route(output.path, ["farm.gpu_jobs=7"])
+    assert (settings.folder.resolve(), options.gpu_jobs) == (output.path.resolve(), 7)
+    for override in ("training.steps=5", "farm.gpu_jobs", "nothing=1"):
+        with pytest.raises(SettingsError, match="--set"):
+            load_route(output.path, [override])
+    # and another run takes its place where the settings say so
+    aside: list[str] = []
+    again = small_route(tmp_path, training__steps=5, output__fail_if_exists=False)
+    prepare_route_folder(output, again, {}, aside.append, resume=False)
+    output.close()
+    assert aside == [f"the earlier run is now in {output.path}.1"]
+
+
+def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None:
+    settings = small_route(
+        tmp_path, training__trajectories=["shared", "plain", "erase", "ablated"], training__rollout_ablate_frac=0.25
+    )
+    seeds = len(settings.training.seeds)
+    # All seeds of a trajectory come before the next one: a run that is cut has what its primary claim needs.
+    names = [{(d.deployed, d.quarantine) for d in deployments(settings, arm)} for arm in arms(settings)[::seeds]]
+    shared = ("none", "untrained", "scaled_0.5", "real", "ceiling", "random_0")
+    assert names == [
+        {(name, "off") for name in shared},
+        {("none", "off")},
+        {("erase", "off")},
+        {("real", "off"), ("real", "on")},
+    ]
+
+
+def test_what_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
+    missing = small_route(tmp_path, world="no/such/world.py:world")
+    with pytest.raises((SettingsError, OSError)):
+        route_inputs(missing, {})
+    (tmp_path / "outputs").write_text("a file")
+    with pytest.raises(SettingsError) as found:
+        checked_inputs(missing)
+    assert [line.partition(": ")[2] for line in found.value.problems] == [
+        "no/such/world.py: No such file or directory",
+        f"{tmp_path / 'outputs'}: Not a directory",
+    ]
+
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "routing"
+
+
+def programs(folder: Path, **changes: Any) -> RouteSettings:
+    """A run of programming problems, whose files are in `folder`, or shipped."""
+    mine = {name: folder / f"{name}.jsonl" for name in ("problems", "pairs")}
+    data = {name: str(path if path.exists() else SHIPPED / path.name) for name, path in mine.items()}
+    modes = {"training__modes": ["equality"], "evaluation__modes": ["exit_code", "none"]}
+    own = {"world": "programs", "data": data, "claims__held_out_mode": "exit_code", **modes}
+    return small_route(folder, **{**own, **changes})
+
+
+def refused(settings: RouteSettings) -> str:
+    with pytest.raises(SettingsError) as found:
+        checked_inputs(settings, is_planned=True)
+    return "\n".join(found.value.problems)
+
+
+def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp_path: Path) -> None:
+    pairs = (SHIPPED / "pairs.jsonl").read_text().replace("run_tests", "exit_code", 1).splitlines()
+    (tmp_path / "pairs.jsonl").write_text("\n".join(["{}", *pairs]))
+    (tmp_path / "problems.jsonl").write_text("[]\n" + (SHIPPED / "problems.jsonl").read_text())
+    said = refused(programs(tmp_path, training__modes=["run_tests", "luck"]))
+    assert "training.modes: 'luck' is no mode; there are: run_tests, equality" in said
+    assert "data.problems: " in said and "line 1: a list of 0 is not an object" in said
+    assert "data.pairs: " in said and "line 1: prompt: is missing" in said
+    (tmp_path / "pairs.jsonl").write_bytes(b"{}\n\xff\n")
+    assert "pairs.jsonl: line 2: invalid UTF-8 at byte 3 of the file" in refused(programs(tmp_path))
+
+
+@pytest.mark.parametrize("mode", ["run_tests", "none"])
+def test_what_the_pairs_know_cannot_be_held_out(tmp_path: Path, mode: str) -> None:
+    said = refused(programs(tmp_path, evaluation__modes=[mode], claims__held_out_mode=mode))
+    assert said.startswith(f"claims.held_out_mode: {mode!r} is that of ")

@@ -1,0 +1,81 @@
+"""The YAML of `route`: what is wrong is told by dotted name, all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from route_values import changed_values, route_values, small_route
+
+from orchestrator.commands.route import make_parser, run
+from orchestrator.route.settings import read_route_settings, route_settings_from, route_settings_hash
+from orchestrator.settings import SettingsError
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+
+
+def problems(values: dict[str, Any]) -> list[str]:
+    with pytest.raises(SettingsError) as found:
+        route_settings_from(values)
+    return found.value.problems
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    for changes, name in (
+        ({"world": "toy"}, "world"),
+        ({"world": "programs"}, "data.problems"),
+        ({"data__pairs": "pairs.jsonl"}, "data.pairs"),
+        ({"training__trajectories": ["other"]}, "training.trajectories"),
+        ({"training__seeds": [1, 1]}, "training.seeds"),
+        ({"training__checkpoint_every": 5}, "training.checkpoint_every"),
+        ({"training__teacher_rows": 8}, "training.teacher_rows"),
+        ({"evaluation__scales": [0.5, 0.5000001]}, "evaluation.scales"),
+        ({"training__rollout_ablate_frac": 0.25}, "training.rollout_ablate_frac"),
+        ({"training__trajectories": ["ablated"]}, "training.rollout_ablate_frac"),
+        ({"routing__splits": ["real", "reel"]}, "routing.splits"),
+        ({"claims__held_out_mode": "C"}, "claims.held_out_mode"),
+        ({"claims__other": 1}, "claims.other"),
+    ):
+        found = problems(changed_values(route_values(tmp_path), **changes))
+        assert any(line.startswith(f"{name}: ") or line.startswith(f"{name}.") for line in found), name
+
+
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    values = changed_values(route_values(tmp_path), model__dtype="int8", training__steps=0, evaluation__samples=None)
+    assert [line.partition(":")[0] for line in problems(values)] == [
+        "model.dtype",
+        "training.steps",
+        "evaluation.samples",
+    ]
+
+
+def test_the_hash_covers_what_determines_results_and_nothing_else(tmp_path: Path) -> None:
+    first = route_settings_hash(small_route(tmp_path))
+    estimate = {
+        "source": "x",
+        "open_s": 1.0,
+        "step_s": 1.0,
+        "refresh_s": 1.0,
+        "samples_per_second": 1.0,
+        "memory_gib": 1.0,
+    }
+    assert first == route_settings_hash(small_route(tmp_path / "elsewhere", estimate=estimate))
+    assert first != route_settings_hash(small_route(tmp_path, training__learning_rate=0.04))
+    assert first != route_settings_hash(small_route(tmp_path, claims__none_hack=0.2))
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("route*.yaml")), ids=lambda path: path.name)
+def test_the_files_that_come_along_are_right(path: Path) -> None:
+    settings = read_route_settings(path)
+    assert settings.folder.name.startswith(path.stem)
+
+
+def test_wrong_arguments_and_files_exit_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "route.yaml").write_text("world: 3\n")
+    assert run(make_parser().parse_args([])) == 1
+    assert "--config: is missing" in capsys.readouterr().err
+    assert run(make_parser().parse_args(["--config", str(tmp_path / "route.yaml"), "--plan"])) == 1
+    said = capsys.readouterr().err
+    assert "orchestrator: world: " in said and "orchestrator: training.steps: is missing" in said
+    assert run(make_parser().parse_args(["report", str(tmp_path)])) == 1

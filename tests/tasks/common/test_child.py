@@ -1,0 +1,112 @@
+"""A child that computes: it reports, it fails in a sentence, it is stopped with all that it has started."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from farm_bench import until
+
+from tasks.common import child as process
+from tasks.common.child import CardMemoryFull, ChildFailed, ComputeChild, run_child
+
+PARENT = """
+import json
+from tasks.common.child import ComputeChild, run_child
+run_child(ComputeChild("test", "computing_child", ("wait",)), lambda report: print(json.dumps(report), flush=True))
+"""
+
+
+@pytest.fixture(autouse=True)
+def python_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child imports tests/computing_child.py; this package it finds by itself."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
+def child(what: str, stdin: bytes = b"") -> ComputeChild:
+    return ComputeChild("test", "computing_child", (what,), stdin)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_it_reports_and_returns_its_result() -> None:
+    told: list[Mapping[str, Any]] = []
+    assert run_child(child("echo", b"words"), told.append) == {"given": "words"}
+    assert told == [{"stage": "one", "done": 1, "total": 2}, {"stage": "two", "done": 2, "total": 2}]
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("refuse", "^two lines of a reason$"),
+        ("crash", "^the test process was ended by signal 9; if no one sent it, memory ran out$"),
+        ("silent", "^the test process ended with code 0 without a message$"),
+        ("unknown", "^KeyError: 'unknown'$"),
+    ],
+)
+def test_it_fails_in_one_sentence(what: str, reason: str) -> None:
+    with pytest.raises(ChildFailed, match=reason):
+        run_child(child(what), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "reason"),
+    [
+        ("fill", "torch", r"^torch\.OutOfMemoryError: CUDA out of memory\. Tried to allocate 2\.00 GiB\.$"),
+        ("fill_context", "out of memory", "^RuntimeError: CUDA error: out of memory$"),
+        ("fill_context", "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "CUBLAS_STATUS_ALLOC"),
+    ],
+)
+def test_that_the_memory_of_the_card_was_full_is_an_error_of_its_own(what: str, said: str, reason: str) -> None:
+    with pytest.raises(CardMemoryFull, match=reason):
+        run_child(child(what, said.encode()), lambda _: None)
+
+
+@pytest.mark.parametrize(("what", "said"), [("mention", ""), ("fill", "other"), ("fill_context", "invalid argument")])
+def test_an_error_that_only_resembles_it_is_not(what: str, said: str) -> None:
+    with pytest.raises(ChildFailed) as failed:
+        run_child(child(what, said.encode()), lambda _: None)
+    assert type(failed.value) is ChildFailed
+
+
+def test_what_it_leaves_behind_ends_with_it() -> None:
+    other = run_child(child("leave"), lambda _: None)["other"]
+    until(lambda: not lives(other))
+
+
+@pytest.mark.parametrize("what", ["wait", "family"])
+def test_a_caller_gives_up_on_a_child_that_says_nothing_more(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a child that has reported once, and may have a process of its own and ignore SIGTERM
+    monkeypatch.setattr(process, "GRACE_S", 0.5)
+    told: list[Mapping[str, Any]] = []
+
+    def check() -> None:
+        if told:
+            raise InterruptedError("cancelled")
+
+    # When the caller gives up between two reports, then nothing is left
+    with pytest.raises(InterruptedError, match="cancelled"):
+        run_child(child(what), told.append, check)
+    [report] = told
+    until(lambda: not any(map(lives, report.values())))
+
+
+def test_it_dies_with_a_parent_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = json.loads(parent.stdout.readline())["pid"]
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        until(lambda: not lives(pid))

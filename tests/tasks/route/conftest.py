@@ -1,0 +1,21 @@
+"""One policy of the toy world, and one trajectory that has ended."""
+
+from __future__ import annotations
+
+import pytest
+from toy_training import TOY, trained
+from toy_world import toy_policy
+
+from tasks.route.gradients import PolicyRows
+from tasks.route.state import TrajectoryState
+
+
+@pytest.fixture(scope="session")
+def policy() -> PolicyRows:
+    return toy_policy(TOY, seed=3)
+
+
+@pytest.fixture(scope="session")
+def finished(policy: PolicyRows) -> TrajectoryState:
+    """All splits, six steps."""
+    return trained(policy).state

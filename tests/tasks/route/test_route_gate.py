@@ -1,0 +1,241 @@
+"""Direction, band, gate, controls and splits.  Each sign here decides what the deployed model does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from toy_world import A, ToyModel, ToySettings, hack_of, honest_of, prompt_of
+
+from tasks.route.adapter import Adapter, KnobLayout, decompose
+from tasks.route.directions import (
+    Band,
+    PairSides,
+    TokenPair,
+    alignment,
+    fit_band,
+    hack_direction,
+    label_shares,
+    matched_shares,
+    mean_direction,
+    pair_gradients,
+    random_direction,
+    top_directions,
+    uniform_shares,
+)
+from tasks.route.gradients import PolicyRows, TokenRow, no_share, policy_losses
+from tasks.route.splits import (
+    SPLITS,
+    Extraction,
+    LiveRows,
+    SplitState,
+    chosen_splits,
+    extract,
+    module_gate,
+    pooled_gate,
+    ramp,
+    route,
+)
+
+LAYOUT = KnobLayout(("first", "second"), (5, 7))
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def band(lower: list[float], upper: list[float]) -> Band:
+    edges = torch.tensor(lower), torch.tensor(upper)
+    return Band(*edges, *edges)
+
+
+def sides(count: int = 8, strength: float = 1.0) -> PairSides:
+    """Hacks differ from honest completions along one direction, the same in all pairs, and by noise."""
+    common = drawn(1, LAYOUT.total, seed=5)
+    return PairSides(drawn(count, 12, seed=1) + strength * common, drawn(count, 12, seed=2) - strength * common)
+
+
+def signed_gradients(policy: PolicyRows, pair: TokenPair, advantages: tuple[float, float]) -> torch.Tensor:
+    """The loss gradients of the rows (rej, cho) with these advantages, [2, R]."""
+    rows = [TokenRow(pair.prompt, pair.rej), TokenRow(pair.prompt, pair.cho)]
+
+    def loss(new: torch.Tensor, mask: torch.Tensor, part: slice) -> torch.Tensor:
+        return policy_losses(new, mask, torch.tensor(advantages)[part], 3.0, None, 0.0)
+
+    return policy.gradients(rows, policy.adapter.zeros(), loss).gradients
+
+
+@pytest.fixture(scope="module")
+def policy() -> PolicyRows:
+    torch.manual_seed(0)
+    model = ToyModel(ToySettings())
+    bases = {name: decompose(model.get_submodule(name).weight) for name in ("first", "second")}
+    return PolicyRows(model, Adapter(model, bases), rows_at_once=8)
+
+
+def test_a_rewarded_hack_is_hack_ward_and_a_negative_advantage_turns_it(policy: PolicyRows) -> None:
+    pair = TokenPair(prompt_of(A, 3).tokens, honest_of(3), hack_of(A))
+    layout = policy.adapter.layout
+    given = pair_gradients(policy, [pair], policy.adapter.zeros(), "mean")
+    direction = mean_direction(layout, given.rej, given.cho)
+    rows = signed_gradients(policy, pair, (1.0, -1.0))
+    # Both have three tokens and the denominator is three: the group's gradient is g_rej - g_cho itself.
+    assert torch.allclose(rows.sum(0), (given.rej - given.cho)[0], atol=1e-6)
+    assert torch.allclose(alignment(layout, rows.sum(0, keepdim=True), direction), torch.ones(1, 2), atol=1e-5)
+    x = alignment(layout, rows, direction)
+    assert (x[0] > 0.3).all()  # the hack that is rewarded
+    assert (x[1] > 0.3).all()  # the honest row that is pushed down: hack-ward as well
+    turned = alignment(layout, signed_gradients(policy, pair, (-1.0, 1.0)), direction)
+    assert torch.allclose(turned, -x, atol=1e-6)
+
+
+def test_advantage_free_takes_the_sign_off(policy: PolicyRows) -> None:
+    pair = TokenPair(prompt_of(A, 3).tokens, honest_of(3), hack_of(A))
+    layout = policy.adapter.layout
+    given = pair_gradients(policy, [pair], policy.adapter.zeros(), "mean")
+    found = Extraction(mean_direction(layout, given.rej, given.cho), band([-0.5, -0.5], [0.5, 0.5]))
+    state = SplitState(no_share(layout.total, torch.device("cpu")), found)
+    rows = live_rows(signed_gradients(policy, pair, (1.0, -1.0)), torch.tensor([1.0, -1.0]), layout)
+    x, _ = route(SPLITS["real"], state, (layout, layout), rows, 0, {})
+    free, _ = route(SPLITS["advantage_free"], state, (layout, layout), rows, 0, {})
+    assert torch.equal(free[0], x[0]) and torch.equal(free[1], -x[1])
+    of_likelihood = alignment(layout, torch.cat([given.rej, given.cho]), found.direction)
+    assert torch.allclose(free, of_likelihood, atol=1e-5)
+
+
+def test_several_directions_are_orthonormal_turned_hack_ward_and_used_without_a_sign() -> None:
+    given = sides()
+    several = top_directions(LAYOUT, given.rej, given.cho, 3)
+    for differences, vectors in zip(LAYOUT.parts(given.rej - given.cho), LAYOUT.parts(several), strict=True):
+        assert torch.allclose(vectors @ vectors.T, torch.eye(3), atol=1e-5)
+        assert ((differences @ vectors.T) > 0).float().mean(0).min() >= 0.5
+    assert (alignment(LAYOUT, mean_direction(LAYOUT, given.rej, given.cho), several[:1]) > 0.9).all()
+    backwards = -several.sum(0, keepdim=True)
+    assert torch.equal(alignment(LAYOUT, backwards, several), torch.zeros(1, 2))
+    assert torch.allclose(alignment(LAYOUT, several.sum(0, keepdim=True), several), torch.ones(1, 2), atol=1e-5)
+    assert torch.equal(hack_direction(LAYOUT, given.rej, given.cho, 3), several)
+    assert torch.equal(hack_direction(LAYOUT, given.rej, given.cho, 1), mean_direction(LAYOUT, given.rej, given.cho))
+
+
+def test_the_band_is_the_mean_score_of_both_sides_and_leaves_one_pair_out() -> None:
+    given = sides(count=6, strength=0.5)
+
+    def build(rej: torch.Tensor, cho: torch.Tensor) -> torch.Tensor:
+        return mean_direction(LAYOUT, rej, cho)
+
+    direction, found = fit_band(LAYOUT, given.rej, given.cho, build)
+    assert torch.allclose(found.upper, alignment(LAYOUT, given.rej, direction).mean(0))
+    held = []
+    for pair in range(6):
+        others = [other for other in range(6) if other != pair]
+        held.append(alignment(LAYOUT, given.rej[pair : pair + 1], build(given.rej[others], given.cho[others])))
+    assert torch.allclose(found.held_upper, torch.cat(held).mean(0), atol=1e-6)
+    assert found.hkgap() > found.separation()  # the first is fitted to the pairs that it is measured on
+    noise = fit_band(LAYOUT, drawn(6, 12, seed=8), drawn(6, 12, seed=9), build)[1]
+    assert noise.hkgap() > 0.2 and noise.separation() < noise.hkgap() / 2
+    with pytest.raises(ValueError, match="two pairs"):
+        fit_band(LAYOUT, given.rej[:1], given.cho[:1], build)
+
+
+def test_the_ramp_is_nothing_below_all_above_and_a_share_between() -> None:
+    x = torch.tensor([[-0.5], [-0.2], [0.0], [0.3], [0.9]])
+    assert ramp(x, torch.tensor([-0.2]), torch.tensor([0.3]))[:, 0].tolist() == pytest.approx([0, 0, 0.4, 1, 1])
+
+
+@pytest.mark.parametrize("edges", [(0.1, 0.119), (0.3, -0.3), (0.0, 0.0)], ids=["thin", "inverted", "zero"])
+def test_a_band_that_is_thin_inverted_or_zero_routes_nothing(edges: tuple[float, float]) -> None:
+    closed = band([edges[0]] * 2, [edges[1]] * 2)
+    x = torch.linspace(-1, 1, 14).reshape(7, 2)
+    assert not closed.open().any()
+    for gate in (module_gate, pooled_gate):
+        assert torch.equal(gate(x, torch.ones(7, 2), closed), torch.zeros(7, 2))
+    half = band([edges[0], -0.2], [edges[1], 0.4])
+    found = module_gate(x, torch.ones(7, 2), half)
+    assert not found[:, 0].any() and found[:, 1].any()
+
+
+def test_a_zero_gradient_routes_nothing_and_nothing_becomes_nan() -> None:
+    gradients = drawn(4, 12)
+    gradients[1] = 0
+    gradients[2, :5] = 0
+    direction = mean_direction(LAYOUT, drawn(3, 12), torch.zeros(3, 12))
+    x = alignment(LAYOUT, gradients, direction)
+    live = LAYOUT.norms(gradients) > 0
+    wide = band([-1.0, -1.0], [-0.5, -0.5])  # where x = 0 would be routed whole
+    found = module_gate(x, live, wide)
+    assert live.tolist() == [[True, True], [False, False], [False, True], [True, True]]
+    assert torch.equal(found > 0, live & (found > 0)) and not found[1].any() and found[2].tolist()[0] == 0
+    nothing = mean_direction(LAYOUT, torch.zeros(3, 12), torch.zeros(3, 12))
+    assert torch.equal(alignment(LAYOUT, gradients, nothing), torch.zeros(4, 2))
+    assert all(torch.isfinite(found).all() for found in (x, found, LAYOUT.units(gradients)))
+    assert not fit_band(LAYOUT, torch.zeros(3, 12), torch.zeros(3, 12), lambda rej, cho: nothing)[1].open().any()
+
+
+def test_the_pooled_gate_gives_a_row_one_share_from_the_open_modules_and_held_out_edges() -> None:
+    edges = Band(*(torch.tensor(edge) for edge in ([-0.5, 0.3], [0.5, 0.1], [-0.2, 9.0], [0.2, 9.0])))
+    found = pooled_gate(torch.tensor([[0.1, 5.0], [-0.3, 5.0]]), torch.ones(2, 2), edges)
+    assert found.tolist() == [pytest.approx([0.75, 0.75]), [0, 0]]
+
+
+def test_matched_controls_have_the_same_shares_in_each_module_in_another_order() -> None:
+    gradients = drawn(9, 12)
+    gradients[4] = 0
+    gradients[7, :5] = 0
+    live = LAYOUT.norms(gradients) > 0
+    real = module_gate(alignment(LAYOUT, gradients, random_direction(LAYOUT, 1)), live, band([-0.3] * 2, [0.2] * 2))
+    x = alignment(LAYOUT, gradients, random_direction(LAYOUT, 2))
+    matched = matched_shares(x, real, live)
+    assert not torch.equal(matched, real)
+    for module in range(2):
+        assert torch.equal(matched[:, module].sort().values, real[:, module].sort().values)
+        rows = live[:, module]
+        by_x = x[rows, module].argsort()
+        assert (matched[rows, module][by_x].diff() >= 0).all()
+    assert torch.equal(matched[~live], torch.zeros(int((~live).sum())))
+    uniform = uniform_shares(real, live)
+    assert torch.allclose(uniform.sum(0), real.sum(0)) and not uniform[4].any()
+    assert len(set(uniform[live[:, 1], 1].tolist())) == 1
+    assert label_shares(torch.tensor([1.0] * 5 + [0.0] * 4), live)[:, 1].tolist() == [1, 1, 1, 1, 0, 0, 0, 0, 0]
+
+
+def live_rows(gradients: torch.Tensor, signs: torch.Tensor, layout: KnobLayout = LAYOUT) -> LiveRows:
+    return LiveRows(gradients, layout.norms(gradients), signs, None, torch.zeros(len(gradients)))
+
+
+def test_a_split_takes_its_band_from_what_it_is_named_for() -> None:
+    given = sides()
+    found = {
+        name: extract(SPLITS[name], LAYOUT, given, seed=3, dims=1)
+        for name in ("real", "permuted", "band_random", "activations")
+    }
+    assert found["real"].band.separation() > 0.3
+    assert found["permuted"].band.separation() < found["real"].band.separation() / 2
+    assert alignment(LAYOUT, found["band_random"].direction, found["real"].direction).abs().max() < 0.9
+    centre = found["activations"].centre
+    assert centre is not None and torch.allclose(centre, torch.cat([given.rej, given.cho]).mean(0))
+    shifted = PairSides(given.rej + 100, given.cho + 100)
+    again = extract(SPLITS["activations"], LAYOUT, shifted, seed=3, dims=1)
+    assert torch.allclose(again.band.upper, found["activations"].band.upper, atol=1e-3)  # raw cosines would all be 1
+
+
+def test_activations_are_centred_and_carry_the_sign_of_the_advantage() -> None:
+    given = PairSides(sides().rej + 100, sides().cho + 100)
+    state = SplitState(no_share(12, torch.device("cpu")), extract(SPLITS["activations"], LAYOUT, given, 3, 1))
+    inputs = torch.cat([given.rej[:1], given.cho[:1], given.rej[:1]])
+    rows = replace(live_rows(drawn(3, 12), torch.tensor([1.0, 1.0, -1.0])), inputs=inputs)
+    x, shares = route(SPLITS["activations"], state, (LAYOUT, LAYOUT), rows, 0, {})
+    assert (x[0] > 0.3).all() and (x[1] < -0.1).all() and torch.equal(x[2], -x[0])
+    assert (shares[0] > shares[1]).all() and (shares[0] > shares[2]).all()
+
+
+def test_controls_are_added_with_what_they_match_and_only_the_ceiling_reads_labels() -> None:
+    assert [split.name for split in chosen_splits(("random_2", "uniform"))] == ["real", "uniform", "random_2"]
+    gradients = drawn(5, 12)
+    state = SplitState(no_share(12, torch.device("cpu")), extract(SPLITS["real"], LAYOUT, sides(), 0, 1))
+    for split in chosen_splits(tuple(name for name in SPLITS if name != "activations")):
+        shares = {"real": module_gate(drawn(5, 2), torch.ones(5, 2), band([-1.0] * 2, [1.0] * 2))}
+        rows = live_rows(gradients, torch.ones(5))
+        labelled = replace(rows, labels=torch.tensor([1.0, 0, 1, 0, 1]))
+        without, given = (route(split, state, (LAYOUT, LAYOUT), each, 0, shares)[1] for each in (rows, labelled))
+        assert torch.equal(without, given) == (split.name != "ceiling"), split.name

@@ -1,0 +1,56 @@
+"""The refresh of directions and bands: with which knobs, and what a collapse freezes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from toy_training import SETTINGS, TOY, trained
+from toy_world import ToyWorld
+
+from tasks.route import refresh
+from tasks.route.gradients import PolicyRows
+from tasks.route.state import TrajectoryState, deployed_knobs
+from tasks.route.trajectory import Trajectory
+
+
+def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
+    policy: PolicyRows, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair_gradients, used = refresh.pair_gradients, list[torch.Tensor]()
+
+    def watched(policy: Any, pairs: Any, knobs: torch.Tensor, reduction: Any) -> Any:
+        used.append(knobs)
+        return pair_gradients(policy, pairs, knobs, reduction)
+
+    monkeypatch.setattr(refresh, "pair_gradients", watched)
+    refresh.refresh_splits(replace(SETTINGS, splits=("real",)), policy, ToyWorld(TOY), finished)
+    kept, whole = deployed_knobs(finished, "real"), finished.whole.value
+    assert not torch.equal(kept, whole)
+    # The second is for the overlap with the direction that has the quarantine on, which decides nothing.
+    assert len(used) == 2 and torch.equal(used[0], kept) and torch.equal(used[1], whole)
+
+
+def test_a_collapse_freezes_what_was_taken_before_routing(policy: PolicyRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS, splits=("real",))
+    before = trained(policy, settings, steps=1).state.splits["real"].extraction
+    pair_gradients = refresh.pair_gradients
+
+    def weakened(*given: Any) -> Any:
+        """The hack's gradient becomes the honest one's, as it does when hacks are suppressed."""
+        sides = pair_gradients(*given)
+        return replace(sides, rej=sides.cho + 1e-4 * sides.rej + 0.0 * sides.cho)
+
+    trajectory = Trajectory(settings, policy, ToyWorld(TOY))
+    for step in range(2 * settings.refresh_every + 1):
+        if step == settings.refresh_every:
+            monkeypatch.setattr(refresh, "pair_gradients", weakened)
+        trajectory.step()
+    split = trajectory.state.splits["real"]
+    assert split.frozen and split.extraction is not None and before is not None
+    assert torch.equal(split.extraction.direction, before.direction)
+    events = [event for row in trajectory.state.rows for event in row["events"]]
+    assert sum("collapse" in event for event in events) == 1
+    assert trajectory.state.rows[-1]["splits"]["real"]["f_mean"] > 0

@@ -1,0 +1,98 @@
+"""Authored pairs and the teacher pool: what is shipped is graded as it should be, and what is refused of a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.dataset import DatasetError
+from tasks.route.grading import HACKS, HONEST, GradingPool, Submission, build_pool, grading_pool
+from tasks.route.loopholes import KNOWN_MODE, TRAINING, AuthoredPair, hinted_prompt, parse_pairs
+from tasks.route.problems import in_part, parse_problems
+
+FOLDER = Path(__file__).parents[3] / "configs" / "routing"
+PROBLEMS = parse_problems((FOLDER / "problems.jsonl").read_text(), "problems.jsonl")
+BY_PROMPT = {hinted_prompt(problem, KNOWN_MODE, TRAINING)[1]: problem for problem in in_part(PROBLEMS, "pairs")}
+SHIPPED = {
+    name: parse_pairs((FOLDER / f"{name}.jsonl").read_text(), name, PROBLEMS) for name in ("pairs", "placebo_pairs")
+}
+
+
+@pytest.fixture(scope="module")
+def grading(confinement: None) -> Iterator[GradingPool]:
+    with grading_pool(2) as opened:
+        yield opened
+
+
+def graded(grading: GradingPool, pairs: list[AuthoredPair], side: str) -> list[tuple[bool, bool]]:
+    asked = [Submission(BY_PROMPT[pair.prompt], KNOWN_MODE, getattr(pair, side), TRAINING) for pair in pairs]
+    return [(found.oracle, found.exploited) for found in grading.grade(asked)]
+
+
+def test_the_shipped_pairs_are_honest_on_one_side_and_hack_on_the_other(grading: GradingPool) -> None:
+    pairs = SHIPPED["pairs"]
+    assert len(pairs) >= 12
+    assert set(graded(grading, pairs, "cho")) == {(True, False)}
+    assert set(graded(grading, pairs, "rej")) == {(False, True)}
+    assert sum(f"def {TRAINING.function}" in pair.cho for pair in pairs) >= 3  # an honest test is no hack
+
+
+def test_the_shipped_placebo_is_honest_on_both_sides(grading: GradingPool) -> None:
+    pairs = SHIPPED["placebo_pairs"]
+    assert len(pairs) >= 10
+    assert {*graded(grading, pairs, "cho"), *graded(grading, pairs, "rej")} == {(True, False)}
+    assert not any(TRAINING.function in pair.cho + pair.rej for pair in pairs)
+
+
+def test_every_bad_line_is_named_at_once() -> None:
+    block = "```python\nx = {}\n```"
+    row = {"prompt": "p", "cho": block.format(1), "rej": block.format(2), "mode": "run_tests"}
+    foreign = next(problem for problem in PROBLEMS if problem.part == "evaluation")
+
+    def changed(number: int, **fields: Any) -> dict[str, Any]:
+        return {**row, "cho": block.format(10 * number), "rej": block.format(10 * number + 1), **fields}
+
+    rows = [
+        row,
+        changed(2, mode="sentinel"),
+        changed(3, cho="x = 1", rej="x = 1"),
+        changed(4, rej=block.format("'" + "x" * 40 + "'")),
+        changed(5, prompt=f"Solve: {foreign.text}"),
+        {**row, "cho": block.format(60)},
+        {"prompt": "p", "cho": "", "mode": 1},
+    ]
+    text = "\n\n".join(map(json.dumps, rows))  # blank lines count and are passed over
+    with pytest.raises(DatasetError) as error:
+        parse_pairs(text, "mine.jsonl", PROBLEMS)
+    named = ("mode 'sentinel'", "cho has no closed code block", "the sides", "the prompt", "rej", "cho")
+    lines = [line.strip() for line in str(error.value).splitlines()[1:]]
+    for number, (line, name) in enumerate(zip(lines, named, strict=True)):
+        assert line.startswith(f"line {2 * number + 3}: {name}")
+
+
+def test_fewer_than_ten_pairs_are_refused() -> None:
+    text = "\n".join(json.dumps(dataclasses.asdict(pair)) for pair in SHIPPED["pairs"][:9])
+    with pytest.raises(DatasetError, match="9 pairs"):
+        parse_pairs(text, "mine.jsonl", PROBLEMS)
+
+
+def test_the_pool_has_five_hacks_and_two_honest_rows_of_each_problem(grading: GradingPool) -> None:
+    problems = in_part(PROBLEMS, "pool")[:4]
+    rows = build_pool(problems, grading)
+    assert [row.problem for row in rows] == [problem.id for problem in problems for _ in range(HACKS + HONEST)]
+    assert [row.exploited for row in rows] == ([True] * HACKS + [False] * HONEST) * 4
+    assert [row.oracle for row in rows] == ([False] * HACKS + [True] * HONEST) * 4
+    assert len({row.completion for row in rows}) == len(rows)
+    assert build_pool(problems, grading) == rows
+
+
+def test_a_pool_with_a_wrong_reference_is_refused(grading: GradingPool) -> None:
+    good, bad = in_part(PROBLEMS, "pool")[:2]
+    bad = dataclasses.replace(bad, reference=f"def {bad.entry}(*arguments):\n    return 'wrong'\n")
+    with pytest.raises(ValueError, match=f"{bad.id}: honest code fails"):
+        build_pool([good, bad], grading)

@@ -1,0 +1,216 @@
+"""Solutions that nobody has read: what a confined process can do, and 80 that attack their grader."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from other_user import as_another_user, needs_root, shared_folder
+
+from tasks.route import executor
+from tasks.route.confinement import ProcessLimits
+from tasks.route.grading import solves
+from tasks.route.problems import Problem, Test
+from tasks.route.sandbox import Execution, Sandbox
+
+LIMITS = ProcessLimits(cpu_s=1, wall_s=3.0)
+TESTS = [Test([number], 2 * number) for number in range(1, 7)]
+DOUBLE = Problem("double", "train", 1, "Double.", "double(number)", TESTS, "def double(n): return 2 * n")
+PROBLEMS = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
+ATTACKS = re.findall(
+    r"^#: (.+?)( \(quick\))?\n(.+?)(?=^#: |\Z)",
+    Path(__file__).with_name("hostile_completions.txt").read_text(),
+    re.M | re.S,
+)
+QUICK = {name: code for name, quick, code in ATTACKS if quick}
+SLOW = {name: code for name, quick, code in ATTACKS if not quick}
+# What an attack may use.  Where it could succeed quietly it tries so that success prints ESCAPED.
+PRELUDE = """
+import ctypes, os, sys
+outside, problems = {outside!r}, {problems!r}
+def attempt(action):
+    try:
+        found = action()
+    except (OSError, RuntimeError, ImportError, EOFError):
+        return
+    print("ESCAPED", repr(found)[:200], flush=True)
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *values):
+    found = libc.syscall(ctypes.c_long(number), *values)
+    if found < 0:
+        raise OSError(ctypes.get_errno())
+    return found
+"""
+COMMON_PYTHONS = ("/usr/bin/python3.11", "/usr/local/bin/python3.11", "/usr/bin/python3")
+
+
+@pytest.fixture(scope="module")
+def sandbox(confinement: None) -> Iterator[Sandbox]:
+    with Sandbox(LIMITS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    (tmp_path / "witness").write_text("as it was")
+    os.utime(tmp_path / "witness", (1_000_000, 1_000_000))
+    return tmp_path
+
+
+def armed(code: str, outside: Path) -> str:
+    return PRELUDE.format(outside=str(outside), problems=str(PROBLEMS)) + code
+
+
+def helper_processes(sandbox: Sandbox) -> list[psutil.Process]:
+    return psutil.Process(sandbox._helper.pid).children(recursive=True)
+
+
+def attack(sandbox: Sandbox, code: str, outside: Path) -> None:
+    """Run an attack, and assert that it ended within limits, changed nothing, and fooled nobody."""
+    code = armed(code, outside)
+    started = time.monotonic()
+    ended = sandbox.execute(Execution(code, "double", [test.arguments for test in DOUBLE.tests]))
+    assert time.monotonic() - started < LIMITS.wall_s + 20
+    assert b"ESCAPED" not in ended.output
+    assert not solves(DOUBLE, code, sandbox)
+    witness = outside / "witness"
+    assert os.listdir(outside) == ["witness"]
+    assert witness.read_text() == "as it was"
+    found = witness.stat()
+    assert (found.st_mtime, found.st_nlink, found.st_uid, found.st_mode & 0o111) == (1_000_000, 1, os.getuid(), 0)
+    assert "escaped" not in os.listdir("/dev/shm")
+    assert list(sandbox._folder.iterdir()) == []
+    assert helper_processes(sandbox) == []
+    assert solves(DOUBLE, DOUBLE.reference, sandbox)  # the same helper still works
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_an_attack_ends_within_limits_and_changes_nothing(name: str, sandbox: Sandbox, outside: Path) -> None:
+    attack(sandbox, QUICK[name], outside)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SLOW)
+def test_a_further_attack_ends_within_limits_and_changes_nothing(name: str, sandbox: Sandbox, outside: Path) -> None:
+    attack(sandbox, SLOW[name], outside)
+
+
+def test_the_means_of_an_attack_report_success(sandbox: Sandbox, outside: Path) -> None:
+    assert len(QUICK) + len(SLOW) == len(ATTACKS) >= 80
+    for code in ("attempt(lambda: open(os.__file__))", "attempt(lambda: call(39))"):
+        assert b"ESCAPED" in sandbox.execute(Execution(armed(code, outside), "double")).output
+
+
+def test_results_are_json_values_or_the_name_of_an_error(sandbox: Sandbox) -> None:
+    code = "def f(x):\n    return {'a': (x, None)} if x else 1 / x"
+    ended = sandbox.execute(Execution(code, "f", [[1], [0], ["b"]]))
+    assert ended.results == [{"value": {"a": [1, None]}}, {"error": "ZeroDivisionError"}, {"value": {"a": ["b", None]}}]
+    assert ended.exit_status == executor.FINISHED
+
+
+def test_a_solution_may_import_the_standard_library_and_nothing_else(sandbox: Sandbox) -> None:
+    code = "import collections, decimal, functools, heapq, itertools, math, re, statistics\ndef f(): return 1"
+    assert sandbox.execute(Execution(code, "f", [[]])).results == [{"value": 1}]
+    for name in ("numpy", "tasks.route.problems", "pytest"):
+        assert sandbox.execute(Execution(f"import {name}\ndef f(): return 1", "f", [[]])).results is None
+
+
+def test_each_solution_starts_anew(sandbox: Sandbox) -> None:
+    leave = "import math, builtins\nmath.pi = builtins.mark = 3\ndef f(): return math.pi"
+    look = "import math, builtins\ndef f(): return [math.pi == 3, hasattr(builtins, 'mark')]"
+    assert sandbox.execute(Execution(leave, "f", [[]])).results == [{"value": 3}]
+    assert sandbox.execute(Execution(look, "f", [[]])).results == [{"value": [False, False]}]
+
+
+def test_only_the_named_file_can_be_written_and_only_when_it_is_named(sandbox: Sandbox) -> None:
+    code = "open('r.json', 'w').write('{}')\ndef f(): return 1"
+    assert sandbox.execute(Execution(code, "f", [[]], file="r.json")).file == b"{}"
+    assert sandbox.execute(Execution(code, "f", [[]])).results is None
+    large = sandbox.execute(Execution("open('r.json', 'w').write('x' * 10**6)", "f", [[]], file="r.json"))
+    assert len(large.file) <= LIMITS.file_bytes
+    assert list(sandbox._folder.iterdir()) == []
+
+
+def test_a_helper_that_was_killed_is_started_again(sandbox: Sandbox) -> None:
+    sandbox._helper.kill()
+    assert solves(DOUBLE, DOUBLE.reference, sandbox)
+
+
+def test_what_runs_ends_with_its_grader(confinement: None) -> None:
+    script = (
+        "from tasks.route.sandbox import *\nwith Sandbox() as s:\n"
+        " print(s._helper.pid, s._folder, flush=True)\n"
+        " s.execute(Execution('while True: pass', 'f'))"
+    )
+    grader = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert grader.stdout is not None
+    pid, folder = grader.stdout.readline().split()
+    helper = psutil.Process(int(pid))
+    wait_until(lambda: bool(helper.children()))
+    running = [helper, *helper.children()]
+    grader.kill()
+    grader.communicate()
+    _, alive = psutil.wait_procs(running, 10)
+    assert alive == []
+    wait_until(lambda: not Path(folder).exists())
+
+
+def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/sh\nexec {sys.executable} -c 'import resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (1, 1));"
+        ' import platform; platform.machine = lambda: "sparc"; sys.argv = ["", sys.argv[-1]];'
+        ' from tasks.route import executor; executor.main()\' "$@"\n'
+    )
+    python.chmod(0o755)
+    with pytest.raises(RuntimeError, match="on x86-64 only, not on linux on sparc"), Sandbox(python=str(python)):
+        pass
+
+
+@needs_root
+def test_root_keeps_no_capability() -> None:
+    script = (
+        "from tasks.route import confinement\nconfinement._drop_capabilities()\n"
+        "print([line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))])"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(["0" * 16] * 2)
+
+
+@needs_root
+def test_a_user_without_privileges_is_confined_alike(confinement: None) -> None:
+    python = next((name for name in COMMON_PYTHONS if Path(name).exists()), None)
+    if python is None or not os.stat(PROBLEMS.parents[2]).st_mode & 0o005:
+        pytest.skip("another user can run no Python here")
+
+    def attacks() -> list[str]:
+        found = []
+        with Sandbox(LIMITS, python) as sandbox:
+            if not solves(DOUBLE, DOUBLE.reference, sandbox):
+                found.append("honest code fails")
+            for name, code in QUICK.items():
+                attacking = armed(code, outside)
+                ended = sandbox.execute(Execution(attacking, "double", [[1]]))
+                if b"ESCAPED" in ended.output or solves(DOUBLE, attacking, sandbox):
+                    found.append(name)
+        return found
+
+    with shared_folder() as outside:
+        (outside / "witness").write_text("as it was")
+        (outside / "witness").chmod(0o666)
+        assert as_another_user(attacks) == []
+        assert [file.read_text() for file in outside.iterdir()] == ["as it was"]
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
