@@ -16,9 +16,8 @@ from orchestrator.export.targets import TARGETS
 from orchestrator.runs.folder import OutputFolder
 from tasks.dataset import load_examples
 from tasks.gpu.cluster import pack_labels
-from tasks.gpu.processor_template import ModelCheck, render_file
+from tasks.gpu.processor import SGLANG, ModelCheck, render_file
 from tasks.gpu.prompt import load_tokenizer, render
-from tasks.gpu.sglang_file import SGLANG
 from workers.embedded.models import embedded_model
 
 SAMPLE = Path(__file__).parents[1] / "configs/data/sample.jsonl"

@@ -162,7 +162,7 @@ def signal_text(job: Job, what: str, stage: str, node: str) -> str:
 
 def lengths(job: Job) -> dict[str, Any]:
     """A prompt has as many tokens as characters; where no test has set a context, all fit."""
-    from tasks.gpu.lengths import find_too_long
+    from tasks.gpu.jobs import find_too_long
 
     target = job.arguments["target"]
     limit = int(signal_text(job, "context", "lengths", "each") or 1_000_000) - target["sampling"]["max_new_tokens"]

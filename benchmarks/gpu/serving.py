@@ -37,9 +37,8 @@ from orchestrator.export.targets import TARGETS
 from tasks.common.text import fill
 from tasks.dataset import load_examples
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, number_tokens
-from tasks.gpu.model_files import model_hashes
-from tasks.gpu.processor import processor_reference
-from tasks.gpu.processor_template import ModelCheck
+from tasks.gpu.model_files import model_hashes, reference
+from tasks.gpu.processor import ModelCheck
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import sentence_ends
 from workers.processes import ChildProcess, Command, is_healthy
@@ -155,7 +154,7 @@ def main() -> None:
     with serve(folder, "processors", "sglang.launch_server", [*arguments, *shlex.split(PROCESSORS)], **unloaded) as url:
         found = {
             "our class on SGLang's path": generate(url, prompts, new, stops, reference_string(), params),
-            "generated file": generate(url, prompts, new, stops, processor_reference(), {}),
+            "generated file": generate(url, prompts, new, stops, reference("processor"), {}),
         }
     embedded = ["--model", model, "--labels", deploy, "--dtype", "float32", "--rows", "16"]
     with serve(folder, "embedded", "workers.embedded.target", embedded, **{KEY_VARIABLE: "key"}) as url:

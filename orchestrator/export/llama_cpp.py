@@ -1,6 +1,6 @@
 """The file that steers llama.cpp: a processor for llama-cpp-python, and biases for llama-server and llama-cli."""
 
-from tasks.gpu.processor_template import MAY_END, Parts
+from tasks.gpu.processor import MAY_END, Parts
 
 _USAGE = """\
 llama-cpp-python:

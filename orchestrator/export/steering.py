@@ -17,7 +17,7 @@ from orchestrator.evolve.systems import System
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
 from orchestrator.runs.sameness import MODEL, read_model
-from tasks.gpu.processor_template import ModelCheck
+from tasks.gpu.processor import ModelCheck
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,7 @@ from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.transformers import TRANSFORMERS
 from orchestrator.export.vllm import VLLM
 from orchestrator.runs.folder import OutputError
-from tasks.gpu.processor_template import Parts, render_file
-from tasks.gpu.sglang_file import SGLANG
+from tasks.gpu.processor import SGLANG, Parts, render_file
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The file that steers transformers' `generate`."""
 
-from tasks.gpu.processor_template import TORCH, Parts
+from tasks.gpu.processor import TORCH, Parts
 
 _USAGE = """\
        from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList

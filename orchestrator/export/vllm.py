@@ -3,7 +3,7 @@
 vLLM chooses the runner; V1's interface works on the rows of its persistent batch, V2's on slots of requests.
 """
 
-from tasks.gpu.processor_template import Parts
+from tasks.gpu.processor import Parts
 
 _USAGE = """\
 Start the server with this file's folder on its module path:

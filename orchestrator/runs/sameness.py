@@ -20,7 +20,7 @@ from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritabl
 from orchestrator.settings import Settings, SettingsError
 from tasks.common.validation import checked_json
 from tasks.gpu.host import differences
-from tasks.gpu.processor_template import ModelCheck
+from tasks.gpu.processor import ModelCheck
 from tasks.job import JobSpec
 from tasks.records import Example, Target
 from tasks.store.keys import content_hash

@@ -1,7 +1,7 @@
 """Untrusted text that is displayed or logged: nothing in it can act on a terminal, and none of it is long.
 
 What differs because a format demands it stays with that format: a comment of a generated module
-(tasks/gpu/processor_template.py) and a label of a figure (tasks/cpu/plots/wasted.py).
+(tasks/gpu/processor.py) and a label of a figure (tasks/cpu/plots/wasted.py).
 """
 
 from __future__ import annotations

@@ -20,11 +20,13 @@ from tasks.common.validation import Count, PlanName, RunId
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.cluster import write_labels
-from tasks.gpu.processor import generate, processor_reference
+from tasks.gpu.model_files import reference
+from tasks.gpu.processor import generate
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.plan import Phase
+from tasks.queues import PROCESSOR_FILE
 from tasks.records import Answer, Sampling
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.client import hold_lock
@@ -34,6 +36,7 @@ from tasks.whole import is_loop, is_whole
 
 PROMPT_BATCHES = 32
 """How many are kept: a run compares a dozen system prompts on two or three sets of questions."""
+GENERATED = reference(PROCESSOR_FILE.removesuffix(".py"))  # the class of the file that the server has loaded
 EXCLUSIVE_LOCK = threading.Lock()  # held by an individual that has a server of its own
 
 
@@ -114,7 +117,7 @@ def requests_for(
     """
     steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering} if deltas else {}
     if processor:
-        steering = {"processor": processor_reference()}
+        steering = {"processor": GENERATED}
     return [
         GenerateRequest(
             input_ids=batch.prompts[j],

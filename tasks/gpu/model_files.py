@@ -1,7 +1,7 @@
-"""Which model a folder holds: the hashes of its configuration and of its tokenizer.
+"""Which model a folder holds, by the hashes of its files, and the string that names a processor to SGLang.
 
-The text of these functions is part of what is exported (`tasks.gpu.processor_template`, `orchestrator.export.serving`),
-which compares the model that is served with the one that it was made for.  So they need the standard library only, of
+The text of these functions is part of what is exported (`tasks.gpu.processor`, `orchestrator.export.serving`): it
+compares the model that is served with the one that it was made for.  So they need the standard library only, of
 Python 3.10.
 """
 
@@ -56,3 +56,9 @@ def check_same_model(model: str, wanted: dict[str, str]) -> None:
     other = [part for part in ("config", "tokenizer") if wanted[part] and found[part] and wanted[part] != found[part]]
     if other:
         raise ValueError(f"{model} is not {wanted['name']}, for which this was made: another {' and '.join(other)}")
+
+
+def reference(module: str, name: str = "DeltaProcessor") -> str:
+    """The value of SGLang's custom_logit_processor that names a class by its module: a pickle without code."""
+    pickled = b"\x80\x04c" + f"{module}\n{name}\n".encode() + b"."
+    return json.dumps({"callable": pickled.hex()})

@@ -12,7 +12,7 @@ from celery import shared_task
 from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
-from tasks.gpu.lengths import known_context
+from tasks.gpu.jobs import known_context
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.guide.jobs import GuideContext, guide_context

@@ -1,32 +1,37 @@
 """The client for SGLang's `/generate`: SGLang on a GPU and the embedded server answer it alike.
 
-It sends many single requests at once, because a batched body is answered only when its slowest item has ended.
+It sends many single requests at once, because a batched body is answered only when its slowest item has ended.  All
+tasks of a gpu worker share one queue.  It sends the requests in the order in which they came, so that the individual
+that began first ends first, and the last answers of one individual run beside the first of the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Annotated, Any, Literal, NotRequired
 
 import aiohttp
 from pydantic import FailFast
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 from typing_extensions import TypedDict
 
 from tasks.common.validation import InvalidData, parse_json, reply_bytes
-from tasks.gpu.request_queue import REQUESTS, Turn
-from tasks.gpu.server_stats import SERVER_STATS
+from tasks.gpu.model_files import reference
 from tasks.http.address import http_url
 from tasks.http.bounded import CONNECT_S, OK
 from tasks.http.connections import CONNECTIONS, read_body
 from tasks.store.client import redacted
 
-# The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
-_CLASS = b"\x80\x04cwhetstone_steering.processor\nClusterBias\n."
+PROCESSOR = reference("whetstone_steering.processor", "ClusterBias")  # adds deltas[labels] inside the server
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0  # between two tries of a request
+RATE_S = 10.0  # the window of `ServerStats.tokens_a_second`
 
 
 class FinishReason(TypedDict):
@@ -49,9 +54,6 @@ class GenerateReply(TypedDict):
     meta_info: Meta
 
 
-PROCESSOR = json.dumps({"callable": _CLASS.hex()})
-
-
 class TargetDown(RuntimeError):
     """The server could not be reached, or broke off its answer, in every try."""
 
@@ -66,7 +68,6 @@ class GenerateRequest:
     The answer ends at the first of the texts `stop`, and is without it.  `regex` or `json_schema` (JSON) is what the
     whole answer matches, unless it is cut: the server allows only tokens that lead there, and `stop_token_ids` are not
     sent.
-    Raises: ValueError when only one of deltas and clustering is given, or a processor with them; for two grammars.
     """
 
     input_ids: tuple[int, ...]
@@ -83,23 +84,6 @@ class GenerateRequest:
     stop: tuple[str, ...] = ()
     regex: str | None = None
     json_schema: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.deltas is None) != (self.clustering is None):
-            raise ValueError("deltas and clustering go together")
-        if self.processor and self.deltas is not None:
-            raise ValueError("a processor takes the place of deltas")
-        if self.regex is not None and self.json_schema is not None:
-            raise ValueError("an answer has one grammar: regex or json_schema")
-
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """The stop tokens that are sent.
-
-        A grammar says itself where its answer ends.  To xgrammar a control token that is not the model's own end is
-        text, such as "<|endoftext|>", which a free line may hold: as a stop token it would cut the answer there.
-        """
-        return self.stop_token_ids if self.regex is None and self.json_schema is None else ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +102,102 @@ class Generated:
     cached_tokens: int
     stop_text: str = ""
     ends_unsteered: bool | None = None
+
+
+Turn = asyncio.Future[None]  # is done when its request may be sent
+
+
+class RequestQueue:
+    """First come, first served.  `batch` and `end` are for one event loop; the rest may be read from any thread.
+
+    `on_room` is called, in the loop, whenever no request waits any more.
+    """
+
+    def __init__(self) -> None:
+        self.batches = 0  # lists of requests with one that waits or is in flight
+        self.on_room: Callable[[], object] = lambda: None
+        self._waiting: OrderedDict[Turn, int] = OrderedDict()  # and the limit of each
+        self._sent: set[Turn] = set()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._sent)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that will be sent when others have been answered."""
+        return len(self._waiting)
+
+    @contextmanager
+    def batch(self, count: int, limit: int) -> Iterator[list[Turn]]:
+        """So many turns behind all earlier ones, for requests that are sent while fewer than `limit` are in flight."""
+        loop = asyncio.get_running_loop()
+        turns = [loop.create_future() for _ in range(count)]
+        self._waiting.update(dict.fromkeys(turns, limit))
+        self.batches += 1
+        self._send()
+        try:
+            yield turns
+        finally:
+            self.batches -= 1
+            for turn in turns:
+                self._waiting.pop(turn, None)
+                self._sent.discard(turn)
+            self._send()
+
+    def end(self, turn: Turn) -> None:
+        """The request of this turn was answered, or is given up."""
+        waiting = self.waiting
+        self._waiting.pop(turn, None)
+        self._sent.discard(turn)
+        if waiting:
+            self._send()
+
+    def _send(self) -> None:
+        while self._waiting:
+            turn, limit = next(iter(self._waiting.items()))
+            if self.in_flight >= limit:
+                return
+            del self._waiting[turn]
+            self._sent.add(turn)
+            if not turn.done():  # a request that was given up has not ended its turn yet
+                turn.set_result(None)
+        self.on_room()
+
+
+class ServerStats:
+    """When each server, named by its base URL, last answered, and generated tokens a second.  For several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: deque[tuple[float, int]] = deque()  # when, and how many tokens
+        self._alive: dict[str, float] = {}
+
+    def answered(self, url: str, tokens: int) -> None:
+        with self._lock:
+            self._answers.append((time.monotonic(), tokens))
+        self.alive(url)
+
+    def alive(self, url: str) -> None:
+        self._alive[url] = time.monotonic()
+
+    def failed(self, url: str) -> None:
+        """The server did not answer: its earlier answers no longer count."""
+        self._alive.pop(url, None)
+
+    def was_alive(self, url: str, seconds: float) -> bool:
+        """Whether a server has answered in the last so many seconds, and has not failed to answer since."""
+        return time.monotonic() - self._alive.get(url, float("-inf")) <= seconds
+
+    def tokens_a_second(self) -> float:
+        """Over the answers of the last `RATE_S` seconds."""
+        with self._lock:
+            while self._answers and self._answers[0][0] < time.monotonic() - RATE_S:
+                self._answers.popleft()
+            return sum(tokens for _, tokens in self._answers) / RATE_S
+
+
+REQUESTS, SERVER_STATS = RequestQueue(), ServerStats()  # of this process
 
 
 @dataclass(frozen=True)
@@ -161,8 +241,7 @@ class TargetClient:
         async def answer_one(turn: Turn, index: int, request: GenerateRequest) -> None:
             try:
                 await turn
-                with SERVER_STATS.request():
-                    answer = await self._with_retries(http, request)
+                answer = await self._ask(http, request)
             finally:
                 REQUESTS.end(turn)
             SERVER_STATS.answered(self.base_url, answer.completion_tokens)
@@ -173,28 +252,19 @@ class TargetClient:
                 for index, request in enumerate(requests):
                     group.create_task(answer_one(turns[index], index, request))
 
-    async def _with_retries(self, http: aiohttp.ClientSession, request: GenerateRequest) -> Generated:
-        tries = AsyncRetrying(
-            retry=retry_if_exception_type(TargetDown),
-            stop=stop_after_delay(self.retry_s),
-            wait=wait_exponential(multiplier=0.2, max=5),
-            reraise=True,
-        )
-        async for attempt in tries:
-            with attempt:
-                # The server may still hold the failed try under its id, and refuses a second request of the same id.
-                number = attempt.retry_state.attempt_number
-                return await self._attempt(
-                    http, request, f"{request.rid}-{number}" if request.rid and number > 1 else request.rid
-                )
-        raise AssertionError("tenacity either returns or raises")
-
-    async def _attempt(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
-        try:
-            return await self._post(http, request, rid)
-        except TargetDown:
-            SERVER_STATS.mark_unhealthy(self.base_url)
-            raise
+    async def _ask(self, http: aiohttp.ClientSession, request: GenerateRequest) -> Generated:
+        tries, last, pause = 1, time.monotonic() + self.retry_s, FIRST_PAUSE_S
+        while True:
+            # The server may still hold a failed try under its id, and refuses a second request of the same id.
+            rid = f"{request.rid}-{tries}" if request.rid and tries > 1 else request.rid
+            try:
+                return await self._post(http, request, rid)
+            except TargetDown:
+                SERVER_STATS.failed(self.base_url)
+                if time.monotonic() > last:
+                    raise
+            await asyncio.sleep(pause)
+            tries, pause = tries + 1, min(2 * pause, LONGEST_PAUSE_S)
 
     async def _post(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
         timeout = aiohttp.ClientTimeout(total=self.timeout_s, sock_connect=min(CONNECT_S, self.timeout_s))
@@ -209,7 +279,11 @@ class TargetClient:
         if reply.status != OK:
             failed = TargetDown if reply.status >= 500 else RuntimeError
             raise failed(f"{self.base_url}: HTTP {reply.status}: {_message(reply, text)}")
-        return to_generated(parse_generate_reply(self.base_url, text), request.stop_token_ids, request.stop)
+        try:
+            found = parse_json(GenerateReply, text)
+        except InvalidData as error:
+            raise RuntimeError(f"{self.base_url} does not answer as /generate does: {error}") from None
+        return to_generated(found, request.stop_token_ids, request.stop)
 
 
 def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
@@ -219,8 +293,10 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
         "temperature": request.temperature,
         "top_p": request.top_p,
     }
-    if request.ends:
-        sampling["stop_token_ids"] = list(request.ends)
+    # A grammar says itself where its answer ends.  To xgrammar a control token that is not the model's own end is text,
+    # such as "<|endoftext|>", which a free line may hold: as a stop token it would cut the answer there.
+    if request.stop_token_ids and request.regex is None and request.json_schema is None:
+        sampling["stop_token_ids"] = list(request.stop_token_ids)
     if request.temperature > 0:
         sampling["sampling_seed"] = request.seed
     grammar = {"stop": list(request.stop) or None, "regex": request.regex, "json_schema": request.json_schema}
@@ -236,13 +312,6 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
         sampling["custom_params"] = {}  # without any, SGLang shows the processor no answer
         payload["custom_logit_processor"] = request.processor
     return payload
-
-
-def parse_generate_reply(base_url: str, text: str) -> GenerateReply:
-    try:
-        return parse_json(GenerateReply, text)
-    except InvalidData as error:
-        raise RuntimeError(f"{base_url} does not answer as /generate does: {error}") from None
 
 
 def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequence[str] = ()) -> Generated:

@@ -26,9 +26,8 @@ from conftest import CLUSTERING, CLUSTERS, COMMAND, SAMPLE, SYSTEM, TEMPLATE, la
 
 from tasks.dataset import load_examples
 from tasks.gpu.model_files import model_hashes
-from tasks.gpu.processor_template import ModelCheck, render_file
+from tasks.gpu.processor import SGLANG, ModelCheck, render_file
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
-from tasks.gpu.sglang_file import SGLANG
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 ARGUMENTS = (

@@ -1,7 +1,7 @@
 """How many messages a gpu worker takes: as many as fill its server.
 
 When most answers of an individual have arrived, few of its requests are in flight.  So the worker takes the next
-message as soon as no request waits for its turn (`tasks/gpu/request_queue.py`), and the last answers of one individual
+message as soon as no request waits for its turn (`tasks/gpu/target.py`), and the last answers of one individual
 run beside the first of the next.  The number of slots is only the most that it takes.  What it does not take is left
 to other workers.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import bootsteps
 
-from tasks.gpu.request_queue import REQUESTS, RequestQueue
+from tasks.gpu.target import REQUESTS, RequestQueue
 from workers.celery_ext.unacked import unacknowledged
 
 PREPARING = 8  # tasks without requests at once: those that have just begun, and those that send none

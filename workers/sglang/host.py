@@ -22,7 +22,7 @@ import tenacity
 from tasks.common.files import private_folder
 from tasks.common.logs import secret
 from tasks.gpu.host import CardComputes, CardUse, TargetUnavailable, differences
-from tasks.gpu.server_stats import SERVER_STATS
+from tasks.gpu.target import REQUESTS, SERVER_STATS
 from tasks.queues import PROCESSOR_FILE
 from tasks.records import Target
 from workers import steering
@@ -184,7 +184,7 @@ class LocalTargetHost:
         server, claim = self._server, self._claim
         report: dict[str, Any] = {
             "card": self.card_use(),
-            "in_flight": SERVER_STATS.in_flight,
+            "in_flight": REQUESTS.in_flight,
             "tokens_a_second": round(SERVER_STATS.tokens_a_second(), 1),
         }
         if server is not None:

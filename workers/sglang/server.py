@@ -18,7 +18,7 @@ from typing import Any
 
 from tasks.common.files import private_folder, runtime_folder, runtime_socket, write_atomic
 from tasks.gpu.host import TargetUnavailable
-from tasks.gpu.server_stats import SERVER_STATS
+from tasks.gpu.target import SERVER_STATS
 from tasks.http.address import unix_url
 from tasks.queues import PROCESSOR_FILE
 from tasks.records import Target

@@ -14,7 +14,7 @@ import torch
 from exported_run import DELTAS, asked_prompts, biases_of, rendered, write_run
 
 from tasks.gpu.model_files import model_hashes
-from tasks.gpu.processor_template import ModelCheck
+from tasks.gpu.processor import ModelCheck
 from tasks.gpu.prompt import answer_ends, load_tokenizer
 from workers.embedded.models import embedded_model
 

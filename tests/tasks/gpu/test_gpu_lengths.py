@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.gpu.lengths import context_length, find_too_long
+from tasks.gpu.jobs import context_length, find_too_long
 from tasks.records import Example, Sampling, Target
 
 TARGET = Target(

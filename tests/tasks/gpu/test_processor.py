@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from tasks.gpu.model_files import model_hashes
-from tasks.gpu.processor_template import ModelCheck, render_file
-from tasks.gpu.sglang_file import SGLANG
+from tasks.gpu.processor import SGLANG, ModelCheck, render_file
 
 HASH = "5485e325ff4026217d30e6516416a3f9"
 DELTAS = {"0": 1.5, "1": -0.0078125, "2": 0.1, "3": -2.75e-3}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tasks.gpu.request_queue import RequestQueue, Turn
+from tasks.gpu.target import RequestQueue, Turn
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from farm_bench import Bench, until
 from http_thread import http_server
 
-from tasks.gpu.request_queue import RequestQueue
+from tasks.gpu.target import RequestQueue
 from workers.celery_ext.prefetch import PREPARING, has_room
 from workers.health import worker_answers
 

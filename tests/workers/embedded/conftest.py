@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
 
-from tasks.gpu.processor_template import render_file
-from tasks.gpu.sglang_file import SGLANG
+from tasks.gpu.processor import SGLANG, render_file
 from workers.embedded import control
 from workers.embedded.models import embedded_model
 

@@ -14,10 +14,9 @@ import torch
 from answer_runs import embedded_target, evaluate, installed_host, put_run
 
 from orchestrator.export.transformers import TRANSFORMERS
-from tasks.gpu.processor import generate, processor_reference
-from tasks.gpu.processor_template import render_file
+from tasks.gpu.model_files import reference
+from tasks.gpu.processor import SGLANG, generate, render_file
 from tasks.gpu.sentence_ends import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends, write_sentence_ends
-from tasks.gpu.sglang_file import SGLANG
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.queues import PROCESSOR_FILE
 from tasks.records import Target
@@ -56,7 +55,7 @@ def test_the_file_alone_steers_a_request_that_names_it(host: LocalTargetHost, sm
     restarted = embedded_target(small_model, lifecycle="restart")
     # Given one request that carries no deltas and names the processor, and one that is not steered
     plain = GenerateRequest(PROMPT, 6, 0.0, 1.0, 1, (2,))
-    named = dataclasses.replace(plain, processor=processor_reference())
+    named = dataclasses.replace(plain, processor=reference("processor"))
     # When servers answer them with different files, then each file decides its answer, and the plain one stays
     odd = ask(host, restarted, processor(-500.0, 500.0, 0.0), [named, plain])
     ended = ask(host, restarted, processor(500.0, 0.0, 0.0), [named, plain])
@@ -84,7 +83,7 @@ def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_in_file_request_a
     asked = [dataclasses.replace(one, deltas=deltas, clustering=clustering) for one in plain]
     anywhere = ask(host, target, "", asked)
     by_request = ask(host, target, "", [dataclasses.replace(one, end_after_sentence=True) for one in asked])
-    named = [dataclasses.replace(one, processor=processor_reference()) for one in plain]
+    named = [dataclasses.replace(one, processor=reference("processor")) for one in plain]
     file = render_file(SGLANG, by_cluster, labels, clustering, [], ends=ends)
     by_file = ask(host, dataclasses.replace(target, lifecycle="restart"), file, named)
     (tmp_path / "steers_transformers.py").write_text(

@@ -11,7 +11,7 @@ from answer_runs import Evaluation, embedded_target, evaluate, installed_host, p
 from server_target import server_target
 
 from tasks.gpu.host import TargetUnavailable
-from tasks.gpu.server_stats import SERVER_STATS
+from tasks.gpu.target import SERVER_STATS
 from tasks.store.store import Store
 from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
 from workers.sglang.identity import SAMPLE_BYTES, weights_fingerprint
@@ -57,7 +57,7 @@ def test_a_server_that_comes_back_as_another_one_is_refused(host: LocalTargetHos
     identity = host.identity(target)
     url = host.serve(target, "", identity)
     host.stop()
-    SERVER_STATS.mark_unhealthy(url)
+    SERVER_STATS.failed(url)
     version.write_text("0.5.21")
     # When a task needs the server that its keys name, then the error names the difference
     with pytest.raises(TargetUnavailable, match=r"version '0\.5\.20' is now '0\.5\.21'"):

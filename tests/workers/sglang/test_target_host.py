@@ -13,7 +13,7 @@ from farm_bench import Bench, until
 from server_target import TINY_SERVER, http_client, server_reply, server_target
 
 from tasks.gpu.host import TargetUnavailable
-from tasks.gpu.server_stats import SERVER_STATS
+from tasks.gpu.target import SERVER_STATS
 from workers.sglang.host import LocalTargetHost
 
 
@@ -35,7 +35,7 @@ def kill(pid: object, url: str) -> None:
     """Kill a server, and record that a request to it failed."""
     os.kill(int(str(pid)), signal.SIGKILL)
     until(lambda: not lives(pid))
-    SERVER_STATS.mark_unhealthy(url)
+    SERVER_STATS.failed(url)
 
 
 def test_a_server_is_started_once_for_all_tasks(host: LocalTargetHost) -> None:
@@ -62,7 +62,7 @@ def test_a_server_that_runs_but_is_unhealthy_is_replaced(host: LocalTargetHost) 
     first = server_reply(host, server_target())
     server_reply(host, server_target(), "/become-unhealthy")
     # When a request to it has failed, then another server takes its place
-    SERVER_STATS.mark_unhealthy(host.serve(server_target()))
+    SERVER_STATS.failed(host.serve(server_target()))
     second = server_reply(host, server_target())
     assert (second["pid"] != first["pid"], lives(first["pid"])) == (True, False)
 

@@ -1,0 +1,170 @@
+"""What drivers ask of a target beside an individual's answers: who it is, which prompts are too long, and samples."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery import shared_task
+
+from tasks.collect.collection import SampleJob, sample_job
+from tasks.common.validation import ContentKey, Count, RunId, parse_json
+from tasks.gpu import host
+from tasks.gpu.ask import ask_target
+from tasks.gpu.processor import check_of
+from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
+from tasks.gpu.target import Generated, GenerateRequest
+from tasks.job import Job, JobTask, run_job
+from tasks.records import Example, Target
+
+CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
+
+
+def identify_server(target: Target) -> dict[str, Any]:
+    """{"server": the identity of the target's server, which keys of answers cover, "model": its `ModelCheck`}."""
+    return {"server": dict(host.current().identity(target)), "model": dataclasses.asdict(check_of(target))}
+
+
+def context_length(target: Target, model: str) -> int | None:
+    """The context of a server to be started, in tokens; None when neither arguments nor configuration say it.
+
+    `model` is the folder or the Hugging Face id with its configuration.
+    """
+    arguments = shlex.split(target.args)
+    for position, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == "--context-length":
+            return int(value if equals else arguments[position + 1])
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config()
+    lengths = [length for key in CONTEXT_KEYS if (length := getattr(config, key, None))]
+    return int(lengths[0] * _rope_factor(config)) if lengths else None
+
+
+def known_context(target: Target, model: str) -> int | None:
+    """The context in tokens that a running server at a `url` reports, or else `context_length`."""
+    reported = host.current().identity(target).get("context_length") if target.url else None
+    return reported or context_length(target, model)
+
+
+def _rope_factor(config: Any) -> float:
+    """By how much a model's positions are stretched beyond its `max_position_embeddings`, as SGLang counts it."""
+    rope = getattr(config, "rope_scaling", None) or getattr(config, "rope_parameters", None) or {}
+    if "original_max_position_embeddings" in rope or rope.get("rope_type", rope.get("type")) == "llama3":
+        return 1.0
+    return float(rope.get("factor") or 1.0)
+
+
+def find_too_long(
+    examples: Sequence[Example], limit: int, length_of: Callable[[Example, str], int], *, truncate: bool
+) -> dict[str, Any]:
+    """{"limit", "lengths": {id: tokens} of the prompts longer than `limit`, "contexts": {id: text}}.
+
+    `length_of(example, context)` is the length of a prompt with this context.  With `truncate`, "contexts" holds the
+    longest beginning of each such example's context with which its prompt fits; none where it never fits.
+    """
+    lengths = {e.id: length for e in examples if (length := length_of(e, e.context)) > limit}
+    contexts = {}
+    for example in examples if truncate else ():
+        if example.id in lengths and length_of(example, "") <= limit:
+            low, high = 0, len(example.context)
+            while low < high:
+                middle = (low + high + 1) // 2
+                if length_of(example, example.context[:middle]) <= limit:
+                    low = middle
+                else:
+                    high = middle - 1
+            contexts[example.id] = example.context[:low]
+    return {"limit": limit, "lengths": lengths, "contexts": contexts}
+
+
+def check_lengths(job: Job) -> dict[str, Any]:
+    """`find_too_long`: a prompt and the longest answer must be shorter than the model's context, where that is known.
+
+    The job's arguments: `target` and `examples`, as `dataclasses.asdict` has them, and `truncate`.
+    """
+    target = _target(job)
+    worker = host.current()
+    worker.start_early(target)  # the first job of a run: the server loads its model meanwhile
+    model = worker.model_folder(target)
+    with TOKENIZER_LOCK:
+        total, tokenizer = known_context(target, model), load_tokenizer(model)
+        if total is None:
+            return {"limit": None, "lengths": {}, "contexts": {}}
+
+        def length_of(example: Example, text: str) -> int:
+            return len(render(tokenizer, target.system_prompt, target.prompt_template, text, example.question))
+
+        examples = [Example(**example) for example in job.arguments["examples"]]
+        limit = total - target.sampling.max_new_tokens - 1
+        return find_too_long(examples, limit, length_of, truncate=job.arguments["truncate"])
+
+
+def draw_sample(job: SampleJob) -> dict[str, Any]:
+    """One verbose answer of a collection: the target's, without steering, with sample j's seed."""
+    collection, target, sampling = job.collection, job.collection.target, job.collection.sampling(job.sample)
+    with TOKENIZER_LOCK:
+        tokenizer = load_tokenizer(host.current().model_folder(target))
+        prompt = render(
+            tokenizer, target.system_prompt, target.prompt_template, job.example.context, job.example.question
+        )
+        stops = tuple(sorted(answer_ends(tokenizer)))
+    request = GenerateRequest(
+        input_ids=tuple(prompt),
+        max_new_tokens=sampling.max_new_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+        stop_token_ids=stops,
+        rid=uuid.uuid4().hex,
+    )
+    answers: dict[int, Generated] = {}
+    ask_target(target, {0: request}, answers.__setitem__, collection.target_retries, identity=collection.server)
+    return {"text": answers[0].text, "tokens": answers[0].completion_tokens, "finish": answers[0].finish}
+
+
+def describe_tokenizer(job: SampleJob) -> dict[str, Any]:
+    """The target's tokenizer for workers without transformers (tasks/cpu/tokenize.py, tasks/collect/selection.py)."""
+    model = host.current().model_folder(job.collection.target)
+    with TOKENIZER_LOCK:
+        tokenizer = load_tokenizer(model)
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ValueError(f"the tokenizer of {model} is not built on the tokenizers library")
+        highest = max(tokenizer.get_vocab().values())
+        marked = {int(i) for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+        return {
+            "backend": backend.to_str(),
+            "texts": [str(tokenizer.decode([i])) for i in range(highest + 1)],
+            "special": sorted(marked.union(map(int, tokenizer.all_special_ids))),
+            "eos": tokenizer.eos_token_id,
+        }
+
+
+def _target(job: Job) -> Target:
+    return parse_json(Target, json.dumps(job.arguments["target"]))
+
+
+@shared_task(name="gpu.identity", base=JobTask, card="serves")
+def identity_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: identify_server(_target(job)))
+
+
+@shared_task(name="gpu.lengths", base=JobTask)
+def lengths_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), check_lengths)
+
+
+@shared_task(name="gpu.sample", base=JobTask, card="serves")
+def sample_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: draw_sample(sample_job(job)), lambda answer: {"target": answer["tokens"]})
+
+
+@shared_task(name="gpu.tokenizer", base=JobTask)
+def tokenizer_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: describe_tokenizer(sample_job(job)))
