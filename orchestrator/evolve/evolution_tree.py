@@ -12,8 +12,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.optimisers.generation import Evaluated, Generation
-from orchestrator.evolve.optimisers.planning import plan_names
+from orchestrator.evolve.optimisers.base import Evaluated, Generation, plan_names
 
 
 class NodeFile(TypedDict):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.evolve.changes import saved_settings
-from orchestrator.evolve.optimisers.generation import Genome
+from orchestrator.evolve.optimisers.base import Genome
 from orchestrator.evolve.search import load_state, make_search
 from orchestrator.evolve.systems import read_book
 from orchestrator.results import RunResults
@@ -138,7 +138,7 @@ def find_fork(spec: str) -> Fork:
     ids = search.any_params.cluster_ids
     if at in ("", str(count)):
         states = load_state(results.output, search).states
-        members = {name: tuple(search.optimiser.members(state)) for name, state in states.items()}
+        members = {name: state.members for name, state in states.items()}
         arms = {name: (search.arm(name).clustering, found) for name, found in members.items()}
         return Fork(results.run, folder, f"the end of {count} generations", ids, arms)
     if at.isdecimal():

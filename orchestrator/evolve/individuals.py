@@ -17,8 +17,7 @@ from typing import Annotated, Any, NotRequired, cast
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.optimisers.generation import Evaluated, Generation
-from orchestrator.evolve.optimisers.individual import canonical_order, list_to_deltas
+from orchestrator.evolve.optimisers.base import Evaluated, Generation, canonical_order, list_to_deltas
 from orchestrator.evolve.systems import Individual, Point
 from orchestrator.runs.folder import write_output
 from orchestrator.runs.lines import append_lines, json_line, load_lines

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import redis
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.optimisers.generation import Genome
-from orchestrator.evolve.optimisers.individual import list_to_deltas
+from orchestrator.evolve.optimisers.base import Genome, list_to_deltas
 from orchestrator.evolve.search import FinishedGeneration, RunState, Search
 from orchestrator.farm.connection import FarmUnavailable
 from orchestrator.farm.evaluator import Records

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from orchestrator.evolve.optimisers.generation import Generation
+from orchestrator.evolve.optimisers.base import Generation
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.evaluator import Records
 from orchestrator.report.formatting import INITIAL

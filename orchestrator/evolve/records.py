@@ -14,9 +14,7 @@ from orchestrator.evolve.changes import options_of, read_changes
 from orchestrator.evolve.deploy import clear_deploy, write_deploy
 from orchestrator.evolve.evolution_tree import EvolutionTree, TreeFile
 from orchestrator.evolve.individuals import IndividualsFile, notes_on
-from orchestrator.evolve.optimisers.base import Best
-from orchestrator.evolve.optimisers.generation import Evaluated, Genome
-from orchestrator.evolve.optimisers.individual import list_to_deltas
+from orchestrator.evolve.optimisers.base import Best, Evaluated, Genome, list_to_deltas
 from orchestrator.evolve.search import BestOfRun, FinishedGeneration, RunState, Search
 from orchestrator.evolve.systems import Arm, Book
 from orchestrator.history import read_history, write_history

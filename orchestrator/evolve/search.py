@@ -17,8 +17,16 @@ from typing import Any, NamedTuple
 
 from orchestrator.evolve.front import hypervolume_gain, longest_of
 from orchestrator.evolve.optimisers import make_optimiser
-from orchestrator.evolve.optimisers.base import Best, Evaluate, Optimiser, SearchParams, SearchState, search
-from orchestrator.evolve.optimisers.generation import Generation, Genome
+from orchestrator.evolve.optimisers.base import (
+    Best,
+    Evaluate,
+    Generation,
+    Genome,
+    Optimiser,
+    SearchParams,
+    SearchState,
+    search,
+)
 from orchestrator.evolve.systems import Arm, Book, Point, System
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings, layout_of, pinned_of
@@ -127,7 +135,7 @@ class Search:
         totals = _GenerationTotals()
         for turn in search(optimiser, before, params, lambda plan: evaluate(in_arm(plan, arm))):
             totals.add(turn.outcomes)
-            if optimiser.ends_generation(turn.plan):
+            if turn.ends_generation:
                 break
             here = [one.fitness for one in (turn.state.best, best and best.best) if one]
             watch(turn.generation, max(here, default=None))

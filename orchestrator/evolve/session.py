@@ -22,8 +22,7 @@ from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.individuals import individual_of, read_individuals
 from orchestrator.evolve.interruption import InProgress, read_in_progress
 from orchestrator.evolve.measuring import Measurer, measured_evaluations
-from orchestrator.evolve.optimisers.individual import list_to_deltas
-from orchestrator.evolve.optimisers.planning import plan_names
+from orchestrator.evolve.optimisers.base import list_to_deltas, plan_names
 from orchestrator.evolve.progress import ProgressReporter
 from orchestrator.evolve.records import Recorder, evaluations_of
 from orchestrator.evolve.report import build_report

@@ -1,35 +1,88 @@
 """What every optimiser is: `init`, `ask`, `tell` and a frozen state that JSON carries without loss.
 
     state = optimiser.init(params)
-    while not optimiser.is_finished(state, params):
+    while state.generation < params.generations:
         plan = optimiser.ask(state, params)
-        state = optimiser.tell(state, params, plan, outcomes_of(plan))
+        state, generation = optimiser.tell(state, params, plan, outcomes_of(plan))
 
 Parameters and states are frozen dataclasses; the optimiser itself holds nothing.  Every random draw is made in `ask`,
 by a generator seeded with the run's seed and the generation alone: asking again gives the same plan, so a search that
-was interrupted continues exactly where it was.  The order in which outcomes arrive changes nothing.
+was interrupted continues exactly where it was.
 """
 
 from __future__ import annotations
 
 import json
+import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.optimisers.generation import Generation, Genome, as_population
-from orchestrator.evolve.optimisers.planning import expand
 from tasks.common.text import quote
 from tasks.common.validation import Delta, Scratchpad, parse_json
-from tasks.plan import Outcome, Plan, stages_of
+from tasks.plan import Outcome, Plan
 from tasks.records import Score
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 Evaluate = Callable[[Plan], Sequence[Outcome]]
+
+
+@dataclass(frozen=True)
+class Genome:
+    """The heritable part of an individual: one delta a cluster, in canonical order, and the scratchpad."""
+
+    deltas: tuple[float, ...]
+    scratchpad: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One evaluation: its node in the evolution tree, what was evaluated, and its score.
+
+    `target` is the position of the cluster that was mutated, or None.  `parents` are the nodes that it descends from.
+    `merge_fallback` and `skip_reason` say why no reply of the reflector was usable: for the merge before this
+    evaluation, and for the proposal that should have followed it.
+    """
+
+    node: str
+    genome: Genome
+    score: Score
+    target: int | None = None
+    parents: tuple[str, ...] = ()
+    is_elite: bool = False
+    merge_fallback: str = ""
+    skip_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a generation has evaluated so far.
+
+    `offspring` are children of the population; an optimiser that has no children leaves it empty.  `survivors` are the
+    nodes whose individuals are the next population, in its order; empty where each generation is drawn anew.  `carried`
+    members of the population have their score from the generation before.  The first individual of the first population
+    is the start of the search.
+    """
+
+    number: int
+    population: tuple[Evaluated, ...]
+    offspring: tuple[Evaluated, ...] = ()
+    survivors: tuple[str, ...] = ()
+    carried: int = 0
+
+    @property
+    def leader(self) -> Evaluated:
+        """The best of the population; of equal ones the first."""
+        return max(self.population, key=lambda one: one.score.fitness)
+
+    @property
+    def evaluated(self) -> tuple[Evaluated, ...]:
+        return (*self.population, *self.offspring)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +116,13 @@ class SearchParams:
         """The positions of the clusters that are searched."""
         return tuple(position for position in range(len(self.cluster_ids)) if position not in self.pinned)
 
+    def whole(self, free: Sequence[float]) -> tuple[float, ...]:
+        """A vector with these free deltas, each within the bound, and the pinned ones of the start."""
+        deltas = list(self.initial_deltas)
+        for position, value in zip(self.free, free, strict=True):
+            deltas[position] = min(self.bound, max(-self.bound, value))
+        return tuple(deltas)
+
 
 @dataclass(frozen=True)
 class Best:
@@ -74,16 +134,6 @@ class Best:
     fitness: float
 
 
-@dataclass(frozen=True)
-class Member:
-    """A member of a population and its score; None before it has been evaluated."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    deltas: tuple[Delta, ...]
-    scratchpad: Scratchpad = ""
-    score: Score | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchState:
     """What every state has.  `generation` is the one that the next plan belongs to; `best` is None before the first."""
@@ -91,6 +141,11 @@ class SearchState:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     generation: int = 0
     best: Best | None = None
+
+    @property
+    def members(self) -> tuple[Genome, ...]:
+        """What another search goes on with from this state: its population, or else the best so far."""
+        return () if self.best is None else (Genome(self.best.deltas, self.best.scratchpad),)
 
 
 class SearchFile(TypedDict):
@@ -101,56 +156,29 @@ class SearchFile(TypedDict):
     state: dict[str, Any]
 
 
-EVALUATION = len(stages_of(merges=False, mutates=False))
-"""The number of stages of an evaluation."""
-MUTATION = len(stages_of(merges=False, mutates=True)) - EVALUATION
-"""The number of stages of a mutation: the reflection, and the evaluation after it."""
-
 P = TypeVar("P", bound=SearchParams)
 S = TypeVar("S", bound=SearchState)
 
 
-class Optimiser(Protocol[P, S]):
-    """A search.  Implementations inherit the methods that have a body here."""
-
+class Optimiser(ABC, Generic[P, S]):
     name: ClassVar[str]
     params_type: type[P]
     state_type: type[S]
 
+    @abstractmethod
     def init(self, params: P) -> S:
         """The state before the first evaluation."""
-        ...
 
+    @abstractmethod
     def ask(self, state: S, params: P) -> Plan:
-        """The candidates to evaluate next, each distinct one once.  It may be empty where all is known."""
-        ...
+        """The candidates to evaluate next.  Equal ones need no care: the store computes their answers once."""
 
-    def tell(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> S:
-        """The state after the plan that `ask` gave for `state`."""
-        ...
+    @abstractmethod
+    def tell(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[S, Generation]:
+        """The state after the plan that `ask` gave for `state`, and what its generation has evaluated so far.
 
-    def completed(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Plan, list[Outcome]]:
-        """The plan that `ask` gave, and its outcomes, with the candidates that were not sent because they are known."""
-        return plan, expand(plan, outcomes)
-
-    def generation(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> Generation:
-        """What the generation of `plan` has evaluated so far, for history and tree; `outcomes` as for `tell`."""
-        return Generation(plan.generation, as_population(*self.completed(state, params, plan, outcomes)))
-
-    def members(self, state: S) -> tuple[Genome, ...]:
-        """What another search goes on with from this state: its population, or else the best so far."""
-        return () if state.best is None else (Genome(state.best.deltas, state.best.scratchpad),)
-
-    def ends_generation(self, plan: Plan) -> bool:
-        """Whether `plan` is the last one of its generation."""
-        return True
-
-    def stages_of_a_generation(self, params: P) -> float:
-        """How many stages a generation has, as expected before it is drawn."""
-        return float(params.population_size * EVALUATION)
-
-    def is_finished(self, state: S, params: P) -> bool:
-        return state.generation >= params.generations
+        `outcomes` are in the order of the plan's candidates.
+        """
 
     def to_json(self, state: S, params: P) -> str:
         """The state, exactly: `from_json` gives an equal one."""
@@ -167,31 +195,66 @@ class Optimiser(Protocol[P, S]):
 
 @dataclass(frozen=True)
 class Turn:
-    """One plan, the outcomes of all its candidates (also of those not sent), the next state, the generation so far."""
+    """One plan with its outcomes, the state after it, and what its generation has evaluated so far."""
 
     plan: Plan
     outcomes: tuple[Outcome, ...]
     state: SearchState
     generation: Generation
 
+    @property
+    def ends_generation(self) -> bool:
+        return self.state.generation > self.generation.number
+
 
 def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) -> Iterator[Turn]:
     """Run the plans that remain, one at a time; the caller saves each state before it asks for the next."""
-    while not optimiser.is_finished(state, params):
+    while state.generation < params.generations:
         plan = optimiser.ask(state, params)
-        outcomes = tuple(evaluate(plan)) if plan.candidates else ()
-        generation = optimiser.generation(state, params, plan, outcomes)
-        _, results = optimiser.completed(state, params, plan, outcomes)
-        state = optimiser.tell(state, params, plan, outcomes)
-        yield Turn(plan, tuple(results), state, generation)
+        outcomes = tuple(sorted(evaluate(plan), key=lambda one: one.index)) if plan.candidates else ()
+        state, generation = optimiser.tell(state, params, plan, outcomes)
+        yield Turn(plan, outcomes, state, generation)
 
 
-def better(best: Best | None, deltas: Sequence[float], scratchpad: str, score: Score) -> Best:
-    """The better of the best so far and another candidate; the earlier of equals."""
+def drawn_generation(plan: Plan, outcomes: Sequence[Outcome]) -> Generation:
+    """That of a plan whose candidates were drawn anew: its population has each vector once."""
+    found: dict[tuple[float, ...], Evaluated] = {}
+    for candidate, outcome in zip(plan.candidates, outcomes, strict=True):
+        one = Evaluated(
+            plan.node(candidate.index, "pre"), Genome(candidate.deltas, outcome.scratchpad), outcome.pre,
+            merge_fallback=outcome.merge_fallback, skip_reason=outcome.skip_reason,
+        )  # fmt: skip
+        found.setdefault(candidate.deltas, one)
+    return Generation(plan.generation, tuple(found.values()))
+
+
+def better(best: Best | None, genome: Genome, score: Score) -> Best:
+    """The better of the best so far and another individual; the earlier of equals."""
     if best is not None and best.fitness >= score.fitness:
         return best
-    return Best(tuple(deltas), scratchpad, score.fitness)
+    return Best(genome.deltas, genome.scratchpad, score.fitness)
 
 
-def clip(value: float, bound: float) -> float:
-    return min(bound, max(-bound, value))
+def best_of(best: Best | None, evaluated: Sequence[Evaluated]) -> Best | None:
+    for one in evaluated:
+        best = better(best, one.genome, one.score)
+    return best
+
+
+def generator(seed: int, generation: int) -> random.Random:
+    """The generator of a generation's draws."""
+    return random.Random(f"whetstone {seed} {generation}")
+
+
+def plan_names(generation: int) -> tuple[str, str]:
+    """The names that a generation's plans can have: of a population, and of children."""
+    return f"g{generation}_pop", f"g{generation}_child"
+
+
+def canonical_order(cluster_ids: Sequence[str]) -> tuple[str, ...]:
+    """Cluster ids in the order of every list of deltas."""
+    return tuple(sorted(cluster_ids, key=int))
+
+
+def list_to_deltas(values: Sequence[float], cluster_ids: Sequence[str]) -> dict[str, float]:
+    return dict(zip(cluster_ids, values, strict=True))

@@ -15,16 +15,22 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
-from deap import cma
+from deap import base, cma
 
-from orchestrator.evolve.optimisers.base import SearchParams, better, clip
-from orchestrator.evolve.optimisers.drawn import DrawnSearch, DrawnState
-from orchestrator.evolve.optimisers.generation import Genome
-from orchestrator.evolve.optimisers.individual import Individual, make_individual, set_score
-from orchestrator.evolve.optimisers.planning import generator, plan_names
+from orchestrator.evolve.optimisers.base import (
+    Generation,
+    Genome,
+    Optimiser,
+    SearchParams,
+    SearchState,
+    best_of,
+    drawn_generation,
+    generator,
+    plan_names,
+)
 from tasks.plan import Candidate, Outcome, Plan
 from tasks.records import Score
 
@@ -40,7 +46,7 @@ class CmaParams(SearchParams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CmaState(DrawnState):
+class CmaState(SearchState):
     """The distribution over the n free deltas.
 
     centroid [n]; covariance [n][n]; covariance_path and sigma_path [n], the two evolution paths; updates counts them.
@@ -54,10 +60,7 @@ class CmaState(DrawnState):
     updates: int = 0
 
 
-C = TypeVar("C", bound=CmaState)
-
-
-class Cma(DrawnSearch[CmaParams, CmaState]):
+class Cma(Optimiser[CmaParams, CmaState]):
     """The first generation evaluates the start as well, so that the best is never worse than it.
 
     A population that it starts from gives the first mean, and takes the places of samples.
@@ -70,25 +73,25 @@ class Cma(DrawnSearch[CmaParams, CmaState]):
     def init(self, params: CmaParams) -> CmaState:
         return CmaState(**first_distribution(params))
 
-    def drawn(self, state: CmaState, params: CmaParams) -> Plan:
+    def ask(self, state: CmaState, params: CmaParams) -> Plan:
         """In the first generation with the start before the samples, or with a population among them."""
         given = params.start if state.generation == 0 else ()
         vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
-        drawn = (*given, *(Genome(deltas, "") for deltas in vectors))
+        drawn = (*given, *map(Genome, vectors))
         candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
         return Plan(plan_names(state.generation)[0], state.generation, candidates)
 
-    def tell(self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]) -> CmaState:
-        best = state.best
+    def tell(
+        self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> tuple[CmaState, Generation]:
+        generation = drawn_generation(plan, outcomes)
         results = []
-        drawn, known = self.completed(state, params, plan, outcomes)
-        for candidate, outcome in zip(drawn.candidates, known, strict=True):
-            best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
+        for candidate, outcome in zip(plan.candidates, outcomes, strict=True):
             is_given = state.generation == 0 and params.further and candidate.index < len(params.start)
             results.append((injected(state, params, candidate.deltas) if is_given else candidate.deltas, outcome.pre))
         moved = update(state, params, results[-params.population_size :])
-        corners = self.corners(state, params, plan, outcomes)
-        return dataclasses.replace(moved, generation=state.generation + 1, best=best, corners=corners)
+        best = best_of(state.best, generation.population)
+        return dataclasses.replace(moved, generation=state.generation + 1, best=best), generation
 
 
 def first_distribution(params: CmaParams) -> dict[str, Any]:
@@ -110,13 +113,13 @@ def sample(state: CmaState, params: CmaParams, count: int) -> list[tuple[float, 
     made.BD = (made.B * made.diagD) @ made.B.T
     with use_numpy_seed(generator(params.seed, state.generation).getrandbits(32)):
         drawn = made.generate(list)[:count]
-    return [_whole([clip(float(value), params.bound) for value in free], params) for free in drawn]
+    return [params.whole([float(value) for value in free]) for free in drawn]
 
 
-def update(state: C, params: CmaParams, results: Sequence[tuple[Sequence[float], Score]]) -> C:
+def update(state: CmaState, params: CmaParams, results: Sequence[tuple[Sequence[float], Score]]) -> CmaState:
     """The state with its distribution moved towards the better of `results`, pairs of a whole vector and its score."""
     moved = strategy(state, params)
-    moved.update([_individual(deltas, score, params) for deltas, score in results])
+    moved.update([_Individual([deltas[i] for i in params.free], score.fitness) for deltas, score in results])
     if not (np.isfinite(moved.C).all() and moved.diagD.min() > 0 and moved.cond < WORST_CONDITION):
         restart = {**first_distribution(params), "centroid": state.centroid}
         return dataclasses.replace(state, **restart, updates=0)
@@ -171,17 +174,16 @@ def use_numpy_seed(seed: int) -> Iterator[None]:
         np.random.set_state(before)
 
 
-def _individual(deltas: Sequence[float], score: Score, params: CmaParams) -> Individual:
-    individual = make_individual([deltas[position] for position in params.free])
-    set_score(individual, score)
-    return individual
+class _Fitness(base.Fitness):  # type: ignore[misc]  # DEAP has no types
+    weights = (1.0,)
 
 
-def _whole(free: Sequence[float], params: CmaParams) -> tuple[float, ...]:
-    deltas = list(params.initial_deltas)
-    for position, value in zip(params.free, free, strict=True):
-        deltas[position] = value
-    return tuple(deltas)
+class _Individual(list[float]):
+    """Free deltas as DEAP handles them."""
+
+    def __init__(self, deltas: Sequence[float], fitness: float) -> None:
+        super().__init__(deltas)
+        self.fitness: Any = _Fitness((fitness,))
 
 
 def _row(values: Any) -> tuple[float, ...]:

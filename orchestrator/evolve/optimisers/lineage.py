@@ -2,9 +2,9 @@
 
 A vector is evaluated; the reflector reads the answers with their verdicts, the vector, the cluster descriptions and its
 summary so far, and proposes a new delta for every cluster and a few sentences that are appended to the summary, of
-which the last lines are kept.  The
-proposal is the next vector, better or worse; the best of all is kept.  It is the loop of A. Madaan et al.,
-"Self-Refine: Iterative Refinement with Self-Feedback", NeurIPS 36 (2023), with deltas in place of text.
+which the last lines are kept.  The proposal is the next vector, better or worse; the best of all is kept.  It is the
+loop of A. Madaan et al., "Self-Refine: Iterative Refinement with Self-Feedback", NeurIPS 36 (2023), with deltas in
+place of text.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from orchestrator.evolve.optimisers.base import EVALUATION, Optimiser, SearchParams, SearchState, better, clip
-from orchestrator.evolve.optimisers.generation import Generation
-from orchestrator.evolve.optimisers.planning import expand, plan_names
+from orchestrator.evolve.optimisers.base import (
+    Generation,
+    Optimiser,
+    SearchParams,
+    SearchState,
+    best_of,
+    drawn_generation,
+    plan_names,
+)
 from tasks.common.validation import Delta, Scratchpad
 from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.plan import Candidate, Outcome, Plan
@@ -50,33 +56,16 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
         candidate = Candidate(0, state.deltas, state.summary, rewrite=not is_last, variant=state.refused)
         return Plan(plan_names(state.generation)[0], state.generation, (candidate,))
 
-    def tell(self, state: LineageState, params: LineageParams, plan: Plan, outcomes: Sequence[Outcome]) -> LineageState:
-        [outcome] = expand(plan, outcomes)
-        best = better(state.best, state.deltas, state.summary, outcome.pre)
-        after = replace(state, generation=state.generation + 1, best=best)
-        if outcome.deltas is None:
-            return replace(after, refused=state.refused + plan.candidates[0].rewrite)
-        return replace(
-            after,
-            deltas=_allowed(outcome.deltas, params),
-            summary=limit_scratchpad("\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()]))),
-            refused=0,
-        )
-
-    def generation(
+    def tell(
         self, state: LineageState, params: LineageParams, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> Generation:
-        [vector] = super().generation(state, params, plan, outcomes).population
+    ) -> tuple[LineageState, Generation]:
+        [outcome] = outcomes
+        [vector] = drawn_generation(plan, outcomes).population
         before = (f"{plan_names(state.generation - 1)[0]}0",) if state.generation else ()
-        return Generation(state.generation, (replace(vector, parents=before),))
-
-    def stages_of_a_generation(self, params: LineageParams) -> float:
-        return EVALUATION + 1.0
-
-
-def _allowed(proposed: Sequence[float], params: LineageParams) -> tuple[float, ...]:
-    """A proposal with the pinned clusters as they were and the others within the bound."""
-    deltas = list(params.initial_deltas)
-    for position in params.free:
-        deltas[position] = clip(proposed[position], params.bound)
-    return tuple(deltas)
+        generation = Generation(state.generation, (replace(vector, parents=before),))
+        after = replace(state, generation=state.generation + 1, best=best_of(state.best, [vector]))
+        if outcome.deltas is None:
+            return replace(after, refused=state.refused + plan.candidates[0].rewrite), generation
+        summary = limit_scratchpad("\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()])))
+        deltas = params.whole([outcome.deltas[position] for position in params.free])
+        return replace(after, deltas=deltas, summary=summary, refused=0), generation

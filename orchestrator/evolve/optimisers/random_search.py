@@ -10,10 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from orchestrator.evolve.optimisers.base import SearchParams, better, clip
-from orchestrator.evolve.optimisers.drawn import DrawnSearch, DrawnState
-from orchestrator.evolve.optimisers.generation import Genome
-from orchestrator.evolve.optimisers.planning import generator, plan_names
+from orchestrator.evolve.optimisers.base import (
+    Generation,
+    Genome,
+    Optimiser,
+    SearchParams,
+    SearchState,
+    best_of,
+    drawn_generation,
+    generator,
+    plan_names,
+)
 from tasks.plan import Candidate, Outcome, Plan
 
 
@@ -24,33 +31,27 @@ class RandomParams(SearchParams):
     sigma: float = 1.5
 
 
-class RandomSearch(DrawnSearch[RandomParams, DrawnState]):
+class RandomSearch(Optimiser[RandomParams, SearchState]):
     """`population_size` draws a generation.  The first candidates of the first generation are the start itself."""
 
     name: ClassVar[str] = "random"
     params_type = RandomParams
-    state_type = DrawnState
+    state_type = SearchState
 
-    def init(self, params: RandomParams) -> DrawnState:
-        return DrawnState()
+    def init(self, params: RandomParams) -> SearchState:
+        return SearchState()
 
-    def drawn(self, state: DrawnState, params: RandomParams) -> Plan:
-        """The first of all are the start."""
-        rng = generator(params.seed, state.generation)
-        candidates = []
-        for index in range(params.population_size):
-            deltas = list(params.initial_deltas)
-            for position in params.free:
-                deltas[position] = clip(rng.gauss(deltas[position], params.sigma), params.bound)
-            is_start = state.generation == 0 and index < len(params.start)
-            drawn = params.start[index] if is_start else Genome(tuple(deltas), "")
-            candidates.append(Candidate(index, drawn.deltas, drawn.scratchpad))
-        return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
+    def ask(self, state: SearchState, params: RandomParams) -> Plan:
+        rng, start = generator(params.seed, state.generation), params.start if state.generation == 0 else ()
+        count, around = params.population_size, [params.initial_deltas[position] for position in params.free]
+        draws = [params.whole([rng.gauss(value, params.sigma) for value in around]) for _ in range(count)]
+        drawn = [*start, *map(Genome, draws[len(start) :])][:count]
+        candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
+        return Plan(plan_names(state.generation)[0], state.generation, candidates)
 
-    def tell(self, state: DrawnState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]) -> DrawnState:
-        best = state.best
-        drawn, known = self.completed(state, params, plan, outcomes)
-        for candidate, outcome in zip(drawn.candidates, known, strict=True):
-            best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
-        corners = self.corners(state, params, plan, outcomes)
-        return replace(state, generation=state.generation + 1, best=best, corners=corners)
+    def tell(
+        self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> tuple[SearchState, Generation]:
+        generation = drawn_generation(plan, outcomes)
+        best = best_of(state.best, generation.population)
+        return replace(state, generation=state.generation + 1, best=best), generation

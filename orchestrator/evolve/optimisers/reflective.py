@@ -6,31 +6,41 @@ Each lineage carries a scratchpad of what it learnt.  Close relatives: GEPA (L. 
 2025) and ReEvo (H. Ye et al., NeurIPS 37, 2024).
 
 A generation is two plans: what of the population has no score, then the offspring.  Its draws are, in order: all
-parents; then for each child crossover or not, the parent to clone if not, mutated or not.
+parents; then for each child crossover or not, the parent to clone if not, mutated or not.  `mate` and `mutate` only
+record what the reflector has to do; the farm does it later, so that every draw is made before anything is dispatched.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from deap import base, tools
+from pydantic import FiniteFloat, NonNegativeInt
+from typing_extensions import TypedDict
 
 from orchestrator.evolve.optimisers.base import (
-    EVALUATION,
-    MUTATION,
-    Member,
+    STRICT,
+    Best,
+    Evaluated,
+    Generation,
+    Genome,
     Optimiser,
     SearchParams,
     SearchState,
-    better,
+    best_of,
+    canonical_order,
+    generator,
+    list_to_deltas,
+    plan_names,
 )
-from orchestrator.evolve.optimisers.generation import Evaluated, Generation, Genome, as_evaluated
-from orchestrator.evolve.optimisers.individual import Individual, make_individual, set_score
-from orchestrator.evolve.optimisers.operators import RoundRobin, make_toolbox, use_rng
-from orchestrator.evolve.optimisers.planning import distinct_candidates, expand, generator, known_outcome, plan_names
-from orchestrator.evolve.optimisers.specification import parse_state, state_to_json
-from tasks.plan import Candidate, Outcome, Plan
+from tasks.common.validation import Delta, Scratchpad, parse_json
+from tasks.plan import Candidate, Merge, Outcome, Plan
 from tasks.records import Score
 
 
@@ -45,9 +55,19 @@ class ReflectiveParams(SearchParams):
     tournament_size: int
     top_k: int
 
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a population and its score; None before it has been evaluated."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    deltas: tuple[Delta, ...]
+    scratchpad: Scratchpad = ""
+    score: Score | None = None
+
     @property
-    def offspring_size(self) -> int:
-        return self.population_size - self.elitism_size
+    def genome(self) -> Genome:
+        return Genome(self.deltas, self.scratchpad)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +76,29 @@ class ReflectiveState(SearchState):
 
     population: tuple[Member, ...]
     rr_idx: int = 0
+
+    @property
+    def members(self) -> tuple[Genome, ...]:
+        return tuple(member.genome for member in self.population)
+
+    @property
+    def is_evaluated(self) -> bool:
+        return all(member.score is not None for member in self.population)
+
+
+class GenomeFile(TypedDict):
+    deltas: dict[str, Delta]
+    scratchpad: Scratchpad
+
+
+class StateFile(TypedDict):
+    """evolution_state.json: the state at the start of `generation`, the next one to run."""
+
+    generation: NonNegativeInt
+    population: list[GenomeFile]
+    best_individual: GenomeFile | None
+    best_fitness: FiniteFloat | None
+    rr_idx: int
 
 
 class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
@@ -70,172 +113,205 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
         return ReflectiveState(population=tuple(Member(one.deltas, one.scratchpad) for one in start))
 
     def ask(self, state: ReflectiveState, params: ReflectiveParams) -> Plan:
-        if _is_unevaluated(state):
-            return distinct_candidates(_population_plan(state))
-        plan, _ = _offspring_plan(state, params)
-        known = _known(plan, state)
-        plan = distinct_candidates(plan)
-        return replace(plan, candidates=tuple(c for c in plan.candidates if c.index not in known))
+        population, offspring = plan_names(state.generation)
+        if state.is_evaluated:
+            return Plan(offspring, state.generation, tuple(children(state, params)))
+        members = enumerate(state.population)
+        missing = (Candidate(i, one.deltas, one.scratchpad) for i, one in members if one.score is None)
+        return Plan(population, state.generation, tuple(missing))
 
     def tell(
         self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> ReflectiveState:
-        _, results = self.completed(state, params, plan, outcomes)
-        if _is_unevaluated(state):
-            return _evaluated_population(state, results)
-        children_plan, rr_idx = _offspring_plan(state, params)
-        best = state.best
-        children = []
-        for outcome in results:
-            for evaluated in as_evaluated(children_plan, outcome):
-                genome = evaluated.genome
-                best = better(best, genome.deltas, genome.scratchpad, evaluated.score)
-            children.append(Member(genome.deltas, genome.scratchpad, evaluated.score))
-        return ReflectiveState(
-            generation=state.generation + 1,
-            best=best,
-            population=(*(state.population[position] for position in elites(state, params)), *children),
-            rr_idx=rr_idx,
-        )
-
-    def completed(
-        self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> tuple[Plan, list[Outcome]]:
-        """With equal members of the population, and with clones that nothing changes."""
-        if _is_unevaluated(state):
-            drawn = _population_plan(state)
-            return drawn, expand(drawn, outcomes)
-        drawn, _ = _offspring_plan(state, params)
-        return drawn, expand(drawn, outcomes, _known(drawn, state))
-
-    def generation(
-        self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> Generation:
-        drawn, results = self.completed(state, params, plan, outcomes)
-        if _is_unevaluated(state):
-            return Generation(state.generation, _population(_evaluated_population(state, results), ()))
+    ) -> tuple[ReflectiveState, Generation]:
+        if not state.is_evaluated:
+            scores = {outcome.index: outcome.pre for outcome in outcomes}
+            members = (replace(one, score=scores.get(i, one.score)) for i, one in enumerate(state.population))
+            after = replace(state, population=tuple(members))
+            found = _evaluated(after, ())
+            return replace(after, best=best_of(state.best, found)), Generation(state.generation, found)
         best = elites(state, params)
-        population = _population(state, best)
+        population = _evaluated(state, best)
         families = [
-            as_evaluated(drawn, outcome, [population[p].node for p in drawn.candidate(outcome.index).parents])
-            for outcome in results
+            list(_family(plan, candidate, outcome, [population[p].node for p in candidate.parents]))
+            for candidate, outcome in zip(plan.candidates, outcomes, strict=True)
         ]
-        return Generation(
-            number=state.generation,
-            population=population,
-            offspring=tuple(evaluated for family in families for evaluated in family),
-            survivors=(*(population[p].node for p in best), *(family[-1].node for family in families)),
-            carried=len(population),
+        offspring = [one for family in families for one in family]
+        born = [Member(one.genome.deltas, one.genome.scratchpad, one.score) for *_, one in families]
+        mutated = sum(candidate.target is not None for candidate in plan.candidates)
+        after = ReflectiveState(
+            generation=state.generation + 1,
+            best=best_of(state.best, offspring),
+            population=(*(state.population[p] for p in best), *born),
+            rr_idx=(state.rr_idx + mutated) % len(params.free),
         )
-
-    def members(self, state: ReflectiveState) -> tuple[Genome, ...]:
-        return tuple(Genome(member.deltas, member.scratchpad) for member in state.population)
-
-    def ends_generation(self, plan: Plan) -> bool:
-        return plan.name == plan_names(plan.generation)[1]
-
-    def stages_of_a_generation(self, params: ReflectiveParams) -> float:
-        stages = EVALUATION + MUTATION * params.mutation_probability + params.crossover_probability
-        return params.offspring_size * stages
+        survivors = (*(population[p].node for p in best), *(one.node for *_, one in families))
+        return after, Generation(state.generation, population, tuple(offspring), survivors, carried=len(population))
 
     def to_json(self, state: ReflectiveState, params: ReflectiveParams) -> str:
-        return state_to_json(state, params.cluster_ids)
+        def genome(value: Member | Best) -> GenomeFile:
+            return {"deltas": list_to_deltas(value.deltas, params.cluster_ids), "scratchpad": value.scratchpad}
+
+        content: StateFile = {
+            "generation": state.generation,
+            "population": [genome(member) for member in state.population],
+            "best_individual": None if state.best is None else genome(state.best),
+            "best_fitness": None if state.best is None else state.best.fitness,
+            "rr_idx": state.rr_idx,
+        }
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     def from_json(self, text: str, params: ReflectiveParams) -> ReflectiveState:
-        return ReflectiveState(**parse_state(text, params.cluster_ids))
+        values = parse_json(StateFile, text)
+        best, fitness = values["best_individual"], values["best_fitness"]
+        leader = None if best is None else _read(best, params)
+        return ReflectiveState(
+            generation=values["generation"],
+            best=None if leader is None or fitness is None else Best(*leader, fitness),
+            population=tuple(Member(*_read(one, params)) for one in values["population"]),
+            rr_idx=RoundRobin(params.free, values["rr_idx"]).rr_idx,
+        )
+
+
+def _read(values: GenomeFile, params: ReflectiveParams) -> tuple[tuple[float, ...], str]:
+    deltas = values["deltas"]
+    if canonical_order(list(deltas)) != tuple(params.cluster_ids):
+        raise ValueError(f"its clusters are {sorted(deltas, key=int)}, not {list(params.cluster_ids)}")
+    return tuple(deltas[cluster] for cluster in params.cluster_ids), values["scratchpad"]
 
 
 def elites(state: ReflectiveState, params: ReflectiveParams) -> list[int]:
     """The positions of an evaluated population's elites, the best first."""
-    population = _individuals(state)
-    chosen = make_toolbox(params, RoundRobin(params.free)).elites(population)
-    return [next(i for i, individual in enumerate(population) if individual is elite) for elite in chosen]
+    return [one.place for one in tools.selBest(_individuals(state), params.elitism_size)]
 
 
-def _is_unevaluated(state: ReflectiveState) -> bool:
-    return any(member.score is None for member in state.population)
-
-
-def _evaluated_population(state: ReflectiveState, outcomes: Sequence[Outcome]) -> ReflectiveState:
-    population = list(state.population)
-    for outcome in outcomes:
-        population[outcome.index] = replace(population[outcome.index], score=outcome.pre)
-    best = state.best
-    for member, score in _scored(population):
-        best = better(best, member.deltas, member.scratchpad, score)
-    return replace(state, best=best, population=tuple(population))
-
-
-def _population(state: ReflectiveState, elite: Sequence[int]) -> tuple[Evaluated, ...]:
+def _evaluated(state: ReflectiveState, elite: Sequence[int]) -> tuple[Evaluated, ...]:
     """An evaluated population, for history and tree."""
     name, _ = plan_names(state.generation)
     return tuple(
-        Evaluated(f"{name}{i}", Genome(member.deltas, member.scratchpad), score, is_elite=i in elite)
-        for i, (member, score) in enumerate(_scored(state.population))
+        Evaluated(f"{name}{i}", member.genome, member.score, is_elite=i in elite)
+        for i, member in enumerate(state.population)
+        if member.score is not None
     )
 
 
-def _population_plan(state: ReflectiveState) -> Plan:
-    """The plan that evaluates the members without a score; candidates are numbered by position."""
-    members = enumerate(state.population)
-    candidates = (Candidate(i, member.deltas, member.scratchpad) for i, member in members if member.score is None)
-    return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
+def _family(plan: Plan, candidate: Candidate, outcome: Outcome, parents: Sequence[str]) -> Iterator[Evaluated]:
+    """The evaluations of one child: before and, if it was mutated, after the mutation."""
+    before = plan.node(candidate.index, "pre")
+    genome = Genome(candidate.deltas, outcome.scratchpad)
+    yield Evaluated(
+        before, genome, outcome.pre, parents=tuple(parents),
+        merge_fallback=outcome.merge_fallback, skip_reason=outcome.skip_reason,
+    )  # fmt: skip
+    if candidate.target is not None and outcome.delta is not None and outcome.mut is not None:
+        deltas = list(candidate.deltas)
+        deltas[candidate.target] = outcome.delta
+        genome = Genome(tuple(deltas), outcome.mutated_scratchpad)
+        node = plan.node(candidate.index, "mut")
+        yield Evaluated(node, genome, outcome.mut, candidate.target, (before,))
 
 
-def _offspring_plan(state: ReflectiveState, params: ReflectiveParams) -> tuple[Plan, int]:
-    """The plan of all children of an evaluated population, and the round robin's place after it."""
-    round_robin = RoundRobin(params.free, state.rr_idx)
-    toolbox = make_toolbox(params, round_robin)
+class _Fitness(base.Fitness):  # type: ignore[misc]  # DEAP has no types
+    weights = (1.0,)
+
+
+class Individual(list[float]):
+    """An individual as DEAP handles it.  `place` is its position in the population; a child has that of no one."""
+
+    def __init__(self, deltas: Sequence[float], scratchpad: str, fitness: tuple[float, ...] = (), place: int = -1):
+        super().__init__(deltas)
+        self.scratchpad, self.place = scratchpad, place
+        self.fitness: Any = _Fitness(fitness)
+        self.merge: Merge | None = None
+        self.target: int | None = None
+
+
+def _individuals(state: ReflectiveState) -> list[Individual]:
+    """An evaluated population as DEAP handles it."""
+    return [
+        Individual(one.deltas, one.scratchpad, (one.score.fitness,), place)
+        for place, one in enumerate(state.population)
+        if one.score is not None
+    ]
+
+
+def children(state: ReflectiveState, params: ReflectiveParams) -> Iterator[Candidate]:
+    """All children of an evaluated population."""
+    toolbox = make_toolbox(params, RoundRobin(params.free, state.rr_idx))
     rng = generator(params.seed, state.generation)
-    population = _individuals(state)
-    positions = {id(individual): position for position, individual in enumerate(population)}
     with use_rng(rng):
-        parents = toolbox.select(population)
-    candidates = []
+        parents = toolbox.select(_individuals(state))
     for index, (a, b) in enumerate(zip(parents[::2], parents[1::2], strict=True)):
         if rng.random() < params.crossover_probability:
             child, origin = toolbox.mate(a, b), [a, b]
         else:
-            parent = a if rng.random() < 0.5 else b
-            child, origin = toolbox.clone(parent), [parent]
+            origin = [a if rng.random() < 0.5 else b]
+            child = toolbox.clone(*origin)
         if rng.random() < params.mutation_probability:
             toolbox.mutate(child)
-        candidates.append(_candidate(index, child, tuple(positions[id(parent)] for parent in origin)))
-    return Plan(plan_names(state.generation)[1], state.generation, tuple(candidates)), round_robin.rr_idx
+        places = tuple(parent.place for parent in origin)
+        yield Candidate(index, tuple(child), child.scratchpad, child.merge, child.target, places)
 
 
-def _candidate(index: int, child: Individual, parents: tuple[int, ...]) -> Candidate:
-    return Candidate(
-        index=index,
-        deltas=tuple(child),
-        scratchpad=child.scratchpad,
-        merge=child.merge,
-        target=child.target,
-        parents=parents,
-    )
+class RoundRobin:
+    """Chooses the cluster of each mutation in turn; `rr_idx`, the place of the next one, is saved with the run."""
+
+    def __init__(self, positions: Sequence[int], rr_idx: int = 0) -> None:
+        """`positions` are of the clusters that may change."""
+        if not 0 <= rr_idx < len(positions):
+            raise ValueError(f"rr_idx {rr_idx} is not in 0..{len(positions) - 1}")
+        self.positions = tuple(positions)
+        self.rr_idx = rr_idx
+
+    def mutate(self, individual: Individual) -> None:
+        """Set the individual's target to the next cluster."""
+        individual.target = self.positions[self.rr_idx]
+        self.rr_idx = (self.rr_idx + 1) % len(self.positions)
 
 
-def _known(plan: Plan, state: ReflectiveState) -> dict[int, Outcome]:
-    """The outcomes of unchanged clones: their parent's score is theirs."""
-    scores = {member.deltas: score for member, score in _scored(state.population)}
-    return {
-        candidate.index: known_outcome(candidate, scores[candidate.deltas])
-        for candidate in plan.candidates
-        if candidate.merge is None and candidate.target is None and candidate.deltas in scores
-    }
+def make_toolbox(params: ReflectiveParams, round_robin: RoundRobin) -> base.Toolbox:
+    toolbox = base.Toolbox()
+    toolbox.register("clone", lambda parent: Individual(parent, parent.scratchpad))
+    toolbox.register("mate", mate)
+    toolbox.register("mutate", round_robin.mutate)
+    parents = 2 * (params.population_size - params.elitism_size)
+    if params.selection == "tournament":
+        toolbox.register("select", tools.selTournament, k=parents, tournsize=params.tournament_size)
+    else:
+        toolbox.register("select", select_truncation, k=parents, top_k=params.top_k)
+    return toolbox
 
 
-def _scored(population: Sequence[Member]) -> Iterator[tuple[Member, Score]]:
-    """The members that have been evaluated, with their scores."""
-    return ((member, member.score) for member in population if member.score is not None)
+def mate(ind1: Individual, ind2: Individual) -> Individual:
+    """One child: the parents' deltas averaged with their fitnesses as weights, and the merge of their scratchpads.
+
+    Only two different scratchpads that hold something are merged.  Where both are equal, the child has the same one,
+    and where one is empty, the other.
+    """
+    f1, f2 = ind1.fitness.values[0], ind2.fitness.values[0]
+    total = f1 + f2
+    weights = (f1 / total, f2 / total) if total != 0 else (0.5, 0.5)
+    first, second = ind1.scratchpad, ind2.scratchpad
+    child = Individual([weights[0] * a + weights[1] * b for a, b in zip(ind1, ind2, strict=True)], "")
+    if first.strip() and second.strip() and first.strip() != second.strip():
+        child.merge = Merge(first, f1, second, f2)
+    else:
+        child.scratchpad = first if first.strip() else second
+    return child
 
 
-def _individuals(state: ReflectiveState) -> list[Individual]:
-    """The population as DEAP has it."""
-    individuals = []
-    for member in state.population:
-        individual = make_individual(member.deltas, member.scratchpad)
-        if member.score is not None:
-            set_score(individual, member.score)
-        individuals.append(individual)
-    return individuals
+def select_truncation(individuals: list[Individual], k: int, top_k: int) -> list[Individual]:
+    """`k` parents, drawn with replacement from the best `top_k`."""
+    parents: list[Individual] = tools.selRandom(tools.selBest(individuals, top_k), k)
+    return parents
+
+
+@contextmanager
+def use_rng(rng: random.Random) -> Iterator[None]:
+    """Inside the block, DEAP draws from `rng`, not from the module `random`, whose state is restored afterwards."""
+    before = random.getstate()
+    random.setstate(rng.getstate())
+    try:
+        yield
+    finally:
+        rng.setstate(random.getstate())
+        random.setstate(before)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.evolve.individuals import IndividualsFile, individual_of, read_individuals
-from orchestrator.evolve.optimisers.generation import Evaluated, Generation, Genome
+from orchestrator.evolve.optimisers.base import Evaluated, Generation, Genome
 from orchestrator.evolve.systems import Individual, Point
 from orchestrator.runs.folder import OutputError
 from tasks.records import Score

@@ -6,8 +6,7 @@ import random
 from typing import Any
 
 from orchestrator.evolve.evolution_tree import EvolutionTree
-from orchestrator.evolve.optimisers.base import SearchState, Turn, search
-from orchestrator.evolve.optimisers.individual import canonical_order
+from orchestrator.evolve.optimisers.base import SearchState, Turn, canonical_order, search
 from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams
 from tasks.plan import Candidate, Outcome, Plan
 from tasks.records import Score
@@ -81,7 +80,7 @@ def run(
     """The last turn of each generation; its state is reflective's own."""
     optimiser, ends = Reflective(), list[Turn]()
     for turn in search(optimiser, start or optimiser.init(parameters), parameters, formula):
-        if optimiser.ends_generation(turn.plan):
+        if turn.ends_generation:
             ends.append(turn)
             if tree is not None:
                 tree.add(turn.generation)

@@ -75,7 +75,7 @@ def test_the_same_seed_gives_the_states_and_the_tree_that_it_always_gave(
         params, files = ReflectiveParams(**{**COMMON, "seed": seed, **change}), ""
         tree = EvolutionTree(IDS)
         for turn in search(OPTIMISER, OPTIMISER.init(params), params, Formula(shuffle=random.Random(seed))):
-            if OPTIMISER.ends_generation(turn.plan):
+            if turn.ends_generation:
                 files += OPTIMISER.to_json(turn.state, params)
                 tree.add(turn.generation)
         found.append(f"{digest(files)} {digest(json.dumps(tree.data()))}")
