@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from orchestrator.report.intervals import share_interval
 from tasks.guide.gate import TicketScores, decide
-from tasks.guide.verdict_lines import Verdict
+from tasks.guide.ticket import Verdict
 
 Floats = NDArray[np.float64]
 BOUNDS = {"apply_if_delta": 0.02, "min_probability": 0.8, "max_false_pass_rise": 0.02}

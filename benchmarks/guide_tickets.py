@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.guide.verdict_lines import Verdict
+from tasks.guide.ticket import Verdict
 
 TIMESTAMP = "2025-11-03T00:00:00Z"
 

@@ -28,8 +28,8 @@ from orchestrator.guide.stage_a import parse_ticket
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.guide.gate import balanced_accuracy, false_pass_rate
-from tasks.guide.prompting import PromptForm, rollout_messages
-from tasks.guide.verdict_lines import Verdict, parse_verdict
+from tasks.guide.prompts import PromptForm, rollout_messages
+from tasks.guide.ticket import Verdict, parse_verdict
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
 

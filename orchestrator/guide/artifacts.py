@@ -18,8 +18,8 @@ from orchestrator.guide.rollouts import RolledOut, Rollout
 from orchestrator.guide.stage_a import INCOMPLETE
 from orchestrator.runs.folder import write_output
 from orchestrator.runs.lines import json_line
-from tasks.guide.candidates import NO_VALID_CANDIDATE, GuideCandidate, TicketCandidates
-from tasks.guide.selection import BatchFindings, TicketFindings
+from tasks.guide.choose import BatchFindings
+from tasks.guide.ticket import NO_VALID_CANDIDATE, GuideCandidate, Ticket
 
 STATS = "stats.json"
 REFLECTIONS = "reflection.jsonl"
@@ -61,16 +61,13 @@ def _dated(name: str, lines: Iterable[Line]) -> Iterator[bytes]:
 
 ALL_WRONG, MANUAL_REVIEW, MALFORMED = "all_wrong", "manual_review", "malformed_candidates"
 
-Extras = Mapping[tuple[str, int], Mapping[str, Any]]
-"""Further fields of a candidate's line, by group id and index of the candidate."""
-
 
 def rollout_lines(rolled: RolledOut) -> Iterator[Line]:
     """One for each candidate, as the model wrote it."""
     for found, prompt_tokens in zip(rolled.tickets, rolled.prompt_tokens, strict=True):
         for candidate in found.candidates:
             yield {
-                **_place(rolled.rollout, found),
+                **_place(rolled.rollout, found.ticket),
                 "purpose": rolled.rollout.purpose,
                 **_guidance(rolled.rollout),
                 "candidate_index": candidate.index,
@@ -84,19 +81,21 @@ def rollout_lines(rolled: RolledOut) -> Iterator[Line]:
             }
 
 
-def trajectory_lines(rolled: RolledOut, findings: BatchFindings, extras: Sequence[Extras]) -> Iterator[Line]:
-    """One for each candidate, with what was found of it."""
-    for found, group in zip(rolled.tickets, findings.groups, strict=True):
-        for candidate, signals in zip(found.candidates, group.signals, strict=True):
+def trajectory_lines(
+    rollout: Rollout, findings: BatchFindings, extras: Sequence[Mapping[tuple[str, int], Mapping[str, Any]]]
+) -> Iterator[Line]:
+    """One for each candidate, with what was found of it; `extras` have further fields, by group id and index."""
+    for found in findings.groups:
+        for candidate, signals in zip(found.candidates, found.signals, strict=True):
             place = (found.ticket.group_id, candidate.index)
             more = {name: value for extra in extras for name, value in extra.get(place, {}).items()}
             warnings = [*candidate.warnings, *more.pop("warnings", ())]
             yield {
-                **_place(rolled.rollout, found),
+                **_place(rollout, found.ticket),
                 "candidate_index": candidate.index,
-                "decode": _decode(rolled.rollout, candidate),
+                "decode": _decode(rollout, candidate),
                 "response_text": candidate.text,
-                **_guidance(rolled.rollout),
+                **_guidance(rollout),
                 "format_ok": candidate.format_ok,
                 "verdict": candidate.verdict,
                 "reason": candidate.reason,
@@ -108,21 +107,22 @@ def trajectory_lines(rolled: RolledOut, findings: BatchFindings, extras: Sequenc
 
 
 def selection_lines(
-    rolled: RolledOut, findings: BatchFindings, reflection_change: str | None, held_out: frozenset[str] = frozenset()
+    rollout: Rollout, findings: BatchFindings, reflection_change: str | None, held_out: frozenset[str] = frozenset()
 ) -> Iterator[Line]:
     """One for each ticket, with both selections.
 
     `reflection_change` is the reflection of the batch where it changed the guidance.  Outside of the epochs no ticket
     is eligible for a reflection.
     """
-    for found, group in zip(rolled.tickets, findings.groups, strict=True):
-        ticket, first, free = found.ticket, group.label_first, group.label_free
+    for found in findings.groups:
+        ticket, first, free = found.ticket, found.label_first, found.label_free
         chosen = None if first.candidate is None else found.candidates[first.candidate]
         ineligible = findings.screening.left_out.get(ticket.group_id)
-        if rolled.rollout.epoch is None:
+        if rollout.epoch is None:
             ineligible = "no reflection follows"
+        malformed = [candidate for candidate in found.candidates if candidate.verdict is None]
         yield {
-            **_place(rolled.rollout, found),
+            **_place(rollout, ticket),
             "holdout": ticket.group_id in held_out,
             "label": ticket.label,
             "label_source": ticket.label_source,
@@ -137,24 +137,28 @@ def selection_lines(
                 "selected_candidate": free.candidate,
                 "label_match": free.label_match,
             },
-            **_guidance(rolled.rollout),
+            **_guidance(rollout),
             "reflection_change": reflection_change,
             "eligible": ineligible is None,
             **({"ineligible_reason": ineligible} if ineligible else {}),
-            "warnings": _warnings(found),
+            "warnings": [NO_VALID_CANDIDATE] if chosen is None else [MALFORMED] if malformed else [],
         }
 
 
-def review_lines(rolled: RolledOut, findings: BatchFindings, reflection_id: str | None) -> Iterator[Line]:
+def review_lines(rollout: Rollout, findings: BatchFindings, reflection_id: str | None) -> Iterator[Line]:
     """One for each ticket that a person may want to look at."""
-    for found, group in zip(rolled.tickets, findings.groups, strict=True):
-        reasons = _review_reasons(found, group, found.ticket.group_id in findings.screening.manual_review)
+    for found in findings.groups:
+        reasons = [ALL_WRONG] if found.kind == "all_wrong" else []
+        if found.label_first.candidate is None:
+            reasons = [NO_VALID_CANDIDATE]
+        if found.ticket.group_id in findings.screening.manual_review:
+            reasons.append(MANUAL_REVIEW)
         if reasons:
             yield {
-                **_place(rolled.rollout, found),
+                **_place(rollout, found.ticket),
                 "label": found.ticket.label,
                 "reasons": reasons,
-                **_guidance(rolled.rollout),
+                **_guidance(rollout),
                 "reflection_id": reflection_id,
             }
 
@@ -175,25 +179,10 @@ def excluded_lines(tickets: MissionTickets) -> Iterator[Line]:
         }
 
 
-def _review_reasons(found: TicketCandidates, group: TicketFindings, by_hand: bool) -> list[str]:
-    if all(candidate.verdict is None for candidate in found.candidates):
-        reasons = [NO_VALID_CANDIDATE]
-    else:
-        reasons = [ALL_WRONG] if group.outcome.kind == "all_wrong" else []
-    return [*reasons, MANUAL_REVIEW] if by_hand else reasons
-
-
-def _warnings(found: TicketCandidates) -> list[str]:
-    malformed = [candidate for candidate in found.candidates if candidate.verdict is None]
-    if len(malformed) == len(found.candidates):
-        return [NO_VALID_CANDIDATE]
-    return [MALFORMED] if malformed else []
-
-
-def _place(rollout: Rollout, found: TicketCandidates) -> Line:
+def _place(rollout: Rollout, ticket: Ticket) -> Line:
     return {
-        "group_id": found.ticket.group_id,
-        "mission": rollout.setup.mission,
+        "group_id": ticket.group_id,
+        "mission": ticket.mission,
         "epoch": rollout.epoch,
         "step": rollout.step,
     }

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from typing_extensions import TypedDict
 
-from orchestrator.guide.checks import Templates
 from orchestrator.guide.ingest import Ingested
+from orchestrator.guide.inputs import Templates
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.stage_a import INCOMPLETE

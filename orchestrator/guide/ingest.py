@@ -10,9 +10,9 @@ from typing import Any
 
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.guide.stage_a import read_tickets, stage_a_line
-from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
-from tasks.guide.candidates import Ticket
+from orchestrator.settings.options import SettingsError
+from tasks.guide.ticket import Ticket
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 from orchestrator.guide.artifacts import (
     REFLECTIONS,
-    Extras,
     MissionFolder,
     excluded_lines,
     review_lines,
@@ -21,10 +20,15 @@ from orchestrator.guide.artifacts import (
     selection_lines,
     trajectory_lines,
 )
-from orchestrator.guide.checks import Templates
 from orchestrator.guide.ingest import epoch_batches
-from orchestrator.guide.reflecting import MissionReflector, RejectionCounter
-from orchestrator.guide.reflection import Reflection, decide_on
+from orchestrator.guide.reflecting import (
+    Decision,
+    Extras,
+    MissionReflector,
+    RejectionCounter,
+    reflection_id,
+    reflection_line,
+)
 from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.rollouts import (
     MissionSetup,
@@ -34,18 +38,15 @@ from orchestrator.guide.rollouts import (
     Steps,
     StepStopped,
     as_request,
-    require_fit,
+    find_too_long,
+    longest_reply,
 )
 from orchestrator.guide.tally import Tally, Value, judged_value, match_rate
-from tasks.guide.candidates import Ticket
-from tasks.guide.experiences import Guidance
+from tasks.guide.choose import BatchFindings, TieRule, find_in_batch
+from tasks.guide.experiences import Guidance, next_guidance
 from tasks.guide.gate import majority_pairs
-from tasks.guide.jobs import VerifyInput, verify_job
-from tasks.guide.operations import next_guidance
-from tasks.guide.selection import BatchFindings, TieRule, find_in_batch
-
-LONGEST_CHECKED = 8
-"""Of the training tickets, those with the longest prompts must fit with an edit, beside the held-out ones."""
+from tasks.guide.jobs import verify_job
+from tasks.guide.ticket import Ticket
 
 
 @dataclass
@@ -56,7 +57,6 @@ class Mission:
     """
 
     setup: MissionSetup
-    templates: Templates
     folder: MissionFolder
     repository: GuidanceRepository
     first: Guidance
@@ -68,8 +68,7 @@ class Mission:
     def __post_init__(self) -> None:
         self.guidance = self.first
         replies = RejectionCounter(self.setup.mission, self.setup.parked_at)
-        self._reflector = MissionReflector(self.setup, self.templates, self.tally, replies)
-        self._longest: Sequence[Ticket] = ()
+        self._reflector = MissionReflector(self.setup, self.tally, replies)
 
     def steps(self) -> Steps[None]:
         self.folder.extend("review.jsonl", excluded_lines(self.setup.tickets))
@@ -77,9 +76,7 @@ class Mission:
         settings, numbers = self.setup.settings, count(1)
         for epoch in range(1, settings.runner.epochs + 1):
             shuffled = epoch_batches(self.setup.tickets.training, settings, epoch)
-            if shuffled.dropped:
-                dropped = sorted(ticket.group_id for ticket in shuffled.dropped)
-                self.tally.dropped.append({"epoch": epoch, "group_ids": dropped})
+            self.tally.add_dropped(epoch, shuffled.dropped)
             cap_left = settings.reflection.change_cap_per_epoch
             for tickets in shuffled.batches:
                 cap_left -= yield from self._batch(epoch, next(numbers), tickets, cap_left)
@@ -89,33 +86,26 @@ class Mission:
         self._write_stats()
 
     def _check_all_prompts(self) -> Steps[None]:
-        """Whether every ticket's prompt fits, before anything is asked."""
-        judged = self.setup.tickets.judged
-        lengths = yield from require_fit(self._rollout("final", self.guidance, judged))
-        held_out = {ticket.group_id for ticket in self.setup.tickets.holdout}
-        by_length = sorted(zip(lengths.tokens, judged, strict=True), key=lambda pair: (-pair[0], pair[1].group_id))
-        self._longest = [ticket for _, ticket in by_length if ticket.group_id not in held_out][:LONGEST_CHECKED]
+        """Whether every ticket's prompt fits, before anything is asked; an edit with which one does not is refused."""
+        rollout, longest = self._rollout("final", self.guidance, self.setup.tickets.judged), longest_reply(self.setup)
+        most, too_long = yield from find_too_long(self.setup, rollout.prompts, longest, "final")
+        if too_long:
+            shown = [f"{rollout.tickets[i].group_id} ({tokens})" for i, tokens in list(too_long.items())[:5]]
+            more = f" and {len(too_long) - 5} more" if len(too_long) > 5 else ""
+            raise StepStopped(
+                f"mission {self.setup.mission}: no prompt may have more than {most} tokens, which is the model's "
+                f"context less max_new_tokens ({longest}); more have those of {', '.join(shown)}{more}"
+            )
 
     def _batch(self, epoch: int, step: int, tickets: Sequence[Ticket], cap_left: int) -> Steps[int]:
         """One batch; returns how many operations were applied after it."""
         rolled = yield from self._judge_batch(epoch, step, tickets)
         findings = self._findings(rolled)
         extras = yield from self._verify(rolled, f"step{step}")
-        criticised = yield from self._reflector.criticise(rolled, findings)
-        shown = findings.screening.bundle[: self.setup.settings.reflection.batch_size]
-        reflection = Reflection(self.setup, epoch, step, self.guidance, findings.screening, shown)
-        if not shown:
-            reflection = reflection.ended("ineligible", findings.screening.ineligible_reason or "")
-        elif cap_left < 1:
-            reflection = reflection.ended("budget", "the epoch's change_cap_per_epoch is spent; nothing was asked")
-        else:
-            proposed = yield from self._reflector.propose(self.guidance, rolled, findings, criticised, shown, step)
-            self.tally.add_evidence(proposed.evidence(shown), epoch)
-            by_id = {ticket.group_id: ticket for ticket in tickets}
-            bundle = [by_id[group_id] for group_id in shown]
-            reflection = yield from decide_on(reflection, proposed, bundle, cap_left, self._longest)
-        self._write_batch(rolled, findings, [extras, criticised.extras], reflection)
-        return reflection.operations
+        critiques, critic_extras = yield from self._reflector.criticise(self.guidance, findings, step)
+        decision = yield from self._reflector.reflect(self.guidance, findings, critiques, epoch, step, cap_left)
+        self._write_batch(rolled, findings, [extras, critic_extras], decision)
+        return len(decision.edit.accepted) if decision.edit else 0
 
     def _findings(self, rolled: RolledOut) -> BatchFindings:
         """Signals, both selections and the screening of all tickets of a rollout."""
@@ -137,8 +127,8 @@ class Mission:
             return {}
         requests = {}
         for found in rolled.tickets:
-            asked = VerifyInput(name, setup.verifier_identity, found.ticket, found.candidates)
-            job = verify_job(asked, setup.label("verify", label, found.ticket.group_id))
+            named = setup.label("verify", label, found.ticket.group_id)
+            job = verify_job(name, setup.verifier_identity, found, named)
             requests[found.ticket.group_id] = as_request(job)
         results = yield list(requests.values())
         scores: dict[str, Sequence[dict[str, Any]]] = {n: results[r.key]["verified"] for n, r in requests.items()}
@@ -147,7 +137,6 @@ class Mission:
     def _judge_batch(self, epoch: int, step: int, tickets: Sequence[Ticket]) -> Steps[RolledOut]:
         """The candidates of a batch; after an edit also those under the guidance before it, with the same seeds."""
         now = self._rollout("learning", self.guidance, tickets, epoch, step)
-        yield from require_fit(now)
         before = [self._rollout("paired", one, tickets, epoch, step) for one in [self.previous] if one]
         results = yield [request for rollout in (now, *before) for request in rollout.requests]
         rolled = now.read(results)
@@ -168,31 +157,35 @@ class Mission:
         return rolled
 
     def _write_batch(
-        self, rolled: RolledOut, findings: BatchFindings, extras: Sequence[Extras], reflection: Reflection
+        self, rolled: RolledOut, findings: BatchFindings, extras: Sequence[Extras], decision: Decision
     ) -> None:
         """The artifacts of a step, the guidance first: what is there of a step says that it is complete."""
-        before, step = self.guidance, reflection.step
-        if reflection.is_applied and reflection.applied:
-            made = next_guidance(before, reflection.applied, reflection.id, self.repository.time())
-            self.repository.commit(made)
-            self.guidance, self.previous = made, before
+        setup, before, rollout = self.setup, self.guidance, rolled.rollout
+        epoch, step = rollout.epoch or 0, rollout.step or 0
+        name = reflection_id(setup, epoch, step)
+        if decision.edit:
+            self.guidance = next_guidance(before, decision.edit, name, self.repository.time())
+            self.repository.commit(self.guidance)
+            self.previous = before
         else:
             self.repository.load()  # ends a run whose file somebody has edited
-        if reflection.previewed:
-            self._keep(f"step_{step}/preview.jsonl", reflection.previewed.before, reflection.previewed.after)
-        change = reflection.id if reflection.is_applied else None
-        self.folder.write_lines(f"step_{step}/trajectories.jsonl", trajectory_lines(rolled, findings, extras))
-        self.folder.extend("selections.jsonl", selection_lines(rolled, findings, change))
-        self.folder.extend("review.jsonl", review_lines(rolled, findings, reflection.id))
-        self.folder.extend(REFLECTIONS, [reflection.line(self.guidance)])
-        self.tally.eligible += findings.screening.eligible
-        self.tally.gates.append(reflection.gate)
+        if decision.preview:
+            self._keep(f"step_{step}/preview.jsonl", *decision.preview)
+        change = name if decision.edit else None
+        self.folder.write_lines(f"step_{step}/trajectories.jsonl", trajectory_lines(rollout, findings, extras))
+        self.folder.extend("selections.jsonl", selection_lines(rollout, findings, change))
+        self.folder.extend("review.jsonl", review_lines(rollout, findings, name))
+        place = {"reflection_id": name, "mission": setup.mission, "epoch": epoch, "step": step}
+        shown = self._reflector.shown(findings.screening)
+        line = reflection_line(setup, place, findings.screening, shown, decision, before, self.guidance)
+        self.folder.extend(REFLECTIONS, [line])
+        self.tally.eligible += bool(findings.screening.bundle)
+        self.tally.gates.append(decision.gate)
 
     def _final_pass(self) -> Steps[None]:
         """Every ticket under the last guidance, and the held-out ones under the first, with the seeds of previews."""
         tickets = self.setup.tickets
         now = self._rollout("final", self.guidance, tickets.judged)
-        yield from require_fit(now)
         before = self._rollout("before", self.first, tickets.holdout)
         results = yield [*now.requests, *before.requests]
         rolled, first = now.read(results), before.read(results)
@@ -202,8 +195,8 @@ class Mission:
         self._keep("final/rollout.jsonl", rolled)
         if held_out:
             self._keep("final/preview.jsonl", first)
-        self.folder.write_lines("final/trajectories.jsonl", trajectory_lines(rolled, findings, [extras]))
-        self.folder.write_lines("final/selections.jsonl", selection_lines(rolled, findings, None, held_out))
+        self.folder.write_lines("final/trajectories.jsonl", trajectory_lines(now, findings, [extras]))
+        self.folder.write_lines("final/selections.jsonl", selection_lines(now, findings, None, held_out))
         self.tally.final = judged_value(majority_pairs(rolled.scores()))
         self.tally.before = self._held_out(first, held_out)
         self.tally.after = self._held_out(rolled, held_out)

@@ -1,6 +1,8 @@
-"""Critic and reflector of a mission: what they are asked, and what becomes of replies that cannot be used.
+"""What is learned from one batch: critiques, one proposal, and what becomes of it.
 
-A reply is read once and never mended (`tasks/guide/critique.py`, `tasks/guide/proposal.py`).
+In this order: budgets, validity of the operations, uncertainty, the lengths of prompts, the preview, the gate.  The
+preview asks the held-out tickets under the old and the new guidance with the same seeds.  What the old guidance
+answered is in the store or the journal after its first preview; its jobs have the same keys.
 """
 
 from __future__ import annotations
@@ -8,19 +10,36 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from orchestrator.guide.checks import Templates
-from orchestrator.guide.rollouts import MissionSetup, RolledOut, Steps, StepStopped, as_request, measure_lengths
-from orchestrator.guide.settings import CriticSettings, ReflectionSettings
-from orchestrator.guide.tally import Tally
-from tasks.guide.candidates import GuideCandidate, Ticket, TicketCandidates
-from tasks.guide.critique import Critique, critic_messages, critic_schema, parse_critique
-from tasks.guide.experiences import Guidance
-from tasks.guide.jobs import AskedFor, Backend, Messages, ask_job
-from tasks.guide.operations import resolve_evidence
+from orchestrator.guide.rollouts import (
+    MissionSetup,
+    RolledOut,
+    Rollout,
+    Steps,
+    StepStopped,
+    as_request,
+    find_too_long,
+    longest_reply,
+    prompt_of,
+)
+from orchestrator.guide.settings import CriticSettings, ReflectionSettings, settings_hash
+from orchestrator.guide.tally import APPLIED, Tally, gate_kind
+from tasks.guide.choose import BatchFindings, Screening, TicketFindings
+from tasks.guide.critique import (
+    CRITIQUE_SCHEMA,
+    Critique,
+    UnusableReply,
+    critic_messages,
+    narrowed_critique,
+    parse_critique,
+)
+from tasks.guide.experiences import Applied, Guidance, apply_operations, guidance_hash, resolve_evidence
+from tasks.guide.gate import GateDecision, decide
+from tasks.guide.jobs import AskedFor, ask_job
+from tasks.guide.prompts import Messages
 from tasks.guide.proposal import (
     PROPOSAL_SCHEMA,
     BundleTicket,
@@ -30,13 +49,17 @@ from tasks.guide.proposal import (
     proposal_messages,
     solved_before,
 )
-from tasks.guide.replies import Rejected
-from tasks.guide.selection import BatchFindings
+from tasks.guide.ticket import GuideCandidate, Ticket
 from tasks.openai.schema import Schema
+from tasks.store.keys import content_hash
 
 REPLY_SHOWN = 2000  # characters of an unusable reply that artifacts keep
-MOST_REJECTED = 5
-"""Replies in a row that cannot be used, before the run parks."""
+MOST_REJECTED = 5  # unusable replies in a row, before the run parks
+
+Place = tuple[str, int]
+"""A candidate of a batch, by group id and index."""
+Extras = Mapping[Place, Mapping[str, Any]]
+"""Further fields of the lines of candidates."""
 
 
 class TooManyRejected(Exception):
@@ -51,10 +74,8 @@ class TooManyRejected(Exception):
 class RejectionCounter:
     """The unusable replies in a row of one mission, of critic and reflector each.
 
-    A reflector that is never understood would otherwise look like one that has nothing to say.
-
-    `parked_at` are the counts of replies at which it has parked before: from there on it begins anew, so that a retry
-    goes on.
+    A reflector that is never understood would otherwise look like one that has nothing to say.  `parked_at` are the
+    counts of replies at which it has parked before: from there on it begins anew, so that a retry goes on.
     """
 
     mission: str
@@ -62,29 +83,17 @@ class RejectionCounter:
     replies: int = 0
     in_a_row: Counter[AskedFor] = field(default_factory=Counter)
 
-    def add(self, asked_for: AskedFor, rejected: Rejected | None) -> None:
+    def add(self, asked_for: AskedFor, rejected: UnusableReply | None) -> None:
         self.replies += 1
         self.in_a_row[asked_for] = self.in_a_row[asked_for] + 1 if rejected else 0
         if rejected and self.in_a_row[asked_for] >= MOST_REJECTED:
             if self.replies not in self.parked_at:
                 raise TooManyRejected(
                     f"mission {self.mission}: {MOST_REJECTED} replies in a row could not be used as a {asked_for}, the "
-                    f"last one because {rejected.reason}",
+                    f"last one because {rejected}",
                     self.replies,
                 )
             self.in_a_row[asked_for] = 0
-
-
-Place = tuple[str, int]
-"""A candidate of a batch, by group id and index."""
-
-
-@dataclass(frozen=True)
-class Criticised:
-    """The critiques of a batch, and what they add to the lines of its candidates."""
-
-    critiques: Mapping[Place, Critique]
-    extras: Mapping[Place, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -92,20 +101,29 @@ class Proposed:
     """The reply to a batch: a proposal, or why it cannot be used.  `text` is its beginning, as it came."""
 
     proposal: GuideProposal | None
-    rejected: Rejected | None
+    rejected: UnusableReply | None
     text: str
     by: str
 
-    def value(self) -> dict[str, Any] | None:
-        """The proposal as artifacts write it."""
-        return dataclasses.asdict(self.proposal) if self.proposal else None
 
-    def evidence(self, shown: Sequence[str]) -> tuple[str, ...]:
-        """The tickets that the proposal names for its edits, of those that it was shown."""
-        if self.proposal is None or self.proposal.action == "noop":
-            return ()
-        operations = [name for operation in self.proposal.operations for name in operation.evidence]
-        return resolve_evidence([*self.proposal.evidence_group_ids, *operations], shown)
+@dataclass(frozen=True)
+class Decision:
+    """What became of a batch's proposal: `gate` in one word (`APPLIED`), and why.
+
+    `applied` is what its operations make of the experiences; `preview` has both rollouts of the held-out tickets.
+    """
+
+    gate: str
+    reason: str
+    proposed: Proposed | None = None
+    applied: Applied | None = None
+    preview: tuple[RolledOut, ...] = ()
+    figures: GateDecision | None = None
+
+    @property
+    def edit(self) -> Applied | None:
+        """The edit that is applied."""
+        return self.applied if self.gate in APPLIED else None
 
 
 @dataclass(frozen=True)
@@ -113,101 +131,167 @@ class MissionReflector:
     """Asks critic and reflector for one mission, and counts what they reply."""
 
     setup: MissionSetup
-    templates: Templates
     tally: Tally
     replies: RejectionCounter
 
-    def criticise(self, rolled: RolledOut, findings: BatchFindings) -> Steps[Criticised]:
-        """Critiques of the candidates of a batch; none where the critic is off."""
-        critic, template = self.setup.settings.critic, self.templates.critic
+    def criticise(
+        self, guidance: Guidance, findings: BatchFindings, step: int
+    ) -> Steps[tuple[Mapping[Place, Critique], Extras]]:
+        """Critiques of the candidates of a batch, and what they add to their lines; none where the critic is off."""
+        critic, template = self.setup.settings.critic, self.setup.templates.critic
         if template is None:
-            return Criticised({}, {})
-        caps = (critic.summary_max_chars, critic.critique_max_chars)
+            return {}, {}
+        caps = {"summary_max_chars": critic.summary_max_chars, "critique_max_chars": critic.critique_max_chars}
+        focus, experiences = self.setup.focus, guidance.experiences
         prompts = {
-            (found.ticket.group_id, candidate.index): critic_messages(
-                template,
-                self.setup.focus,
-                rolled.rollout.experiences,
-                found.ticket,
-                candidate,
-                group.signals[candidate.index],
-                summary_max_chars=critic.summary_max_chars,
-                critique_max_chars=critic.critique_max_chars,
+            (found.ticket.group_id, one.index): critic_messages(
+                template, focus, experiences, found.ticket, one, found.signals[one.index], **caps
             )
-            for found, group in zip(rolled.tickets, findings.groups, strict=True)
-            for candidate in chosen_candidates(found, critic)
+            for found in findings.groups
+            for one in chosen_candidates(found, critic)
         }
-        label = f"step{rolled.rollout.step}"
-        keys = list(rolled.rollout.experiences) if critic.backend == "target" else None
-        replies = yield from self._ask("critique", list(prompts.values()), critic_schema(*caps, keys), critic, label)
+        schema = narrowed_critique([*experiences], **caps) if critic.backend == "target" else CRITIQUE_SCHEMA
+        replies = yield from self._ask("critique", list(prompts.values()), schema, critic, f"step{step}")
         critiques: dict[Place, Critique] = {}
         extras: dict[Place, Mapping[str, Any]] = {}
         for place, reply in zip(prompts, replies, strict=True):
-            read = parse_critique(reply["text"], reply["finish"], *caps)
-            self.tally.add_reply("critic", reply["by"], reply["tokens"], reply["usage"]["cost_usd"])
-            self.tally.critiques += 1
-            if isinstance(read, Rejected):
-                self.tally.critiques_rejected += 1
-                warned = {"warnings": ("critic_rejected",), "critic_by": reply["by"]}
-                extras[place] = {
-                    **warned,
-                    "critic_rejected": {"reason": read.reason, "reply": reply["text"][:REPLY_SHOWN]},
-                }
-            else:
+            rejected = None
+            try:
+                read = parse_critique(reply["text"], reply["finish"], **caps)
                 critiques[place] = read
-                extras[place] = {"critic": _critique_value(read), "critic_by": reply["by"]}
-            self.replies.add("critique", read if isinstance(read, Rejected) else None)
-        return Criticised(critiques, extras)
+                said = {name: value for name, value in asdict(read).items() if value is not None}
+                extras[place] = {"critic": said, "critic_by": reply["by"]}
+            except UnusableReply as error:
+                rejected = error
+                shown = {"reason": str(error), "reply": reply["text"][:REPLY_SHOWN]}
+                extras[place] = {"warnings": ["critic_rejected"], "critic_by": reply["by"], "critic_rejected": shown}
+            self.tally.add_critique(reply, is_rejected=rejected is not None)
+            self.replies.add("critique", rejected)
+        return critiques, extras
 
-    def propose(
+    def reflect(
         self,
         guidance: Guidance,
-        rolled: RolledOut,
         findings: BatchFindings,
-        criticised: Criticised,
+        critiques: Mapping[Place, Critique],
+        epoch: int,
+        step: int,
+        cap_left: int,
+    ) -> Steps[Decision]:
+        """What becomes of a batch; `cap_left` operations may still be applied in the epoch."""
+        shown = self.shown(findings.screening)
+        if not shown:
+            return Decision("ineligible", findings.screening.ineligible_reason or "")
+        if cap_left < 1:
+            return Decision("budget", "the epoch's change_cap_per_epoch is spent; nothing was asked")
+        proposed = yield from self._propose(guidance, findings, critiques, shown, step)
+        self.tally.add_evidence(_evidence(proposed.proposal, shown), epoch)
+        decision = self._checked(guidance, proposed, findings, shown, cap_left)
+        if decision.gate or decision.applied is None:
+            return decision
+        return (yield from self._decide(guidance, decision, decision.applied.experiences, step))
+
+    def shown(self, screening: Screening) -> tuple[str, ...]:
+        """The tickets that are shown to the reflector, in this order."""
+        return screening.bundle[: self.setup.settings.reflection.batch_size]
+
+    def _propose(
+        self,
+        guidance: Guidance,
+        findings: BatchFindings,
+        critiques: Mapping[Place, Critique],
         shown: Sequence[str],
         step: int,
     ) -> Steps[Proposed]:
-        """One proposal, from the tickets of a batch that are shown, in this order."""
-        reflection = self.setup.settings.reflection
-        kinds = {group.outcome.group_id: group.outcome.kind for group in findings.groups}
-        by_id = {found.ticket.group_id: found for found in rolled.tickets}
+        """One proposal.  In what is left of the prompt, tickets that were judged right are shown as contrast."""
+        setup, reflection = self.setup, self.setup.settings.reflection
+        by_id = {found.ticket.group_id: found for found in findings.groups}
         bundle = [
             BundleTicket(
-                by_id[group_id].ticket,
-                kinds[group_id],
-                tuple((one, criticised.critiques.get((group_id, one.index))) for one in by_id[group_id].candidates),
+                found.ticket,
+                found.kind,
+                tuple((one, critiques.get((found.ticket.group_id, one.index))) for one in found.candidates),
             )
-            for group_id in shown
+            for found in (by_id[group_id] for group_id in shown)
         ]
-        judged_right = {
-            group.outcome.group_id: group.outcome.kind != "all_right"
-            for group in findings.groups
-            if not group.outcome.is_selected_wrong and group.outcome.group_id not in shown
-        }
-        right = [by_id[group_id].ticket for group_id in sorted(judged_right, key=lambda one: (judged_right[one], one))]
-        contrast = alternating(right, reflection.batch_size - len(bundle))
-        messages = proposal_messages(
-            self.templates.reflection,
-            self.setup.focus,
-            guidance.experiences,
-            bundle,
-            contrast,
-            reflection.max_operations,
-        )
+        right = [found for found in findings.groups if found.label_free.label_match]
+        right.sort(key=lambda found: (found.kind != "all_right", found.ticket.group_id))
+        others = [found.ticket for found in right if found.ticket.group_id not in shown]
+        contrast = alternating(others, reflection.batch_size - len(bundle))
+        template, experiences = setup.templates.reflection, guidance.experiences
+        messages = proposal_messages(template, setup.focus, experiences, bundle, contrast, reflection.max_operations)
         schema: Schema = PROPOSAL_SCHEMA
         if reflection.backend == "target":
             # A small model proposes edits that cannot be applied, unless its grammar has none, and needs an example.
-            schema = narrowed_schema(list(guidance.experiences), len(bundle), reflection.max_operations)
-            messages = solved_before(messages, self.templates.reflection, self.setup.focus)
+            schema = narrowed_schema(list(experiences), len(bundle), reflection.max_operations)
+            messages = solved_before(messages, template, setup.focus)
         [reply] = yield from self._ask("proposal", [messages], schema, reflection, f"step{step}")
-        self.tally.add_reply("reflection", reply["by"], reply["tokens"], reply["usage"]["cost_usd"])
-        read = parse_proposal(reply["text"], reply["finish"])
-        rejected = read if isinstance(read, Rejected) else None
+        proposal, rejected = None, None
+        try:
+            proposal = parse_proposal(reply["text"], reply["finish"])
+        except UnusableReply as error:
+            rejected = error
+        self.tally.add_proposal(reply, is_refine=proposal is not None and proposal.action == "refine")
         self.replies.add("proposal", rejected)
-        proposal = None if isinstance(read, Rejected) else read
-        self.tally.refine += proposal is not None and proposal.action == "refine"
         return Proposed(proposal, rejected, reply["text"][:REPLY_SHOWN], reply["by"])
+
+    def _checked(
+        self, guidance: Guidance, proposed: Proposed, findings: BatchFindings, shown: Sequence[str], cap_left: int
+    ) -> Decision:
+        """What the proposal would make of the experiences, without a gate yet; or why it makes nothing."""
+        proposal, settings = proposed.proposal, self.setup.settings.reflection
+        if proposal is None:
+            return Decision("rejected", str(proposed.rejected), proposed)
+        if proposal.action == "noop":
+            return Decision("noop", "the reflector proposes no edit", proposed)
+        tickets = [found.ticket for found in findings.groups if found.ticket.group_id in shown]
+        applied = apply_operations(
+            guidance.experiences,
+            guidance.metadata.highest,
+            proposal.operations,
+            max_operations=settings.max_operations,
+            cap_left=cap_left,
+            group_ids=shown,
+            ticket_texts=[text for ticket in tickets for text in ticket.per_image.values()],
+        )
+        if not applied.accepted:
+            reasons = "; ".join(dict.fromkeys(reason for _, reason in applied.rejected))
+            return Decision("invalid", reasons or "it has no operation", proposed, applied)
+        if proposal.uncertainty_note and not settings.allow_uncertain:
+            return Decision("uncertain", proposal.uncertainty_note, proposed, applied)
+        return Decision("", "", proposed, applied)
+
+    def _decide(
+        self, guidance: Guidance, decision: Decision, experiences: Mapping[str, str], step: int
+    ) -> Steps[Decision]:
+        """Whether a valid edit is applied: every prompt must fit with it, and the held-out tickets decide."""
+        setup, settings, held_out = self.setup, self.setup.settings, self.setup.tickets.holdout
+        prompts = [prompt_of(setup, ticket, experiences) for ticket in setup.tickets.judged]
+        most, too_long = yield from find_too_long(setup, prompts, longest_reply(setup), f"edit{step}")
+        if too_long:
+            fault = f"with it {len(too_long)} prompts exceed {most} tokens, the longest has {max(too_long.values())}"
+            return dataclasses.replace(decision, gate="too_long", reason=fault)
+        if (kind := gate_kind(settings)) != "preview":
+            return dataclasses.replace(decision, gate=kind, reason="applied without a preview")
+        before = Rollout(setup, "before", guidance.experiences, guidance.step, held_out)
+        after = Rollout(setup, "after", experiences, guidance.step + 1, held_out)
+        results = yield [*before.requests, *after.requests]
+        preview = before.read(results), after.read(results)
+        bounds = settings.reflection.apply_if_delta, settings.holdout.min_probability
+        rise = settings.holdout.max_false_pass_rise
+        found = decide(
+            *(one.scores() for one in preview),
+            apply_if_delta=bounds[0],
+            min_probability=bounds[1],
+            max_false_pass_rise=rise,
+            seed=settings.runner.shuffle_seed,
+        )
+        reason = (
+            f"uplift {found.uplift:+.4f} (at least {bounds[0]:g}), "
+            f"probability {found.probability:.3f} (at least {bounds[1]:g}), "
+            f"false passes {found.false_pass_after - found.false_pass_before:+.4f} (at most {rise:+g})"
+        )
+        return dataclasses.replace(decision, gate=found.reason, reason=reason, preview=preview, figures=found)
 
     def _ask(
         self,
@@ -218,15 +302,16 @@ class MissionReflector:
         label: str,
     ) -> Steps[list[Mapping[str, Any]]]:
         """The replies to prompts, in their order."""
-        setup = self.setup
+        setup, settings = self.setup, self.setup.settings
+        seed = settings.endpoint.seed if settings.endpoint else None
         if how.backend == "target":
-            lengths = yield from measure_lengths(setup, prompts, how.max_new_tokens, f"{asked_for}-{label}")
-            if places := lengths.too_long():
+            seed = settings.runner.shuffle_seed
+            most, too_long = yield from find_too_long(setup, prompts, how.max_new_tokens, f"{asked_for}-{label}")
+            if too_long:
                 section = "critic" if asked_for == "critique" else "reflection"
-                longest = max(lengths.tokens[place] for place in places)
                 raise StepStopped(
-                    f"mission {setup.mission}: {label}: a prompt for a {asked_for} has {longest} tokens, more than "
-                    f"{lengths.most}, which is the model's context less {section}.max_new_tokens"
+                    f"mission {setup.mission}: {label}: a prompt for a {asked_for} has {max(too_long.values())} "
+                    f"tokens, more than {most}, which is the model's context less {section}.max_new_tokens"
                     + (" (a smaller reflection.batch_size shows fewer tickets)" if section == "reflection" else "")
                 )
         requests = [
@@ -240,7 +325,7 @@ class MissionReflector:
                     temperature=how.temperature,
                     top_p=how.top_p,
                     max_new_tokens=how.max_new_tokens,
-                    seed=self._seed(how.backend),
+                    seed=seed,
                     label=setup.label(asked_for, label, number),
                 )
             )
@@ -249,24 +334,62 @@ class MissionReflector:
         results = yield requests
         return [results[request.key] for request in requests]
 
-    def _seed(self, backend: Backend) -> int | None:
-        settings = self.setup.settings
-        if backend == "target":
-            return settings.runner.shuffle_seed
-        return settings.endpoint.seed if settings.endpoint else None
+
+def reflection_id(setup: MissionSetup, epoch: int, step: int) -> str:
+    """Names the reflection after a batch: equal in runs of equal settings."""
+    return content_hash(settings_hash(setup.settings), setup.mission, epoch, step)[:16]
 
 
-def chosen_candidates(found: TicketCandidates, critic: CriticSettings) -> list[GuideCandidate]:
+def reflection_line(
+    setup: MissionSetup,
+    place: Mapping[str, Any],
+    screening: Screening,
+    shown: Sequence[str],
+    decision: Decision,
+    before: Guidance,
+    after: Guidance,
+) -> dict[str, Any]:
+    """One line of reflection.jsonl.  `place` is reflection_id, mission, epoch and step."""
+    proposed, applied, figures = decision.proposed, decision.applied, None
+    if decision.figures:
+        figures = {**asdict(decision.figures), "tickets": len(setup.tickets.holdout)}
+        del figures["reason"]
+    rejected = proposed.rejected if proposed else None
+    return {
+        **place,
+        "backend": setup.settings.reflection.backend,
+        "by": proposed.by if proposed else None,
+        "proposal": asdict(proposed.proposal) if proposed and proposed.proposal else None,
+        "eligible": bool(screening.bundle),
+        **({"ineligible_reason": screening.ineligible_reason} if screening.ineligible_reason else {}),
+        "applied": decision.edit is not None,
+        "gate": decision.gate,
+        "gate_reason": decision.reason,
+        "figures": figures,
+        "guidance_step_before": before.step,
+        "guidance_step_after": after.step,
+        "guidance_hash_before": guidance_hash(before.experiences),
+        "guidance_hash_after": guidance_hash(after.experiences),
+        "accepted_operations": [asdict(one) for one in applied.accepted] if applied else [],
+        "rejected_operations": [{"index": i, "reason": why} for i, why in applied.rejected] if applied else [],
+        "experiences_proposed": dict(applied.experiences) if applied and applied.accepted else None,
+        "bundle": list(screening.bundle),
+        "shown": list(shown),
+        "manual_review": list(screening.manual_review),
+        "warnings": [],
+        **({"rejected": {"reason": str(rejected), "reply": proposed.text}} if proposed and rejected else {}),
+    }
+
+
+def chosen_candidates(found: TicketFindings, critic: CriticSettings) -> list[GuideCandidate]:
     """The valid candidates of a ticket that are criticised.
 
     With `prefilter.top_k` only so many: wrong ones first, then by confidence, then by index.
     """
     valid = [candidate for candidate in found.candidates if candidate.verdict is not None]
-    top = critic.prefilter.top_k if critic.prefilter else None
-    if top is not None:
-        label = found.ticket.label
-        valid.sort(key=lambda c: (c.verdict == label, -(c.confidence or 0.0), c.index))
-        valid = valid[:top]
+    if critic.prefilter and critic.prefilter.top_k is not None:
+        valid.sort(key=lambda c: (c.verdict == found.ticket.label, -(c.confidence or 0.0), c.index))
+        valid = valid[: critic.prefilter.top_k]
     return valid[: critic.max_candidates]
 
 
@@ -277,6 +400,9 @@ def alternating(tickets: Sequence[Ticket], most: int) -> list[Ticket]:
     return mixed[:most]
 
 
-def _critique_value(critique: Critique) -> dict[str, Any]:
-    """A critique as artifacts write it: without what the critic left out."""
-    return {name: value for name, value in dataclasses.asdict(critique).items() if value not in (None, (), [])}
+def _evidence(proposal: GuideProposal | None, shown: Sequence[str]) -> tuple[str, ...]:
+    """The tickets that a proposal names for its edits, of those that it was shown."""
+    if proposal is None or proposal.action == "noop":
+        return ()
+    operations = [name for operation in proposal.operations for name in operation.evidence]
+    return resolve_evidence([*proposal.evidence_group_ids, *operations], shown)

@@ -14,8 +14,14 @@ from typing import Any, Literal, TypeVar
 
 from orchestrator.farm.jobs import Request
 from orchestrator.guide.ingest import MissionTickets
+from orchestrator.guide.inputs import Templates
 from orchestrator.guide.settings import GuideSettings
-from tasks.guide.candidates import (
+from tasks.guide.experiences import guidance_hash
+from tasks.guide.gate import TicketScores
+from tasks.guide.jobs import GuideContext, KeyedJob, lengths_job, rollout_job
+from tasks.guide.prompts import Messages, rollout_messages
+from tasks.guide.ticket import (
+    REASON_CHARACTERS,
     DecodeCell,
     GuideCandidate,
     Ticket,
@@ -24,12 +30,8 @@ from tasks.guide.candidates import (
     read_candidate,
     rollout_seed,
     samples_of,
+    three_lines_regex,
 )
-from tasks.guide.experiences import guidance_hash
-from tasks.guide.gate import TicketScores
-from tasks.guide.jobs import GuideContext, KeyedJob, Messages, lengths_job, rollout_job
-from tasks.guide.prompting import rollout_messages
-from tasks.guide.verdict_lines import REASON_CHARACTERS, three_lines_regex
 
 JOB_LIMIT_S = 1800.0
 """The hard time limit of one job."""
@@ -49,6 +51,7 @@ class MissionSetup:
 
     tickets: MissionTickets
     settings: GuideSettings
+    templates: Templates
     context: GuideContext
     parked_at: frozenset[int] = frozenset()
     verifier_identity: str = ""
@@ -176,44 +179,24 @@ def prompt_of(setup: MissionSetup, ticket: Ticket, experiences: Mapping[str, str
         raise StepStopped(f"mission {setup.mission}: the prompt of {ticket.group_id}: {error}") from None
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """The tokens of prompts, and the most that a prompt may have; None where nobody knows the model's context."""
+def find_too_long(
+    setup: MissionSetup, prompts: Sequence[Messages], reply_tokens: int, label: str
+) -> Steps[tuple[int, dict[int, int]]]:
+    """The most tokens that a prompt to the target may have, and those of the prompts that have more, by their place.
 
-    tokens: Sequence[int]
-    most: int | None
-
-    def too_long(self) -> list[int]:
-        """The places of those that do not fit."""
-        return [] if self.most is None else [i for i, tokens in enumerate(self.tokens) if tokens > self.most]
-
-
-def measure_lengths(setup: MissionSetup, prompts: Sequence[Messages], reply_tokens: int, label: str) -> Steps[Lengths]:
-    """Count the tokens of prompts to the target, before it is asked for replies of at most `reply_tokens`."""
+    The model's context must hold the prompt and `reply_tokens`; where nobody knows it, no prompt is too long.
+    """
     requests = [
         as_request(lengths_job(setup.context, prompts[at : at + PROMPTS_A_JOB], setup.label("lengths", label, at)))
         for at in range(0, len(prompts), PROMPTS_A_JOB)
     ]
     results = yield requests
     found = [results[request.key] for request in requests]
-    context = next((one["context"] for one in found), None)
+    if not found or found[0]["context"] is None:
+        return 0, {}
+    most = found[0]["context"] - reply_tokens
     tokens = [count for one in found for count in one["tokens"]]
-    return Lengths(tokens, None if context is None else context - reply_tokens)
-
-
-def require_fit(rollout: Rollout) -> Steps[Lengths]:
-    """Measure the prompts of a rollout."""
-    longest = longest_reply(rollout.setup)
-    label = f"{rollout.purpose}{rollout.step or ''}"
-    lengths = yield from measure_lengths(rollout.setup, rollout.prompts, longest, label)
-    if places := lengths.too_long():
-        named = ", ".join(f"{rollout.tickets[i].group_id} ({lengths.tokens[i]})" for i in places[:5])
-        more = f" and {len(places) - 5} more" if len(places) > 5 else ""
-        raise StepStopped(
-            f"mission {rollout.setup.mission}: no prompt may have more than {lengths.most} tokens, which is the "
-            f"model's context less max_new_tokens ({longest}); more have those of {named}{more}"
-        )
-    return lengths
+    return most, {place: count for place, count in enumerate(tokens) if count > most}
 
 
 def longest_reply(setup: MissionSetup) -> int:

@@ -21,8 +21,8 @@ from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 
 if TYPE_CHECKING:
-    from orchestrator.guide.checks import Templates
     from orchestrator.guide.ingest import Ingested
+    from orchestrator.guide.inputs import Templates
     from orchestrator.runs.drive import Ending
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ def start_guide(
     """
     # Imported here: a command that only shows a run does not need them.
     from orchestrator.guide.build import LEVELS, guide_announcement
-    from orchestrator.guide.checks import check_guide
     from orchestrator.guide.ingest import ingest, one_sided_holdouts
+    from orchestrator.guide.inputs import check_guide
     from orchestrator.guide.rollouts import StepStopped
     from orchestrator.guide.session import Guider
     from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks

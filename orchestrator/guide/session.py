@@ -18,8 +18,8 @@ from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.guide.artifacts import STATS, MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
-from orchestrator.guide.checks import Templates
 from orchestrator.guide.ingest import Ingested, MissionTickets, epoch_batches, shuffle_lines
+from orchestrator.guide.inputs import Templates
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
@@ -34,12 +34,12 @@ from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import current_server
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
-from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
+from orchestrator.settings.options import SettingsError
 from orchestrator.settings.value_checks import EMBEDDED
+from tasks.cpu.guide import load_verifier
 from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import GUIDE, GuideContext
-from tasks.guide.verifier import load_verifier
 from tasks.openai.provider import is_priced
 from tasks.store.keys import LIMIT
 from tasks.store.ownership import RunTaken
@@ -168,12 +168,13 @@ class _Session:
         setup = MissionSetup(
             tickets=tickets,
             settings=self.settings,
+            templates=self.guider.templates,
             context=self.context,
             parked_at=frozenset(journal.parked_at),
             verifier_identity=load_verifier(self.settings.verifier).identity if self.settings.verifier else "",
         )
         tally = Tally(self.settings, tickets, self.is_priced)
-        return Mission(setup, self.guider.templates, MissionFolder(folder), repository, first, tally), journal
+        return Mission(setup, MissionFolder(folder), repository, first, tally), journal
 
     def _watch(self) -> None:
         if time.monotonic() - self._reported > PUBLISH_EVERY_S:

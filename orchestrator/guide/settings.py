@@ -28,10 +28,10 @@ from orchestrator.settings.documents import (
 )
 from orchestrator.settings.run_output import RunOutput
 from orchestrator.settings.value_checks import EMBEDDED, http_or_embedded, variable_name
-from tasks.guide.candidates import DecodeCell
+from tasks.guide.choose import AllWrongStrategy, EligibilityPolicy, SignalWeights, TieBreak
 from tasks.guide.jobs import Backend
-from tasks.guide.prompting import PromptForm
-from tasks.guide.selection import AllWrongStrategy, EligibilityPolicy, SignalWeights, TieBreak
+from tasks.guide.prompts import PromptForm
+from tasks.guide.ticket import DecodeCell
 from tasks.store.keys import content_hash
 
 BATCHES = (32, 64)

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from orchestrator.guide.settings import has_control, mission_name
-from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
+from orchestrator.settings.options import SettingsError
 from tasks.common.text import quote
 from tasks.common.validation import CONTEXT_BYTES, NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS, unrepeated
 from tasks.dataset import DatasetError, json_object, read_lines, text_field
-from tasks.guide.candidates import Ticket, image_number
-from tasks.guide.verdict_lines import Verdict
+from tasks.guide.ticket import Ticket, Verdict, image_number
 
 INCOMPLETE = "stage_a_incomplete"  # why a ticket takes part in nothing
 

@@ -28,6 +28,7 @@ from tasks.guide.gate import (
     share,
     unpaired_rates,
 )
+from tasks.guide.ticket import Ticket
 
 RECALL_EPOCHS = 2
 """A wrong ticket has surfaced when a proposal names it in the epoch in which it first was wrong, or in the next."""
@@ -117,11 +118,22 @@ class Tally:
             name for name in named if name in self._first_wrong and epoch < self._first_wrong[name] + RECALL_EPOCHS
         }
 
-    def add_reply(self, asked_for: str, by: str, tokens: int, cost_usd: float) -> None:
-        """`asked_for` is "critic" or "reflection"."""
-        self.tokens[asked_for] += tokens
-        self.cost_usd += cost_usd
-        (self.critic_by if asked_for == "critic" else self.reflection_by).add(by)
+    def add_dropped(self, epoch: int, tickets: Sequence[Ticket]) -> None:
+        if tickets:
+            self.dropped.append({"epoch": epoch, "group_ids": sorted(ticket.group_id for ticket in tickets)})
+
+    def add_critique(self, reply: Mapping[str, Any], *, is_rejected: bool) -> None:
+        self.tokens["critic"] += reply["tokens"]
+        self.cost_usd += reply["usage"]["cost_usd"]
+        self.critic_by.add(reply["by"])
+        self.critiques += 1
+        self.critiques_rejected += is_rejected
+
+    def add_proposal(self, reply: Mapping[str, Any], *, is_refine: bool) -> None:
+        self.tokens["reflection"] += reply["tokens"]
+        self.cost_usd += reply["usage"]["cost_usd"]
+        self.reflection_by.add(reply["by"])
+        self.refine += is_refine
 
     def rates(self) -> dict[str, Value]:
         """The figures that are rates, each as its count, of what, and their ratio."""

@@ -27,7 +27,7 @@ def chat_request(
     regex: str | None = None,
     json_schema: str | None = None,
 ) -> GenerateRequest:
-    """Messages (`tasks.guide.jobs.Messages`) through the model's chat template, with the end of the turn as its stop.
+    """Messages through the model's chat template, with the end of the turn as its stop.
 
     `sampling` has temperature, top_p, max_new_tokens, seed and, where there are some, the texts `stop`.
     """
@@ -48,17 +48,17 @@ def chat_request(
     )
 
 
-def ask_for_guide(context: GuideContext, requests: Sequence[GenerateRequest]) -> list[Generated]:
-    """All answers, in the order of the requests."""
+def ask_for_guide(context: GuideContext, requests: Sequence[GenerateRequest]) -> list[dict[str, Any]]:
+    """The text, tokens and finish of each answer, in the order of the requests.
+
+    The finish is "stop" at the end of the turn, "stop_string" at a text of `stop`, "length" where it was cut.
+    """
     answers: dict[int, Generated] = {}
-    asked = dict(enumerate(requests))
-    ask_target(context.target, asked, answers.__setitem__, identity=context.server)
-    return [answers[index] for index in asked]
-
-
-def finish_of(answer: Generated) -> str:
-    """ "stop" at the end of the turn, "stop_string" at a text of `stop`, "length" where the answer was cut."""
-    return "stop_string" if answer.stop_text else answer.finish
+    ask_target(context.target, dict(enumerate(requests)), answers.__setitem__, identity=context.server)
+    return [
+        {"text": a.text, "tokens": a.completion_tokens, "finish": "stop_string" if a.stop_text else a.finish}
+        for a in (answers[index] for index in range(len(requests)))
+    ]
 
 
 def roll_out(job: Job) -> dict[str, Any]:
@@ -71,11 +71,7 @@ def roll_out(job: Job) -> dict[str, Any]:
         chat_request(context.target, arguments["messages"], arguments["cell"] | {"seed": seed}, arguments["regex"])
         for seed in arguments["seeds"]
     ]
-    answers = ask_for_guide(context, requests)
-    return {
-        "answers": [{"text": a.text, "tokens": a.completion_tokens, "finish": finish_of(a)} for a in answers],
-        "prompt_tokens": len(requests[0].input_ids) if requests else 0,
-    }
+    return {"answers": ask_for_guide(context, requests), "prompt_tokens": len(requests[0].input_ids)}
 
 
 def prompt_lengths(job: Job) -> dict[str, Any]:
@@ -99,14 +95,8 @@ def ask_itself(job: Job) -> dict[str, Any]:
     schema = json.dumps(job.arguments["schema"])
     request = chat_request(context.target, job.arguments["messages"], job.arguments, json_schema=schema)
     [answer] = ask_for_guide(context, [request])
-    used = {"prompt": answer.prompt_tokens, "cached": 0, "completion": answer.completion_tokens, "cost_usd": 0.0}
-    return {
-        "text": answer.text,
-        "finish": finish_of(answer),
-        "by": context.target.model,
-        "tokens": answer.completion_tokens,
-        "usage": used,
-    }
+    used = {"prompt": len(request.input_ids), "cached": 0, "completion": answer["tokens"], "cost_usd": 0.0}
+    return {**answer, "by": context.target.model, "usage": used}
 
 
 @shared_task(name="gpu.rollout", base=JobTask, card="serves")

@@ -1,25 +1,34 @@
-"""The critic: what is right and wrong about one candidate, beside its ticket and the label that people gave it."""
+"""The critic: what is right and wrong about one candidate, beside its ticket and the label that people gave it.
+
+And how the replies of critic and reflector are read: each is one JSON object of its type, or is refused with a reason.
+Nothing is mended.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NotRequired, TypeVar
+
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
 
 from tasks.common.text import fill
-from tasks.guide.candidates import GuideCandidate, Signals, Ticket
+from tasks.common.validation import parse_json, unrepeated
+from tasks.guide.choose import Signals
 from tasks.guide.experiences import LONGEST, render_experiences
-from tasks.guide.jobs import Messages
-from tasks.guide.prompting import quoted_summaries, with_experiences
-from tasks.guide.replies import Rejected, any_of, edit_forms, read_object, with_optional
-from tasks.guide.templates import CriticTemplate
-from tasks.openai.prompt_escaping import break_control_tokens, escape_in_json, one_line
-from tasks.openai.schema import strict_object
+from tasks.guide.prompts import Messages, Template, quoted_summaries, require_experiences
+from tasks.guide.ticket import GuideCandidate, Ticket
+from tasks.openai.prompt_escaping import escape_in_json, one_line
+from tasks.openai.schema import Schema, strict_object
+
+T = TypeVar("T")
 
 SCHEMA_NAME = "critique"
 MOST_ISSUES, MOST_OPERATIONS = 4, 3
-OPTIONAL = frozenset({"root_cause", "issues", "candidate_ops", "uncertainty_note", "key", "text", "rationale"})
+STRICT = ConfigDict(extra="forbid")
 
 SYSTEM = """\
 You review how a model judged a ticket. You see the ticket, the label that people gave it, the experiences that the \
@@ -35,50 +44,126 @@ A suggested edit has "op" ("upsert", "remove" or "merge"), "key" (an experience'
 """
 
 
+class UnusableReply(ValueError):
+    """Why a reply cannot be used."""
+
+
+def read_reply(kind: type[T], text: str, finish: str) -> T:
+    """The one JSON object of this type that a reply is."""
+    unfinished = {
+        "length": "it was cut at max_new_tokens",
+        "stop_string": "it was cut by a stop string",
+        "refusal": "the model refused",
+        "content_filter": "the endpoint's content filter cut it",
+    }
+    if finish != "stop":
+        raise UnusableReply(unfinished.get(finish, f"it ended by {finish!r:.40}"))
+    try:
+        data = json.loads(text, object_pairs_hook=unrepeated)
+    except (ValueError, RecursionError) as error:
+        raise UnusableReply(f"it is not one JSON object: {error}") from None
+    if not isinstance(data, dict):
+        raise UnusableReply("it is not one JSON object")
+    try:
+        return parse_json(kind, text)
+    except ValueError as error:
+        raise UnusableReply(f"it does not fit its schema: {error}") from None
+
+
+class SuggestedEdit(TypedDict):
+    """An edit of the experiences that a critic suggests."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    op: Literal["upsert", "remove", "merge"]
+    key: NotRequired[str | None]
+    rationale: NotRequired[str | None]
+    text: NotRequired[str | None]
+
+
 @dataclass(frozen=True)
 class Critique:
-    """What the critic said.  `candidate_ops` are suggestions: {"op", "key", "text", "rationale"}."""
+    """What the critic said."""
 
+    __pydantic_config__ = STRICT
     summary: str
     critique: str
     root_cause: str | None = None
-    issues: tuple[str, ...] = ()
-    candidate_ops: tuple[Mapping[str, Any], ...] = ()
+    issues: tuple[str, ...] | None = None
+    candidate_ops: tuple[SuggestedEdit, ...] | None = None
     uncertainty_note: str | None = None
 
 
-def critic_schema(summary_max_chars: int, critique_max_chars: int, keys: Sequence[str] | None = None) -> dict[str, Any]:
-    """The form of a critique, with the caps as bounds.
+# The strict mode of endpoints has no bounds.
+TEXT: Schema = {"type": "string"}
+TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+OPERATION: Schema = {"type": "string", "enum": ["upsert", "remove", "merge"]}
+_EDIT = strict_object({"op": OPERATION, "key": TEXT_OR_NULL, "text": TEXT_OR_NULL, "rationale": TEXT_OR_NULL})
+CRITIQUE_SCHEMA = strict_object(
+    {
+        "summary": TEXT,
+        "critique": TEXT,
+        "root_cause": TEXT_OR_NULL,
+        "issues": {"type": ["array", "null"], "items": TEXT},
+        "candidate_ops": {"type": ["array", "null"], "items": _EDIT},
+        "uncertainty_note": TEXT_OR_NULL,
+    }
+)
+"""The form of a critique, for an endpoint."""
 
-    With `keys`, those of the experiences, a suggested edit is one that can be applied to them, as those of a proposal
-    (`tasks.guide.proposal.narrowed_schema`).
+
+def narrowed_critique(keys: Sequence[str], summary_max_chars: int, critique_max_chars: int) -> dict[str, Any]:
+    """The form of a critique, for a grammar of the target: a small model ends no text without a bound.
+
+    A suggested edit is one that can be applied to the experiences `keys`.
     """
-    short: dict[str, Any] = {"type": ["string", "null"], "maxLength": summary_max_chars}
-    edit = strict_object(
-        {
-            "op": {"type": "string", "enum": ["upsert", "remove", "merge"]},
-            "key": {"type": ["string", "null"], "maxLength": 12},
-            "text": {"type": ["string", "null"], "maxLength": LONGEST},
-            "rationale": short,
-        }
-    )
-    if keys is not None:
-        edit = any_of(edit_forms(keys, {"rationale": short}))
-    issue = {"type": "string", "maxLength": summary_max_chars}
+    text = {"type": "string", "maxLength": summary_max_chars}
+    short = {"type": ["string", "null"], "maxLength": summary_max_chars}
+    edit = any_of(edit_forms(keys, {"rationale": short}))
     return strict_object(
         {
-            "summary": {"type": "string", "maxLength": summary_max_chars},
+            "summary": text,
             "critique": {"type": "string", "maxLength": critique_max_chars},
             "root_cause": short,
-            "issues": {"type": ["array", "null"], "items": issue, "maxItems": MOST_ISSUES},
+            "issues": {"type": ["array", "null"], "items": text, "maxItems": MOST_ISSUES},
             "candidate_ops": {"type": ["array", "null"], "items": edit, "maxItems": MOST_OPERATIONS},
             "uncertainty_note": short,
         }
     )
 
 
+def edit_forms(
+    keys: Sequence[str],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any] | None = None,
+    most_merged: int | None = None,
+) -> list[dict[str, Any]]:
+    """One schema for each operation that these experiences allow: with one experience nothing is removed or merged.
+
+    `before` and `after` are properties before and after the text, in the order in which the model writes them.
+    `most_merged`: a merge names its experiences, at most so many; without it there is none.
+    """
+    known = {"type": "string", "enum": [*keys]}
+    known_or_new = {"type": ["string", "null"], "enum": [*keys, None]}
+    text = {"text": {"type": "string", "minLength": 1, "maxLength": LONGEST}}
+
+    def form(op: str, **properties: Any) -> dict[str, Any]:
+        return strict_object({"op": {"type": "string", "enum": [op]}, **properties, **(after or {})})
+
+    forms = [form("upsert", key=known_or_new, **before, **text)]
+    if len(keys) > 1:
+        forms.append(form("remove", key=known, **before))
+    if len(keys) > 1 and most_merged is not None:
+        merged = {"type": "array", "items": known, "minItems": 2, "maxItems": most_merged}
+        forms.append(form("merge", merged_from=merged, key=known_or_new, **before, **text))
+    return forms
+
+
+def any_of(forms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return forms[0] if len(forms) == 1 else {"anyOf": list(forms)}
+
+
 def critic_messages(
-    template: CriticTemplate,
+    template: Template,
     focus: str,
     experiences: Mapping[str, str],
     ticket: Ticket,
@@ -91,39 +176,34 @@ def critic_messages(
     """The system and the user message on one valid candidate."""
     shown = {"verdict": candidate.verdict, "reason": candidate.reason, "confidence": candidate.confidence}
     measured = {name: value for name, value in dataclasses.asdict(signals).items() if value is not None}
-    rendered = break_control_tokens(render_experiences(experiences))
     values = {
-        "mission": break_control_tokens(ticket.mission),
-        "focus": break_control_tokens(focus),
-        "experiences": rendered,
-        "ticket": quoted_summaries(ticket),
+        "mission": ticket.mission,
+        "focus": focus,
+        "experiences": render_experiences(experiences),
+        "ticket": quoted_summaries(ticket.per_image),
         "label": ticket.label,
         "candidate": escape_in_json(one_line(shown | {"signals": measured})),
         "summary_max_chars": str(summary_max_chars),
         "critique_max_chars": str(critique_max_chars),
     }
-    broken = {key: break_control_tokens(text) for key, text in experiences.items()}
-    return SYSTEM, with_experiences(fill(template.text_for(focus), values), broken)
+    return SYSTEM, require_experiences(fill(template.text_for(focus), values), experiences)
 
 
-def parse_critique(text: str, finish: str, summary_max_chars: int, critique_max_chars: int) -> Critique | Rejected:
+def parse_critique(text: str, finish: str, summary_max_chars: int, critique_max_chars: int) -> Critique:
     """The critique that a reply is.  Fields that are longer than their caps are cut; an empty one is none."""
-    data = read_object(text, finish, with_optional(critic_schema(summary_max_chars, critique_max_chars), OPTIONAL))
-    if isinstance(data, Rejected):
-        return data
 
-    def capped(value: str | None, most: int) -> str:
+    def capped(value: str | None, most: int = summary_max_chars) -> str:
         return (value or "").strip()[:most].strip()
 
-    summary, critique = capped(data["summary"], summary_max_chars), capped(data["critique"], critique_max_chars)
+    found = read_reply(Critique, text, finish)
+    summary, critique = capped(found.summary), capped(found.critique, critique_max_chars)
     if not summary or not critique:
-        return Rejected("its summary or its critique is empty")
-    issues = (capped(issue, summary_max_chars) for issue in (data.get("issues") or ())[:MOST_ISSUES])
+        raise UnusableReply("its summary or its critique is empty")
     return Critique(
         summary,
         critique,
-        root_cause=capped(data.get("root_cause"), summary_max_chars) or None,
-        issues=tuple(issue for issue in issues if issue),
-        candidate_ops=tuple((data.get("candidate_ops") or ())[:MOST_OPERATIONS]),
-        uncertainty_note=capped(data.get("uncertainty_note"), summary_max_chars) or None,
+        root_cause=capped(found.root_cause) or None,
+        issues=tuple(filter(None, map(capped, (found.issues or ())[:MOST_ISSUES]))) or None,
+        candidate_ops=(found.candidate_ops or ())[:MOST_OPERATIONS] or None,
+        uncertainty_note=capped(found.uncertainty_note) or None,
     )

@@ -1,4 +1,4 @@
-"""The experiences of a mission: numbered rules in the prompt, with where each comes from."""
+"""The experiences of a mission: numbered rules in the prompt, where each comes from, and the edits that change them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
+
+from pydantic import ConfigDict
 
 from tasks.openai.prompt_escaping import break_control_tokens
 
 LONGEST = 300  # characters of an experience
 
 _KEY = re.compile(r"G(0|[1-9][0-9]{0,8})")
-_GROUP_NUMBER = re.compile(r"第\s*[0-9]+\s*组")
+_GROUP_NUMBER = re.compile(r"第\s*([0-9]{1,9})\s*组")
 _SENTENCE_END = re.compile(r"[。！？!?\r\n]+|\.(?=\s|$)")
 _WORD = r"[A-Za-z0-9_-]"
 
@@ -61,7 +64,7 @@ class Guidance:
 
 
 def experience_number(key: str) -> int:
-    """The number of an experience: 10 of `G10`."""
+    """10 of `G10`."""
     found = _KEY.fullmatch(key)
     if found is None:
         raise ValueError(f"{key!r} is not G and a number")
@@ -69,8 +72,8 @@ def experience_number(key: str) -> int:
 
 
 def sort_experiences(experiences: Mapping[str, str]) -> dict[str, str]:
-    """The same experiences, G2 before G10."""
-    return dict(sorted(experiences.items(), key=lambda item: experience_number(item[0])))
+    """G2 before G10."""
+    return {key: experiences[key] for key in sorted(experiences, key=experience_number)}
 
 
 def render_experiences(experiences: Mapping[str, str]) -> str:
@@ -84,21 +87,13 @@ def guidance_hash(experiences: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+# The guidance of a mission, step by step
+
+
 def first_guidance(experiences: Mapping[str, str], updated_at: str, step: int = 0) -> Guidance:
     """The guidance with which a mission's history begins, of one or more experiences."""
-    ordered = sort_experiences(experiences)
-    entries = {key: EntryRecord(None, (), None, updated_at, False, text) for key, text in ordered.items()}
-    history = (GuidanceStep(step, guidance_hash(ordered), None, updated_at),)
-    highest = max(experience_number(key) for key in ordered)
-    return Guidance(step, updated_at, ordered, GuidanceMetadata(entries, highest, history))
-
-
-def is_consistent(guidance: Guidance) -> bool:
-    """Whether the metadata's entries are those of the experiences, and no number is above the highest."""
-    entries = guidance.metadata.entries
-    present = {key: entry.text for key, entry in entries.items() if not entry.removed}
-    highest = max(experience_number(key) for key in entries) if entries else -1
-    return present == dict(guidance.experiences) and highest <= guidance.metadata.highest
+    entries = {key: EntryRecord(None, (), None, updated_at, False, text) for key, text in experiences.items()}
+    return _at_step(step, experiences, entries, -1, (), None, updated_at)
 
 
 def edited_guidance(
@@ -113,11 +108,47 @@ def edited_guidance(
         known = entries.get(key)
         if known is None or known.removed or known.text != text:
             entries[key] = EntryRecord(reflection_id, (), None, updated_at, False, text)
-    highest = max(before.metadata.highest, *map(experience_number, entries))
-    line = GuidanceStep(step, guidance_hash(experiences), reflection_id, updated_at)
+    known_steps = before.metadata
+    return _at_step(step, experiences, entries, known_steps.highest, known_steps.history, reflection_id, updated_at)
+
+
+def next_guidance(before: Guidance, applied: Applied, reflection_id: str, updated_at: str) -> Guidance:
+    """The guidance one step on, with the operations on record.  Removed entries stay in the metadata."""
+    entries = dict(before.metadata.entries)
+    for one in applied.accepted:
+        record = EntryRecord(reflection_id, one.evidence, one.rationale, updated_at, False, "")
+        for key in (one.key,) if one.op == "remove" else one.merged_from:
+            entries[str(key)] = replace(record, removed=True, text=entries[str(key)].text)
+        if one.op != "remove":
+            entries[str(one.key)] = replace(record, text=one.text or "")
+    history = before.metadata.history
+    return _at_step(before.step + 1, applied.experiences, entries, applied.highest, history, reflection_id, updated_at)
+
+
+def _at_step(
+    step: int,
+    experiences: Mapping[str, str],
+    entries: Mapping[str, EntryRecord],
+    highest: int,
+    history: Sequence[GuidanceStep],
+    reflection_id: str | None,
+    updated_at: str,
+) -> Guidance:
     ordered = {key: entries[key] for key in sorted(entries, key=experience_number)}
-    metadata = GuidanceMetadata(ordered, highest, (*before.metadata.history, line))
+    line = GuidanceStep(step, guidance_hash(experiences), reflection_id, updated_at)
+    metadata = GuidanceMetadata(ordered, max(highest, *map(experience_number, entries)), (*history, line))
     return Guidance(step, updated_at, sort_experiences(experiences), metadata)
+
+
+def is_consistent(guidance: Guidance) -> bool:
+    """Whether the metadata's entries are those of the experiences, and no number is above the highest."""
+    entries = guidance.metadata.entries
+    present = {key: entry.text for key, entry in entries.items() if not entry.removed}
+    highest = max(map(experience_number, entries), default=-1)
+    return present == dict(guidance.experiences) and highest <= guidance.metadata.highest
+
+
+# Which texts may be an experience
 
 
 def normalised(text: str) -> str:
@@ -173,3 +204,109 @@ def _names(text: str, group_id: str) -> bool:
 def _sentences(text: str) -> frozenset[str]:
     """The sentences of a text, for comparison.  A point ends one only before a space or the end: 0.5 is a number."""
     return frozenset(plain for part in _SENTENCE_END.split(text) if (plain := normalised(part)))
+
+
+# Edits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One edit.  `evidence` names tickets, by group id or as 第N组, the N-th of the bundle from 1."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    op: Literal["upsert", "remove", "merge"]
+    key: str | None = None
+    text: str | None = None
+    rationale: str | None = None
+    evidence: tuple[str, ...]
+    merged_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The experiences after the valid operations, these as they were applied (final keys, group ids as evidence), and
+    the others as (index, reason)."""
+
+    experiences: Mapping[str, str]
+    highest: int
+    accepted: tuple[Operation, ...]
+    rejected: tuple[tuple[int, str], ...]
+
+
+def apply_operations(
+    experiences: Mapping[str, str],
+    highest: int,
+    operations: Sequence[Operation],
+    *,
+    max_operations: int,
+    cap_left: int,
+    group_ids: Sequence[str],
+    ticket_texts: Sequence[str],
+) -> Applied:
+    """Apply operations in order, each to what the valid ones before it left.
+
+    experiences: never empty, before and after; highest: the highest number that the mission ever gave; max_operations
+    and cap_left: only so many of the first operations are looked at; group_ids: the bundle in its order;
+    ticket_texts: the summaries of its tickets.
+    """
+    now, accepted, rejected = dict(experiences), list[Operation](), list[tuple[int, str]]()
+    for index, operation in enumerate(operations):
+        try:
+            if index >= max_operations:
+                raise ValueError("over max_operations")
+            if index >= cap_left:
+                raise ValueError("over change_cap_per_epoch")
+            valid = _validated(operation, now, group_ids, ticket_texts)
+        except ValueError as error:
+            rejected.append((index, str(error)))
+            continue
+        if valid.key is None:
+            highest += 1
+            valid = replace(valid, key=f"G{highest}")
+        for key in [valid.key] if valid.op == "remove" else valid.merged_from:
+            del now[str(key)]
+        if valid.text is not None:
+            now[str(valid.key)] = valid.text
+        accepted.append(valid)
+    return Applied(sort_experiences(now), highest, tuple(accepted), tuple(rejected))
+
+
+def _validated(
+    operation: Operation, now: Mapping[str, str], group_ids: Sequence[str], ticket_texts: Sequence[str]
+) -> Operation:
+    """The operation as it is applied to the experiences `now`; a ValueError says why it cannot be."""
+    evidence = resolve_evidence(operation.evidence, group_ids)
+    if not evidence:
+        raise ValueError("no evidence names a ticket of the bundle")
+    key, merged = operation.key, tuple[str, ...]()
+    if operation.op == "merge":
+        merged = tuple(dict.fromkeys(key for key in operation.merged_from if key in now))
+        if len(merged) < 2:
+            raise ValueError("merged_from names fewer than two experiences that are there")
+        if key is not None and key not in merged:
+            raise ValueError("the key is none of merged_from")
+    elif key is not None and key not in now:
+        raise ValueError("there is no experience with this key")
+    if operation.op == "remove":
+        if key is None:
+            raise ValueError("there is no key")
+        if len(now) == 1:
+            raise ValueError("the last experience stays")
+        return replace(operation, text=None, evidence=evidence, merged_from=())
+    text = (operation.text or "").strip()
+    others = [other for name, other in now.items() if name not in merged]
+    if fault := check_text(text, ticket_texts, group_ids, others):
+        raise ValueError(fault)
+    return replace(operation, text=text, evidence=evidence, merged_from=merged)
+
+
+def resolve_evidence(evidence: Iterable[str], group_ids: Sequence[str]) -> tuple[str, ...]:
+    """The group ids that evidence names, each once; what names no ticket of the bundle is left out."""
+    found = []
+    for name in evidence:
+        number = _GROUP_NUMBER.fullmatch(unicodedata.normalize("NFKC", name).strip())
+        if name.strip() in group_ids:
+            found.append(name.strip())
+        elif number and 1 <= int(number[1]) <= len(group_ids):
+            found.append(group_ids[int(number[1]) - 1])
+    return tuple(dict.fromkeys(found))

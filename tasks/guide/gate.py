@@ -14,10 +14,13 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
-from tasks.guide.selection import majority
-from tasks.guide.verdict_lines import Verdict
+from tasks.guide.choose import majority
+from tasks.guide.ticket import Verdict
 
 RESAMPLES = 1_000
+Outcome = Literal["applied", "uplift", "probability", "false_pass"]
+Judged = tuple[Verdict, Verdict | None]
+"""A label, and the verdict that was given, None for none."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,6 @@ class TicketScores:
         """The share of the candidates that are valid and right."""
         return Fraction(self.candidates.count(self.label), max(1, len(self.candidates)))
 
-    @property
-    def is_false_pass(self) -> bool:
-        """Whether the label is fail and the majority passes."""
-        return self.label == "fail" and majority(self.candidates) == "pass"
-
 
 @dataclass(frozen=True)
 class GateDecision:
@@ -47,7 +45,7 @@ class GateDecision:
     probability: float
     false_pass_before: float
     false_pass_after: float
-    reason: Literal["applied", "uplift", "probability", "false_pass"]
+    reason: Outcome
 
 
 def decide(
@@ -72,7 +70,7 @@ def decide(
     uplift = sum(rises, Fraction(0)) / len(rises)
     probability = Fraction(_samples_with_rise(rises, random.Random(seed), resamples), resamples)
     old_rate, new_rate = _false_pass_rate(before), _false_pass_rate(after)
-    reason: Literal["applied", "uplift", "probability", "false_pass"] = "applied"
+    reason: Outcome = "applied"
     if uplift < exact_bound(apply_if_delta):
         reason = "uplift"
     elif probability < exact_bound(min_probability):
@@ -95,13 +93,9 @@ def _samples_with_rise(rises: Sequence[Fraction], rng: random.Random, resamples:
 
 
 def _false_pass_rate(tickets: Sequence[TicketScores]) -> Fraction:
-    """Of the tickets with label fail, the share that passes; 0 where there are none."""
-    failing = [ticket.is_false_pass for ticket in tickets if ticket.label == "fail"]
-    return Fraction(sum(failing), max(1, len(failing)))
-
-
-Judged = tuple[Verdict, Verdict | None]
-"""A label, and the verdict that was given, None for none."""
+    """Of the tickets with label fail, the share whose majority passes; 0 where there are none."""
+    verdicts = [majority(ticket.candidates) for ticket in tickets if ticket.label == "fail"]
+    return Fraction(verdicts.count("pass"), max(1, len(verdicts)))
 
 
 def accuracy(judged: Sequence[Judged]) -> float | None:

@@ -14,12 +14,11 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Literal
 
 from tasks.common.validation import parse_json
-from tasks.guide.candidates import DecodeCell, GuideCandidate, Ticket
-from tasks.guide.replies import without_bounds
+from tasks.guide.prompts import Messages
+from tasks.guide.ticket import DecodeCell, TicketCandidates
 from tasks.job import Job, JobSpec
 from tasks.openai.provider import EMBEDDED
 from tasks.openai.schema import Schema
@@ -29,10 +28,8 @@ from tasks.task import discard
 
 Backend = Literal["target", "endpoint"]
 AskedFor = Literal["critique", "proposal"]
-Messages = tuple[str, ...]
-"""The system message, then those of user and assistant in turn; the last one is the user's."""
-
-GUIDE = "guide"  # under which the store has it
+KeyedJob = tuple[str, JobSpec]
+GUIDE = "guide"  # under which the store has the context
 
 
 @dataclass(frozen=True)
@@ -51,52 +48,17 @@ class GuideContext:
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
 
-    @classmethod
-    def from_json(cls, text: str) -> GuideContext:
-        return parse_json(cls, text)
-
 
 def guide_context(job: Job) -> GuideContext:
     """The context of the job's run."""
     text = job.store.metadata(job.run, GUIDE)
     if text is None:
         raise discard(f"no guided run {job.run!r} in the store")
-    return _parsed(text)
-
-
-@lru_cache(maxsize=4)
-def _parsed(text: str) -> GuideContext:
-    return GuideContext.from_json(text)
-
-
-KeyedJob = tuple[str, JobSpec]
-
-
-@dataclass(frozen=True)
-class VerifyInput:
-    """The candidates of a ticket for a verifier; `identity` is of its source (`tasks.guide.verifier`)."""
-
-    verifier: str
-    identity: str
-    ticket: Ticket
-    candidates: tuple[GuideCandidate, ...]
-
-
-_ASK_TASKS: Mapping[tuple[Backend, AskedFor], str] = {
-    ("target", "critique"): "gpu.critique",
-    ("target", "proposal"): "gpu.propose",
-    ("endpoint", "critique"): "openai.critique",
-    ("endpoint", "proposal"): "openai.propose",
-}
+    return parse_json(GuideContext, text)
 
 
 def rollout_job(
-    context: GuideContext,
-    messages: Messages,
-    cell: DecodeCell,
-    seeds: Sequence[int],
-    regex: str | None,
-    label: str,
+    context: GuideContext, messages: Messages, cell: DecodeCell, seeds: Sequence[int], regex: str | None, label: str
 ) -> KeyedJob:
     """The candidates of one ticket in one decode cell, one for each of `seeds` (of a greedy cell: exactly one).
 
@@ -104,15 +66,16 @@ def rollout_job(
     """
     sampling = dataclasses.asdict(cell) | {"seed": None, "stop": list(cell.stop)}
     drawn = [] if cell.is_greedy else list(seeds)  # a greedy answer has no seed
-    key = _key("rollout", context.server, messages, sampling, drawn, regex)
     arguments = {"messages": list(messages), "cell": sampling, "seeds": list(seeds), "regex": regex}
+    key = _key("rollout", context.server, messages, sampling, drawn, regex)
     return key, JobSpec("gpu.rollout", label, arguments)
 
 
 def lengths_job(context: GuideContext, prompts: Sequence[Messages], label: str) -> KeyedJob:
     """The tokens of prompts, and the target's context."""
-    key = _key("lengths", context.server, context.target.args, list(map(list, prompts)))
-    return key, JobSpec("gpu.prompt_lengths", label, {"prompts": list(map(list, prompts))})
+    asked = [list(messages) for messages in prompts]
+    key = _key("lengths", context.server, context.target.args, asked)
+    return key, JobSpec("gpu.prompt_lengths", label, {"prompts": asked})
 
 
 def ask_job(
@@ -130,28 +93,24 @@ def ask_job(
 ) -> KeyedJob:
     """A critique or a proposal.  The reply comes as it was written: whoever asked reads it.
 
-    An endpoint gets the schema without bounds, and no seed where that is None.
+    An endpoint gets no seed where that is None.
     """
     sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens, "seed": seed}
-    schema = schema if backend == "target" else without_bounds(schema)
-    arguments = {"messages": list(messages), "schema": schema, **sampling}
     drawn = sampling | {"seed": None} if temperature == 0 and backend == "target" else sampling
-    key = _key(asked_for, _identity(context, backend), messages, schema, drawn)
-    return key, JobSpec(_ASK_TASKS[backend, asked_for], label, arguments)
+    answers: Any = context.server
+    if backend == "endpoint":
+        if context.endpoint is None:
+            raise ValueError("the run has no endpoint")
+        answers = [context.endpoint.base_url or EMBEDDED, context.endpoint_model]
+    key = _key(asked_for, answers, messages, schema, drawn)
+    task = f"{'gpu' if backend == 'target' else 'openai'}.{'critique' if asked_for == 'critique' else 'propose'}"
+    return key, JobSpec(task, label, {"messages": list(messages), "schema": schema, **sampling})
 
 
-def verify_job(asked: VerifyInput, label: str) -> KeyedJob:
-    """What a verifier says of the candidates of a ticket."""
-    arguments = dataclasses.asdict(asked)
+def verify_job(verifier: str, identity: str, found: TicketCandidates, label: str) -> KeyedJob:
+    """What a verifier says of the candidates of a ticket; `identity` is of its source (`tasks.cpu.guide`)."""
+    arguments = {"verifier": verifier, "identity": identity, **dataclasses.asdict(found)}
     return _key("verified", arguments), JobSpec("cpu.verify", label, arguments)
-
-
-def _identity(context: GuideContext, backend: Backend) -> Any:
-    if backend == "target":
-        return context.server
-    if context.endpoint is None:
-        raise ValueError("the run has no endpoint")
-    return [context.endpoint.base_url or EMBEDDED, context.endpoint_model]
 
 
 def _key(prefix: str, *parts: Any) -> str:

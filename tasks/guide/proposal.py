@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from tasks.common.text import fill
-from tasks.guide.candidates import GuideCandidate, Ticket, read_candidate
-from tasks.guide.critique import Critique
-from tasks.guide.experiences import LONGEST, normalised, render_experiences
-from tasks.guide.jobs import Messages
-from tasks.guide.operations import Operation
-from tasks.guide.prompting import prompt_language, with_experiences
-from tasks.guide.replies import Rejected, any_of, edit_forms, read_object, with_optional
-from tasks.guide.selection import GroupKind
-from tasks.guide.solved_bundle import SOLVED
-from tasks.guide.templates import ReflectionTemplate
-from tasks.guide.verdict_lines import Verdict
-from tasks.openai.prompt_escaping import break_control_tokens, json_array
+from tasks.guide.choose import GroupKind
+from tasks.guide.critique import (
+    OPERATION,
+    STRICT,
+    TEXT,
+    TEXT_OR_NULL,
+    Critique,
+    any_of,
+    edit_forms,
+    read_reply,
+)
+from tasks.guide.experiences import Operation, normalised, render_experiences
+from tasks.guide.prompts import SOLVED, Messages, Template, numbered_images, prompt_language, require_experiences
+from tasks.guide.ticket import GuideCandidate, Ticket, Verdict, read_candidate
+from tasks.openai.prompt_escaping import json_array
 from tasks.openai.schema import strict_object
 
 SCHEMA_NAME = "proposal"
-NOTE = 400  # characters of a note, where the target writes it under a grammar
-MOST_LISTED = 12  # operations, or tickets of one list, there
-_NOTE: Mapping[str, Any] = {"type": ["string", "null"], "maxLength": NOTE}
-SHORT_NOTE: Mapping[str, Any] = {"type": ["string", "null"], "maxLength": NOTE // 2}
-OPTIONAL = frozenset({"summary", "critique", "key", "text", "rationale", "merged_from", "uncertainty_note"})
+SHORT_NOTE: Mapping[str, Any] = {"type": ["string", "null"], "maxLength": 200}
+MOST_LISTED = 12  # tickets or experiences of one list, where the target writes under a grammar
 
 SYSTEM = """\
 You maintain the experiences of a mission: short numbered rules in the prompt of a model that judges tickets. You see \
@@ -55,25 +55,26 @@ class BundleTicket:
     candidates: tuple[tuple[GuideCandidate, Critique | None], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GuideProposal:
-    """What the reflector wants.  Its operations have not been checked (`tasks.guide.operations`)."""
+    """What the reflector wants.  Its operations have not been checked (`tasks.guide.experiences`)."""
 
+    __pydantic_config__ = STRICT
     action: Literal["refine", "noop"]
-    summary: str | None
-    critique: str | None
+    summary: str | None = None
+    critique: str | None = None
     operations: tuple[Operation, ...]
     evidence_group_ids: tuple[str, ...]
-    uncertainty_note: str | None
+    uncertainty_note: str | None = None
 
 
-_NAMES = {"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": MOST_LISTED}
+_NAMES = {"type": "array", "items": TEXT}
 _OPERATION = strict_object(
     {
-        "op": {"type": "string", "enum": ["upsert", "remove", "merge"]},
-        "key": {"type": ["string", "null"], "maxLength": 12},
-        "text": {"type": ["string", "null"], "maxLength": LONGEST},
-        "rationale": _NOTE,
+        "op": OPERATION,
+        "key": TEXT_OR_NULL,
+        "text": TEXT_OR_NULL,
+        "rationale": TEXT_OR_NULL,
         "evidence": _NAMES,
         "merged_from": _NAMES,
     }
@@ -81,18 +82,18 @@ _OPERATION = strict_object(
 PROPOSAL_SCHEMA = strict_object(
     {
         "action": {"type": "string", "enum": ["refine", "noop"]},
-        "summary": _NOTE,
-        "critique": _NOTE,
-        "operations": {"type": "array", "items": _OPERATION, "maxItems": MOST_LISTED},
+        "summary": TEXT_OR_NULL,
+        "critique": TEXT_OR_NULL,
+        "operations": {"type": "array", "items": _OPERATION},
         "evidence_group_ids": _NAMES,
-        "uncertainty_note": _NOTE,
+        "uncertainty_note": TEXT_OR_NULL,
     }
 )
-"""The form of a proposal, with bounds so that a small model ends it."""
+"""The form of a proposal, for an endpoint."""
 
 
 def narrowed_schema(keys: Sequence[str], tickets: int, max_operations: int) -> dict[str, Any]:
-    """The form of a proposal on so many tickets and these experiences, with only the edits that can be applied to them.
+    """The form of a proposal on so many tickets, for a grammar of the target: only edits that the experiences allow.
 
     No other key and no other group can be named, and no more edits than are looked at: a small model repeats them until
     its reply is cut.  With one experience nothing can be removed or merged.  What a model writes first it can build on:
@@ -114,7 +115,7 @@ def narrowed_schema(keys: Sequence[str], tickets: int, max_operations: int) -> d
 
 
 def proposal_messages(
-    template: ReflectionTemplate,
+    template: Template,
     focus: str,
     experiences: Mapping[str, str],
     bundle: Sequence[BundleTicket],
@@ -126,14 +127,11 @@ def proposal_messages(
     `contrast` are tickets that were judged right: they have no number and are no evidence.  Of each list the
     passing ones stand first, so that a small model has all failing ones together.
     """
-    if not bundle:
-        raise ValueError("there is no ticket to reflect on")
-    broken = {key: break_control_tokens(text) for key, text in experiences.items()}
     numbered = sorted(enumerate(bundle, 1), key=lambda place: place[1].ticket.label == "fail")
     values = {
-        "mission": break_control_tokens(bundle[0].ticket.mission),
-        "focus": break_control_tokens(focus),
-        "experiences": render_experiences(broken),
+        "mission": bundle[0].ticket.mission,
+        "focus": focus,
+        "experiences": render_experiences(experiences),
         "bundle": json_array(_shown(number, group) for number, group in numbered),
         "contrast": json_array(
             {"label": ticket.label, "images": dict(ticket.per_image)}
@@ -142,38 +140,43 @@ def proposal_messages(
         "suggestions": json_array(pooled_suggestions(bundle)),
         "max_operations": str(max_operations),
     }
-    return SYSTEM, with_experiences(fill(template.text_for(focus), values), broken)
+    return SYSTEM, require_experiences(fill(template.text_for(focus), values), experiences)
 
 
-def solved_before(messages: Messages, template: ReflectionTemplate, focus: str) -> Messages:
+def solved_before(messages: Messages, template: Template, focus: str) -> Messages:
     """The messages of a proposal, after a solved bundle of another subject in the mission's language as a turn."""
     system, asked = messages
     solved = SOLVED[prompt_language(focus)]
+
+    def ticket(number: int, label: Verdict, summaries: Sequence[str]) -> Ticket:
+        return Ticket(f"ticket-{number}", solved.mission, label, numbered_images(summaries))
 
     def answered(label: Verdict) -> tuple[tuple[GuideCandidate, None], ...]:
         reply = f"Verdict: {'pass' if label == 'fail' else 'fail'}\nReason: {solved.reason}\nConfidence: 0.95"
         return tuple((read_candidate(n, 0, n, n, reply, 1, "stop"), None) for n in range(8))
 
-    bundle = [BundleTicket(ticket, "all_wrong", answered(ticket.label)) for ticket in solved.judged_wrongly()]
-    first = {"G0": solved.experience}
-    _, shown = proposal_messages(template, solved.focus, first, bundle, solved.judged_rightly(), 1)
-    groups = [_name(number) for number, group in enumerate(bundle, 1) if group.ticket.label == "fail"]
-    return system, shown, json.dumps(solved.proposal(groups), ensure_ascii=False), asked
+    wrong = [ticket(number, label, summaries) for number, (label, summaries) in enumerate(solved.wrong, 1)]
+    right = [ticket(number, "pass", summaries) for number, summaries in enumerate(solved.right, len(wrong) + 1)]
+    bundle = [BundleTicket(one, "all_wrong", answered(one.label)) for one in wrong]
+    _, shown = proposal_messages(template, solved.focus, {"G0": solved.experience}, bundle, right, 1)
+    groups = [_name(number) for number, one in enumerate(wrong, 1) if one.label == "fail"]
+    # In the order of `narrowed_schema`: first what is seen, then the rule.
+    edit = {"op": "upsert", "key": None, "rationale": solved.rationale, "text": solved.rule, "evidence": groups}
+    proposal = {
+        "action": "refine",
+        "summary": solved.summary,
+        "operations": [edit],
+        "critique": None,
+        "evidence_group_ids": groups,
+        "uncertainty_note": None,
+    }
+    return system, shown, json.dumps(proposal, ensure_ascii=False), asked
 
 
-def parse_proposal(text: str, finish: str) -> GuideProposal | Rejected:
+def parse_proposal(text: str, finish: str) -> GuideProposal:
     """The proposal that a reply is."""
-    data = read_object(text, finish, with_optional(PROPOSAL_SCHEMA, OPTIONAL))
-    if isinstance(data, Rejected):
-        return data
-    return GuideProposal(
-        action=data["action"],
-        summary=data.get("summary"),
-        critique=data.get("critique"),
-        operations=tuple(_operation(one) for one in data["operations"]),
-        evidence_group_ids=tuple(data["evidence_group_ids"]),
-        uncertainty_note=(data.get("uncertainty_note") or "").strip() or None,
-    )
+    found = read_reply(GuideProposal, text, finish)
+    return replace(found, uncertainty_note=(found.uncertainty_note or "").strip() or None)
 
 
 def pooled_suggestions(bundle: Sequence[BundleTicket]) -> list[dict[str, Any]]:
@@ -181,10 +184,11 @@ def pooled_suggestions(bundle: Sequence[BundleTicket]) -> list[dict[str, Any]]:
     pooled: dict[tuple[str, str, str], dict[str, Any]] = {}
     for number, group in enumerate(bundle, 1):
         for _, critique in group.candidates:
-            for edit in critique.candidate_ops if critique else ():
+            for edit in (critique.candidate_ops if critique else None) or ():
                 same = (edit["op"], edit.get("key") or "", normalised(edit.get("text") or ""))
-                named = [name for name in ("op", "key", "text", "rationale") if edit.get(name) is not None]
-                entry = pooled.setdefault(same, {**{name: edit[name] for name in named}, "groups": []})
+                shown = {name: edit.get(name) for name in ("op", "key", "text", "rationale")}
+                named = {name: value for name, value in shown.items() if value is not None}
+                entry = pooled.setdefault(same, {**named, "groups": []})
                 if _name(number) not in entry["groups"]:
                     entry["groups"].append(_name(number))
     return list(pooled.values())
@@ -202,7 +206,9 @@ def _shown(number: int, group: BundleTicket) -> dict[str, Any]:
             answer = answers.setdefault(candidate.verdict, given | reason)
         answer["times"] += 1
         if critique and "critique" not in answer:
-            answer |= _said(critique)
+            said = asdict(critique)
+            del said["candidate_ops"]
+            answer |= {name: value for name, value in said.items() if value}
     return {
         "group": _name(number),
         "group_id": group.ticket.group_id,
@@ -212,27 +218,5 @@ def _shown(number: int, group: BundleTicket) -> dict[str, Any]:
     }
 
 
-def _said(critique: Critique) -> dict[str, Any]:
-    said = {
-        "summary": critique.summary,
-        "critique": critique.critique,
-        "root_cause": critique.root_cause,
-        "issues": list(critique.issues),
-        "uncertainty_note": critique.uncertainty_note,
-    }
-    return {name: value for name, value in said.items() if value}
-
-
 def _name(number: int) -> str:
     return f"第{number}组"
-
-
-def _operation(data: Mapping[str, Any]) -> Operation:
-    return Operation(
-        op=data["op"],
-        key=data.get("key"),
-        text=data.get("text"),
-        rationale=data.get("rationale"),
-        evidence=tuple(data["evidence"]),
-        merged_from=tuple(data.get("merged_from") or ()),
-    )

@@ -20,8 +20,8 @@ from guide_values import guide_values
 from orchestrator.farm.jobs import Request
 from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target
-from orchestrator.guide.checks import Templates
 from orchestrator.guide.ingest import MissionTickets
+from orchestrator.guide.inputs import Templates
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
@@ -30,8 +30,8 @@ from orchestrator.guide.rollouts import MissionSetup
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.tally import Tally
 from orchestrator.runs.folder import OutputFolder
-from tasks.guide.candidates import Ticket
 from tasks.guide.jobs import GuideContext
+from tasks.guide.ticket import Ticket
 
 MISSION = "cabinet"
 RULE = "A missing label is a fail."
@@ -153,10 +153,10 @@ class MissionOnDisk:
             endpoint=guide_endpoint(self.settings, options),
             endpoint_model="rules",
         )
-        setup = MissionSetup(self.tickets, self.settings, context, frozenset(journal.parked_at))
-        tally = Tally(self.settings, self.tickets)
         templates = Templates.read(self.settings)
-        return Mission(setup, templates, MissionFolder(self.path), repository, first, tally), journal
+        setup = MissionSetup(self.tickets, self.settings, templates, context, frozenset(journal.parked_at))
+        tally = Tally(self.settings, self.tickets)
+        return Mission(setup, MissionFolder(self.path), repository, first, tally), journal
 
     def run(self, world: World, most: int = 10_000) -> Mission:
         """Drive a session to its end, or through so many rounds of requests."""

@@ -10,10 +10,10 @@ import pytest
 from dotted_values import with_value
 from guide_values import guide_values
 
-from orchestrator.guide.checks import check_guide
+from orchestrator.guide.inputs import check_guide
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.settings import guide_settings_from
-from orchestrator.settings import SettingsError
+from orchestrator.settings.options import SettingsError
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from guided_world import RULE, MissionOnDisk, World, proposal_text, small_settings, small_tickets
 
-from orchestrator.guide.reflecting import TooManyRejected, chosen_candidates
-from orchestrator.guide.reflection import reflection_id
+from orchestrator.guide.reflecting import TooManyRejected, chosen_candidates, reflection_id
 from orchestrator.guide.settings import PrefilterSettings
-from tasks.guide.candidates import TicketCandidates, read_candidate
+from tasks.guide.choose import TicketFindings, TicketSelection
+from tasks.guide.ticket import read_candidate
 
 
 @pytest.fixture
@@ -26,7 +26,8 @@ def test_without_a_filter_the_first_valid_candidates_are_criticised_with_one_the
     replies = [("pass", 0.9), ("fail", 0.5), None, ("fail", 0.8), ("pass", 0.95), ("fail", 0.8)]
     texts = ["Verdict: {}\nReason: r\nConfidence: {}".format(*reply) if reply else "" for reply in replies]
     candidates = tuple(read_candidate(i, 0, i, i, text, 3, "stop") for i, text in enumerate(texts))
-    found = TicketCandidates(small_tickets().training[0], candidates)  # its label is pass
+    none = TicketSelection(None, None, False)
+    found = TicketFindings(small_tickets().training[0], candidates, (), none, none)  # its label is pass
 
     def chosen(top_k: int | None, most: int) -> list[int]:
         critic = dataclasses.replace(on_disk.settings.critic, prefilter=PrefilterSettings(top_k), max_candidates=most)

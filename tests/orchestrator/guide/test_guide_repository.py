@@ -17,8 +17,14 @@ from orchestrator.guide.repository import (
     write_guidance,
 )
 from orchestrator.runs.folder import OutputError, OutputFolder, RunInUse
-from tasks.guide.experiences import Guidance, edited_guidance, first_guidance
-from tasks.guide.operations import Operation, apply_operations, next_guidance
+from tasks.guide.experiences import (
+    Guidance,
+    Operation,
+    apply_operations,
+    edited_guidance,
+    first_guidance,
+    next_guidance,
+)
 
 
 def person_writes(path: Path, step: int = 3, **experiences: str) -> Path:
@@ -50,7 +56,7 @@ def edited(guidance: Guidance, *operations: Operation, reflection_id: str = "r1"
 
 
 def add(text: str) -> Operation:
-    return Operation("upsert", None, text, None, ("t",))
+    return Operation(op="upsert", text=text, evidence=("t",))
 
 
 # files

@@ -12,8 +12,8 @@ from scripted_server import reply_of, server
 
 from tasks.gpu import host
 from tasks.gpu.rollout import ask_itself, prompt_lengths, roll_out
-from tasks.guide.candidates import DecodeCell
 from tasks.guide.jobs import ask_job, lengths_job, rollout_job
+from tasks.guide.ticket import DecodeCell
 from tasks.records import Target
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model
@@ -105,5 +105,5 @@ def test_the_target_criticises_itself_under_the_schema(store: Store, serving: Se
     with serving(lambda *_: (200, reply_of([5, 6], {"type": "length", "length": 2}) | {"text": '{"ok": tr'})) as seen:
         result = ask_itself(job_in(store, guided(), keyed))
     assert (result["text"], result["finish"], result["by"], result["tokens"]) == ('{"ok": tr', "length", "embedded", 2)
-    assert result["usage"] == {"prompt": 2, "cached": 0, "completion": 2, "cost_usd": 0.0}
+    assert result["usage"] == {"prompt": len(seen[0]["input_ids"]), "cached": 0, "completion": 2, "cost_usd": 0.0}
     assert seen[0]["sampling_params"]["json_schema"].startswith('{"type": "object"')

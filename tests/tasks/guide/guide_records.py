@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.guide.candidates import DecodeCell, GuideCandidate, Ticket, read_candidate
 from tasks.guide.gate import TicketScores
-from tasks.guide.verdict_lines import Verdict
+from tasks.guide.ticket import DecodeCell, GuideCandidate, Ticket, Verdict, read_candidate
 
 GRID = (DecodeCell(0.0, 1.0, 64), DecodeCell(0.8, 0.95, 64))
 

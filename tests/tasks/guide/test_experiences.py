@@ -1,12 +1,27 @@
-"""Experiences: their order, their block in the prompt, their hash, and which texts may be one."""
+"""Experiences: their order, hash and texts; and edits: what each does, why one is refused, what holds after any."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tasks.guide.experiences import check_text, form_fault, guidance_hash, render_experiences, sort_experiences
+from tasks.guide.experiences import (
+    Applied,
+    Operation,
+    apply_operations,
+    check_text,
+    first_guidance,
+    form_fault,
+    guidance_hash,
+    next_guidance,
+    render_experiences,
+    resolve_evidence,
+    sort_experiences,
+)
 
 SUMMARIES = ("The cable hangs loose. The lid is closed, 0.5 mm open.", "标签清晰。螺丝缺失！")
 OTHERS = ("Pass when the lid is closed.", "值≥3时通过")
@@ -50,3 +65,117 @@ def test_a_rule_in_words_of_its_own_may_be_one(text: str) -> None:
 )
 def test_a_text_that_names_a_ticket_or_copies_one_or_repeats_a_rule_may_not(text: str) -> None:
     assert check_text(text, SUMMARIES, ("t-17",), OTHERS)
+
+
+START = {"G0": "Pass when all is in order.", "G2": "Look at the lid.", "G10": "Look at the cable."}
+BUNDLE = ("t-7", "t-3", "12")
+TICKET_TEXTS = ("The cable hangs loose.",)
+AT = "2025-11-03T00:00:00Z"
+
+
+def edit(op: Any, key: str | None = None, text: str | None = None, **more: Any) -> Operation:
+    return Operation(op=op, key=key, text=text, rationale="because", **{"evidence": ("第1组",), **more})
+
+
+def apply(*operations: Operation, most: int = 3, left: int = 10, start: dict[str, str] = START) -> Applied:
+    return apply_operations(
+        start, 12, operations, max_operations=most, cap_left=left, group_ids=BUNDLE, ticket_texts=TICKET_TEXTS
+    )
+
+
+def test_a_new_rule_gets_a_number_that_no_rule_ever_had() -> None:
+    found = apply(edit("upsert", text=" Fail when a screw is missing. "), edit("upsert", text="Fail when it rains."))
+    assert found.experiences == {**START, "G13": "Fail when a screw is missing.", "G14": "Fail when it rains."}
+    assert (found.highest, [operation.key for operation in found.accepted]) == (14, ["G13", "G14"])
+    assert found.accepted[0].evidence == ("t-7",)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        edit("upsert", "G1", "A rule."),
+        edit("upsert", "G2", "look at the LID"),  # another experience says so
+        edit("upsert", None, START["G0"]),
+        edit("upsert"),
+        edit("upsert", text="two\nlines"),
+        edit("upsert", text="The cable hangs loose."),  # a sentence of a ticket
+        edit("upsert", text="Fail as t-3 did."),
+        edit("upsert", text="A rule.", evidence=("t-9", "第4组", "第0组")),
+        edit("remove"),
+        edit("remove", "G1"),
+        edit("merge", text="A rule.", merged_from=("G2", "G2", "G1")),
+        edit("merge", "G0", "A rule.", merged_from=("G2", "G10")),
+        edit("merge", "G2", START["G0"], merged_from=("G2", "G10")),
+    ],
+)
+def test_an_invalid_operation_changes_nothing_and_the_others_stand(operation: Operation) -> None:
+    found = apply(operation, edit("remove", "G10"))
+    [(index, reason)] = found.rejected
+    assert index == 0 and reason
+    assert (found.experiences, found.highest) == ({"G0": START["G0"], "G2": START["G2"]}, 12)
+
+
+def test_the_last_rule_stays_and_each_operation_sees_what_the_ones_before_it_left() -> None:
+    found = apply(edit("remove", "G0"), edit("remove", "G2"), edit("remove", "G10"))
+    assert (found.experiences, [index for index, _ in found.rejected]) == ({"G10": START["G10"]}, [2])
+    again = apply(edit("remove", "G2"), edit("upsert", "G2", "Back again."), edit("upsert", text=START["G2"]))
+    assert again.experiences == {"G0": START["G0"], "G10": START["G10"], "G13": START["G2"]}
+
+
+def test_budgets_take_the_first_operations_valid_or_not() -> None:
+    three = [edit("remove", "G1"), edit("upsert", text="One."), edit("upsert", text="Two.")]
+    for budget in ({"most": 2}, {"left": 2}):
+        found = apply(*three, **budget)
+        assert [index for index, _ in found.rejected] == [0, 2] and "G13" in found.experiences
+    assert len(apply(*three, left=0).rejected) == 3
+
+
+def test_evidence_is_a_group_id_or_a_place_in_the_bundle() -> None:
+    named = ("第2组", " t-7 ", "第 ３ 组", "t-3", "2", "12", "第99组", "组")
+    assert resolve_evidence(named, BUNDLE) == ("t-3", "t-7", "12")
+
+
+keys = st.sampled_from(["G0", "G1", "G2", "G3", "G4", "G5"])
+any_operations = st.lists(
+    st.builds(
+        Operation,
+        op=st.sampled_from(["upsert", "remove", "merge"]),
+        key=st.none() | keys,
+        text=st.none() | st.sampled_from(["a", "b", "c", "d e", "f", "", "t-7", "x\ny"]),
+        rationale=st.none(),
+        evidence=st.lists(st.sampled_from(["第1组", "t-3", "第9组", "?"]), max_size=2).map(tuple),
+        merged_from=st.lists(keys, max_size=4).map(tuple),
+    ),
+    max_size=8,
+)
+
+
+@given(st.lists(any_operations, min_size=1, max_size=4), st.integers(0, 4), st.integers(0, 4))
+def test_after_any_proposals_there_is_a_rule_and_no_number_is_used_twice(
+    proposals: list[list[Operation]], most: int, left: int
+) -> None:
+    guidance, given_out = first_guidance({"G0": "first", "G1": "second"}, AT), {"G0", "G1"}
+    for number, operations in enumerate(proposals):
+        before = guidance.experiences
+        found = apply_operations(
+            before, guidance.metadata.highest, operations, max_operations=most, cap_left=left, group_ids=BUNDLE,
+            ticket_texts=TICKET_TEXTS,
+        )  # fmt: skip
+        # every operation is either accepted or refused, and within the budgets
+        assert len(found.accepted) + len(found.rejected) == len(operations)
+        assert len(found.accepted) <= min(most, left)
+        # what no accepted operation names is as it was; new keys were never there; the order is that of the numbers
+        named = {key for operation in found.accepted for key in (operation.key, *operation.merged_from)}
+        assert {k: t for k, t in before.items() if k not in named} == {
+            k: t for k, t in found.experiences.items() if k not in named
+        }
+        new = set(found.experiences) - set(before)
+        assert not new & given_out
+        assert found.experiences
+        assert list(found.experiences) == list(sort_experiences(found.experiences))
+        given_out |= new
+        guidance = next_guidance(guidance, found, f"r-{number}", AT)
+        # the record agrees with the experiences
+        held = {key: entry.text for key, entry in guidance.metadata.entries.items() if not entry.removed}
+        assert held == dict(found.experiences)
+        assert set(guidance.metadata.entries) <= {f"G{n}" for n in range(guidance.metadata.highest + 1)}

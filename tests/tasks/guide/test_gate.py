@@ -42,8 +42,9 @@ def test_a_gain_that_is_paid_with_false_passes_is_refused() -> None:
 def test_a_malformed_answer_is_wrong_and_has_no_vote() -> None:
     assert (scores("pass", 4, 0, malformed=4).score, scores("pass", 0, 0, malformed=4).score) == (1 / 2, 0)
     # of a ticket with label fail: no valid answer is no false pass, one valid pass is
-    assert not scores("fail", 0, 0, malformed=4).is_false_pass
-    assert scores("fail", 0, 1, malformed=3).is_false_pass and not scores("fail", 4, 4).is_false_pass
+    none, one = [scores("fail", 0, 0, malformed=4)], [scores("fail", 0, 1, malformed=3)]
+    assert (judged(none, one).false_pass_before, judged(none, one).false_pass_after) == (0.0, 1.0)
+    assert judged([scores("fail", 4, 4)], none).false_pass_before == 0.0
 
 
 def test_a_gain_of_exactly_the_bound_reaches_it() -> None:

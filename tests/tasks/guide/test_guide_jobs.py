@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from guided_job import ENDPOINT, guided
 
-from tasks.guide.candidates import DecodeCell
 from tasks.guide.jobs import ask_job, rollout_job
+from tasks.guide.ticket import DecodeCell
 
 ASKED = ("Judge tickets.", "A ticket.")
 CELL = DecodeCell(0.8, 0.95, 64)

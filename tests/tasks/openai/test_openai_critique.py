@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from guided_job import ENDPOINT, guided, job_in
 
-from tasks.guide.candidates import Signals, Ticket, read_candidate
-from tasks.guide.critique import Critique, critic_messages, critic_schema, parse_critique
+from tasks.guide.choose import Signals
+from tasks.guide.critique import CRITIQUE_SCHEMA, UnusableReply, critic_messages, parse_critique
 from tasks.guide.jobs import GuideContext, ask_job
-from tasks.guide.replies import Rejected
-from tasks.guide.templates import CriticTemplate
+from tasks.guide.prompts import CRITIC_PLACES, Template
+from tasks.guide.ticket import Ticket, read_candidate
 from tasks.job import Job
 from tasks.openai.critique import ask_endpoint
 from tasks.openai.provider import RULES
 from tasks.store.store import Store
 from tasks.task import current_store
 
-TEMPLATE = CriticTemplate.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt")
+TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt", CRITIC_PLACES)
 MESSAGES = critic_messages(
     TEMPLATE, "Whether wires are right.", {"G0": "Look at the wire."},
     Ticket("t", "wiring", "fail", {"image_1": "The wire is black."}),
@@ -43,13 +43,13 @@ def job(store: Store, service: Any, **changes: Any) -> Job:
     endpoint = dataclasses.replace(ENDPOINT, base_url=service.url)
     asked: GuideContext = guided(endpoint=endpoint, endpoint_model="rules")
     options: dict[str, Any] = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3, "label": "c"}
-    keyed = ask_job(asked, "endpoint", "critique", MESSAGES, critic_schema(200, 400), **options | changes)
+    keyed = ask_job(asked, "endpoint", "critique", MESSAGES, CRITIQUE_SCHEMA, **options | changes)
     return job_in(store, asked, keyed)
 
 
 def test_a_critique_comes_with_who_wrote_it_and_what_it_cost(store: Store, service: Any) -> None:
     found = ask_endpoint(job(store, service), "critique")
-    assert isinstance(parse_critique(found["text"], found["finish"], 200, 400), Critique)
+    assert parse_critique(found["text"], found["finish"], 200, 400).summary
     assert (found["by"], found["finish"]) == (RULES, "stop")
     used = found["usage"]
     assert found["tokens"] == used["completion"] > 0 and used["prompt"] > 100
@@ -62,5 +62,6 @@ def test_a_reply_that_cannot_be_used_is_kept_as_it_came(store: Store, service: A
     service.fail(f"critique:{fault}:1")
     asked = job(store, service, temperature=0.3 if fault == "refusal" else 0.4)
     found = ask_endpoint(asked, "critique")
-    assert isinstance(parse_critique(found["text"], found["finish"], 200, 400), Rejected)
+    with pytest.raises(UnusableReply):
+        parse_critique(found["text"], found["finish"], 200, 400)
     assert len(service.calls(asked.call_id)) == 1

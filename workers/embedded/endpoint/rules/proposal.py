@@ -12,7 +12,7 @@ from typing import Any
 
 from tasks.guide import proposal
 from tasks.guide.experiences import normalised
-from tasks.guide.prompting import prompt_language
+from tasks.guide.prompts import prompt_language
 from workers.embedded.endpoint.phrases import LabelledTicket, Separator, separators
 
 SCHEMA_NAME = proposal.SCHEMA_NAME

@@ -7,22 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.guide.candidates import Ticket, read_candidate
-from tasks.guide.operations import apply_operations
+from tasks.guide.experiences import apply_operations
+from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.proposal import (
     PROPOSAL_SCHEMA,
     BundleTicket,
-    GuideProposal,
     parse_proposal,
     proposal_messages,
 )
-from tasks.guide.replies import without_bounds
-from tasks.guide.templates import ReflectionTemplate
-from tasks.guide.verdict_lines import Verdict
+from tasks.guide.ticket import Ticket, Verdict, read_candidate
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules
 
-TEMPLATE = ReflectionTemplate.read(Path(__file__).parents[5] / "configs" / "guide" / "reflection.txt")
+TEMPLATE = Template.read(Path(__file__).parents[5] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
 FIRST = {"G0": "Read every summary."}
 
 
@@ -37,7 +34,7 @@ def propose(
     groups = [BundleTicket(one, "mixed", ((candidate, None),)) for one in bundle]
     messages = proposal_messages(TEMPLATE, "Whether wires are right.", experiences, groups, contrast, 3)
     reply = all_rules()["proposal"](*messages)
-    assert mismatch(reply, without_bounds(PROPOSAL_SCHEMA)) is None
+    assert mismatch(reply, PROPOSAL_SCHEMA) is None
     return reply
 
 
@@ -55,7 +52,6 @@ def test_words_that_only_failing_tickets_have_become_a_fault() -> None:
     )
     # And the edit is a valid one.
     read = parse_proposal(json.dumps(reply), "stop")
-    assert isinstance(read, GuideProposal)
     texts = [text for one in FAILING for text in one.per_image.values()]
     applied = apply_operations(FIRST, 0, read.operations, max_operations=3, cap_left=9, group_ids=["t-0", "t-1"],
                                ticket_texts=texts)  # fmt: skip

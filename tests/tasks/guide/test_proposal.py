@@ -11,23 +11,22 @@ from guide_records import answers, ticket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.guide.candidates import Ticket
 from tasks.guide.critique import Critique
-from tasks.guide.operations import Operation, apply_operations
+from tasks.guide.experiences import Operation, apply_operations
+from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.proposal import (
     BundleTicket,
-    GuideProposal,
     narrowed_schema,
     parse_proposal,
     proposal_messages,
     solved_before,
 )
-from tasks.guide.templates import ReflectionTemplate
+from tasks.guide.ticket import Ticket
 from tasks.openai.prompt_escaping import break_control_tokens
 
-TEMPLATE = ReflectionTemplate.read(Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt")
+TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
 EXPERIENCES = {"G0": "Fail when a cable is loose."}
-EDIT = {"op": "upsert", "key": None, "text": "Fail when the wire is black.", "rationale": "It fails twice."}
+EDIT: Any = {"op": "upsert", "key": None, "text": "Fail when the wire is black.", "rationale": "It fails twice."}
 WRONG = Critique("It passes.", "The wire is black.", root_cause="No rule.", candidate_ops=(EDIT,))
 
 
@@ -96,10 +95,9 @@ def test_a_proposal_is_read_and_its_operations_can_be_applied() -> None:
         "uncertainty_note": " ",
     }
     found = parse_proposal(json.dumps(reply), "stop")
-    assert isinstance(found, GuideProposal)
     assert found.operations == (
-        Operation("upsert", None, EDIT["text"], EDIT["rationale"], ("第1组", "b", "第9组")),
-        Operation("remove", None, None, None, ()),
+        Operation(op="upsert", text=EDIT["text"], rationale=EDIT["rationale"], evidence=("第1组", "b", "第9组")),
+        Operation(op="remove", evidence=()),
     )
     assert (found.action, found.summary, found.uncertainty_note) == ("refine", None, None)
     assert found.evidence_group_ids == ("a",)
@@ -116,7 +114,7 @@ def test_the_turn_before_is_a_solved_bundle_in_the_language_of_the_mission() -> 
         jsonschema.validate(json.loads(reply), narrowed_schema(["G0"], 5, 1))
         assert "\\" not in reply, "a grammar may take no escape"
         found = parse_proposal(reply, "stop")
-        assert isinstance(found, GuideProposal) and rule in str(found.operations[0].text)
+        assert rule in str(found.operations[0].text)
         assert list(json.loads(reply)) == list(narrowed_schema(["G0"], 5, 1)["properties"])
         assert ("你的提议" in user) == ("你的提议" in shown) == (focus == "检查线缆。")
 

@@ -11,14 +11,14 @@ from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.repository import read_guidance
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.runs.folder import OutputError
-from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
+from orchestrator.settings.options import SettingsError
 from orchestrator.settings.run_output import unwritable_folder
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.common.child_function import ChildFunctionError
 from tasks.common.logs import secret
-from tasks.guide.templates import CriticTemplate, ReflectionTemplate
-from tasks.guide.verifier import load_verifier
+from tasks.cpu.guide import load_verifier
+from tasks.guide.prompts import CRITIC_PLACES, OPERATIONS, REFLECTION_PLACES, Template
 from tasks.store.keys import content_hash
 
 
@@ -26,18 +26,19 @@ from tasks.store.keys import content_hash
 class Templates:
     """The prompts of critic and reflector; `critic` is None where the critic is off."""
 
-    critic: CriticTemplate | None
-    reflection: ReflectionTemplate
+    critic: Template | None
+    reflection: Template
 
     @classmethod
     def read(cls, settings: GuideSettings) -> Templates:
         critic, reflection, problems = None, None, list[str]()
         try:
-            critic = CriticTemplate.read(Path(settings.critic.prompt_path)) if settings.critic.enabled else None
+            path = Path(settings.critic.prompt_path)
+            critic = Template.read(path, CRITIC_PLACES) if settings.critic.enabled else None
         except ValueError as error:
             problems.append(f"critic.prompt_path: {error}")
         try:
-            reflection = ReflectionTemplate.read(Path(settings.reflection.prompt_path))
+            reflection = Template.read(Path(settings.reflection.prompt_path), REFLECTION_PLACES, OPERATIONS)
         except ValueError as error:
             problems.append(f"reflection.prompt_path: {error}")
         if problems or reflection is None:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from guide_records import answers, ticket
+from guided_job import guided, job_in
 
 from tasks.common.child_function import ChildFunctionError
-from tasks.guide.jobs import VerifyInput
-from tasks.guide.verifier import load_verifier, verified
+from tasks.cpu.guide import load_verifier, verify_candidates
+from tasks.guide.jobs import KeyedJob, verify_job
+from tasks.guide.ticket import TicketCandidates
+from tasks.store.store import Store
 
 SOURCE = """
 import os
@@ -39,14 +42,16 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def asked(name: str, identity: str = "") -> VerifyInput:
+def asked(name: str, identity: str = "") -> KeyedJob:
     name = f"my_verifiers:{name}"
-    return VerifyInput(name, identity or load_verifier(name).identity, ticket(), answers(("pass", 0.5), None))
+    found = TicketCandidates(ticket(), answers(("pass", 0.5), None))
+    return verify_job(name, identity or load_verifier(name).identity, found, "verify-1")
 
 
-def test_each_candidate_gets_a_score_and_tags() -> None:
+def test_each_candidate_gets_a_score_and_tags(store: Store) -> None:
     tags = ["pass", "image_1", "image_2"]
-    assert verified(asked("lengths")) == [
+    job = job_in(store, guided(), asked("lengths"))
+    assert verify_candidates(job.arguments)["verified"] == [
         {"verifier_score": float(len("as the images show")), "verifier_tags": tags},
         {"verifier_score": 0.0, "verifier_tags": tags},
     ]
@@ -55,7 +60,7 @@ def test_each_candidate_gets_a_score_and_tags() -> None:
 @pytest.mark.parametrize("name", ["fails", "ends", "just_a_number", "not_finite", "tags_are_none", "number", "nobody"])
 def test_a_verifier_that_cannot_be_used_is_named(name: str) -> None:
     with pytest.raises(ChildFunctionError, match=f"my_verifiers:{name}") as error:
-        verified(asked(name))
+        verify_candidates(asked(name)[1].arguments)
     assert "\n" not in str(error.value)
 
 
@@ -65,4 +70,4 @@ def test_another_source_is_another_verifier(module: Path) -> None:
     load_verifier.cache_clear()
     module.write_text(SOURCE.replace('"reason"', '"text"'))
     with pytest.raises(ChildFunctionError):
-        verified(asked("lengths", before))
+        verify_candidates(asked("lengths", before)[1].arguments)

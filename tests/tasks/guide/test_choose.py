@@ -9,32 +9,41 @@ from guide_records import GRID, answers, ticket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.guide.candidates import GuideCandidate, compute_signals
-from tasks.guide.selection import (
+from tasks.guide.choose import (
     NOT_BY_POLICY,
-    GroupOutcome,
+    Signals,
     SignalWeights,
+    TicketFindings,
     TicketSelection,
     TieRule,
+    compute_signals,
     majority,
     screen,
     select_label_first,
     select_label_free,
 )
-from tasks.guide.verdict_lines import Verdict
+from tasks.guide.ticket import GuideCandidate, Verdict
 
 BY_CONFIDENCE = TieRule("confidence", GRID)
-MIXED_RIGHT = GroupOutcome("d", "mixed", False)  # right and wrong candidates, and the majority is right
-MIXED_WRONG = GroupOutcome("c", "mixed", True)
-ALL_WRONG = GroupOutcome("a", "all_wrong", True)
-ALL_RIGHT = GroupOutcome("b", "all_right", False)
-BATCH = (ALL_WRONG, ALL_RIGHT, MIXED_WRONG, MIXED_RIGHT)
+
+
+def group(group_id: str, matches: list[bool], is_right: bool) -> TicketFindings:
+    chosen = TicketSelection(0, "pass", is_right)
+    return TicketFindings(ticket("pass", group_id), (), tuple(Signals(match) for match in matches), chosen, chosen)
+
+
+BATCH = (
+    group("a", [False, False], False),
+    group("b", [True], True),
+    group("c", [True, False, False], False),
+    group("d", [True, False, True], True),
+)
 
 
 def both(
     label: Verdict, candidates: tuple[GuideCandidate, ...], rule: TieRule = BY_CONFIDENCE
 ) -> tuple[TicketSelection, TicketSelection]:
-    signals = compute_signals(ticket(label), candidates, store_confidence=True, enable_consistency=True)
+    signals = compute_signals(label, candidates, store_confidence=True, enable_consistency=True)
     return select_label_first(label, candidates, signals, rule), select_label_free(label, candidates, signals, rule)
 
 
@@ -76,5 +85,5 @@ def test_the_label_never_changes_the_label_free_choice(given_votes: list[Any], t
 )
 def test_each_policy_takes_its_tickets_mixed_ones_first(policy: Any, bundle: tuple[str, ...]) -> None:
     found = screen(BATCH, policy, "reflect_diagnose")
-    assert (found.bundle, found.eligible, found.ineligible_reason, found.manual_review) == (bundle, True, None, ())
+    assert (found.bundle, found.ineligible_reason, found.manual_review) == (bundle, None, ())
     assert found.left_out == {group: NOT_BY_POLICY for group in "abcd" if group not in bundle}

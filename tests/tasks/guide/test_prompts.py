@@ -1,8 +1,9 @@
-"""The prompt of a ticket: every experience, and summaries that can only be read as quotations."""
+"""The prompt of a ticket, in which summaries can only be read as quotations; and the templates."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -10,8 +11,17 @@ from guide_records import ticket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.guide.candidates import Ticket
-from tasks.guide.prompting import PromptForm, prompt_language, rollout_messages, with_experiences
+from tasks.guide.prompts import (
+    CRITIC_PLACES,
+    OPERATIONS,
+    REFLECTION_PLACES,
+    PromptForm,
+    Template,
+    prompt_language,
+    require_experiences,
+    rollout_messages,
+)
+from tasks.guide.ticket import Ticket
 
 EXPERIENCES = {"G10": "Fail when the label is missing.", "G2": "Pass when the cable is tied."}
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
@@ -65,6 +75,28 @@ def test_a_summary_with_instructions_headings_and_control_tokens_is_one_line_of_
 
 def test_a_prompt_without_each_experience_is_an_error() -> None:
     with pytest.raises(ValueError):
-        with_experiences("[G10]. Fail when the label is missing.\n[G2]. Pass", EXPERIENCES)
+        require_experiences("[G10]. Fail when the label is missing.\n[G2]. Pass", EXPERIENCES)
     with pytest.raises(ValueError):
         rollout_messages("cables", "f", {}, ticket())
+
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "guide"
+
+
+@pytest.mark.parametrize("removed", ["{bundle}", "{max_operations}", "{experiences}", "upsert", "remove", "merge"])
+def test_what_a_reflection_template_lacks_is_named(tmp_path: Path, removed: str) -> None:
+    path = tmp_path / "mine.zh.txt"
+    path.write_text((SHIPPED / "reflection.txt").read_text().replace(removed, "").replace(f"{removed}d", ""))
+    with pytest.raises(ValueError, match=f"mine.zh.txt: .*{removed}"):
+        Template.read(path, REFLECTION_PLACES, OPERATIONS)
+    (tmp_path / "mine.txt").write_bytes((SHIPPED / "reflection.txt").read_bytes())
+    with pytest.raises(ValueError, match=f"mine.zh.txt: .*{removed}"):
+        Template.read(tmp_path / "mine.txt", REFLECTION_PLACES, OPERATIONS)
+
+
+def test_a_file_that_is_no_template_is_named(tmp_path: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"\xe9")
+    (tmp_path / "huge.txt").write_text("x" * 80_001)
+    for name in ("none.txt", "latin.txt", "huge.txt", "/dev/zero"):
+        with pytest.raises(ValueError, match=name):
+            Template.read(tmp_path / name, CRITIC_PLACES)

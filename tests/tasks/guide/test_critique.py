@@ -1,4 +1,4 @@
-"""A reply is one JSON object of its schema, or it is rejected with a reason; nothing of it is mended."""
+"""A reply is one JSON object of its type, or it is refused with a reason; nothing of it is mended."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.guide.critique import critic_schema, parse_critique
-from tasks.guide.proposal import PROPOSAL_SCHEMA, parse_proposal
-from tasks.guide.replies import Rejected, without_bounds
+from tasks.guide.critique import MOST_ISSUES, Critique, UnusableReply, parse_critique
+from tasks.guide.proposal import parse_proposal
 
 GOOD = '{"summary": "s", "critique": "c"}'
 
@@ -28,7 +27,7 @@ GOOD = '{"summary": "s", "critique": "c"}'
         (f"{GOOD}\n{GOOD}", "stop", "not one JSON object"),
         (f"[{GOOD}]", "stop", "not one JSON object"),
         ('{"summary": "s", "summary": "t", "critique": "c"}', "stop", "occurs twice"),
-        ('{"summary": "s", "critique": NaN}', "stop", "NaN"),
+        ('{"summary": "s", "critique": NaN}', "stop", "critique"),
         ('{"summary": "s"}', "stop", "critique"),
         ('{"summary": "s", "critique": "c", "verdict": "pass"}', "stop", "verdict"),
         ('{"summary": "s", "critique": "c", "candidate_ops": [{"op": "add"}]}', "stop", "candidate_ops"),
@@ -37,18 +36,25 @@ GOOD = '{"summary": "s", "critique": "c"}'
     ],
 )
 def test_almost_right_replies_are_rejected_with_their_reason(text: str, finish: str, said: str) -> None:
-    found = parse_critique(text, finish, 100, 100)
-    assert isinstance(found, Rejected) and said in found.reason and "\n" not in found.reason
+    with pytest.raises(UnusableReply) as error:
+        parse_critique(text, finish, 100, 100)
+    assert said in str(error.value) and "\n" not in str(error.value)
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
-def test_any_reply_is_read_or_rejected(text: str) -> None:
-    assert isinstance(parse_proposal(text, "stop"), Rejected)
-    assert isinstance(parse_critique(text, "stop", 10, 10), Rejected)
+def test_what_is_no_reply_is_refused(text: str) -> None:
+    for read in (lambda: parse_proposal(text, "stop"), lambda: parse_critique(text, "stop", 10, 10)):
+        with pytest.raises(UnusableReply):
+            read()
 
 
-def test_an_endpoint_gets_a_schema_that_strict_mode_takes() -> None:
-    for schema in (PROPOSAL_SCHEMA, critic_schema(100, 100)):
-        bare = without_bounds(schema)
-        assert "maxLength" not in json.dumps(bare) and "maxItems" not in json.dumps(bare)
-        assert "maxLength" in json.dumps(schema)
+def test_fields_are_capped_and_what_is_left_out_is_none() -> None:
+    operation = {"op": "upsert", "key": None, "text": "Fail when ...", "rationale": None}
+    reply = {
+        "summary": "s" * 300, "critique": " c " * 300, "root_cause": "", "issues": ["i" * 300, " "] * 5,
+        "candidate_ops": [operation] * 9, "uncertainty_note": None,
+    }  # fmt: skip
+    found = parse_critique(json.dumps(reply), "stop", 100, 200)
+    assert (found.summary, len(found.critique), found.root_cause) == ("s" * 100, 199, None)
+    assert found.issues == ("i" * 100,) * (MOST_ISSUES // 2) and found.candidate_ops == (operation,) * 3
+    assert parse_critique('{"summary": "s", "critique": "c"}', "stop", 9, 9) == Critique("s", "c")

@@ -1,0 +1,200 @@
+"""Tickets, and candidates: what the model answers to one in each cell of a grid.
+
+A ticket is a group of images, each with a summary in words, and the label that people gave the group.  An answer is
+three lines:
+
+    Verdict: pass
+    Reason: every cable is tied
+    Confidence: 0.9
+
+Verdicts are whole words of a fixed set, in English and Chinese: 不通过 (fail) contains 通过 (pass).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Verdict = Literal["pass", "fail"]
+
+NO_VALID_CANDIDATE = "no_valid_candidate"  # the warning of a ticket without one
+WORDS: dict[str, Verdict] = {"通过": "pass", "pass": "pass", "不通过": "fail", "未通过": "fail", "fail": "fail"}
+LABELS = ("Verdict", "Reason", "Confidence")
+REASON_CHARACTERS = 160  # that a server which enforces the form allows
+_SEEDS = 2**31 - 2**16  # so that the seeds of 65,536 samples of a cell fit in 31 bits
+
+_IMAGE = re.compile(r"image_([0-9]{1,9})")
+_FINAL = "。.!！"
+_COLON = re.compile("[:：]")
+_NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*(%?)")
+# What a reason may begin with, and what it may hold, where a server enforces the form: printable ASCII, Chinese
+# characters and punctuation.  Nothing of it ends a line, and a reason of one character is not empty.
+_FIRST = "A-Za-z0-9\u4e00-\u9fff"
+_REST = " -~‘’“”…—\u3001-\u3017\u4e00-\u9fff\uff01-\uff5e"
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """One ticket of one mission.  `per_image` has the summaries by image, in the order of the images' numbers."""
+
+    group_id: str
+    mission: str
+    label: Verdict
+    per_image: Mapping[str, str]
+    label_source: str | None = None
+    label_timestamp: str | None = None
+
+    def __post_init__(self) -> None:
+        ordered = dict(sorted(self.per_image.items(), key=lambda item: (image_number(item[0]), item[0])))
+        object.__setattr__(self, "per_image", ordered)
+
+
+def image_number(key: str) -> int:
+    """10 of `image_10`."""
+    found = _IMAGE.fullmatch(key)
+    if found is None:
+        raise ValueError(f"{key!r} is not image_ and a number")
+    return int(found[1])
+
+
+@dataclass(frozen=True)
+class DecodeCell:
+    """One way of sampling.  Sample j uses the cell's seed + j; without `seed` the cell has one for each ticket."""
+
+    temperature: float
+    top_p: float
+    max_new_tokens: int
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature == 0
+
+
+def samples_of(cell: DecodeCell, samples_per_decode: int) -> int:
+    """How many candidates a cell gives: greedy ones are all alike, so there is one."""
+    return 1 if cell.is_greedy else samples_per_decode
+
+
+def rollout_seed(cell: DecodeCell, run_seed: int, epoch: int, group_id: str, cell_index: int) -> int:
+    """The seed of sample 0 of a ticket in an epoch."""
+    return cell.seed if cell.seed is not None else _hashed("rollout", run_seed, epoch, group_id, cell_index)
+
+
+def preview_seed(cell: DecodeCell, run_seed: int, group_id: str, cell_index: int) -> int:
+    """The seed of sample 0 of a ticket in every preview and test: equal in all epochs and under all guidance."""
+    return _hashed("preview", run_seed, cell.seed, group_id, cell_index)
+
+
+def _hashed(*parts: object) -> int:
+    text = json.dumps(parts, ensure_ascii=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % _SEEDS
+
+
+@dataclass(frozen=True)
+class GuideCandidate:
+    """One answer.  `index` counts over all cells of the grid, `sample` within the cell; `seed` is the sample's own.
+
+    A malformed answer has no verdict, reason and confidence, and a warning that says what is wrong.
+    """
+
+    index: int
+    cell: int
+    sample: int
+    seed: int
+    text: str
+    tokens: int
+    finish: str
+    format_ok: bool
+    verdict: Verdict | None
+    reason: str | None
+    confidence: float | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TicketCandidates:
+    """A ticket and all that the model answered to it."""
+
+    ticket: Ticket
+    candidates: tuple[GuideCandidate, ...]
+
+
+def read_candidate(
+    index: int, cell: int, sample: int, seed: int, text: str, tokens: int, finish: str
+) -> GuideCandidate:
+    """The candidate of an answer.  One that was cut after three whole lines is valid, and has a warning."""
+    cut = ("cut: length",) if finish == "length" else ()
+    try:
+        lines = parse_three_lines(text)
+    except ValueError as error:
+        warnings = (f"malformed: {error}", *cut)
+        return GuideCandidate(index, cell, sample, seed, text, tokens, finish, False, None, None, None, warnings)
+    return GuideCandidate(index, cell, sample, seed, text, tokens, finish, True, *lines, cut)
+
+
+class ThreeLines(NamedTuple):
+    """The confidence is from 0 to 1."""
+
+    verdict: Verdict
+    reason: str
+    confidence: float
+
+
+def parse_three_lines(text: str) -> ThreeLines:
+    """The three lines of a reply; a ValueError says what is wrong first.
+
+    Blank lines, and space around lines, labels and values, make no difference.  A line ends where `str.splitlines`
+    ends it.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) != len(LABELS):
+        raise ValueError(f"{len(lines)} lines, not {len(LABELS)}")
+    values = []
+    for label, line in zip(LABELS, lines, strict=True):
+        name, *rest = _COLON.split(line, maxsplit=1)
+        if not rest or name.rstrip().lower() != label.lower():
+            raise ValueError(f"no line {label}: at its place")
+        values.append(rest[0].strip())
+    verdict, confidence = parse_verdict(values[0]), parse_confidence(values[2])
+    if verdict is None:
+        raise ValueError("the verdict is neither pass nor fail")
+    if not values[1]:
+        raise ValueError("the reason is empty")
+    if confidence is None:
+        raise ValueError("the confidence is no number from 0 to 1 or 0 to 100 %")
+    return ThreeLines(verdict, values[1], confidence)
+
+
+def parse_verdict(text: str) -> Verdict | None:
+    """The side that a verdict takes.  Width, case, spaces and one final `。`, `.`, `!` or `！` make no difference."""
+    plain = "".join(unicodedata.normalize("NFKC", text).lower().split())
+    return WORDS.get(plain[:-1] if plain[-1:] in _FINAL else plain)
+
+
+def parse_confidence(text: str) -> float | None:
+    """A confidence from 0 to 1, None for what is none.
+
+    It is written as a number from 0 to 1, as a percentage from 0 to 100, or as a whole number from 2 to 100, which is
+    read as a percentage.  A number has ASCII digits and at most one point, without sign and exponent.
+    """
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None:
+        return None
+    number = float(found[1])
+    if found[2] or (number >= 2 and found[1].isdigit()):
+        return number / 100 if number <= 100 else None
+    return number if number <= 1 else None
+
+
+def three_lines_regex(reason_characters: int = REASON_CHARACTERS) -> str:
+    """A regular expression for a server's grammar: all that it matches, `parse_three_lines` takes."""
+    words = "|".join(WORDS)
+    reason = f"[{_FIRST}][{_REST}]{{0,{reason_characters - 1}}}"
+    return rf"Verdict: ({words})\nReason: {reason}\nConfidence: (0\.[0-9][0-9]|1\.00)"
