@@ -129,13 +129,13 @@ def measure(workers: int, scale: float, rounds: int) -> list[dict[str, Any]]:
         evaluate = FarmEvaluator(
             Dispatcher(connection, RUN.id, WaitLimits(600.0)), lambda plan, records, failures: None
         )
-        evaluate(Plan("g0_pop", 0, tuple(Candidate(n, (0.0,) * 12) for n in range(workers))))
+        evaluate(Plan("population", 0, tuple(Candidate(n, (0.0,) * 12) for n in range(workers))))
         found, numbers = [], itertools.count(1)
         for mix in MIXES:
             seconds = []
             for number in itertools.islice(numbers, rounds):
                 started = time.perf_counter()
-                evaluate(Plan(f"g{number}_child", number, mix.candidates()))
+                evaluate(Plan("offspring", number, mix.candidates()))
                 seconds.append((time.perf_counter() - started) * scale)
             found.append(figures(workers, mix, seconds))
         return found

@@ -40,7 +40,7 @@ def compare(url: str, environment: dict[str, str], children: int, rounds: int) -
     evaluate = FarmEvaluator(Dispatcher(connection, RUN.id, WaitLimits(60.0)), lambda *_: None)
     seconds: dict[str, list[float]] = {"farm": [], "bare": []}
     for number in range(rounds + 1):  # the first warms up
-        plan = Plan(f"g{number}_child", number, candidates(children))
+        plan = Plan("offspring", number, candidates(children))
         for name, work in (("farm", evaluate), ("bare", lambda p: bare_chord(bare, p))):
             started = time.perf_counter()
             work(plan)

@@ -56,7 +56,7 @@ def measure(farm: IdleFarm, tasks: int, children: int) -> bool:
     seconds: dict[str, list[float]] = {"farm": [], "bare": []}
     memory: list[dict[str, float]] = []
     for number in range(rounds):
-        plan = Plan(f"g{number}_child", number, candidates(children))
+        plan = Plan("offspring", number, candidates(children))
         for name, work in (("farm", evaluate), ("bare", lambda p: bare_chord(bare, p))):
             started = time.perf_counter()
             work(plan)

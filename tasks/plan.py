@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -117,13 +116,31 @@ class StageRef:
         return f"{self.index}:{self.phase}:{self.stage}"
 
 
+STEMS = {"population": "pop", "offspring": "child"}
+"""The purposes of a generation's plans, with the stem of their names."""
+
+
+def plan_name(purpose: str, generation: int) -> str:
+    """The key of a plan in the store, and the stem of its candidates' node ids: "g3_pop", "g3_child", "final"."""
+    return f"g{generation}_{STEMS[purpose]}" if purpose in STEMS else purpose
+
+
 @dataclass(frozen=True)
 class Plan:
-    """`name` is the stem of its candidates' node ids: "g3_pop", "g3_child", or "final"."""
+    """`purpose`: one of STEMS, or what is measured around a search (`orchestrator.report.live.STAGES`)."""
 
-    name: str
+    purpose: str
     generation: int
     candidates: tuple[Candidate, ...]
+
+    @property
+    def name(self) -> str:
+        return plan_name(self.purpose, self.generation)
+
+    @property
+    def is_of_generation(self) -> bool:
+        """Whether the plan belongs to a generation of a search, and not to what is measured around it."""
+        return self.purpose in STEMS
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -145,11 +162,6 @@ class Plan:
 def node_id(plan: str, index: int, phase: Phase) -> str:
     """The id of a candidate in the evolution tree; a child has one for each phase: g2_child3_pre, g2_child3_mut."""
     return f"{plan}{index}" + (f"_{phase}" if plan.endswith("_child") else "")
-
-
-def is_of_generation(name: str) -> bool:
-    """Whether the plan of this name belongs to a generation of a search, and not to what is measured around it."""
-    return re.match(r"g\d+_", name) is not None
 
 
 def stage_refs(candidate: Candidate) -> list[StageRef]:

@@ -16,7 +16,6 @@ from tasks.plan import (
     Plan,
     StageName,
     StageRef,
-    is_of_generation,
     node_id,
     stage_refs,
 )
@@ -50,7 +49,7 @@ class Stage:
         """
         if self.run.evaluation_cache:
             return ""
-        if not is_of_generation(self.plan.name):
+        if not self.plan.is_of_generation:
             return self.run.id
         return f"{self.run.id} {self.node}"
 

@@ -68,7 +68,7 @@ def put_run(
 def evaluate(store: Store, run: str, individuals: Sequence[Sequence[float]]) -> list[Evaluation]:
     """Evaluate individuals with these deltas, all at the same time."""
     candidates = tuple(Candidate(n, tuple(deltas)) for n, deltas in enumerate(individuals))
-    plan = Plan("g0_pop", 0, candidates)
+    plan = Plan("population", 0, candidates)
     store.put_plan(run, plan)
     attempt = store.next_attempt(run, plan.name)
     with ThreadPoolExecutor(len(candidates)) as slots:

@@ -98,7 +98,7 @@ def parked_run(outputs: Path, store: Store, redis_url: str, run: str) -> None:
     (folder / "run.json").write_text(f'{{"id": "{run}", "kind": "evolve"}}')
     (folder / "parked.json").write_text('{"reason": "score of g0_pop0 failed", "failures": []}')
     store.put_run(make_run(settings, run))
-    store.put_plan(run, Plan("g0_pop", 0, (Candidate(0, (0.0,) * DIMENSIONS),)))
+    store.put_plan(run, Plan("population", 0, (Candidate(0, (0.0,) * DIMENSIONS),)))
     store.restore_usage(run, {"requests": 7, "cost_usd": 1.25})
 
 

@@ -27,7 +27,7 @@ RUN = Run(
     Fitness(0.4, 0.6, 50), Clusters("", "m", 1, 1, 1, 1, "cpu"), True,
 )  # fmt: skip
 MERGE = Merge("a", 0.5, "b", 0.5)
-PLAN = Plan("g1_child", 1, tuple(Candidate(i, (0.0,) * 3, merge=MERGE, target=1) for i in range(3)))
+PLAN = Plan("offspring", 1, tuple(Candidate(i, (0.0,) * 3, merge=MERGE, target=1) for i in range(3)))
 
 
 def request(label: str, task: str = "openai.compress", **arguments: Any) -> Request:

@@ -187,7 +187,7 @@ def plans_of(store: Store, run_id: str) -> list[Plan]:
     names = [key.decode().removeprefix(prefix) for key in store.redis.scan_iter(match=prefix + "*", count=1000)]
     return sorted(
         (store.plan(run_id, name) for name in names if name != JOBS),
-        key=lambda plan: (plan.generation, plan.name != f"g{plan.generation}_pop"),
+        key=lambda plan: (plan.generation, plan.purpose != "population"),
     )
 
 

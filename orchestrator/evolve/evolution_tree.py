@@ -12,7 +12,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.optimisers.base import Evaluated, Generation, plan_names
+from orchestrator.evolve.optimisers.base import Evaluated, Generation
+from tasks.plan import plan_name
 
 
 class NodeFile(TypedDict):
@@ -63,7 +64,7 @@ class EvolutionTree:
         The next generation of an arm that is not alone is known only when it comes; until then the edges of its
         survivors lead to no node.
         """
-        survivors, _ = plan_names(generation.number)
+        survivors = plan_name("population", generation.number)
         for edge in self.edges:
             if edge["kind"] == "next" and before is not None and edge["from"].startswith(f"g{before}_"):
                 edge["to"] = re.sub(r".*[^0-9]", survivors, edge["to"])
@@ -71,7 +72,7 @@ class EvolutionTree:
             self._node(generation.number, evaluated)
             for parent in evaluated.parents:
                 self._edge(parent, evaluated.node, "parent" if evaluated.target is None else "mutation")
-        following = plan_names(generation.number + 1)[0] if is_alone else f"g{generation.number}_survivor"
+        following = plan_name("population", generation.number + 1) if is_alone else f"g{generation.number}_survivor"
         for index, node in enumerate(generation.survivors):
             self._edge(node, f"{following}{index}", "next")
 

@@ -155,7 +155,7 @@ class InProgress:
     def _leader(self) -> Leader | None:
         """The best of the population in progress, as far as it is evaluated, else of the last one."""
         members = [
-            found for plan, records in self.plans.values() if plan.name.endswith("_pop")
+            found for plan, records in self.plans.values() if plan.purpose == "population"
             for found in scored(plan, records)
         ]  # fmt: skip
         best = max(members, key=lambda found: found.fitness, default=None)

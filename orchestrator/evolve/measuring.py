@@ -33,28 +33,28 @@ class Measurer:
     def run_id(self) -> str:
         return self.evaluate.dispatcher.run_id
 
-    def measure(self, name: str, systems: Sequence[System], *sets: ExampleSet) -> list[System]:
-        """The systems with what each set shows of them, from one plan of this name; what they have is not asked."""
+    def measure(self, purpose: str, systems: Sequence[System], *sets: ExampleSet) -> list[System]:
+        """The systems with what each set shows of them, from one plan of this purpose; what they have is not asked."""
         new = {one.name: one for one in systems}
         asked = [(one, which) for which in sets for one in systems if getattr(one, which) is None]
-        found = self.answers(name, [one.candidate(which) for one, which in asked]) if asked else []
+        found = self.answers(purpose, [one.candidate(which) for one, which in asked]) if asked else []
         for (one, which), given in zip(asked, found, strict=True):
             new[one.name] = new[one.name].measured(which, measurement_of(given))
         return list(new.values())
 
-    def with_answers(self, name: str, systems: Sequence[System], which: ExampleSet) -> list[tuple[System, Answers]]:
+    def with_answers(self, purpose: str, systems: Sequence[System], which: ExampleSet) -> list[tuple[System, Answers]]:
         """The systems with what a set shows of them, all of which is asked, and their answers."""
-        found = self.answers(name, [one.candidate(which) for one in systems]) if systems else []
+        found = self.answers(purpose, [one.candidate(which) for one in systems]) if systems else []
         return [(one.measured(which, measurement_of(given)), given) for one, given in zip(systems, found, strict=True)]
 
-    def answers(self, name: str, candidates: Sequence[Candidate]) -> list[Answers]:
+    def answers(self, purpose: str, candidates: Sequence[Candidate]) -> list[Answers]:
         """The graded answers of each candidate.  The plan's records are dropped afterwards; the answers are not."""
         numbered = tuple(dataclasses.replace(candidate, index=i) for i, candidate in enumerate(candidates))
-        plan = Plan(name, 0, numbered)
+        plan = Plan(purpose, 0, numbered)
         outcomes = self.evaluate(plan)
         self._count(plan, sum((outcome.evaluations for outcome in outcomes), Evaluations()))
         found = [self._graded(plan, c, self.examples[c.examples]) for c in numbered]
-        self.store.forget_plans(self.run_id, [name])
+        self.store.forget_plans(self.run_id, [plan.name])
         return found
 
     def _count(self, plan: Plan, found: Evaluations) -> None:

@@ -11,7 +11,7 @@ from orchestrator.evolve.optimisers.base import Generation
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.evaluator import Records
 from orchestrator.report.formatting import INITIAL
-from orchestrator.report.live import STAGES, CandidateView, Snapshot, Totals, View
+from orchestrator.report.live import CandidateView, Snapshot, Totals, View
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import StatusPublisher
@@ -135,7 +135,7 @@ class ProgressReporter:
             run=self._run_id,
             generation=plan.generation,
             generations=self.settings.ngen,
-            plan=stage_of_plan(plan.name),
+            plan=plan.purpose,
             note="stages",
             progress=(done, done + left),
             arm=self.arm(plan),
@@ -160,13 +160,6 @@ class ProgressReporter:
     def arm(self, plan: Plan) -> str:
         """The name of the arm of a generation's plan."""
         return next((name for name, prompt in self.arms.items() if plan.candidates[0].system_prompt == prompt), "")
-
-
-def stage_of_plan(name: str) -> str:
-    """The stage of `STAGES` that a plan is of."""
-    if name in STAGES:
-        return name
-    return "offspring" if name.endswith("_child") else "population"
 
 
 def _evaluated(plan: Plan, records: Records) -> Evaluations:

@@ -22,7 +22,7 @@ from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.individuals import individual_of, read_individuals
 from orchestrator.evolve.interruption import InProgress, read_in_progress
 from orchestrator.evolve.measuring import Measurer, measured_evaluations
-from orchestrator.evolve.optimisers.base import list_to_deltas, plan_names
+from orchestrator.evolve.optimisers.base import list_to_deltas
 from orchestrator.evolve.progress import ProgressReporter
 from orchestrator.evolve.records import Recorder, evaluations_of
 from orchestrator.evolve.report import build_report
@@ -50,7 +50,7 @@ from orchestrator.settings.options import options
 from orchestrator.settings.run import endpoint_of, relative_objective, stage_limit_s
 from tasks.common import tracing
 from tasks.openai.provider import is_priced
-from tasks.plan import Evaluations, Plan, is_of_generation
+from tasks.plan import STEMS, Evaluations, Plan, plan_name
 from tasks.records import Failure
 from tasks.store.keys import LIMIT
 from tasks.store.results import DAY_S, KEPT_S
@@ -163,7 +163,7 @@ class _Session:
         return Measurer(FarmEvaluator(self.dispatcher, self._watch), self.examples)
 
     def _watch(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
-        if is_of_generation(plan.name):
+        if plan.is_of_generation:
             self.in_progress.plans[plan.name] = (plan, records)
         self.reporter(plan, records, failures)
 
@@ -204,7 +204,7 @@ class _Session:
         ensure_same_server(self.scheduler, settings, target, output)
         if unknown_servers(output, self.farm.store, self.run_id):
             notify("a server that is not the run's has answered since its process was killed; that is computed again")
-            self.farm.store.forget_stages(self.run_id, [*plan_names(self.state.generation), *STAGES])
+            self.farm.store.forget_stages(self.run_id, [plan_name(one, self.state.generation) for one in STAGES])
             self.farm.store.forget_servers(self.run_id)
         keep_questions(output, self.runner.examples)
         keep_versions(output)
@@ -259,7 +259,7 @@ class _Session:
         generations = self.search.generations(state, self.measurer.evaluate, watch, self._turns, known_of(self.book))
         for finished in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
             self.recorder.record(finished, time.monotonic() - started)
-            self._forget(plan_names(finished.generation.number))
+            self._forget([plan_name(one, finished.generation.number) for one in STEMS])
             self.reporter.end_generation(self._evaluations())
             self.reporter.progress.update(self.recorder.history)
             self.in_progress.next(finished)

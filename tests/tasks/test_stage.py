@@ -47,11 +47,12 @@ def test_a_candidate_s_system_prompt_replaces_the_run_s(stored: Store) -> None:
 def test_without_the_cache_a_search_answers_each_individual_anew_and_a_measurement_is_answered_once(
     stored: Store,
 ) -> None:
-    def salt(plan: str, index: int) -> str:
+    def salt(purpose: str, index: int, generation: int = 0) -> str:
         stage = stage_of(stored, Candidate(index, (0.0,)))
-        return replace(stage, run=replace(RUN, evaluation_cache=False), plan=replace(stage.plan, name=plan)).cache_salt
+        plan = replace(stage.plan, purpose=purpose, generation=generation)
+        return replace(stage, run=replace(RUN, evaluation_cache=False), plan=plan).cache_salt
 
     assert stage_of(stored, Candidate(0, (0.0,))).cache_salt == ""
-    assert len({salt("g1_pop", 0), salt("g1_pop", 1), salt("g2_pop", 0), salt("final", 0)}) == 4
+    assert len({salt("population", 0, 1), salt("population", 1, 1), salt("population", 0, 2), salt("final", 0)}) == 4
     # The winner is in three plans
     assert salt("finalists", 2) == salt("test", 3) == salt("final", 5)

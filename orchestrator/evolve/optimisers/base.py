@@ -246,11 +246,6 @@ def generator(seed: int, generation: int) -> random.Random:
     return random.Random(f"whetstone {seed} {generation}")
 
 
-def plan_names(generation: int) -> tuple[str, str]:
-    """The names that a generation's plans can have: of a population, and of children."""
-    return f"g{generation}_pop", f"g{generation}_child"
-
-
 def canonical_order(cluster_ids: Sequence[str]) -> tuple[str, ...]:
     """Cluster ids in the order of every list of deltas."""
     return tuple(sorted(cluster_ids, key=int))

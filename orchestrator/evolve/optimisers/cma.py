@@ -29,7 +29,6 @@ from orchestrator.evolve.optimisers.base import (
     best_of,
     drawn_generation,
     generator,
-    plan_names,
 )
 from tasks.plan import Candidate, Outcome, Plan
 from tasks.records import Score
@@ -79,7 +78,7 @@ class Cma(Optimiser[CmaParams, CmaState]):
         vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
         drawn = (*given, *map(Genome, vectors))
         candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
-        return Plan(plan_names(state.generation)[0], state.generation, candidates)
+        return Plan("population", state.generation, candidates)
 
     def tell(
         self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]

@@ -20,7 +20,6 @@ from orchestrator.evolve.optimisers.base import (
     SearchState,
     best_of,
     drawn_generation,
-    plan_names,
 )
 from tasks.common.validation import Delta, Scratchpad
 from tasks.openai.prompt_escaping import limit_scratchpad
@@ -54,14 +53,14 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
     def ask(self, state: LineageState, params: LineageParams) -> Plan:
         is_last = state.generation + 1 >= params.generations
         candidate = Candidate(0, state.deltas, state.summary, rewrite=not is_last, variant=state.refused)
-        return Plan(plan_names(state.generation)[0], state.generation, (candidate,))
+        return Plan("population", state.generation, (candidate,))
 
     def tell(
         self, state: LineageState, params: LineageParams, plan: Plan, outcomes: Sequence[Outcome]
     ) -> tuple[LineageState, Generation]:
         [outcome] = outcomes
         [vector] = drawn_generation(plan, outcomes).population
-        before = (f"{plan_names(state.generation - 1)[0]}0",) if state.generation else ()
+        before = (Plan("population", state.generation - 1, ()).node(0, "pre"),) if state.generation else ()
         generation = Generation(state.generation, (replace(vector, parents=before),))
         after = replace(state, generation=state.generation + 1, best=best_of(state.best, [vector]))
         if outcome.deltas is None:

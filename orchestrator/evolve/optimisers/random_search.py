@@ -19,7 +19,6 @@ from orchestrator.evolve.optimisers.base import (
     best_of,
     drawn_generation,
     generator,
-    plan_names,
 )
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -47,7 +46,7 @@ class RandomSearch(Optimiser[RandomParams, SearchState]):
         draws = [params.whole([rng.gauss(value, params.sigma) for value in around]) for _ in range(count)]
         drawn = [*start, *map(Genome, draws[len(start) :])][:count]
         candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
-        return Plan(plan_names(state.generation)[0], state.generation, candidates)
+        return Plan("population", state.generation, candidates)
 
     def tell(
         self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]

@@ -37,10 +37,9 @@ from orchestrator.evolve.optimisers.base import (
     canonical_order,
     generator,
     list_to_deltas,
-    plan_names,
 )
 from tasks.common.validation import Delta, Scratchpad, parse_json
-from tasks.plan import Candidate, Merge, Outcome, Plan
+from tasks.plan import Candidate, Merge, Outcome, Plan, plan_name
 from tasks.records import Score
 
 
@@ -113,12 +112,11 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
         return ReflectiveState(population=tuple(Member(one.deltas, one.scratchpad) for one in start))
 
     def ask(self, state: ReflectiveState, params: ReflectiveParams) -> Plan:
-        population, offspring = plan_names(state.generation)
         if state.is_evaluated:
-            return Plan(offspring, state.generation, tuple(children(state, params)))
+            return Plan("offspring", state.generation, tuple(children(state, params)))
         members = enumerate(state.population)
         missing = (Candidate(i, one.deltas, one.scratchpad) for i, one in members if one.score is None)
-        return Plan(population, state.generation, tuple(missing))
+        return Plan("population", state.generation, tuple(missing))
 
     def tell(
         self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
@@ -186,7 +184,7 @@ def elites(state: ReflectiveState, params: ReflectiveParams) -> list[int]:
 
 def _evaluated(state: ReflectiveState, elite: Sequence[int]) -> tuple[Evaluated, ...]:
     """An evaluated population, for history and tree."""
-    name, _ = plan_names(state.generation)
+    name = plan_name("population", state.generation)
     return tuple(
         Evaluated(f"{name}{i}", member.genome, member.score, is_elite=i in elite)
         for i, member in enumerate(state.population)

@@ -23,8 +23,8 @@ from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
 CONFIG = Path(__file__).parents[3] / "configs" / "embedded.config"
-PLAN = Plan("g1_child", 1, (Candidate(0, (0.0, 0.0), target=1), Candidate(1, (0.0, 0.0))))
-POPULATION = Plan("g0_pop", 0, (Candidate(0, (0.0, 0.0)), Candidate(1, (0.5, 0.0))))
+PLAN = Plan("offspring", 1, (Candidate(0, (0.0, 0.0), target=1), Candidate(1, (0.0, 0.0))))
+POPULATION = Plan("population", 0, (Candidate(0, (0.0, 0.0)), Candidate(1, (0.5, 0.0))))
 
 
 @dataclass

@@ -18,7 +18,7 @@ from tasks.plan import Candidate, Plan, stage_refs
 from tasks.records import Failure
 from tasks.store.keys import CANCELLED
 
-PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
+PLAN = Plan("population", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 

@@ -19,7 +19,7 @@ from tasks.plan import Plan
 from tasks.store.client import StoreUnusable, Waiting, connect, queues_url, store_url
 from tasks.store.store import Store
 
-WIDE = Plan("g2_child", 2, tuple(dataclasses.replace(PLAN.candidates[0], index=i) for i in range(6)))
+WIDE = Plan("offspring", 2, tuple(dataclasses.replace(PLAN.candidates[0], index=i) for i in range(6)))
 FIRST = [WIDE.node(i, "pre") for i in range(6)]
 
 

@@ -14,7 +14,7 @@ from tasks.records import Constrained, Fitness, Objective, Run
 from tasks.stage import Stage
 from tasks.store.store import Store
 
-PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)),))
+PLAN = Plan("population", 0, (Candidate(0, (0.0,)),))
 TOKENS, RIGHT, WHOLE = (40, 60, 80), (True, False, True), (True, True, False)
 
 

@@ -24,7 +24,7 @@ def stage_of(
     candidate = Candidate(0, deltas, repeat=repeat)
     target = dataclasses.replace(RUN.target, sampling=dataclasses.replace(RUN.target.sampling, **sampling))
     run = dataclasses.replace(RUN, target=target)
-    return Stage(store, run, Plan("g0_pop", 0, (candidate,)), candidate, "pre", 1)
+    return Stage(store, run, Plan("population", 0, (candidate,)), candidate, "pre", 1)
 
 
 def batch_of(stage: Stage) -> PromptBatch:

@@ -87,7 +87,7 @@ def stage_of(store: Store, candidate: Candidate, *, whole: bool = True, lifecycl
     target = dataclasses.replace(RUN.target, sampling=Sampling(30, 0, 1, 1), **changes)  # type: ignore[arg-type]
     run = dataclasses.replace(RUN, target=target, whole=whole)
     store.put_run(run)
-    return Stage(store, run, Plan("g0_pop", 0, (candidate,)), candidate, "pre", 1)
+    return Stage(store, run, Plan("population", 0, (candidate,)), candidate, "pre", 1)
 
 
 def stored_answers(store: Store) -> int:

@@ -68,7 +68,7 @@ def test_the_longest_are_cut_first_and_the_wrong_before_the_correct() -> None:
 
 def reflecting(store: Store, run: Run, responses: Sequence[Response]) -> Stage:
     """A reflect stage of a child whose answers are these responses."""
-    plan = Plan("g0_child", 0, (Candidate(0, (0.0, 0.0, 0.0), target=1),))
+    plan = Plan("offspring", 0, (Candidate(0, (0.0, 0.0, 0.0), target=1),))
     store.put_run(run)
     store.clusterings.put(run.id, "c", b"", json.dumps(DESCRIPTIONS))
     store.put_metadata(run.id, CLUSTERING, "c")

@@ -19,7 +19,7 @@ from tasks.store.store import Store
 from tasks.task import current_store
 
 ROOT = Path(__file__).parents[3]
-PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)),))
+PLAN = Plan("population", 0, (Candidate(0, (0.0,)),))
 
 
 @pytest.fixture

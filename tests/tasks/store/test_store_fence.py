@@ -22,7 +22,7 @@ WRITES: dict[str, Callable[[Store], Any]] = {
     "put_metadata": lambda store: store.put_metadata("run", "status", "{}"),
     "set_requirements": lambda store: store.set_requirements("run", "code", "model"),
     "put_examples": lambda store: store.put_examples("run", {}),
-    "put_plan": lambda store: store.put_plan("run", dataclasses.replace(PLAN, name="g1_pop")),
+    "put_plan": lambda store: store.put_plan("run", dataclasses.replace(PLAN, purpose="population")),
     "forget_plans": lambda store: store.forget_plans("run", [PLAN.name]),
     "forget_stages": lambda store: store.forget_stages("run", [PLAN.name]),
     "next_attempt": lambda store: store.next_attempt("run", PLAN.name),

@@ -9,7 +9,7 @@ from tasks.records import Failure
 from tasks.store.store import Store
 
 PLAN = Plan(
-    "g0_child",
+    "offspring",
     0,
     (
         Candidate(0, (0.0, 1.5), "pad\nof two lines", target=1, parents=(2,)),

@@ -51,7 +51,7 @@ def test_only_two_different_scratchpads_that_hold_something_are_merged() -> None
     formula = Formula()
     generations = run(params(crossover_probability=1.0, generations=3), formula)
     pairs = kept = 0
-    for number, plan in enumerate(plan for plan in formula.plans if plan.name.endswith("_child")):
+    for number, plan in enumerate(plan for plan in formula.plans if plan.purpose == "offspring"):
         population = [evaluated.genome for evaluated in generations[number].generation.population]
         for candidate in plan.candidates:
             a, b = (population[parent].scratchpad for parent in candidate.parents)
