@@ -20,7 +20,6 @@ from orchestrator.guide.artifacts import STATS, MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
 from orchestrator.guide.ingest import Ingested, MissionTickets, epoch_batches, shuffle_lines
 from orchestrator.guide.inputs import Templates
-from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.reflecting import TooManyRejected
@@ -30,6 +29,7 @@ from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.guide.tally import PROGRESS_FILE, UNIT, Tally, progress_of
 from orchestrator.runs.folder import OutputFolder, read_state
+from orchestrator.runs.journal import JOURNAL, Journal
 from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import current_server

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.guide.journal import Journal
+from orchestrator.runs.journal import Journal
 from tasks.route.jobs import RouteJob, train_checkpoint
 from tasks.store.store import Store
 

@@ -18,7 +18,6 @@ from orchestrator.callbacks import Callbacks, RunInfo
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.jobs import Request, Scheduler
-from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.route.build import arms, deployments, open_route_farm, route_inputs
 from orchestrator.route.progress import PROGRESS_FILE, UNIT, RouteProgress
 from orchestrator.route.report import verdict_lines, write_report
@@ -27,6 +26,7 @@ from orchestrator.route.results import COMPARISON_FILE, EVALUATION_FILE, checkpo
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.journal import JOURNAL, Journal
 from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.status import StatusPublisher, clear_parked_state

@@ -22,7 +22,6 @@ from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.inputs import Templates
-from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.repository import GuidanceRepository
@@ -30,6 +29,7 @@ from orchestrator.guide.rollouts import MissionSetup
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.tally import Tally
 from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.journal import JOURNAL, Journal
 from tasks.guide.jobs import GuideContext
 from tasks.guide.ticket import Ticket
 

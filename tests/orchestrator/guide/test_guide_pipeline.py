@@ -10,10 +10,10 @@ import pytest
 
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.farm.jobs import Request
-from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.rollouts import Results
 from orchestrator.guide.session import MissionPipeline, MissionRun
+from orchestrator.runs.journal import JOURNAL, Journal
 from tasks.job import JobSpec
 from tasks.store.ownership import RunTaken
 

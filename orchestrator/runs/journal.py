@@ -1,6 +1,6 @@
-"""`journal.jsonl` of a mission: every result that its steps were given, so that a run outlives its store.
+"""`journal.jsonl` of a run, or of a part of one: every result that it was given, so that it outlives its store.
 
-A line is a content key with its result, or a note that the mission has parked.  What the journal holds is put into the
+A line is a content key with its result, or a note that the run has parked.  What the journal holds is put into the
 store before the first job is sent; nothing that was answered is asked again.
 """
 
@@ -19,7 +19,7 @@ JOURNAL = "journal.jsonl"
 
 
 class JournalLine(TypedDict):
-    """`parked_at` counts the mission's critiques and proposals when it parked because too many could not be used."""
+    """`parked_at` counts the replies when a mission parked because too many could not be used."""
 
     key: NotRequired[str]
     result: NotRequired[dict[str, Any]]
@@ -27,17 +27,14 @@ class JournalLine(TypedDict):
 
 
 class Journal:
-    """The journal of one mission.  `results` are by content key; `parked_at` has the mission's parks, oldest first.
-
-    Raises: OutputError for a file that cannot be used, OutputNotWritable.
-    """
+    """`results` are by content key; `parked_at` has the parks, oldest first."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._new: list[JournalLine] = []
         self.results: dict[str, dict[str, Any]] = {}
         self.parked_at: list[int] = []
-        for line in load_lines(path, JournalLine, "result of a mission", repair=True):
+        for line in load_lines(path, JournalLine, "result", repair=True):
             if "parked_at" in line:
                 self.parked_at.append(line["parked_at"])
             elif "key" in line and "result" in line:
@@ -50,7 +47,7 @@ class Journal:
             self._new.append({"key": key, "result": self.results[key]})
 
     def add_park(self, replies: int) -> None:
-        """Note that the mission parks after so many replies; written at once."""
+        """Note that it parks after so many replies; written at once."""
         self.parked_at.append(replies)
         self._new.append({"parked_at": replies})
         self.flush()
