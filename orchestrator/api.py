@@ -122,7 +122,7 @@ def evolve(
     Raises: SettingsError for wrong settings, OutputError for a folder that cannot be used, FarmUnavailable, with
     nothing started or all taken down; RunStopped; KeyboardInterrupt.
     """
-    from orchestrator.commands.common import DEFAULT_CONFIG, config_file
+    from orchestrator.commands.options import DEFAULT_CONFIG, config_file
     from orchestrator.evolve.fork import resolve_fork
     from orchestrator.evolve.run import start_evolution
     from orchestrator.settings import load_settings
@@ -159,10 +159,10 @@ def collect(
 
     settings: in place of the file's, by dotted name: `{"phase0.k": 20}`.  output: in place of `output_dir`, and of the
     folder of `phase0.output_path`.  options: those of the command (`orchestrator collect --help`), by the names of
-    `FarmOptions`.  Raises: as `evolve`.
+    `CollectOptions`.  Raises: as `evolve`.
     """
     from orchestrator.collect.run import start_collection
-    from orchestrator.collect.settings import FarmOptions, collect_settings_from
+    from orchestrator.collect.settings import CollectOptions, collect_settings_from
     from orchestrator.settings.documents import parse_document, read_mapping
 
     chosen = {name: str(value) if isinstance(value, PathLike) else value for name, value in (settings or {}).items()}
@@ -173,7 +173,7 @@ def collect(
         for name, value in chosen.items():
             _put(values, name, value)
         checked = collect_settings_from(values)
-        farm = parse_document({**options, "is_fresh": fresh}, FarmOptions)
+        farm = parse_document({**options, "is_fresh": fresh}, CollectOptions)
         ending = start_collection(checked, farm, resume=resume, callbacks=callbacks, stream=stream)
     return _result(ending, Path(checked.output_dir))
 

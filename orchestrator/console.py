@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import select
 import shlex
 import signal
 import sys
@@ -10,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from tasks.common.text import escape_control
 
@@ -19,6 +23,8 @@ on the run."""
 BY_SIGNAL = 128
 """Added to the number of the signal that ended a command."""
 INTERRUPTED, OUTPUT_CLOSED = BY_SIGNAL + signal.SIGINT, BY_SIGNAL + signal.SIGPIPE
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def fail(status: int, *lines: str) -> int:
@@ -33,7 +39,44 @@ def command_line(*words: str | Path) -> str:
     return escape_control(shlex.join(["orchestrator", *map(str, words)]))
 
 
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+class LossyFile(io.FileIO):
+    """A file descriptor that takes every write: no work is aborted for what is only printed."""
+
+    def write(self, data: Any) -> int:
+        try:
+            while (written := super().write(data)) is None:  # another process has made the pipe non-blocking
+                select.select([], [self.fileno()], [])
+        except OSError:
+            return memoryview(data).nbytes
+        return written
+
+
+def open_output() -> None:
+    """Open descriptors that were closed (`>&-`), so that no file of the program gets their numbers."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number is taken
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    if sys.stdout is sys.__stdout__:
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names of files may not be UTF-8
+
+
+def keep_running_without_output() -> None:
+    """What a run prints may be lost: its reader ends, its disk is full, its terminal hangs up."""
+    for name, stream in (("stdout", sys.__stdout__), ("stderr", sys.__stderr__)):
+        if stream is not None and getattr(sys, name) is stream:
+            raw = io.BufferedWriter(LossyFile(stream.fileno(), "wb", closefd=False))
+            lossy = io.TextIOWrapper(raw, stream.encoding, "backslashreplace", line_buffering=stream.isatty())
+            setattr(sys, name, lossy)
+
+
+def abandon_output() -> None:
+    """What could not be written is lost; otherwise Python would report it once more at its end."""
+    if sys.stdout is sys.__stdout__:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 class Terminated(BaseException):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.collect.settings import CollectSettings, FarmOptions, SplitRatios
+from orchestrator.collect.settings import CollectOptions, CollectSettings, SplitRatios
 from orchestrator.farm.embedded import FarmSpec
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import SettingsError
@@ -25,7 +25,7 @@ SYSTEM_PROMPT = "Answer the question using the provided context."
 TARGET_READY_S = 600.0
 
 
-def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str) -> Collection:
+def make_collection(settings: CollectSettings, options: CollectOptions, run_id: str) -> Collection:
     """What the jobs must know; a fresh collection has content keys of its own."""
     reflector, correctness = settings.reflector, settings.phase0.correctness
     return Collection(
@@ -58,7 +58,7 @@ def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str
     )
 
 
-def collect_farm_spec(settings: CollectSettings, options: FarmOptions) -> FarmSpec:
+def collect_farm_spec(settings: CollectSettings, options: CollectOptions) -> FarmSpec:
     """An embedded farm with as many slots as calls may be in flight."""
     phase0 = settings.phase0
     return FarmSpec(
@@ -93,7 +93,7 @@ def _target(settings: CollectSettings) -> records.Target:
     )
 
 
-def collect_announcement(settings: CollectSettings, options: FarmOptions) -> str:
+def collect_announcement(settings: CollectSettings, options: CollectOptions) -> str:
     """Who reflects and judges, and what it may cost at most."""
     reflector, judge = settings.reflector, settings.phase0.correctness
     rules, external = reflector.api_base == EMBEDDED, options.farm == "external"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.collect.settings import CollectSettings, FarmOptions
+from orchestrator.collect.settings import CollectOptions, CollectSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.common.logs import secret
 
 
-def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
+def check_surroundings(settings: CollectSettings, options: CollectOptions) -> None:
     if problems := [*_farm_problems(settings, options), *_limit_problems(settings, options)]:
         raise SettingsError(problems)
 
 
-def _farm_problems(settings: CollectSettings, options: FarmOptions) -> Iterator[str]:
+def _farm_problems(settings: CollectSettings, options: CollectOptions) -> Iterator[str]:
     if options.redis_url and options.farm != "external":
         yield "--redis-url: goes with --farm external, and only with that"
     if options.budget_usd and None in options.prices:
@@ -34,7 +34,7 @@ def _farm_problems(settings: CollectSettings, options: FarmOptions) -> Iterator[
                 yield f"{key}: neither {name} nor the file named by {name}_FILE holds a key"
 
 
-def _limit_problems(settings: CollectSettings, options: FarmOptions) -> Iterator[str]:
+def _limit_problems(settings: CollectSettings, options: CollectOptions) -> Iterator[str]:
     """A prompt and its longest reply share each limit; 0 is no limit."""
     longest = {
         "reflector.max_new_tokens": settings.reflector.max_new_tokens,

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from orchestrator import console
 from orchestrator.callbacks import Callback, Callbacks
-from orchestrator.collect.settings import CollectSettings, FarmOptions, collect_settings_from
+from orchestrator.collect.settings import CollectOptions, CollectSettings, collect_settings_from
 from orchestrator.console import raise_on_signals
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.runs.folder import OutputFolder, check_inputs, read_state
@@ -46,7 +46,7 @@ RESUMABLE = (
     "phase0.reflector_concurrency",
     "phase0.judge_concurrency",
     "phase0.output_path",
-    *(f"farm.{field.name}" for field in dataclasses.fields(FarmOptions) if field.name != "is_fresh"),
+    *(f"farm.{field.name}" for field in dataclasses.fields(CollectOptions) if field.name != "is_fresh"),
 )
 """The settings that may change before a collection is resumed, by dotted name; those of the farm begin with "farm.".
 
@@ -66,7 +66,7 @@ class ProgressFile(TypedDict):
 
 def start_collection(
     settings: CollectSettings,
-    options: FarmOptions,
+    options: CollectOptions,
     *,
     resume: bool,
     only: Sequence[str] = (),
@@ -175,16 +175,16 @@ class CollectKind:
         return end_collection(start_collection(settings, options, resume=True, only=only), settings)
 
 
-def save_settings(output: OutputFolder, settings: CollectSettings, options: FarmOptions) -> None:
+def save_settings(output: OutputFolder, settings: CollectSettings, options: CollectOptions) -> None:
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
 
-def load_saved(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, FarmOptions]:
+def load_saved(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, CollectOptions]:
     """What the collection was started with, and what is changed of it."""
     values = read_mapping(folder / SETTINGS_FILE)
     override_values(values, overrides, RESUMABLE, "collection")
-    options = pop_section(values, "farm", FarmOptions)
+    options = pop_section(values, "farm", CollectOptions)
     if options.budget_usd and None in options.prices:
         raise SettingsError(["farm.budget_usd: needs farm.price_prompt, farm.price_cached and farm.price_completion"])
     return collect_settings_from(values), options

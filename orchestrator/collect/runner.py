@@ -24,8 +24,13 @@ from orchestrator.collect.build import Split, collect_farm_spec, make_collection
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
 from orchestrator.collect.document import make_document
 from orchestrator.collect.pipeline import Gathered, Pipeline, providers, seed_store
-from orchestrator.collect.settings import CollectSettings, FarmOptions
-from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedded_farm, external_farm
+from orchestrator.collect.settings import CollectOptions, CollectSettings
+from orchestrator.farm import FarmUnavailable
+from orchestrator.farm.connection import (
+    FarmConnection,
+    embedded_farm,
+    external_farm,
+)
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.jobs import Scheduler
 from orchestrator.runs.artifacts import ArtifactRequests
@@ -54,7 +59,7 @@ TOP = 20
 
 
 def open_collect_farm(
-    settings: CollectSettings, options: FarmOptions, notify: Callable[[str], None] = log.info
+    settings: CollectSettings, options: CollectOptions, notify: Callable[[str], None] = log.info
 ) -> AbstractContextManager[FarmConnection]:
     if options.farm == "external":
         return external_farm(options.redis_url, notify)
@@ -75,7 +80,7 @@ class Collector:
     """One session of a collection.  `run` returns the path of the output; what it raises is how the session ended."""
 
     settings: CollectSettings
-    options: FarmOptions
+    options: CollectOptions
     parts: Split
     output: OutputFolder
     is_resumed: bool

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
 
-from orchestrator.collect import NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS
 from orchestrator.settings.documents import (
     Count,
     Document,
@@ -24,6 +23,7 @@ from orchestrator.settings.documents import (
     parse_document,
     read_document,
 )
+from orchestrator.settings.farm import EndpointOptions
 from orchestrator.settings.value_checks import EMBEDDED, http_address, http_or_embedded, placeholders
 from tasks.common.text import quote
 
@@ -145,37 +145,20 @@ class CollectSettings(Document):
     phase0: Phase0Settings
 
 
-Price = Annotated[StrictFloat, Field(ge=0)] | None
-
-
 @dataclass(frozen=True)
-class FarmOptions(Document):
-    """The options of the command line, for which the file has no keys.
+class CollectOptions(EndpointOptions):
+    """The options of the command line, for which the file has no keys."""
 
-    `requests_per_minute` and `tokens_per_minute` hold for each endpoint, over all workers together.  `retry_wait_s`
-    is how long a collection with nothing left but failures waits for a retry before it parks.  Prices are US dollars
-    for a million tokens, at both endpoints; None is unknown.  `context_tokens` is the longest prompt and reply together
-    at both endpoints; 0 is no limit.  `callbacks` are names as in CONFIG_CALLBACKS.  `budget_usd` is for all calls; 0
-    is no limit.  With `is_fresh` no result is taken from an earlier collection.
-    """
-
-    farm: Literal["embedded", "external"] = "embedded"
-    redis_url: StrictStr = ""
-    farm_dir: Text = "outputs/farm"
-    requests_per_minute: Count = NO_LIMIT_REQUESTS
-    tokens_per_minute: Count = NO_LIMIT_TOKENS
-    retry_wait_s: Annotated[StrictFloat, Field(ge=0)] = 0.0
-    price_prompt: Price = None
-    price_cached: Price = None
-    price_completion: Price = None
-    budget_usd: Annotated[StrictFloat, Field(ge=0)] = 0.0
-    is_fresh: StrictBool = False
-    context_tokens: Natural = 0
-    callbacks: StrictStr = ""
-
-    @property
-    def prices(self) -> tuple[float | None, ...]:
-        return (self.price_prompt, self.price_cached, self.price_completion)
+    is_fresh: Annotated[
+        StrictBool,
+        Field(
+            description="compute everything anew: set the collection in the output folder aside, and take nothing from "
+            "the store (without: results of equal settings are taken from it)"
+        ),
+    ] = False
+    context_tokens: Annotated[
+        Natural, Field(description="longest prompt and reply together, of both models (default: no check)")
+    ] = 0
 
 
 def read_collect_settings(path: Path) -> CollectSettings:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Any
 
-from orchestrator import console
-from orchestrator.commands import common
+import click
+
+from orchestrator.collect.settings import CollectOptions
+from orchestrator.commands import options
 
 DESCRIPTION = """\
 Find the tokens that a model wastes: sample verbose answers of the target, have the reflector compress them, keep the
@@ -27,36 +29,19 @@ failed for good; 4 another process works on this collection; 130 interrupted; 14
 `orchestrator retry FOLDER`, or the same command with --resume, resumes it."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("collect", DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the YAML file")
-    start = parser.add_mutually_exclusive_group()
-    start.add_argument("--resume", action="store_true", help="skip what the checkpoint files hold")
-    start.add_argument("--fresh", action="store_true", dest="is_fresh",
-                       help="compute everything anew: set the collection in the output folder aside, and take nothing "
-                            "from the store (without: results of equal settings are taken from it)")  # fmt: skip
-    farm = common.add_own_farm(parser)
-    farm.add_argument("--requests-per-minute", type=int, default=argparse.SUPPRESS, metavar="N",
-                      help="most requests a minute to an OpenAI endpoint, of all workers together")  # fmt: skip
-    farm.add_argument("--tokens-per-minute", type=int, default=argparse.SUPPRESS, metavar="N",
-                      help="most tokens a minute, likewise")  # fmt: skip
-    farm.add_argument("--context-tokens", type=int, default=argparse.SUPPRESS, metavar="N",
-                      help="longest prompt and reply together, of both models (default: no check)")  # fmt: skip
-    common.add_cost(parser, "the calls to both endpoints")
-    return parser
+@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG, drives=True)
+@click.option("--config", type=options.path_option, required=True, metavar="FILE", help="the YAML file")
+@click.option("--resume", is_flag=True, help="skip what the checkpoint files hold")
+@options.field_options(CollectOptions)
+def collect(config: Path, resume: bool, **farm: Any) -> int:
+    from orchestrator.collect.settings import read_collect_settings
+    from orchestrator.runs.folder import check_inputs
 
+    if resume and farm["is_fresh"]:
+        raise click.UsageError("--resume and --fresh exclude each other")
+    settings, chosen = read_collect_settings(config), options.parse_options(CollectOptions, farm)
+    check_inputs("phase0.output_path", Path(settings.phase0.output_path), {"--config": config})
+    # Imported here: this needs Celery, and wrong settings are reported at once.
+    from orchestrator.collect.run import end_collection, start_collection
 
-def run(arguments: argparse.Namespace) -> int:
-    def work() -> int:
-        from orchestrator.collect.settings import FarmOptions, read_collect_settings
-        from orchestrator.runs.folder import check_inputs
-
-        settings = read_collect_settings(arguments.config)
-        check_inputs("phase0.output_path", Path(settings.phase0.output_path), {"--config": arguments.config})
-        # Imported here: this needs Celery, and wrong settings are reported at once.
-        from orchestrator.collect.run import end_collection, start_collection
-
-        options = common.parse_options(arguments, FarmOptions)
-        return end_collection(start_collection(settings, options, resume=arguments.resume), settings)
-
-    return common.handle_errors(work, full_disk=console.PARKED)
+    return end_collection(start_collection(settings, chosen, resume=resume), settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import shutil
@@ -10,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from orchestrator import console
-from orchestrator.commands import common
+from orchestrator.commands import options
 
 if TYPE_CHECKING:
     from orchestrator.farm.checks import Finding
@@ -29,26 +30,17 @@ examples:
   orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one
   orchestrator doctor --config configs/gpu.config    also checks the settings and what they need
   orchestrator doctor --json
-{common.LISTED}
+{options.LISTED}
 exit status: 0 every check passes; 1 otherwise."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("doctor", DESCRIPTION, EPILOG)
-    common.add_farm(parser)
-    common.add_json(parser)
-    return parser
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: examine(arguments))
-
-
-def examine(arguments: argparse.Namespace) -> int:
-    found = list(findings(arguments.config))
-    status = console.DONE if all(finding.ok for finding in found) else console.WRONG
-    common.print_found(arguments, [dataclasses.asdict(finding) for finding in found], _lines(found))
-    return status
+@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@options.farm_option
+@options.json_option
+def doctor(config: Path | None, as_json: bool) -> int:
+    found = list(findings(config))
+    options.print_found(as_json, [dataclasses.asdict(finding) for finding in found], _lines(found))
+    return console.DONE if all(finding.ok for finding in found) else console.WRONG
 
 
 def _lines(found: Sequence[Finding]) -> Iterator[str]:
@@ -108,9 +100,9 @@ def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
 def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
     import redis
 
-    from orchestrator.farm import workers
+    from orchestrator.farm import FarmUnavailable, StoreLost, workers
     from orchestrator.farm.checks import check_broker, check_clock, clock_offset, failed_check
-    from orchestrator.farm.connection import FarmUnavailable, StoreLost, named_address, reach
+    from orchestrator.farm.connection import named_address, reach
     from orchestrator.farm.worker_checks import check_all
 
     try:

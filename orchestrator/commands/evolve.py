@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import click
 
 from orchestrator import console
-from orchestrator.commands import common
-from orchestrator.completing import complete_run, with_completer
-
-if TYPE_CHECKING:
-    from orchestrator.evolve.fork import Fork
-    from orchestrator.settings import Settings
+from orchestrator.commands import options
 
 DESCRIPTION = """\
 Run the evolution that a .config describes, or go on with it.
@@ -37,35 +33,38 @@ exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 a
 process works on the run; 130 interrupted; 143 terminated."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("evolve", DESCRIPTION, epilog=EPILOG)
-    common.add_settings(parser)
-    parser.add_argument("--fresh", action="store_true", help="set aside the run that the output folder holds")
-    action = parser.add_argument(
-        "--fork", metavar="RUN[@PLACE]",
-        help="begin a run of its own with the population of another one: at the end of RUN, at a generation (RUN@2), "
-             "or with one individual (RUN@g1_child0_mut); its settings are RUN's where no --config is given",
-    )  # fmt: skip
-    with_completer(action, complete_run)
-    common.add_retry_wait(parser)
-    parser.add_argument("--plain", action="store_true", help="plain lines, also in a terminal")
-    return parser
+@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG, drives=True)
+@options.settings_options()
+@click.option("--fresh", is_flag=True, help="set aside the run that the output folder holds")
+@click.option(
+    "--fork", metavar="RUN[@PLACE]", type=options.RunFolder(),
+    help="begin a run of its own with the population of another one: at the end of RUN, at a generation (RUN@2), or "
+    "with one individual (RUN@g1_child0_mut); its settings are RUN's where no --config is given",
+)  # fmt: skip
+@options.retry_wait_option
+@options.plain_option
+def evolve(
+    config: Path,
+    overrides: Sequence[str],
+    output: str | None,
+    fresh: bool,
+    fork: Path | None,
+    retry_wait_s: float,
+    plain: bool,
+) -> int:
+    if fork is None and options.is_without_settings(config):
+        return console.fail(console.WRONG, *_ways(config))
+    if fork is None:
+        settings, begin = options.load_given(config, overrides, output), None
+    else:
+        from orchestrator.evolve.fork import resolve_fork
 
+        named = None if config == options.DEFAULT_CONFIG else config
+        settings, begin = resolve_fork(str(fork), named, options.overrides_of(overrides, output))
+    # Imported here: this needs Celery, and wrong settings are reported at once.
+    from orchestrator.evolve.run import start_evolution
 
-def run(arguments: argparse.Namespace) -> int:
-    def work() -> int:
-        if not arguments.fork and common.is_without_settings(arguments.config):
-            return console.fail(console.WRONG, *_ways(arguments.config))
-        settings, fork = _settings(arguments)
-        # Imported here: this needs Celery, and wrong settings are reported at once.
-        from orchestrator.evolve.run import start_evolution
-
-        ending = start_evolution(
-            settings, fresh=arguments.fresh, plain=arguments.plain, fork=fork, retry_wait_s=arguments.retry_wait_s
-        )
-        return ending.exit()
-
-    return common.handle_errors(work, full_disk=console.PARKED)
+    return start_evolution(settings, fresh=fresh, plain=plain, fork=begin, retry_wait_s=retry_wait_s).exit()
 
 
 def _ways(missing: Path) -> list[str]:
@@ -79,13 +78,3 @@ def _ways(missing: Path) -> list[str]:
         f"  make menuconfig                                   every option; configs/ has files to copy to {missing}",
         *filter(None, [unused_reason(Path.cwd())]),
     ]
-
-
-def _settings(arguments: argparse.Namespace) -> tuple[Settings, Fork | None]:
-    """What to run with, and what a fork begins with."""
-    if not arguments.fork:
-        return common.settings_from_arguments(arguments), None
-    from orchestrator.evolve.fork import resolve_fork
-
-    config = None if arguments.config == common.DEFAULT_CONFIG else arguments.config
-    return resolve_fork(arguments.fork, config, common.overrides_of(arguments))

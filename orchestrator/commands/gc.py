@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import time
 from collections import Counter
@@ -11,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from orchestrator import console
-from orchestrator.commands import common
+from orchestrator.commands import options
 
 if TYPE_CHECKING:
     from orchestrator.farm.cleanup import CleanupRule, Unneeded
@@ -46,46 +47,33 @@ DAYS = 30
 MEGABYTE = 2**20
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("gc", DESCRIPTION, EPILOG)
-    common.add_farm(parser)
-    parser.add_argument("--days", type=_number, metavar="N", default=DAYS, help="what is old (default: 30)")
-    parser.add_argument("--store-mb", type=_number, metavar="N", help="memory of the store (default: no limit)")
-    parser.add_argument("--run", action="append", default=[], metavar="ID", dest="runs",
-                        help="also this run, whatever its state; may be repeated")  # fmt: skip
-    parser.add_argument("--remove", action="store_true", help="remove it; without this option nothing is changed")
-    common.add_json(parser)
-    return parser
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1,000,000")
-    return value
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: collect_garbage(arguments))
-
-
-def collect_garbage(arguments: argparse.Namespace) -> int:
+@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@options.farm_option
+@click.option("--days", type=click.FloatRange(0, 1e6), metavar="N", default=DAYS, help="what is old (default: 30)")
+@click.option("--store-mb", type=click.FloatRange(0, 1e6), metavar="N", help="memory of the store (default: no limit)")
+@click.option("--run", "runs", multiple=True, metavar="ID",
+              help="also this run, whatever its state; may be repeated")  # fmt: skip
+@click.option("--remove", is_flag=True, help="remove it; without this option nothing is changed")
+@options.json_option
+def gc(
+    config: Path | None, days: float, store_mb: float | None, runs: Sequence[str], remove: bool, as_json: bool
+) -> int:
     from orchestrator.farm.cleanup import CleanupRule, find_unneeded, remove_unneeded
     from orchestrator.runs.lifecycle import delete_run
 
-    with _farm_of(arguments.config) as (farm, folder):
-        most = None if arguments.store_mb is None else int(arguments.store_mb * MEGABYTE)
-        rule = CleanupRule(arguments.days, most)
+    with _farm_of(config) as (farm, folder):
+        most = None if store_mb is None else int(store_mb * MEGABYTE)
+        rule = CleanupRule(days, most)
         retention = farm.store.retention
         found = find_unneeded(retention, folder, rule)
-        if problem := _why_not(farm, arguments.runs, found):
+        if problem := _why_not(farm, runs, found):
             return console.fail(console.WRONG, problem)
         removed = None
-        if arguments.remove:
-            for run_id in arguments.runs:
+        if remove:
+            for run_id in runs:
                 delete_run(farm, run_id)
             removed = dataclasses.asdict(remove_unneeded(retention, found, rule))
-            removed["runs"] += len(arguments.runs)
+            removed["runs"] += len(runs)
     done = "nothing was removed; add --remove to remove it"
     if removed:
         done = f"removed {removed['runs']} runs, {removed['results']} results and {removed['files']} files"
@@ -100,7 +88,7 @@ def collect_garbage(arguments: argparse.Namespace) -> int:
         "limit_bytes": found.limit,
         "removed": removed,
     }
-    common.print_found(arguments, value, [*_lines(found, rule, arguments.runs), done])
+    options.print_found(as_json, value, [*_lines(found, rule, runs), done])
     return console.DONE
 
 
@@ -110,9 +98,9 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None]
 
     An embedded farm that is down is started for the time of the command: its data are in its Valkey.
     """
+    from orchestrator.farm import FarmUnavailable
     from orchestrator.farm.connection import (
         DEFAULT_CONFIG,
-        FarmUnavailable,
         embedded_address,
         external_address,
         found_address,

@@ -1,20 +1,39 @@
-"""`orchestrator init`: four questions, and a complete .config."""
+"""`orchestrator init`: four answers, each checked, and a complete .config with the settings that follow from them.
+
+The procedure is that of `make evolve`: arms with clusters of wasted tokens, and a search with a reflector in each.
+Everything else has Kconfig's default.
+"""
 
 from __future__ import annotations
 
-import argparse
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import click
 
 from orchestrator import console
-from orchestrator.commands import common
-from orchestrator.console import command_line
-
-if TYPE_CHECKING:
-    from orchestrator.init import Answer
+from orchestrator.commands import options
+from orchestrator.settings import Settings, load_settings, write_config
+from orchestrator.settings.farm import EndpointOptions
+from orchestrator.settings.value_checks import server_address
+from tasks.judging.exact_number import lacks_number
+from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
+from tasks.openai.provider import DEFAULT_BASE_URL
+from tasks.plan import EXAMPLE_SETS, ExampleSet
+from tasks.questions import Columns, SplitExample, read_questions
+from tasks.records import Example
+from tasks.tables import format_of, read_table
 
 DESCRIPTION = """\
 Ask four questions, and write a complete .config.
@@ -36,67 +55,136 @@ examples:
 results: the file of --config (.config).  Nothing else is started.
 exit status: 0 written; 1 an answer is wrong or missing; 130 interrupted."""
 
+POPULATION = 10
+GENERATIONS = 6
+"""Of a search whose budget is money: a run that reaches the budget parks."""
+SEARCH: Mapping[str, str] = {
+    "CLUSTERS_BY": "waste", "CLUSTERS": "6", "EMBEDDER_MODEL": "embedded",
+    "INITIAL_DELTAS_PATH": "zero", "PROMPTS_PATH": "shipped", "OBJECTIVE": "constrained",
+    "TOO_LONG": "drop", "POPULATION_SIZE": str(POPULATION), "LAMBDA_SHORTNESS": "0.4", "LAMBDA_CORRECTNESS": "0.6",
+    "CXPB": "0.5", "MUTPB": "0.8", "ELITISM_SIZE": "1", "SELECTION": "tournament", "TOURNAMENT_SIZE": "2",
+    "TRUNCATION_TOP_K": "2",
+}  # fmt: skip
+SAMPLE = Path("configs/data/sample_questions.jsonl")
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("init", DESCRIPTION, EPILOG)
-    parser.add_argument("--model", metavar="MODEL", help="the model to steer")
-    parser.add_argument("--data", metavar="FILE", help="the questions")
-    parser.add_argument("--judge", metavar="JUDGE", help="who decides whether an answer is right")
-    parser.add_argument("--budget", metavar="AMOUNT", help="what the run may take at most")
-    parser.add_argument("--config", type=Path, default=Path(".config"), metavar="FILE", help="what to write (.config)")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="the run's output folder (outputs/run)")
-    parser.add_argument("--replace", action="store_true", help="replace a file that exists")
-    common.add_prices(parser.add_argument_group("a judge's model"), "those of gpt-4o for it, else unknown")
-    return parser
+EMBEDDED = "embedded"
+SMALL_BYTES = 2e9
+"""Weights up to this size can be computed on a CPU."""
+ON_CPU: Mapping[str, str] = {
+    "DEVICE": "cpu", "FARM": "embedded", "TARGET_CONCURRENCY": "64",
+    "SGLANG_ARGS": "--rows 64", "TARGET_MAX_NEW_TOKENS": "256",
+}  # fmt: skip
+ON_GPU: Mapping[str, str] = {
+    "DEVICE": "cuda", "TARGET_CONCURRENCY": "1024",
+    "TARGET_MAX_NEW_TOKENS": "512",
+}  # fmt: skip
+
+SIZES: Mapping[str, Mapping[ExampleSet, int]] = {
+    "cpu": {"training": 72, "validation": 300, "test": 100},
+    "cuda": {"training": 300, "validation": 400, "test": 400},
+}
+"""How many questions are asked, by device."""
+LEAST_QUESTIONS = 20
+LOOKED_AT = 100  # rows, for the names of columns
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "question": ("question", "query", "prompt", "problem", "input"),
+    "answer": ("answer", "gold", "gold_answer", "target", "output", "solution"),
+    "context": ("context", "passage", "document", "documents", "evidence"),
+    "id": ("id", "question_id", "uid"),
+    "split": ("split", "subset"),
+}
+"""By which names a column is found, the likelier first; upper and lower case do not matter."""
+SPLITS: Mapping[ExampleSet, Sequence[str]] = {
+    "training": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test",),
+}
+SHARES: Mapping[ExampleSet, float] = {"training": 0.3, "validation": 0.4, "test": 0.3}
+"""Of rows without splits."""
+
+PRICES: Mapping[str, str] = {"gpt-4o": "2.5 1.25 10"}
+"""Of prompt, cached prompt and completion, in US dollars a million tokens."""
+FREE: Mapping[str, str] = {
+    "OPENAI_BASE_URL": "", "OPENAI_REQUESTS_PER_MINUTE": "100000", "OPENAI_TOKENS_PER_MINUTE": "1000000000",
+}  # fmt: skip
 
 
-def run(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Answer:
+    """`options` are settings as a person types them; `about` says what was found."""
 
-    def work() -> int:
-        try:
-            return initialise(arguments)
-        except ValueError as error:
-            return console.fail(console.WRONG, str(error))
-
-    return common.handle_errors(work)
+    options: Mapping[str, str]
+    about: str
+    examples: Sequence[Example] = ()
 
 
-def initialise(arguments: argparse.Namespace) -> int:
-    from orchestrator import init
+def settings_of(options: Mapping[str, str], folder: Path) -> Settings:
+    """The complete settings of a run in `folder`; `options` are those of the four answers."""
+    chosen = {**SEARCH, **options, "OUTPUT_DIR": str(folder)}
+    with tempfile.NamedTemporaryFile(suffix=".config") as nothing:
+        return load_settings(Path(nothing.name), chosen)
+
+
+@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@click.option("--model", metavar="MODEL", help="the model to steer")
+@click.option("--data", metavar="FILE", help="the questions")
+@click.option("--judge", metavar="JUDGE", help="who decides whether an answer is right")
+@click.option("--budget", metavar="AMOUNT", help="what the run may take at most")
+@click.option("--config", type=options.path_option, default=".config", metavar="FILE", help="what to write (.config)")
+@click.option("--output", type=options.path_option, metavar="DIR", help="the run's output folder (outputs/run)")
+@click.option("--replace", is_flag=True, help="replace a file that exists")
+@options.field_options(EndpointOptions, "price_prompt", "price_cached", "price_completion")
+def init(
+    model: str | None,
+    data: str | None,
+    judge: str | None,
+    budget: str | None,
+    config: Path,
+    output: Path | None,
+    replace: bool,
+    **prices: float | None,
+) -> int:
     from orchestrator.runs.folder import writing
-    from orchestrator.settings import write_config
 
-    if arguments.config.exists() and not arguments.replace:
-        raise ValueError(f"{arguments.config} exists; give --replace, or write another file with --config")
-    folder = arguments.output or _free_folder()
-    if (folder / "run.json").exists():
-        raise ValueError(f"{folder} holds a run: name another folder with --output")
-    model = _answer(arguments, "model", init.read_model, "embedded")
-    sizes = init.SIZES[model.options["DEVICE"]]
-    sample = str(init.SAMPLE) if init.SAMPLE.exists() else ""
-    data = _answer(arguments, "data", lambda text: init.read_data(text, sizes), sample)
-    is_external = model.options["FARM"] == "external"
-    given = [getattr(arguments, f"price_{kind}") for kind in common.PRICES]
-    prices = "" if None in given else " ".join(f"{price:g}" for price in given)
-    judge = _answer(
-        arguments,
-        "judge",
-        lambda text: init.read_judge(text, data.examples, prices, external=is_external),
-        "" if is_external else "rules",
-    )
-    budget = _answer(arguments, "budget", lambda text: init.read_budget(text, judge.options), "60 evaluations")
-    settings = init.settings_of({**model.options, **data.options, **judge.options, **budget.options}, folder)
-    with writing(arguments.config):
-        write_config(settings, arguments.config)
-    print(f"written: {arguments.config}\nstart it: {command_line('evolve', '--config', arguments.config)}")
+    given = {"model": model, "data": data, "judge": judge, "budget": budget}
+    price = "" if None in prices.values() else " ".join(f"{price:g}" for price in prices.values())
+    try:
+        settings = ask(given, price, config, output, is_replaced=replace)
+    except ValueError as error:
+        return console.fail(console.WRONG, str(error))
+    with writing(config):
+        write_config(settings, config)
+    print(f"written: {config}\nstart it: {console.command_line('evolve', '--config', config)}")
     return console.DONE
 
 
-def _answer(arguments: argparse.Namespace, name: str, check: Callable[[str], Answer], default: str) -> Answer:
-    """The checked answer, from the option or from a person at a terminal, who is asked until it can be used."""
+def ask(
+    given: Mapping[str, str | None], prices: str, config: Path, output: Path | None, *, is_replaced: bool
+) -> Settings:
+    """The settings that the answers make; those that are not given are asked for."""
+    if config.exists() and not is_replaced:
+        raise ValueError(f"{config} exists; give --replace, or write another file with --config")
+    folder = output or _free_folder()
+    if (folder / "run.json").exists():
+        raise ValueError(f"{folder} holds a run: name another folder with --output")
+    model = _answer(given, "model", read_model, EMBEDDED)
+    sizes = SIZES[model.options["DEVICE"]]
+    data = _answer(given, "data", lambda text: read_data(text, sizes), str(SAMPLE) if SAMPLE.exists() else "")
+    is_external = model.options["FARM"] == "external"
+    judge = _answer(
+        given,
+        "judge",
+        lambda text: read_judge(text, data.examples, prices, external=is_external),
+        "" if is_external else "rules",
+    )
+    budget = _answer(given, "budget", lambda text: read_budget(text, judge.options), "60 evaluations")
+    return settings_of({**model.options, **data.options, **judge.options, **budget.options}, folder)
 
-    given = getattr(arguments, name)
-    if given is None and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+
+def _answer(given: Mapping[str, str | None], name: str, check: Callable[[str], Answer], default: str) -> Answer:
+    """The checked answer, from the option or from a person at a terminal, who is asked until it can be used."""
+    text = given[name]
+    if text is None and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise ValueError(f"there is no terminal to ask at: give --{name}")
     with suppress(ImportError):  # not every Python has it; the arrow keys and Tab work in what is typed
         import readline
@@ -105,11 +193,11 @@ def _answer(arguments: argparse.Namespace, name: str, check: Callable[[str], Ans
         readline.set_completer_delims(" =\t\n")
     while True:
         try:
-            found = check(given if given is not None else input(f"{name} [{default}]: ").strip() or default)
+            found = check(text if text is not None else input(f"{name} [{default}]: ").strip() or default)
         except EOFError:
             raise ValueError("the input has ended; nothing was written") from None
         except ValueError as error:
-            if given is not None:
+            if text is not None:
                 raise
             console.fail(console.WRONG, *str(error).splitlines()[:10])
         else:
@@ -124,3 +212,159 @@ def _free_folder() -> Path:
         number += 1
         folder = Path(f"outputs/run-{number}")
     return folder
+
+
+def read_model(text: str) -> Answer:
+    """ "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server."""
+    if text == EMBEDDED:
+        return Answer({**ON_CPU, "TARGET_MODEL": EMBEDDED}, "SmolLM2-135M-Instruct, on this CPU")
+    name, at, url = text.rpartition("@")
+    model = os.path.expanduser(name if at else text)
+    size = _weights(Path(model)) if Path(model).is_dir() else None
+    if size is None and not re.fullmatch(r"[\w.-]+/[\w.-]+", model, re.ASCII):
+        raise ValueError(f"{text!r} is neither {EMBEDDED} nor a folder nor an id such as Qwen/Qwen2.5-1.5B-Instruct")
+    on_gpu = {**ON_GPU, "TARGET_MODEL": model}
+    if at:
+        server_address(url)
+        return Answer({**on_gpu, "FARM": "embedded", "SGLANG_URL": url}, f"{model}, at {url}")
+    if shutil.which("nvidia-smi") is not None:
+        return Answer({**on_gpu, "FARM": "embedded"}, f"{model}, with SGLang on this machine's GPU")
+    if size is not None and size <= SMALL_BYTES:
+        return Answer({**ON_CPU, "TARGET_MODEL": model}, f"{model}, on this CPU")
+    return Answer({**on_gpu, "FARM": "external"}, f"{model}, with SGLang on an external farm: there is no GPU here")
+
+
+def _weights(folder: Path) -> int:
+    """The bytes of the weights in a model's folder."""
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder} has no config.json: it holds no model")
+    try:
+        template = json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):
+        template = None
+    if not template and not (folder / "chat_template.jinja").is_file():
+        raise ValueError(f"{folder} has no chat template: use an instruction-tuned model")
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    if not size:
+        raise ValueError(f"{folder} has no weights (*.safetensors)")
+    return size
+
+
+def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
+    """PATH, and where the columns have unusual names COLUMN=NAME behind it: questions.csv answer=Antwort.
+
+    `sizes` are how many questions each set has at most.
+    """
+    path, named = _path_and_names(text)
+    columns = {} if format_of(path) == "financebench" else _columns(path, named)
+    questions = read_questions(path, Columns(**columns))
+    if len(questions) < LEAST_QUESTIONS:
+        raise ValueError(f"{path} has {len(questions)} questions; at least {LEAST_QUESTIONS} are needed")
+    options = {"DATA_PATH": str(path), "DATA_COLUMNS": shlex.join(f"{which}={name}" for which, name in columns.items())}
+    chosen: list[Example] = []
+    about = [f"{len(questions)} questions"]
+    for which, (split, all_rows) in _sets(questions).items():
+        rows = all_rows[: sizes[which]]
+        there = [question.example for question in questions if not split or question.split == split]
+        chosen += [there[row] for row in rows]
+        options[which.upper()] = f"{split}[{rows[0]}:{rows[-1] + 1}]"
+        about.append(f"{len(rows)} for {which}")
+    return Answer(options, ", ".join(about), chosen)
+
+
+def _path_and_names(text: str) -> tuple[Path, dict[str, str]]:
+    try:
+        first, *others = [text] if Path(text).exists() else shlex.split(text)
+    except ValueError:
+        raise ValueError("name a file: JSON Lines, CSV, Parquet or a saved `datasets` folder") from None
+    named = dict(word.split("=", 1) for word in others if "=" in word)
+    if len(named) < len(others) or not named.keys() <= COLUMNS.keys():
+        raise ValueError(f"behind the file only {', '.join(f'{which}=COLUMN' for which in COLUMNS)} can be given")
+    path = Path(first).expanduser()
+    if not path.exists():
+        raise ValueError(f"{path} does not exist")
+    return path, named
+
+
+def _columns(path: Path, named: Mapping[str, str]) -> dict[str, str]:
+    """The columns by the names that a person gave, or else by those that are usual."""
+    rows = itertools.islice(read_table(path, format_of(path), ()), LOOKED_AT)
+    present = {name.lower(): name for row in rows for name in row.values if name}
+    usual = {which: next((present[name] for name in names if name in present), "") for which, names in COLUMNS.items()}
+    found = {**usual, **named}
+    for which in ("question", "answer"):
+        if not found[which]:
+            raise ValueError(
+                f"{path} has no column for the {which} among {', '.join(present.values())}; name it: {which}=COLUMN"
+            )
+    return found
+
+
+def _sets(questions: Sequence[SplitExample]) -> dict[ExampleSet, tuple[str, Sequence[int]]]:
+    """The split of each set, "" for all rows, and its rows there.  A set without a split takes a part of training's."""
+    counts = Counter(question.split for question in questions)
+    splits = {which: next((s for s in counts if s.lower() in names), "") for which, names in SPLITS.items()}
+    if not splits["training"]:
+        splits = dict.fromkeys(SPLITS, "")
+    shared = range(counts[splits["training"]] if splits["training"] else len(questions))
+    shares = {which: SHARES[which] for which in EXAMPLE_SETS if which == "training" or not splits[which]}
+    found: dict[ExampleSet, tuple[str, Sequence[int]]] = {}
+    begin, given = 0, 0.0
+    for which in EXAMPLE_SETS:
+        if which not in shares:
+            found[which] = splits[which], range(counts[splits[which]])
+            continue
+        given += shares[which] / sum(shares.values())
+        end = round(len(shared) * given)
+        found[which] = splits["training"], shared[begin:end]
+        begin = end
+    return found
+
+
+def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, external: bool = False) -> Answer:
+    """ "rules", "exact_number", module:function or file.py:function, or a model at an OpenAI-compatible endpoint.
+
+    `prices` are those of the model, as a setting; `external`: an external farm's workers judge, which has no rules.
+    """
+    # Where no rules reflect, a search without a reflector asks no language model.
+    free = {**FREE, "OPTIMISER": "cma"} if external else FREE
+    if text in ("rules", THREE_STAGES):
+        if external:
+            raise ValueError("only an embedded farm has rules: name exact_number, file.py:function, or a model")
+        return Answer({**FREE, "JUDGE": THREE_STAGES}, "fixed rules for numbers, yes and no, and words; free")
+    if text == EXACT_NUMBER:
+        if without := [example.id for example in examples if lacks_number(example.gold)]:
+            raise ValueError(f"right answers without a number: {', '.join(without[:5])}")
+        return Answer({**free, "JUDGE": EXACT_NUMBER}, "the last number must be that of the right answer; free")
+    module, _, function = text.rpartition(":")
+    if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
+        from tasks.judging.user_function import UserFunctionError, load_function
+
+        try:
+            load_function(text)
+        except UserFunctionError as error:
+            raise ValueError(str(error)) from None
+        return Answer({**free, "JUDGE": text}, f"your function {text}; free")
+    if not re.fullmatch(r"[A-Za-z0-9][\w./:-]*", text, re.ASCII):
+        raise ValueError("name a judge: rules, exact_number, file.py:function, or a model such as gpt-4o")
+    address = "" if external else os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+    options = {"JUDGE": THREE_STAGES, "JUDGE_MODEL": text, "REFLECTOR_MODEL": text, "OPENAI_BASE_URL": address}
+    options["OPENAI_PRICES"] = prices or PRICES.get(text, "")
+    return Answer(options, f"{text}, where rules cannot decide; the run needs its key")
+
+
+def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
+    """As in "60 evaluations", "$5", or both; `judge` are the options of the third answer."""
+    match = re.fullmatch(r"(?:(\d{1,6}) evaluations?)?,? *(?:\$(\d+(?:\.\d+)?))?", text.strip())
+    if match is None or not any(match.groups()):
+        raise ValueError('name an amount: "60 evaluations", "$5", or both')
+    evaluations, dollars = match.groups()
+    generations = int(evaluations or POPULATION * GENERATIONS) // POPULATION
+    if not generations:
+        raise ValueError(f"the smallest search has {POPULATION} evaluations")
+    if dollars and "JUDGE_MODEL" not in judge:
+        raise ValueError("nothing costs money with this judge: name evaluations")
+    if dollars and not judge["OPENAI_PRICES"]:
+        raise ValueError("the prices of the judge's model are not known: give them, or name evaluations")
+    about = f"{generations} generations of {POPULATION} candidates" + (f"; it parks at ${dollars}" if dollars else "")
+    return Answer({"NGEN": str(generations), "BUDGET_USD": dollars or "0"}, about)

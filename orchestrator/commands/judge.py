@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import sys
@@ -13,8 +12,10 @@ from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from orchestrator import console
-from orchestrator.commands import common
+from orchestrator.commands import options
 
 if TYPE_CHECKING:
     from tasks.judging.rows import AnswerRow
@@ -44,31 +45,17 @@ Record = dict[str, Any]
 OPEN: Record = {"is_correct": None, "stage": 1, "reasoning": "Rules decide nothing here."}
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("judge", DESCRIPTION, EPILOG)
-    parser.add_argument("file", type=Path, metavar="FILE", help="the rows to judge, as JSON lines")
-    parser.add_argument("--tolerance", type=_share, metavar="SHARE",
-                        help="relative error of a number, in place of JUDGE_TOLERANCE")  # fmt: skip
-    parser.add_argument("--judge", metavar="NAME", help="three_stages, exact_number, or file.py:function of your own, "
-                        "in place of CONFIG_JUDGE")  # fmt: skip
-    parser.add_argument("--config", type=Path, metavar="FILE",
-                        help="a .config with judge and endpoint (Kconfig's defaults)")  # fmt: skip
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the file to write, in place of standard output")
-    return parser
-
-
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
-    return value
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: _judge(arguments))
-
-
-def _judge(arguments: argparse.Namespace) -> int:
+@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@click.argument("file", type=options.path_option, metavar="FILE")
+@click.option("--tolerance", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="relative error of a number, in place of JUDGE_TOLERANCE")  # fmt: skip
+@click.option("--judge", "name", metavar="NAME", help="three_stages, exact_number, or file.py:function of your own, "
+              "in place of CONFIG_JUDGE")  # fmt: skip
+@click.option("--config", type=options.path_option, metavar="FILE",
+              help="a .config with judge and endpoint (Kconfig's defaults)")  # fmt: skip
+@click.option("--output", type=options.path_option, metavar="FILE",
+              help="the file to write, in place of standard output")  # fmt: skip
+def judge(file: Path, tolerance: float | None, name: str | None, config: Path | None, output: Path | None) -> int:
     from orchestrator.report.announcement import highest_cost, provider_at
     from orchestrator.report.formatting import format_cost
     from orchestrator.runs.folder import check_inputs
@@ -81,26 +68,26 @@ def _judge(arguments: argparse.Namespace) -> int:
     from tasks.openai.errors import CallError
     from tasks.openai.provider import is_priced
 
-    settings, endpoint = judging_settings(arguments.config)
-    if arguments.tolerance is not None:
-        settings = dataclasses.replace(settings, tolerance=arguments.tolerance)
-    settings = dataclasses.replace(settings, name=arguments.judge or settings.name)
-    if arguments.output is not None:
-        check_inputs("--output", arguments.output, {"the rows to judge": arguments.file})
+    settings, endpoint = judging_settings(config)
+    if tolerance is not None:
+        settings = dataclasses.replace(settings, tolerance=tolerance)
+    settings = dataclasses.replace(settings, name=name or settings.name)
+    if output is not None:
+        check_inputs("--output", output, {"the rows to judge": file})
     if not needs_model(settings.name):
         endpoint = None
     budget = None if endpoint is None else LocalBudget(endpoint)
     counts: Counter[str] = Counter()
     with ExitStack() as stack:
         try:
-            rows = _read_rows(arguments.file, settings.name)
+            rows = _read_rows(file, settings.name)
             grade = _grade(settings, endpoint, budget)
         except (DatasetError, UserFunctionError) as error:
             return console.fail(console.WRONG, str(error))
         if endpoint is not None:
             where, cost = provider_at(settings.model, endpoint, rules=False), highest_cost(endpoint, rules=False)
             print(f"judge: {where}; cost: {cost}", file=sys.stderr)
-        out = sys.stdout if arguments.output is None else stack.enter_context(arguments.output.open("w", buffering=1))
+        out = sys.stdout if output is None else stack.enter_context(output.open("w", buffering=1))
         stack.enter_context(redirect_stdout(sys.stderr))  # what a function of the user prints is no verdict
         pool = stack.enter_context(ThreadPoolExecutor(settings.concurrency))
         calls = {row: pool.submit(grade, row) for row in dict.fromkeys(rows)}  # equal rows are asked once
@@ -108,7 +95,7 @@ def _judge(arguments: argparse.Namespace) -> int:
             for row in rows:
                 verdict = calls[row].result()
                 counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
-                out.write(json.dumps({name: verdict[name] for name in OPEN}, ensure_ascii=False) + "\n")
+                out.write(json.dumps({field: verdict[field] for field in OPEN}, ensure_ascii=False) + "\n")
         except (CallError, JudgeReplyError, UserFunctionError) as error:
             return console.fail(console.BROKEN, f"row {counts.total() + 1}: {error}")
         finally:

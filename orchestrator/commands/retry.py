@@ -1,15 +1,18 @@
-"""`orchestrator retry`: go on with a run that parked or was stopped, or have some of its failed tasks done again."""
+"""`orchestrator retry` and `cancel`: go on with a run, or stop it."""
 
 from __future__ import annotations
 
-import argparse
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator import console
-from orchestrator.commands import common
+import click
 
-DESCRIPTION = """\
+from orchestrator import console
+from orchestrator.commands import options
+from orchestrator.console import command_line
+
+RETRY = """\
 Go on with a run that parked because a task failed for good, with the settings that it was started with.
 
 Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator failed
@@ -26,7 +29,7 @@ A run that stopped where it would stop again (exit status 2, `orchestrator statu
 
 While another process drives the run, the failed tasks are sent to its farm again, and that process goes on."""
 
-EPILOG = """\
+RETRY_EPILOG = """\
 examples:
   orchestrator retry outputs/gpu                            everything that is missing
   orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
@@ -38,39 +41,47 @@ results: the run's output folder, as with the command that began it.
 exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1 also
 where no failed task has such a name."""
 
+CANCEL = """\
+Stop a run, from any terminal or machine that sees its output folder: its driver parks (exit 3), its
+messages are removed from the queues, and workers end its tasks as soon as the answer or the call that they wait for
+arrives.
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("retry", DESCRIPTION, EPILOG, common.InterleavingParser)
-    common.add_run(parser)
-    parser.add_argument("tasks", metavar="TASK", nargs="*", help="a failed task (all of them)")
-    common.add_set(parser, "set one option")
-    parser.add_argument("--plain", action="store_true", help="plain lines, also in a terminal")
-    return parser
+Nothing that was finished is lost: `orchestrator retry RUN` goes on with it."""
+
+CANCEL_EPILOG = """\
+examples:
+  orchestrator cancel outputs/gpu
+  orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm
+
+results: the folder keeps all that was finished; standard output says how many messages were dropped.
+exit status: 0 stopped; 1 the folder holds no run, or neither it nor its farm is at work; 2 something still works on
+it, or its farm cannot be reached."""
 
 
-def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: retry(arguments), full_disk=console.PARKED)
-
-
-def retry(arguments: argparse.Namespace) -> int:
+@click.command(cls=options.Command, help=RETRY, epilog=RETRY_EPILOG, drives=True)
+@options.run_argument
+@click.argument("tasks", metavar="[TASK...]", nargs=-1)
+@options.set_option
+@options.plain_option
+def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool) -> int:
     from orchestrator.farm.retry import select_failures
     from orchestrator.runs.folder import OutputFolder
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import failed_of
     from orchestrator.runs.status import DEAD_END, is_locked, read_parked_state
 
-    _, kind = kind_of(arguments.run)
-    if is_locked(arguments.run):
-        return retry_running(arguments.run, arguments.tasks)
-    if arguments.tasks:
-        select_failures(failed_of(arguments.run), arguments.tasks)
-    parked = read_parked_state(OutputFolder(arguments.run))
+    _, kind = kind_of(run)
+    if is_locked(run):
+        return _retry_running(run, tasks)
+    if tasks:
+        select_failures(failed_of(run), tasks)
+    parked = read_parked_state(OutputFolder(run))
     if parked and parked.is_dead_end:
         return console.fail(console.BROKEN, parked.reason, DEAD_END)
-    return kind.resume(arguments.run, arguments.overrides, arguments.tasks, plain=arguments.plain)
+    return kind.resume(run, overrides, tasks, plain=plain)
 
 
-def retry_running(folder: Path, names: Sequence[str]) -> int:
+def _retry_running(folder: Path, names: Sequence[str]) -> int:
     """Send failed tasks again, for the process that drives the run to go on with."""
     from orchestrator.farm.retry import retry_failed
     from orchestrator.runs.folder import own_run_id
@@ -80,4 +91,36 @@ def retry_running(folder: Path, names: Sequence[str]) -> int:
         sent = retry_failed(farm.app, farm.store, own_run_id(folder), names)
     named = ", ".join(f"{failure.stage} of {failure.node} (task {failure.task})" for failure in sent)
     print(f"sent again: {named}" if sent else f"nothing has failed in {folder}; the run is running")
+    return console.DONE
+
+
+@click.command(cls=options.Command, help=CANCEL, epilog=CANCEL_EPILOG)
+@options.run_argument
+def cancel(run: Path) -> int:
+    return _stop(run)
+
+
+def _stop(folder: Path) -> int:
+    from orchestrator.farm import FarmUnavailable, StoreLost
+    from orchestrator.farm.dispatcher import CANCELLED_REASON
+    from orchestrator.runs.folder import OutputFolder, own_run_id
+    from orchestrator.runs.lifecycle import cancel, reach_farm_of
+    from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, run_status, write_parked_state
+
+    run_id, output, was_locked = own_run_id(folder), OutputFolder(folder), is_locked(folder)
+    try:
+        with reach_farm_of(folder) as farm:
+            done = cancel(farm, folder, run_id, time.sleep)
+    except FarmUnavailable as error:
+        if was_locked or isinstance(error, StoreLost):  # it is up, and refuses
+            raise
+        return console.fail(console.WRONG, f"{folder} is not running, and its farm is down: {error}")
+    if done.locked or done.active:
+        more = [f"  {line}" for line in done.active]
+        return console.fail(console.BROKEN, f"{folder} is cancelled, but not everything has stopped yet:", *more)
+    if run_status(folder).state == "stopped" and read_parked_state(output) is None:
+        write_parked_state(output, ParkedState(CANCELLED_REASON))
+    messages = f"{done.dropped} message{'' if done.dropped == 1 else 's'}"
+    print(f"cancelled {folder}: {messages} dropped, no process works on it any more")
+    print(f"go on with: {command_line('retry', folder)}")
     return console.DONE

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Any
+
+import click
 
 from orchestrator import console
-from orchestrator.commands import common
+from orchestrator.commands import options
+from orchestrator.route.settings import RouteOptions
 
 DESCRIPTION = """\
 Train a model by reinforcement with gradient routing, and test whether a hack direction, taken from a few authored
@@ -32,40 +35,21 @@ tasks failed for good; 4 another process works on this run; 130 interrupted; 143
 `output.fail_if_exists: false` the same command begins anew."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("route", DESCRIPTION, epilog=EPILOG)
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="the YAML file; needed unless another form is named"
-    )
-    parser.add_argument("--plan", action="store_true", help="print jobs, hours and memory, and start nothing")
-    common.add_log_level(parser)
-    farm = common.add_own_farm(parser)
-    farm.add_argument("--gpu-jobs", type=int, default=3, metavar="N",
-                      help="jobs on the cards in flight, over all workers (3)")  # fmt: skip
-    farm.add_argument("--job-hours", type=float, default=24.0, metavar="H", help="hard limit of one job (24)")
-    forms = common.add_forms(parser)
-    what = "Print the tables and verdicts of a run, of what it has evaluated so far, and whether it is as registered."
-    epilog = "exit status: 0 printed; 1 the folder holds no run of route, or a file of it is damaged."
-    report = forms.add_parser("report", help="print a run's report", description=what, epilog=epilog)
-    report.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")
-    return parser
-
-
-def run(arguments: argparse.Namespace) -> int:
-    work = {None: _route, "report": _report}[arguments.form]
-    full = console.PARKED if arguments.form is None else console.BROKEN
-    return common.handle_errors(lambda: work(arguments), full_disk=full)
-
-
-def _route(arguments: argparse.Namespace) -> int:
-    if arguments.config is None:
+@click.group(cls=options.CommandWithForms, help=DESCRIPTION, epilog=EPILOG, drives=True)
+@options.yaml_option
+@click.option("--plan", is_flag=True, help="print jobs, hours and memory, and start nothing")
+@options.field_options(RouteOptions)
+@click.pass_context
+def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -> int:
+    if ctx.invoked_subcommand is not None:
+        return console.DONE
+    if config is None:
         return console.fail(console.WRONG, "--config: is missing; it names the YAML file")
-    from orchestrator.route.settings import RouteOptions, read_route_settings
+    from orchestrator.route.settings import read_route_settings
 
-    settings = read_route_settings(arguments.config)
-    options = common.parse_options(arguments, RouteOptions)
+    settings, chosen = read_route_settings(config), options.parse_options(RouteOptions, farm)
     # Imported here: these need Celery, and wrong settings are reported at once.
-    if arguments.plan:
+    if plan:
         from orchestrator.route.checks import checked_inputs
         from orchestrator.route.plan import plan_lines
 
@@ -74,15 +58,20 @@ def _route(arguments: argparse.Namespace) -> int:
         return console.DONE
     from orchestrator.route.run import end_route, start_route
 
-    return end_route(start_route(settings, options), settings)
+    return end_route(start_route(settings, chosen), settings)
 
 
-def _report(arguments: argparse.Namespace) -> int:
+@route.command(
+    help="Print the tables and verdicts of a run, of what it has evaluated so far, and whether it is as registered.",
+    epilog="exit status: 0 printed; 1 the folder holds no run of route, or a file of it is damaged.",
+)
+@options.run_argument
+def report(run: Path) -> int:
     from orchestrator.route.report import report_text
     from orchestrator.runs.folder import run_file
     from orchestrator.runs.kinds import check_kind
 
-    run_file(arguments.run)
-    check_kind(arguments.run, "route")
-    print(report_text(arguments.run), end="")
+    run_file(run)
+    check_kind(run, "route")
+    print(report_text(run), end="")
     return console.DONE

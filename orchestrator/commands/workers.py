@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import click
+
 from orchestrator import console
-from orchestrator.commands import common
-from orchestrator.completing import complete_queue, with_completer
+from orchestrator.commands import options
 from tasks.common.text import escape_control
 
 DESCRIPTION = """\
@@ -21,7 +22,7 @@ reason is printed), or silent (there is a recent heartbeat, but no reply).
 
 A paused queue or worker takes no more tasks, also when it starts anew, and finishes those that it has."""
 
-EPILOG = f"""\
+EPILOG = """\
 examples:
   orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one
   orchestrator workers --config configs/gpu.config     the farm that a .config names
@@ -32,43 +33,36 @@ examples:
 To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2
 
 results: standard output, a table or with --json JSON; of --pause and --resume the state of each worker concerned.
-{common.OF_A_FARM}"""
+exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("workers", DESCRIPTION, EPILOG)
-    change = parser.add_mutually_exclusive_group()
-    for option, text in (("--pause", "have a queue or a worker take no more tasks"), ("--resume", "the opposite")):
-        with_completer(change.add_argument(option, metavar="NAME", help=text), complete_queue)
-    common.add_farm(parser)
-    common.add_json(parser)
-    return parser
-
-
-def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: _show(arguments))
-
-
-def _show(arguments: argparse.Namespace) -> int:
+@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@click.option("--pause", metavar="NAME", shell_complete=options.complete_queue,
+              help="have a queue or a worker take no more tasks")  # fmt: skip
+@click.option("--resume", metavar="NAME", shell_complete=options.complete_queue, help="the opposite")
+@options.farm_option
+@options.json_option
+def workers(pause: str | None, resume: str | None, config: Path | None, as_json: bool) -> int:
     from orchestrator.farm import workers
     from orchestrator.farm.connection import named_address, reach
 
-    with reach(named_address(arguments.config)) as farm:
-        if name := arguments.pause or arguments.resume:
-            states = (workers.pause if arguments.pause else workers.resume)(farm, name)
-            common.print_found(arguments, {"workers": states}, [f"{one}: {state}" for one, state in states.items()])
+    if pause and resume:
+        raise click.UsageError("--pause and --resume exclude each other")
+    with reach(named_address(config)) as farm:
+        if name := pause or resume:
+            states = (workers.pause if pause else workers.resume)(farm, name)
+            options.print_found(as_json, {"workers": states}, [f"{one}: {state}" for one, state in states.items()])
             return console.DONE
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
-    listed = lines(found) if found else [f"no worker is available; {workers.start_hint('QUEUE')}"]
+    listed = _lines(found) if found else [f"no worker is available; {workers.start_hint('QUEUE')}"]
     for name, since in sorted(paused.items()):
         listed.append(f"paused: {escape_control(name)}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
     listed.append("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
-    values = {"workers": found, "paused": paused, "queues": queues}
-    common.print_found(arguments, values, listed)
+    options.print_found(as_json, {"workers": found, "paused": paused, "queues": queues}, listed)
     return console.DONE
 
 
-def lines(found: list[dict[str, Any]]) -> list[str]:
+def _lines(found: list[dict[str, Any]]) -> list[str]:
     """The table; below each worker, why it refuses work, its server, and its tasks."""
     from orchestrator.farm.workers import task_lines
     from orchestrator.report.layout import format_table

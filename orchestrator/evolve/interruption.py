@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from orchestrator.evolve.optimisers.base import Genome, list_to_deltas
 from orchestrator.evolve.search import FinishedGeneration, RunState, Search
-from orchestrator.farm.connection import FarmUnavailable
+from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.evaluator import Records
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, read_state
 from orchestrator.settings import SettingsError

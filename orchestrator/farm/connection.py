@@ -16,6 +16,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from orchestrator import console
+from orchestrator.farm import FarmLost, FarmUnavailable, StoreLost
 from orchestrator.farm.compose import compose_address, unused_reason
 from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
@@ -41,18 +42,6 @@ from tasks.store.client import (
 )
 from tasks.store.store import Store, open_store
 from tasks.store.workers import WorkerRegistry
-
-
-class FarmUnavailable(Exception):
-    """No farm can be used; the reason is one line, or the last lines of a log."""
-
-
-class FarmLost(FarmUnavailable):
-    """A farm that was reached can be used no longer."""
-
-
-class StoreLost(FarmLost):
-    """The farm's Redis or Valkey has refused or not answered for as long as a run waits; the reason is one line."""
 
 
 @dataclass(frozen=True)

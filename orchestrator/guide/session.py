@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.callbacks import Callbacks, RunInfo
-from orchestrator.farm.connection import FarmConnection, FarmUnavailable
+from orchestrator.farm import FarmUnavailable
+from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.guide.artifacts import STATS, MissionFolder

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
 
 from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
+from orchestrator.settings.farm import FarmOptions, LogLevel
 from orchestrator.settings.run_output import RunOutput
-from orchestrator.settings.value_checks import no_password, optional, redis_address
 from tasks.common.named import NAME
 from tasks.route.claims import PROGRAMS, Trajectory, split_names
 from tasks.route.loopholes import LOOPHOLES
@@ -165,21 +165,12 @@ class RouteSettings(Document):
 
 
 @dataclass(frozen=True)
-class RouteOptions(Document):
-    """The options of the command line, for which the file has no keys.
+class RouteOptions(FarmOptions):
+    """The jobs on the cards; an embedded worker has as many slots."""
 
-    gpu_jobs: jobs on the cards in flight, over all workers; an embedded worker has as many slots.  job_hours: the hard
-    limit of one.  retry_wait_s: how long a run with nothing left but failures waits for a retry before it parks.
-    """
-
-    farm: Literal["embedded", "external"] = "embedded"
-    redis_url: Annotated[StrictStr, optional(redis_address), no_password("WHETSTONE_REDIS_PASSWORD")] = ""
-    farm_dir: Text = "outputs/farm"
-    gpu_jobs: Annotated[Count, Field(le=256)] = 3
-    job_hours: Annotated[StrictFloat, Field(ge=0.001, le=8760)] = 24.0
-    retry_wait_s: NotNegative = 0.0
-    callbacks: StrictStr = ""
-    log_level: Literal["debug", "logging", "warning"] = "logging"
+    gpu_jobs: Annotated[Count, Field(le=256, description="jobs on the cards in flight, over all workers (3)")] = 3
+    job_hours: Annotated[StrictFloat, Field(ge=0.001, le=8760, description="hard limit of one job (24)")] = 24.0
+    log_level: LogLevel = "logging"
 
 
 def read_route_settings(path: Path) -> RouteSettings:

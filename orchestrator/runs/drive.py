@@ -19,7 +19,7 @@ from orchestrator.callbacks import (
     names_of,
 )
 from orchestrator.console import Terminated, command_line
-from orchestrator.farm.connection import StoreLost
+from orchestrator.farm import StoreLost
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.status import ParkedState, write_parked_state

@@ -12,8 +12,12 @@ from pathlib import Path
 import redis
 from kombu.exceptions import OperationalError
 
-from orchestrator.farm import workers
-from orchestrator.farm.connection import FarmConnection, FarmUnavailable, connected, ping
+from orchestrator.farm import FarmUnavailable, workers
+from orchestrator.farm.connection import (
+    FarmConnection,
+    connected,
+    ping,
+)
 from orchestrator.farm.producer import delete_results, drop_taken, drop_waiting
 from orchestrator.farm.retry import failed_tasks
 from orchestrator.runs.folder import OutputFolder, run_id_of

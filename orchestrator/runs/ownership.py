@@ -16,7 +16,8 @@ from pathlib import Path
 
 import redis
 
-from orchestrator.farm.connection import FarmConnection, FarmUnavailable
+from orchestrator.farm import FarmUnavailable
+from orchestrator.farm.connection import FarmConnection
 from orchestrator.runs.folder import OutputFolder, RunInUse
 from tasks.common import logs, tracing
 from tasks.store.ownership import Held, Owner, RunLease, RunTaken

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.farm.connection import FarmLost, FarmUnavailable
+from orchestrator.farm import FarmLost, FarmUnavailable
 from orchestrator.runs.folder import RunInUse, write_output
 from orchestrator.settings import SettingsError
 from tasks.common.logs import SecretError

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 
 from orchestrator.settings.clusters import pinned_of
+from orchestrator.settings.farm import EndpointOptions
 from orchestrator.settings.kconfig import default_values
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
@@ -173,22 +173,6 @@ def _limit_s(variable: str, default: int) -> int:
 def clusters_folder() -> Path:
     """Where clusterings are kept; a worker that has the variable uses the folder that it names there."""
     return Path(os.environ.get("WHETSTONE_CLUSTERS") or "outputs/clusters")
-
-
-class EndpointOptions(Protocol):
-    """What a command's options say of its endpoints.
-
-    prices: US dollars for a million tokens of prompt, cached prompt and completion; None where unknown.
-    """
-
-    @property
-    def prices(self) -> Sequence[float | None]: ...
-    @property
-    def requests_per_minute(self) -> int: ...
-    @property
-    def tokens_per_minute(self) -> int: ...
-    @property
-    def budget_usd(self) -> float: ...
 
 
 def endpoint_at(base: str, key_env: str, options: EndpointOptions) -> Endpoint:

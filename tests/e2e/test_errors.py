@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from run_folder import ROOT, RunFolder, finish, orchestrator, start
 
-from orchestrator import console
-from orchestrator.commands import evolve
+from orchestrator import cli, console
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def refusal(
     def lines(**options: str) -> list[str]:
         _, _, _, command, *arguments = run_folder.command(**options)
         assert command == "evolve"
-        assert evolve.run(evolve.make_parser().parse_args(arguments)) == console.WRONG
+        assert cli.execute([command, *arguments]) == console.WRONG
         assert not run_folder.farm.exists()
         assert not run_folder.output.exists()
         return capsys.readouterr().err.splitlines()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import io
 import json
 import signal
@@ -13,6 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from fuzz_cases import PATHS, TEXT, cases
 from hypothesis import given
@@ -34,13 +33,16 @@ VALUES = WORDS | FILES | SETTINGS | st.integers().map(str) | st.floats().map(str
 def command_lines(draw: st.DrawFn) -> list[str]:
     """A command with some of its options and hostile values."""
     command = draw(st.sampled_from(COMMANDS))
-    parser: argparse.ArgumentParser = importlib.import_module(f"orchestrator.commands.{command}").make_parser()
-    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    context = click.Context(cli.orchestrator)
+    found = cli.orchestrator.get_command(context, command)
+    assert found is not None
     words = [command]
-    for action in draw(st.lists(st.sampled_from(actions), max_size=4)):
-        value = draw(st.sampled_from(sorted(map(str, action.choices))) | VALUES) if action.choices else draw(VALUES)
-        takes = action.nargs != 0
-        words += [*action.option_strings[:1], *([value] if takes else [])]
+    for parameter in draw(st.lists(st.sampled_from(found.params), max_size=4)) if found.params else []:
+        choices = parameter.type.choices if isinstance(parameter.type, click.Choice) else ()
+        value = draw(st.sampled_from(sorted(map(str, choices))) | VALUES) if choices else draw(VALUES)
+        is_flag = isinstance(parameter, click.Option) and parameter.is_flag
+        named = parameter.opts[:1] if isinstance(parameter, click.Option) else []
+        words += [*named, *([] if is_flag else [value])]
     return words + draw(st.lists(WORDS, max_size=1))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.collect.build import make_collection, split
-from orchestrator.collect.settings import CollectSettings, FarmOptions, SplitRatios, read_collect_settings
+from orchestrator.collect.settings import CollectOptions, CollectSettings, SplitRatios, read_collect_settings
 from tasks.records import Example
 
 ROOT = Path(__file__).parents[3]
@@ -49,8 +49,8 @@ def by_rules() -> CollectSettings:
     return read_collect_settings(ROOT / "configs" / "collect.yaml")
 
 
-def options(**changes: Any) -> FarmOptions:
-    return FarmOptions("embedded", "", "farm", 60, 60_000, **changes)
+def options(**changes: Any) -> CollectOptions:
+    return CollectOptions(farm_dir="farm", requests_per_minute=60, tokens_per_minute=60_000, **changes)
 
 
 def result_keys(settings: CollectSettings, run: str, **changes: Any) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.collect.checks import check_surroundings
 from orchestrator.collect.run import KIND, SETTINGS_FILE, load_saved, save_settings, start_collection
-from orchestrator.collect.settings import FarmOptions, read_collect_settings
+from orchestrator.collect.settings import CollectOptions, read_collect_settings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    options = FarmOptions("embedded", "", str(tmp_path / "farm"), 10, 100_000)
+    options = CollectOptions(farm_dir=str(tmp_path / "farm"), requests_per_minute=10, tokens_per_minute=100_000)
     save_settings(OutputFolder(tmp_path), read_collect_settings(ROOT / "configs" / "collect.yaml"), options)
     return tmp_path
 

@@ -15,14 +15,20 @@ from orchestrator.collect.run import SETTINGS_FILE, load_saved
 from orchestrator.runs.folder import OutputFolder
 
 ROOT = Path(__file__).parents[3]
-NO_ADDRESS = "redis://127.0.0.1:port/0"  # refused at once, when the folder has been prepared
+NOBODY = "redis://127.0.0.1:1/0"  # refused when the folder has been prepared
+WITHOUT_WAIT = """
+from orchestrator import cli
+from orchestrator.farm import connection
+connection.START_WAIT_S = 0.0
+cli.main()
+"""
 
 
 @pytest.fixture
 def output(tmp_path: Path) -> OutputFolder:
     """The folder of a collection that has come half the way."""
     output = OutputFolder(tmp_path / "run")
-    assert collect(output)[0] == console.WRONG
+    assert collect(output)[0] == console.BROKEN
     (output.path / "phase0_verbose.jsonl").write_text("an answer\n")
     return output
 
@@ -34,8 +40,8 @@ def collect(output: OutputFolder, *options: str) -> tuple[int, str]:
     values["phase0"]["output_path"] = str(output.path / "phase0_data.json")
     values["reflector"]["api_base"] = values["phase0"]["correctness"]["evaluator_api_base"] = "http://127.0.0.1:9/v1"
     config.write_text(yaml.safe_dump(values))
-    farm = ("--farm", "external", "--redis-url", NO_ADDRESS)
-    command = [sys.executable, "-m", "orchestrator", "collect", "--config", str(config), *farm, *options]
+    farm = ("--farm", "external", "--redis-url", NOBODY)
+    command = [sys.executable, "-c", WITHOUT_WAIT, "collect", "--config", str(config), *farm, *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 

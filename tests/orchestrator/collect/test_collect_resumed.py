@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.collect.build import make_collection
 from orchestrator.collect.run import load_saved, save_settings
-from orchestrator.collect.settings import CollectSettings, FarmOptions, read_collect_settings
+from orchestrator.collect.settings import CollectOptions, CollectSettings, read_collect_settings
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import SettingsError
 from tasks.records import Example
@@ -21,12 +21,12 @@ PRICES = ["farm.price_prompt=2.5", "farm.price_cached=1", "farm.price_completion
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    options = FarmOptions("embedded", "", str(tmp_path), 10, 1000)
+    options = CollectOptions(farm_dir=str(tmp_path), requests_per_minute=10, tokens_per_minute=1000)
     save_settings(OutputFolder(tmp_path), read_collect_settings(ROOT / "configs" / "collect.yaml"), options)
     return tmp_path
 
 
-def resumed(folder: Path, changes: Sequence[str]) -> tuple[CollectSettings, FarmOptions]:
+def resumed(folder: Path, changes: Sequence[str]) -> tuple[CollectSettings, CollectOptions]:
     return load_saved(folder, changes)
 
 

@@ -74,11 +74,11 @@ def test_the_stop_after_the_first_sentence_is_exported_to_a_server(tmp_path: Pat
         ),
         (["RUN", "--to", "sglang-server", "--system", "max_tokens 24"], 'set "max_tokens": 24 in each request'),
         (["RUN", "--to", "sglang-server", "--system", "plain"], "'plain' has nothing that"),
-        (["RUN", "--to", "vllm", "--system", "80 words", "--node", "g0_pop0_pre"], "not allowed with"),
+        (["RUN", "--to", "vllm", "--system", "80 words", "--node", "g0_pop0_pre"], "exclude each other"),
         (["RUN", "--to", "vllm", "--output", "RUN/processor_best.py"], "which it would overwrite"),
         (["RUN", "--to", "vllm", "--output", "RUN/my-file.py"], "as a Python module"),
         (["COLLECTED", "--to", "vllm"], "a run of 'collect', which finds no system"),
-        (["RUN"], "required: --to"),
+        (["RUN"], "Missing option '--to'"),
     ],
 )
 def test_what_cannot_be_exported_is_one_line(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator import console
-from orchestrator.commands import guide
+from orchestrator.cli import execute
 
 
 def run(*words: str | Path) -> int:
-    return guide.run(guide.make_parser().parse_args([str(word) for word in words]))
+    return execute(["guide", *map(str, words)])
 
 
 def test_without_a_file_or_with_a_wrong_one_nothing_is_started(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import console
-from orchestrator.commands.retry import make_parser, run
+from orchestrator.cli import execute
+from orchestrator.commands.retry import retry
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import ParkedState, write_parked_state
 
@@ -22,16 +23,14 @@ from orchestrator.runs.status import ParkedState, write_parked_state
     ],
 )
 def test_options_and_tasks_may_come_in_any_order(line: str) -> None:
-    arguments = make_parser().parse_args(line.split())
-    assert (arguments.run, arguments.tasks, arguments.overrides) == (Path("RUN"), ["a", "b"], ["X=1"])
-    assert arguments.plain
+    given = retry.make_context("retry", line.split()).params
+    assert given == {"run": Path("RUN"), "tasks": ("a", "b"), "overrides": ("X=1",), "plain": True}
 
 
 def test_a_retry_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     for line in ([], ["--set", "X=1"], ["RUN", "--unknown"]):
-        with pytest.raises(SystemExit):
-            make_parser().parse_args(line)
-        assert "usage: orchestrator retry" in capsys.readouterr().err
+        assert execute(["retry", *line]) == console.WRONG
+        assert "see `orchestrator retry --help`" in capsys.readouterr().err
 
 
 def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,6 +38,6 @@ def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: pytest
     output.run_id("guide")
     write_parked_state(output, ParkedState("no valid answer", is_dead_end=True))
     before = sorted(tmp_path.iterdir())
-    assert run(make_parser().parse_args([str(tmp_path)])) == console.BROKEN
+    assert execute(["retry", str(tmp_path)]) == console.BROKEN
     assert "no valid answer" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.commands import common
+from orchestrator.commands.options import DEFAULT_CONFIG, load_given
 from orchestrator.farm.compose import PASSWORD, SOCKET, compose_address
 from orchestrator.farm.connection import external_address, found_address, named_address, ping
 from orchestrator.farm.producer import make_sender
@@ -55,10 +54,6 @@ def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
         server.kill()
 
 
-def configured(config: Path = common.DEFAULT_CONFIG) -> argparse.Namespace:
-    return argparse.Namespace(config=config, overrides=[], output=None)
-
-
 def test_a_farm_that_is_up_is_found_with_its_password(farm: object, clone: Path) -> None:
     address = compose_address(clone)
     assert address is not None
@@ -80,13 +75,13 @@ def test_an_address_of_the_environment_or_of_the_settings_comes_first(
 def test_a_run_without_a_config_has_the_settings_for_that_farm(
     farm: object, clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = common.settings_from_arguments(configured())
+    settings = load_given(DEFAULT_CONFIG, (), None)
     assert (settings.farm, settings.output_dir) == ("external", Path("outputs/compose"))
     assert "no .config: the settings are ops/compose.config" in capsys.readouterr().err
     (clone / ".config").write_text((clone / "configs" / "embedded.config").read_text())
-    assert common.settings_from_arguments(configured()).farm == "embedded"
+    assert load_given(DEFAULT_CONFIG, (), None).farm == "embedded"
     with pytest.raises(SettingsError, match=r"mine.config: cannot be read"):
-        common.settings_from_arguments(configured(Path("mine.config")))
+        load_given(Path("mine.config"), (), None)
 
 
 def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subprocess.Popen[bytes], clone: Path) -> None:
@@ -95,7 +90,7 @@ def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subproc
     assert (clone / SOCKET).is_socket()
     assert compose_address(clone) is None
     with pytest.raises(SettingsError, match=r"\.config: cannot be read"):
-        common.settings_from_arguments(configured())
+        load_given(DEFAULT_CONFIG, (), None)
 
 
 def test_a_folder_that_others_may_write_to_is_no_farm(farm: object, clone: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from refusing_valkey import RefusingValkey
 
 from orchestrator.callbacks import Callbacks
-from orchestrator.farm.connection import FarmLost, StoreLost, connected, external_farm
+from orchestrator.farm import FarmLost, StoreLost
+from orchestrator.farm.connection import connected, external_farm
 from orchestrator.runs.drive import drive
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import read_parked_state

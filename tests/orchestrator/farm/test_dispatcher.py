@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from simulated_run import RUN, Driver, request
 
-from orchestrator.farm.connection import FarmConnection, FarmUnavailable
+from orchestrator.farm import FarmUnavailable
+from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher, Parked, WaitLimits
 from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.farm.jobs import Scheduler

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.farm.connection import FarmUnavailable, embedded_farm, farm_spec
+from orchestrator.farm import FarmUnavailable
+from orchestrator.farm.connection import embedded_farm, farm_spec
 from orchestrator.farm.embedded import control
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run
 

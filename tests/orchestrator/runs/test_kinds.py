@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.collect.run import start_collection
-from orchestrator.collect.settings import FarmOptions, read_collect_settings
+from orchestrator.collect.settings import CollectOptions, read_collect_settings
 from orchestrator.evolve.run import start_evolution
 from orchestrator.farm.dispatcher import CANCELLED_REASON
 from orchestrator.runs.folder import OutputError, OutputFolder
@@ -63,7 +63,7 @@ def start(kind: str, folder: Path) -> None:
         start_evolution(load_settings(EVOLVE, [f"OUTPUT_DIR={folder}"]), fresh=False, plain=True)
         return
     settings = dataclasses.replace(read_collect_settings(COLLECT), output_dir=str(folder))
-    start_collection(settings, FarmOptions("embedded", "", "farm", 1, 1000), resume=False)
+    start_collection(settings, CollectOptions(requests_per_minute=1, tokens_per_minute=1000), resume=False)
 
 
 def test_an_unknown_kind_is_refused_by_name(tmp_path: Path) -> None:

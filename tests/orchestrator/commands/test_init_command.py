@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typed_terminal import TypedTerminal
 
-from orchestrator.init import (
+from orchestrator.commands.init import (
     FREE,
     SIZES,
     Answer,
@@ -24,7 +24,7 @@ from orchestrator.init import (
 from orchestrator.settings import load_settings
 from tasks.records import Example
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator"]
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "WHETSTONE_REDIS_URL": "", "OPENAI_API_KEY": ""}
 QUESTIONS = "configs/data/sample_questions.jsonl"
@@ -38,7 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the project's configs and nothing else."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("orchestrator.init.shutil.which", lambda name: None)  # no GPU
+    monkeypatch.setattr("orchestrator.commands.init.shutil.which", lambda name: None)  # no GPU
     return tmp_path
 
 

@@ -1,0 +1,288 @@
+"""What commands share: their class, their options, and errors as one clear line.
+
+Imports only what `--help` needs; the rest is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import click
+
+from orchestrator import console
+from tasks.common.files import NO_ROOM
+from tasks.common.text import escape_control
+
+if TYPE_CHECKING:
+    from orchestrator.settings import Settings
+    from orchestrator.settings.farm import FarmOptions
+
+DEFAULT_CONFIG = Path(".config")
+
+LISTED = """
+results: standard output, a table or with --json JSON; errors go to standard error.  Nothing is changed."""
+"""The end of the help of a command that only shows something."""
+
+Decorator = Callable[[Callable[..., int]], Callable[..., int]]
+O = TypeVar("O", bound="FarmOptions")  # noqa: E741
+
+
+class Command(click.Command):
+    """A command, which returns its exit status.  Its help is printed as it is written.
+
+    `drives`: it drives a run, which goes on when its output is lost, and parks when a disk is full.
+    """
+
+    def __init__(self, *arguments: Any, drives: bool = False, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.drives = drives
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if self.drives:
+            console.keep_running_without_output()
+        try:
+            status = super().invoke(ctx)
+            sys.stdout.flush()
+            return status
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if (status := explain(error, console.PARKED if self.drives else console.BROKEN)) is None:
+                raise
+            return status
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"\n{self.help}\n")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"\n{self.epilog}\n")
+
+
+class CommandWithForms(Command, click.Group):
+    """A command that has other forms, each with arguments of its own: `orchestrator guide promote RUN`."""
+
+    command_class = Command
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, invoke_without_command=True, subcommand_metavar="[FORM ...]", **options)
+
+
+def explain(error: Exception, full_disk: int) -> int | None:
+    """Print an error that a user can fix as one line for each problem; the exit status, or None for any other error.
+
+    `full_disk` is the exit status when a disk takes no more.
+    """
+    from orchestrator.farm import FarmUnavailable
+    from orchestrator.runs.folder import OutputError, OutputNotWritable, RunInUse
+    from orchestrator.settings.options import SettingsError
+    from tasks.common.logs import SecretError
+    from tasks.store.client import AddressError
+
+    status, lines = console.WRONG, [str(error)]
+    match error:
+        case SettingsError():
+            lines = list(error.problems)
+        case RunInUse():
+            status = console.IN_USE
+        case OutputNotWritable(is_full=True):
+            status = full_disk
+        case SecretError() | AddressError() | OutputError():  # Celery's application is made of the environment
+            pass
+        case FarmUnavailable():
+            status = console.BROKEN
+        case BrokenPipeError():  # for example `head`, which has read enough
+            console.abandon_output()
+            status, lines = console.OUTPUT_CLOSED, []
+        case OSError() if error.filename or error.errno in NO_ROOM:
+            console.abandon_output()
+            is_full = error.errno in NO_ROOM
+            where = f"{error.filename}: " if error.filename else ""
+            hint = f"; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}" if is_full else ""
+            status, lines = full_disk if is_full else console.BROKEN, [f"{where}{error.strerror}{hint}"]
+        case _:
+            return None
+    return console.fail(status, *lines)
+
+
+class FilePath(click.Path):
+    """A path that need not exist."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+
+class RunFolder(FilePath):
+    """The output folder of a run; a shell is offered those under outputs/, or under the folder that is typed."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        typed = incomplete if incomplete.endswith("/") else os.path.dirname(incomplete)
+        folder = Path(typed) if "/" in incomplete else Path("outputs")
+        found = sorted(str(path.parent) for path in folder.glob("**/run.json"))
+        return [click.shell_completion.CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """NAME= of every option; after the equals sign its values, where it has only some."""
+    from orchestrator.settings.options import options
+
+    name, equals, _ = incomplete.partition("=")
+    kinds = {option.name: option.kind for option in options()}
+    kind = kinds.get(name.removeprefix("CONFIG_"))
+    values = ("y", "n") if kind is bool else [value for value in get_args(kind) if isinstance(value, str)]
+    found = [f"{name}={value}" for value in values] if equals else [f"{name}=" for name in kinds]
+    return [one for one in found if one.startswith(incomplete)]
+
+
+def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The queues; workers are known to their farm alone."""
+    return [queue for queue in ("gpu", "openai", "cpu") if queue.startswith(incomplete)]
+
+
+path_option = FilePath()
+run_argument = click.argument("run", metavar="RUN", type=RunFolder())
+runs_argument = click.argument("runs", metavar="RUN...", type=RunFolder(), nargs=-1, required=True)
+json_option = click.option("--json", "as_json", is_flag=True, help="print JSON; docs/start.md has the keys")
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="NAME=VALUE", shell_complete=complete_setting,
+    help="set one option in place of the file's value; may be repeated",
+)  # fmt: skip
+farm_option = click.option(
+    "--config", type=path_option, metavar="FILE",
+    help="the .config that names the farm (default: WHETSTONE_REDIS_URL, else the farm of `docker compose up` in this "
+    "folder, else configs/embedded.config)",
+)  # fmt: skip
+plain_option = click.option("--plain", is_flag=True, help="plain lines, also in a terminal")
+retry_wait_option = click.option(
+    "--retry-wait", "retry_wait_s", type=float, default=0.0, metavar="SECONDS",
+    help="when only failed tasks remain, wait so long for a retry before parking (0)",
+)  # fmt: skip
+yaml_option = click.option("--config", type=path_option, metavar="FILE", help="the YAML file")
+
+
+def settings_options(config: Path = DEFAULT_CONFIG) -> Decorator:
+    """--config, whose default is `config`, --set and --output."""
+    other = "; without one, and with a farm of `docker compose up` in this folder, ops/compose.config"
+    default = f"{config}{other if config == DEFAULT_CONFIG else ''}"
+    text = f"a settings file, as `make menuconfig` writes it (default: {default})"
+
+    def decorate(function: Callable[..., int]) -> Callable[..., int]:
+        function = click.option("--output", metavar="DIR", help="output folder, in place of CONFIG_OUTPUT_DIR")(
+            function
+        )
+        function = set_option(function)
+        return click.option("--config", type=path_option, default=config, metavar="FILE", help=text)(function)
+
+    return decorate
+
+
+def field_options(kind: type[FarmOptions], *names: str) -> Decorator:
+    """An option for each field of the model that has a description, or for those of these names alone."""
+    hints = get_type_hints(kind, include_extras=True)
+    made = []
+    for name in names or hints:
+        _, *metadata = get_args(hints[name]) or (None,)
+        text = next((one.description for one in metadata if getattr(one, "description", None)), None)
+        if text is not None:
+            made.append(_field_option(name, get_type_hints(kind)[name], text))
+
+    def decorate(function: Callable[..., int]) -> Callable[..., int]:
+        for option in reversed(made):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _field_option(name: str, kind: Any, text: str) -> Any:
+    if kind is bool:
+        return click.option(option_of(name), name, is_flag=True, help=text)
+    plain = next((one for one in get_args(kind) if isinstance(one, type)), kind)  # of `float | None` the number
+    type_: Any = click.Choice(get_args(kind)) if get_origin(kind) is Literal else plain
+    return click.option(option_of(name), name, type=type_, help=text)
+
+
+def option_of(field: str) -> str:
+    """`--retry-wait` of `retry_wait_s`: fields have their units, options do not."""
+    return "--" + field.removeprefix("is_").removesuffix("_s").removesuffix("_usd").replace("_", "-")
+
+
+def parse_options(kind: type[O], given: Mapping[str, Any]) -> O:
+    """The options of a command whose file has no keys of them; None is one that was not given."""
+    from orchestrator.settings import SettingsError
+    from orchestrator.settings.documents import parse_document
+
+    try:
+        return parse_document({name: value for name, value in given.items() if value is not None}, kind)
+    except SettingsError as error:
+        named = (problem.partition(":") for problem in error.problems)
+        raise SettingsError([f"{option_of(name)}:{reason}" for name, _, reason in named]) from None
+
+
+def load_given(config: Path, overrides: Sequence[str], output: str | None) -> Settings:
+    """The settings that the options of `settings_options` name."""
+    from orchestrator.settings import load_settings
+
+    return load_settings(config_file(config), overrides_of(overrides, output))
+
+
+def overrides_of(overrides: Sequence[str], output: str | None) -> list[str]:
+    """What --set and --output put in place of the file's values, as NAME=VALUE."""
+    return [*overrides, *([] if output is None else [f"OUTPUT_DIR={output}"])]
+
+
+def is_without_settings(named: Path) -> bool:
+    """Whether no file is named, there is no .config, and no compose farm of this folder has settings."""
+    from orchestrator.farm import compose
+
+    return named == DEFAULT_CONFIG and not named.exists() and compose.compose_address(Path.cwd()) is None
+
+
+def config_file(named: Path) -> Path:
+    """The file that is named; that of this folder's compose farm where none is named and there is no .config."""
+    from orchestrator.farm import compose
+
+    if named != DEFAULT_CONFIG or named.exists() or is_without_settings(named):
+        return named
+    print(f"no .config: the settings are {compose.CONFIG}, for the farm of docker compose", file=sys.stderr)
+    return compose.CONFIG
+
+
+def print_found(as_json: bool, value: object, lines: Iterable[str]) -> None:
+    """Print what a command has found: `value` as JSON, or the lines."""
+    if as_json:
+        print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    for line in lines:
+        print(escape_control(line, keep_lines=True))
+
+
+COMPLETION = """\
+Print the script with which a shell completes commands, options, the folders of runs, and settings after --set."""
+COMPLETION_EPILOG = """\
+examples:
+  orchestrator completion bash >> ~/.bashrc
+  orchestrator completion zsh >> ~/.zshrc          after the line with compinit
+  orchestrator completion fish > ~/.config/fish/completions/orchestrator.fish
+
+A new shell has it.  For the current one:  eval "$(orchestrator completion bash)"
+
+results: standard output; nothing is installed or changed.
+exit status: 0 printed; 1 no such shell."""
+
+
+@click.command(cls=Command, help=COMPLETION, epilog=COMPLETION_EPILOG)
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="SHELL")
+def completion(shell: str) -> int:
+    from click.shell_completion import get_completion_class
+
+    from orchestrator.cli import orchestrator
+
+    made = get_completion_class(shell)
+    assert made is not None
+    print(made(orchestrator, {}, "orchestrator", "_ORCHESTRATOR_COMPLETE").source())
+    return console.DONE
