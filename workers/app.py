@@ -21,8 +21,8 @@ from workers import queues
 from workers.celery_ext import broker, threads
 from workers.celery_ext.admission import AdmissionControl
 from workers.celery_ext.broker import ReadableMessages
-from workers.celery_ext.heartbeat import Heartbeat
 from workers.celery_ext.lease import Lease
+from workers.celery_ext.report import Heartbeat
 
 VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
 DEFAULT_VISIBILITY_S = 10.0
@@ -42,7 +42,7 @@ RESULT_REPLY_S = 15.0
 def create_app(environment: dict[str, str]) -> Celery[Any]:
     """The application for one process; `environment` is normally `os.environ`."""
     broker.register_transport()
-    FarmTask.Request = "workers.celery_ext.request:SettledRequest"  # Celery imports it in a worker
+    FarmTask.Request = "workers.celery_ext.lease:SettledRequest"  # Celery imports it in a worker
     url = redis_url_of(environment)
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
     app = Celery(
@@ -53,8 +53,7 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     threads.limit_shutdown()
     app.steps["consumer"].update((Lease, AdmissionControl, Heartbeat))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
-        from workers.celery_ext.prefetch import FillServer
-        from workers.sglang.step import TargetHostStep
+        from workers.sglang.step import FillServer, TargetHostStep
 
         app.steps["worker"].add(TargetHostStep)
         app.steps["consumer"].add(FillServer)

@@ -1,9 +1,8 @@
-"""Whether workers are healthy, in two ways: by the heartbeat in the store, and by a ping through the broker.
+"""Whether a worker is healthy, in two ways: by the heartbeat in the store, and by a ping through the broker.
 
 A heartbeat expires within seconds when a worker's loop stands still.  `python -m workers.health NAME` reads it, for the
-health checks of containers: exit 0 when the worker of this name on this host has one.  `free_name` reads all of them,
-to name a new worker.  A worker that answers a ping has its consumer running; the embedded farm waits for that when it
-starts.
+health checks of containers: exit 0 when the worker of this name on this host has one.  A worker that answers a ping has
+its consumer running; the embedded farm waits for that when it starts.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import psutil
 import redis
@@ -47,22 +46,13 @@ def free_name(queue: str, environment: Mapping[str, str]) -> str:
     return f"{queue}-{os.getpid()}" if any(map(_is_other_worker, pids)) else queue
 
 
-def missing_workers(redis_url: str, names: Sequence[str]) -> list[str]:
-    """Those of `names` (the part of a node name before the @) that do not answer a ping in time."""
+def worker_answers(redis_url: str, name: str) -> bool:
+    """Whether the worker of this name (the part of a node name before the @) answers a ping in time."""
     with Celery("ping", broker=broker_url(redis_url), set_as_current=False) as app:
         try:
-            replies = app.control.ping(
-                timeout=PING_S, limit=len(names), pattern=f"^({'|'.join(names)})@", matcher="pcre"
-            )
+            return bool(app.control.ping(timeout=PING_S, limit=1, pattern=f"^{name}@", matcher="pcre"))
         except OperationalError:
-            return list(names)
-    answered = {node.partition("@")[0] for reply in replies or [] for node in reply}
-    return [name for name in names if name not in answered]
-
-
-def worker_answers(redis_url: str, name: str) -> bool:
-    """Whether the worker of this name answers a ping."""
-    return not missing_workers(redis_url, [name])
+            return False
 
 
 def _registry(environment: Mapping[str, str]) -> WorkerRegistry:

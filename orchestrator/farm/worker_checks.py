@@ -1,4 +1,4 @@
-"""Checks of the workers, from their heartbeats (workers/celery_ext/heartbeat.py)."""
+"""Checks of the workers, from their heartbeats (workers/celery_ext/report.py)."""
 
 from __future__ import annotations
 

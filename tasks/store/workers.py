@@ -1,4 +1,4 @@
-"""The workers' own reports (workers/celery_ext/heartbeat.py), and what is paused.
+"""The workers' own reports (workers/celery_ext/report.py), and what is paused.
 
 A node name is Celery's: "gpu@host".  These keys belong to no run, and a report expires soon after its worker.
 """

@@ -1,11 +1,10 @@
 """Admission control: which messages a worker accepts, which it returns to the queue, and when it consumes none.
 
-A message is accepted when its run needs the code and the model that this worker has (`admit`).  Otherwise it goes back
-to the end of its queue, behind the messages that the worker can process.  When the same message arrives again, the
-worker stops consuming for a while, so that other workers can take the message and it does not circulate without
-pause.  Messages of a cancelled run are discarded.
-
-While the card of a gpu worker computes, messages of tasks that it would serve go back likewise.
+A message is accepted when its run needs the code and the model that this worker has.  Otherwise it goes back to the end
+of its queue, behind the messages that the worker can process.  When the same message arrives again, the worker stops
+consuming for a while, so that other workers can take the message and it does not circulate without pause.  While the
+card of a gpu worker computes, messages of tasks that need a server on it go back likewise.  Messages of a cancelled run
+are discarded.
 
 A queue or a worker can be paused.  The store remembers it, so a worker that starts later does not consume either.
 """
@@ -15,7 +14,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import redis
@@ -23,12 +21,10 @@ from celery.utils.log import get_logger
 from celery.worker.control import control_command
 
 from tasks.gpu import host
-from tasks.store.client import redis_url_of
 from tasks.store.keys import CANCELLED, CODE, MODEL
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry, code_version
-from workers.celery_ext import heartbeat
-from workers.celery_ext.heartbeat import PeriodicStep
+from workers.celery_ext import report
 from workers.queues import QUEUE_VARIABLE
 
 MODEL_VARIABLE = "WHETSTONE_TARGET_MODEL"  # the only model that a gpu worker may serve; unset: the model of the run
@@ -42,48 +38,11 @@ logger = get_logger(__name__)
 
 Metadata = Mapping[str, str | None]
 Strategy = Callable[..., Any]  # Celery's name for the function that turns a message into a request for the pool
+Decision = tuple[Literal["accept", "requeue", "discard"], str]
+"""What to do with a message, and why: run its task, return it for other workers, or drop it."""
 
 
-@dataclass(frozen=True)
-class Capabilities:
-    """A worker's code version, and the model that it is restricted to, or ""."""
-
-    code: str
-    model: str
-
-
-@dataclass(frozen=True)
-class Decision:
-    """`accept` runs the task, `requeue` returns the message for other workers, `discard` drops it; and why."""
-
-    action: Literal["accept", "requeue", "discard"]
-    reason: str = ""
-
-
-ACCEPT = Decision("accept")
-
-
-def admit(run: str, metadata: Metadata, capabilities: Capabilities) -> Decision:
-    """What to do with a message of a run with this metadata. A run without metadata has no requirements. Pure."""
-    if metadata.get(CANCELLED):
-        return Decision("discard", f"run {run} was cancelled")
-    code, model = metadata.get(CODE), metadata.get(MODEL)
-    if code and code != capabilities.code:
-        return Decision(
-            "requeue",
-            f"run {run} was started with code {code} and this worker has {capabilities.code}: "
-            "install the same Whetstone on both, and restart the older one",
-        )
-    if model and capabilities.model and model != capabilities.model:
-        return Decision(
-            "requeue",
-            f"run {run} needs the model {model} and this worker serves only {capabilities.model} ({MODEL_VARIABLE}): "
-            "start one for that model, or unset the variable",
-        )
-    return ACCEPT
-
-
-class AdmissionControl(PeriodicStep):
+class AdmissionControl(report.PeriodicStep):
     """Wraps the strategies of the worker's consumer, and adds and removes its queue."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -101,28 +60,27 @@ class AdmissionControl(PeriodicStep):
         self.consumer = consumer
         consumer.whetstone_admission = self
         self.queue = os.environ.get(QUEUE_VARIABLE, "")
-        model = os.environ.get(MODEL_VARIABLE, "") if self.queue == "gpu" else ""
-        self.capabilities = Capabilities(code_version(), model)
-        self.redis = heartbeat.store_client(redis_url_of(os.environ))
+        self.model = os.environ.get(MODEL_VARIABLE, "") if self.queue == "gpu" else ""
+        self.redis = report.store_client()
         for name, strategy in list(consumer.strategies.items()):
             consumer.strategies[name] = self.wrap(strategy)
-        heartbeat.register_field("state", lambda: self.state()[0])
-        heartbeat.register_field("why", lambda: self.state()[1])
-        heartbeat.register_field("serves_only", lambda: self.capabilities.model)
+        report.FIELDS["state"] = lambda: self.state()[0]
+        report.FIELDS["why"] = lambda: self.state()[1]
+        report.FIELDS["serves_only"] = lambda: self.model
         self.repeat(consumer, CHECK_EVERY_S, self.check_paused)
 
     def wrap(self, strategy: Strategy) -> Strategy:
         """The strategy for accepted messages only."""
 
         def handle(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **more: Any) -> Any:
-            decision = self.decide(message)
-            if decision.action == "accept":
+            action, reason = self.decide(message)
+            if action == "accept":
                 return strategy(message, body, ack, reject, callbacks, **more)
-            if decision.action == "requeue":
+            if action == "requeue":
                 message.requeue()
                 self.note_requeued(str(message.headers.get("id")))
             else:
-                logger.info("discarded %s: %s", message.headers.get("id"), decision.reason)
+                logger.info("discarded %s: %s", message.headers.get("id"), reason)
                 message.ack_log_error(logger, self.consumer.connection_errors)
             return None
 
@@ -130,17 +88,34 @@ class AdmissionControl(PeriodicStep):
 
     def decide(self, message: Any) -> Decision:
         try:
-            run = message.payload[0][0]
+            run = str(message.payload[0][0])
         except (LookupError, TypeError):
-            return ACCEPT  # a task without arguments belongs to no run
-        if not isinstance(run, str):
-            return ACCEPT
-        decision = admit(run, self.metadata_of(run), self.capabilities)
-        if decision.action == "accept" and self.is_served(message) and host.card_use() == "computes":
-            decision = Decision("requeue", f"run {run} needs a server, and the card of this worker computes")
-        if decision.action == "requeue":
-            self.note_refusal(run, decision.reason)
-        return decision
+            return "accept", ""  # a task of no run
+        action, reason = self.admit(run, self.metadata_of(run))
+        if action == "accept" and self.is_served(message) and host.card_use() == "computes":
+            action, reason = "requeue", f"run {run} needs a server, and the card of this worker computes"
+        if action == "requeue":
+            if self.refusals.get(run, (0.0, ""))[1] != reason:
+                logger.warning("requeued for other workers: %s", reason)
+            self.refusals[run] = (time.monotonic(), reason)
+        return action, reason
+
+    def admit(self, run: str, metadata: Metadata) -> Decision:
+        """What to do with a message of a run with this metadata.  A run without metadata has no requirements."""
+        if metadata.get(CANCELLED):
+            return "discard", f"run {run} was cancelled"
+        code, model = metadata.get(CODE), metadata.get(MODEL)
+        if code and code != code_version():
+            return "requeue", (
+                f"run {run} was started with code {code} and this worker has {code_version()}: "
+                "install the same Whetstone on both, and restart the older one"
+            )
+        if model and self.model and model != self.model:
+            return "requeue", (
+                f"run {run} needs the model {model} and this worker serves only {self.model} ({MODEL_VARIABLE}): "
+                "start one for that model, or unset the variable"
+            )
+        return "accept", ""
 
     def is_served(self, message: Any) -> bool:
         """Whether the task of the message needs a server on the card."""
@@ -161,12 +136,6 @@ class AdmissionControl(PeriodicStep):
             self.metadata.clear()
         self.metadata[run] = (time.monotonic(), metadata)
         return metadata
-
-    def note_refusal(self, run: str, reason: str) -> None:
-        """Remember a refusal, and log it when it is new."""
-        if self.refusals.get(run, (0.0, ""))[1] != reason:
-            logger.warning("requeued for other workers: %s", reason)
-        self.refusals[run] = (time.monotonic(), reason)
 
     def note_requeued(self, message_id: str) -> None:
         """Remember a message that went back; stop consuming for a while when it had gone back before."""
@@ -194,10 +163,7 @@ class AdmissionControl(PeriodicStep):
         if consume == self.is_consuming or self.consumer.task_consumer is None:
             return
         self.is_consuming = consume
-        if consume:
-            self.consumer.add_task_queue(self.queue)
-        else:
-            self.consumer.cancel_task_queue(self.queue)
+        (self.consumer.add_task_queue if consume else self.consumer.cancel_task_queue)(self.queue)
 
     def state(self) -> tuple[str, str]:
         """The state ("ready", "paused" or "refusing"), and the reason."""

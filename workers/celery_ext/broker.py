@@ -2,7 +2,7 @@
 
 Celery writes a representation of the arguments into each message, for monitors.  `ReadableMessages` writes the run, the
 generation and the child there (`tasks.queues`).  What happens to messages between their delivery and their
-acknowledgement is in `workers/celery_ext/unacked.py`.
+acknowledgement is in `workers/celery_ext/lease.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from redis.retry import Retry
 
 from tasks.queues import LABEL, QUEUES, format_label
 from tasks.store.client import Waiting, refusal_of, wait_limit_of
-from workers.celery_ext.unacked import NotRecorded, QoS
+from workers.celery_ext.lease import NotRecorded, QoS
 
 logger = get_logger(__name__)
 

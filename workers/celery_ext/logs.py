@@ -1,6 +1,6 @@
 """The logs of workers: every line names the task that it is about, also the lines that Celery writes.
 
-A task's own lines are about it, because its thread or process carries the context from before it begins until after it
+A task's own lines are about it, because its thread or process carries the fields from before it begins until after it
 has ended.  Celery's lines about a task carry its id only; the "received" line maps the id to its run.
 """
 
@@ -19,49 +19,45 @@ from tasks.common import logs
 from tasks.queues import format_label
 
 STANDARD_ERROR = 2  # the descriptor: Celery replaces sys.stderr by a log
-MAX_TASKS = 1000  # received tasks whose context is kept
+MAX_TASKS = 1000  # received tasks whose fields are kept
 
 
-def context_of_task(name: str, task_id: str, line: str) -> dict[str, str]:
-    """The context of a task, from the line that displays its arguments (see `tasks.queues`)."""
+def fields_of_task(name: str, task_id: str, line: str) -> dict[str, str]:
+    """The log fields of a task, from the line that displays its arguments (`format_label`)."""
     values = dict(part.split("=", 1) for part in line.split() if "=" in part) if line.startswith("run=") else {}
-    context = {"run": values.get("run", ""), "generation": values.get("generation", "")}
-    context |= {"child": _node(values), "stage": name.partition(".")[2] or name, "task": task_id}
-    return {name: value for name, value in context.items() if value}
-
-
-def _node(values: Mapping[str, str]) -> str:
-    """The candidate's id in the lineage, as `tasks.plan.Plan.node` has it."""
     generation = values.get("generation", "")
+    child = values.get("job", "")  # or the candidate's id in the lineage, as `tasks.plan.node_id` has it
     if "child" in values:
-        return f"g{generation}_child{values['child']}_{values.get('phase', 'pre')}"
-    if "individual" in values:
-        return f"g{generation}_pop{values['individual']}"
-    return f"final{values['final']}" if "final" in values else values.get("job", "")
+        child = f"g{generation}_child{values['child']}_{values.get('phase', 'pre')}"
+    elif "individual" in values:
+        child = f"g{generation}_pop{values['individual']}"
+    elif "final" in values:
+        child = f"final{values['final']}"
+    stage = name.partition(".")[2] or name
+    found = {"run": values.get("run", ""), "generation": generation, "child": child, "stage": stage, "task": task_id}
+    return {name: value for name, value in found.items() if value}
 
 
-class TaskContextFilter(logging.Filter):
-    """Adds the context of a task to Celery's own lines, by the task id in them."""
+class TaskFieldsFilter(logging.Filter):
+    """Adds the fields of a task to Celery's own lines, by the task id in them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._contexts: OrderedDict[str, dict[str, str]] = OrderedDict()
+        self._known: OrderedDict[str, dict[str, str]] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
         data = getattr(record, "data", None)
         if isinstance(data, dict) and isinstance(data.get("id"), str) and isinstance(data.get("args"), str):
-            self._remember(data["id"], context_of_task(str(data.get("name")), data["id"], data["args"]))
+            found = fields_of_task(str(data.get("name")), data["id"], data["args"])
+            if found.get("run") or data["id"] not in self._known:
+                self._known[data["id"]] = found
+            if len(self._known) > MAX_TASKS:
+                self._known.popitem(last=False)
         arguments = record.args.values() if isinstance(record.args, Mapping) else record.args or ()
         for value in arguments:
-            if isinstance(value, str) and value in self._contexts:
-                record.log_fields = self._contexts[value]
+            if isinstance(value, str) and value in self._known:
+                record.log_fields = self._known[value]
         return True
-
-    def _remember(self, task_id: str, context: dict[str, str]) -> None:
-        if context.get("run") or task_id not in self._contexts:
-            self._contexts[task_id] = context
-        if len(self._contexts) > MAX_TASKS:
-            self._contexts.popitem(last=False)
 
 
 def write_shutdown_line(message: str, f: object = None) -> None:
@@ -72,7 +68,7 @@ def write_shutdown_line(message: str, f: object = None) -> None:
 
 def format_worker_logs() -> None:
     """Give Celery's logs of this process the project's format.  Call it once, before the application starts."""
-    context = TaskContextFilter()
+    add_fields = TaskFieldsFilter()
     if logs.is_json_format():
         worker.safe_say = write_shutdown_line  # type: ignore[attr-defined]  # not in the stubs; a test covers it
 
@@ -86,11 +82,11 @@ def format_worker_logs() -> None:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for each question of each individual
         for handler in logger.handlers:
             logs.set_formatter(handler)
-            handler.addFilter(context)
+            handler.addFilter(add_fields)
 
     @signals.task_prerun.connect(weak=False)
     def begin(sender: Any, task_id: str, args: Sequence[Any], **_: Any) -> None:
-        logs.set_fields(context_of_task(sender.name, task_id, format_label(sender.name, args)))
+        logs.set_fields(fields_of_task(sender.name, task_id, format_label(sender.name, args)))
 
     @signals.task_postrun.connect(weak=False)
     def end(**_: Any) -> None:

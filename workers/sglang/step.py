@@ -1,4 +1,9 @@
-"""The start and stop of a gpu worker's target host, as a bootstep of Celery's worker."""
+"""What a worker of the gpu queue does beside its tasks, as bootsteps of Celery: its target host, and filling it.
+
+When most answers of an individual have arrived, few of its requests are in flight.  So the worker takes the next
+message as soon as no request waits for its turn, and the last answers of one individual run beside the first of the
+next.  The number of slots is only the most that it takes.  What it does not take is left to other workers.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,16 @@ from typing import Any
 from celery import bootsteps
 
 from tasks.gpu import host as installed
-from workers.celery_ext import heartbeat
+from tasks.gpu.target import REQUESTS, RequestQueue
+from workers.celery_ext import report
+from workers.celery_ext.lease import unacknowledged
 from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
 from workers.processes import LogRotation
 from workers.sglang.host import LocalTargetHost
 
 OPEN_FILES = 65_536  # a connection for each request in flight
+PREPARING = 8  # tasks without requests at once: those that have just begun, and those that send none
 
 
 class TargetHostStep(bootsteps.StartStopStep):
@@ -39,10 +47,10 @@ class TargetHostStep(bootsteps.StartStopStep):
         self.rotation = LogRotation(self.host.logs)
         self.rotation.start()
         installed.install(self.host)
-        heartbeat.register_field("target", self.host.describe)
+        report.FIELDS["target"] = self.host.describe
 
     def stop(self, worker: Any) -> None:
-        heartbeat.register_field("target", None)
+        report.FIELDS.pop("target", None)
         installed.install(None)
         if self.host is not None:
             self.host.close()
@@ -53,6 +61,25 @@ class TargetHostStep(bootsteps.StartStopStep):
 
     def terminate(self, worker: Any) -> None:
         self.stop(worker)
+
+
+class FillServer(bootsteps.StartStopStep):
+    """Applies `has_room` to the channel of every broker connection."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def start(self, consumer: Any) -> None:
+        channel, hub = consumer.task_consumer.channel, consumer.hub
+        channel.qos.has_room = lambda: has_room(len(unacknowledged(channel)), REQUESTS)
+        REQUESTS.on_room = lambda: hub.call_soon(lambda: None)  # wakes the loop that consumes messages
+
+    def stop(self, consumer: Any) -> None:
+        REQUESTS.on_room = lambda: None
+
+
+def has_room(held: int, requests: RequestQueue) -> bool:
+    """Whether a worker that holds so many messages should take another one."""
+    return requests.waiting == 0 and held - requests.batches < PREPARING
 
 
 def raise_open_files_limit() -> None:

@@ -12,7 +12,7 @@ from kombu import Connection
 from tasks.queues import QueueName
 from tasks.store.client import broker_url, connect, store_url
 from tasks.store.store import Store
-from workers.celery_ext.unacked import unacknowledged
+from workers.celery_ext.lease import unacknowledged
 
 
 def test_kombu_keeps_delivered_messages_where_the_lease_reads_them(bench: Bench) -> None:

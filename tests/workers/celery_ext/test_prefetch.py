@@ -11,8 +11,8 @@ from farm_bench import Bench, until
 from http_thread import http_server
 
 from tasks.gpu.target import RequestQueue
-from workers.celery_ext.prefetch import PREPARING, has_room
 from workers.health import worker_answers
+from workers.sglang.step import PREPARING, has_room
 
 REPLY = (
     b'{"text": "x", "output_ids": [5], "meta_info": {"finish_reason": {"type": "length"},'

@@ -16,8 +16,7 @@ from tasks.store.client import NO_WAITING, connect, queues_url
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry
-from workers.metrics import runs
-from workers.metrics.collector import FarmCollector
+from workers.metrics.collector import RUN_STATES, FarmCollector
 
 ROOT = Path(__file__).parents[3]
 GPU = {"index": 0, "name": "H200", "used": 5 * 10**9, "total": 140 * 10**9, "utilization": 0.75}
@@ -80,7 +79,7 @@ def test_queues_workers_and_gpus(farm: FarmCollector) -> None:
 
 def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
     found = samples(farm)
-    states = {state: found["run_state", "demo-1", state] for state in runs.RUN_STATES}
+    states = {state: found["run_state", "demo-1", state] for state in RUN_STATES}
     assert states == {"running": 1, "finished": 0, "parked": 0, "stopped": 0}
     assert [found[name, "demo-1", "generations"] for name in ("run_done", "run_planned")] == [3, 8]
     assert found["run_failed_tasks", "demo-1"] == 0

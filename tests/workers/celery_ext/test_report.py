@@ -7,7 +7,7 @@ from farm_bench import Bench, until
 
 from tasks.store.client import connect, store_url
 from tasks.store.workers import WorkerRegistry, code_version
-from workers.celery_ext import heartbeat
+from workers.celery_ext import report
 
 
 def registry(bench: Bench) -> WorkerRegistry:
@@ -47,4 +47,4 @@ def test_the_report_of_a_killed_worker_expires(bench: Bench) -> None:
     os.kill(worker.pid or 0, signal.SIGKILL)
     client = registry(bench).redis
     (key,) = client.keys("whetstone:worker:*")
-    assert 0 < client.ttl(key) <= heartbeat.EXPIRES_S
+    assert 0 < client.ttl(key) <= report.EXPIRES_S
