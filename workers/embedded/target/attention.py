@@ -1,8 +1,8 @@
 """Attention and linear layers whose result for a row is a function of that row alone.
 
-One new token in each row attends to that row's own keys and values.  Short rows are padded to a bucket that their own
-length chooses, and go through one call of a fixed batch shape where this machine computes that exactly (`determinism`).
-All other rows are computed one by one.  Either way the shape that a row sees never depends on its neighbours.
+One new token in each row attends to that row's own keys and values.  Rows of up to `BATCHED` positions go through one
+call over all rows and as many positions as the cache has room for, where this machine gives a row the same bits for
+each of these shapes (`determinism`).  All other rows are computed one by one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 TYPICAL_ROWS = 16  # the weights' layout is chosen for about so many; any number works
-BUCKETS = (256, 512)  # positions; the last is the longest row that is still batched
-PADDED = BUCKETS[-1]
+BATCHED = 512  # positions of the longest row that is still batched
 
 
 class Linear:
@@ -47,41 +46,32 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class BatchedCall:
-    """One batched call: the rows of one bucket, and what each of all rows may see, [rows, 1, 1, bucket] float32."""
-
-    rows: torch.Tensor
-    mask: torch.Tensor
-
-
-@dataclass(frozen=True)
 class AttentionPlan:
-    """The calls of one step, the same for every layer. `single` holds (row, length)."""
+    """How one step attends, the same for every layer.
 
-    calls: tuple[BatchedCall, ...]
+    `mask` [rows, 1, 1, positions] float32 is what each row of the batched call may see, None without such a call.
+    `single` holds (row, length) of all other rows.
+    """
+
+    mask: torch.Tensor | None
     single: tuple[tuple[int, int], ...]
 
 
-def plan_attention(lengths: Mapping[int, int], rows: int, longest: int) -> AttentionPlan:
+def plan_attention(lengths: Mapping[int, int], rows: int, positions: int, longest: int) -> AttentionPlan:
     """Plan a step for the rows in use; `lengths` maps a row to its positions, that of the new token included.
 
-    Rows of up to `longest` positions are batched: the last of `BUCKETS`, or 0 where batches are not exact.
+    Rows of up to `longest` positions are batched: `BATCHED`, or 0 where batches are not exact.  The batched call covers
+    `positions`, at least as many as these rows have.
     """
-    members: dict[int, list[int]] = {}
-    for row, length in sorted(lengths.items()):
-        if length <= longest:
-            members.setdefault(next(bucket for bucket in BUCKETS if length <= bucket), []).append(row)
-    calls = tuple(_call(bucket, inside, lengths, rows) for bucket, inside in sorted(members.items()))
+    together = {row: length for row, length in lengths.items() if length <= longest}
     single = tuple((row, length) for row, length in sorted(lengths.items()) if length > longest)
-    return AttentionPlan(calls, single)
-
-
-def _call(bucket: int, inside: list[int], lengths: Mapping[int, int], rows: int) -> BatchedCall:
+    if not together:
+        return AttentionPlan(None, single)
     # Rows outside of this call see everything: their results are discarded, and a row that sees nothing gives NaN.
-    seen = torch.full((rows, 1), bucket)
-    seen[inside, 0] = torch.tensor([lengths[row] for row in inside])
-    mask = torch.zeros(rows, bucket).masked_fill_(torch.arange(bucket) >= seen, float("-inf"))
-    return BatchedCall(torch.tensor(inside), mask.view(rows, 1, 1, bucket))
+    seen = torch.full((rows, 1), positions)
+    seen[list(together), 0] = torch.tensor(list(together.values()))
+    mask = torch.zeros(rows, positions).masked_fill_(torch.arange(positions) >= seen, float("-inf"))
+    return AttentionPlan(mask.view(rows, 1, 1, positions), single)
 
 
 def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: AttentionPlan) -> torch.Tensor:
@@ -92,11 +82,7 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: 
     rows, heads, d = query.shape
     # The heads that share a key become the queries of one attention: nothing is repeated, nothing is masked.
     grouped = query.view(rows, keys.shape[1], -1, d)
-    if len(plan.calls) == 1 and not plan.single:
-        return batched(grouped, keys, values, plan.calls[0].mask).reshape(rows, heads * d)
-    out = torch.zeros_like(grouped)
-    for call in plan.calls:
-        out[call.rows] = batched(grouped, keys, values, call.mask)[call.rows]
+    out = torch.empty_like(grouped) if plan.mask is None else batched(grouped, keys, values, plan.mask)
     for row, length in plan.single:
         one = slice(row, row + 1)
         out[row] = batched(grouped[one], keys[one], values[one], torch.zeros(1, 1, 1, length))[0]
@@ -104,15 +90,15 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: 
 
 
 def batched(grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Several rows at once, as far as the mask [rows, 1, 1, bucket] goes: grouped [rows, kv heads, group, d] and back.
+    """Several rows at once, as far as the mask [rows, 1, 1, positions] goes; grouped is [rows, kv heads, group, d].
 
-    With so few queries, two plain products are faster than the fused kernel, which repacks the keys each time.  Keys
-    times queries is faster than queries times keys, because the long matrix is then read in its own order.
+    With so few queries, two plain products are faster than the fused kernel, which repacks the keys each time.  They
+    copy keys and values that do not lie side by side, so the cache is as long as the mask (`KVCache.fit`).
     """
-    bucket = mask.shape[3]
-    scores = torch.matmul(keys[:, :, :bucket], grouped.transpose(2, 3)).transpose(2, 3)
+    positions = mask.shape[3]
+    scores = torch.matmul(grouped, keys[:, :, :positions].transpose(2, 3))
     weights = torch.softmax(torch.add(mask, scores, alpha=grouped.shape[3] ** -0.5), -1)
-    return torch.matmul(weights.to(grouped.dtype), values[:, :, :bucket])
+    return torch.matmul(weights.to(grouped.dtype), values[:, :, :positions])
 
 
 def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

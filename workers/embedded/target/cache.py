@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from workers.embedded.target.attention import PADDED
+from workers.embedded.target.attention import BATCHED
 
-GRAIN = 512  # positions; the block grows by multiples of it
+GRAIN = 64  # positions; up to `BATCHED` of them the block is a multiple of it
 
 
 @dataclass(frozen=True)
@@ -32,36 +32,50 @@ class Prompt:
 
 
 class KVCache:
-    """Keys and values, each [layers][rows, kv heads, capacity, d], in a block that grows with the longest request.
+    """Keys and values, each [layers][rows, kv heads, capacity, d], in a block as long as the longest row in use.
 
-    Attention reads up to `PADDED` positions of every row and multiplies what is beyond a row's end by zero.  Old
-    numbers do no harm there, but memory that was never written may hold a NaN.  So that part starts as zeros.  The
-    rest is only touched where it is used, and takes up memory only then.
+    Attention reads up to `BATCHED` positions of every row and multiplies what is beyond a row's end by zero.  Old
+    numbers do no harm there, but memory that was never written may hold a NaN.  So that part starts as zeros.
     """
 
     def __init__(self, layers: int, rows: int, kv_heads: int, d: int, dtype: torch.dtype) -> None:
         self.rows = rows
         self._shape = (2, layers, rows, kv_heads)
         self._d, self._dtype = d, dtype
-        self._used = [0] * rows
+        self._lengths: dict[int, int] = {}
         self._row_numbers = torch.arange(rows)
-        self._kv = self._allocate(GRAIN)
+        self._kv = self._allocate(0)
 
-    def admit(self, row: int, prompt: torch.Tensor, new_tokens: int) -> None:
-        """Copy a prompt's keys and values [2, layers, kv heads, length, d] into a row, with room for its new tokens."""
+    def admit(self, row: int, prompt: torch.Tensor) -> None:
+        """Copy a prompt's keys and values [2, layers, kv heads, length, d] into a row."""
         length = prompt.shape[3]
-        self._used[row] = length + new_tokens
-        self._reserve(self._used[row])
+        self.fit({**self._lengths, row: length})
         self._kv[:, :, row, :, :length] = prompt
 
     def release(self, row: int) -> None:
-        self._used[row] = 0
+        self._lengths.pop(row, None)
 
     def move(self, row: int, to: int) -> None:
         """Copy what a row holds into a free one, and release it."""
-        used = self._used[row]
-        self._kv[:, :, to, :, :used] = self._kv[:, :, row, :, :used]
-        self._used[to], self._used[row] = used, 0
+        length = self._lengths[to] = self._lengths.pop(row)
+        self._kv[:, :, to, :, :length] = self._kv[:, :, row, :, :length]
+
+    def fit(self, lengths: Mapping[int, int]) -> None:
+        """Have room for these positions by row, and not much more: a step reads the whole block."""
+        longest, capacity = max(lengths.values()), self._kv.shape[4]
+        grain = GRAIN if longest <= BATCHED else BATCHED
+        if not capacity // 2 < (needed := -(-longest // grain) * grain) <= capacity:
+            block = self._allocate(needed)
+            for row in self._lengths.keys() & lengths.keys():
+                length = min(self._lengths[row], lengths[row])
+                block[:, :, row, :, :length] = self._kv[:, :, row, :, :length]
+            self._kv = block
+        self._lengths = dict(lengths)
+
+    @property
+    def batched(self) -> int:
+        """How many positions of each row a batched call covers."""
+        return min(self._kv.shape[4], BATCHED)
 
     def put(
         self, layer: int, key: torch.Tensor, value: torch.Tensor, positions: torch.Tensor
@@ -76,18 +90,9 @@ class KVCache:
         values[rows, :, positions] = value
         return keys, values
 
-    def _reserve(self, length: int) -> None:
-        if length <= self._kv.shape[4]:
-            return
-        grown = self._allocate(-(-length // GRAIN) * GRAIN)
-        for row, used in enumerate(self._used):
-            kept = min(used, self._kv.shape[4])
-            grown[:, :, row, :, :kept] = self._kv[:, :, row, :, :kept]
-        self._kv = grown
-
     def _allocate(self, capacity: int) -> torch.Tensor:
         block = torch.empty(*self._shape, capacity, self._d, dtype=self._dtype)
-        block[:, :, :, :, :PADDED] = 0
+        block[:, :, :, :, :BATCHED] = 0
         return block
 
 

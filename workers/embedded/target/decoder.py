@@ -17,7 +17,7 @@ import torch
 from torch.nn.functional import rms_norm, silu
 from transformers import AutoModelForCausalLM
 
-from workers.embedded.target.attention import PADDED, AttentionPlan, Linear, attend, causal, plan_attention
+from workers.embedded.target.attention import BATCHED, AttentionPlan, Linear, attend, causal, plan_attention
 from workers.embedded.target.cache import KVCache, Prompt
 from workers.embedded.target.determinism import DeterminismProbe, ThreadTuner, thread_counts
 
@@ -93,7 +93,7 @@ class Decoder:
         counts, self._sizes = next(exact, ((1,), (1,)))
         self._tuner = ThreadTuner(adaptive=counts != (1,))
         is_batched = DeterminismProbe(counts).batches(self._sizes, shape, self.dtype)
-        self._longest_batched = PADDED if is_batched else 0
+        self._longest_batched = BATCHED if is_batched else 0
         return self._sizes[-1]
 
     def prefill(self, ids: Sequence[int]) -> Prompt:
@@ -124,7 +124,8 @@ class Decoder:
         for row, (token, position) in entering.items():
             tokens[row], positions[row] = token, position
         lengths = {row: position + 1 for row, (_, position) in entering.items()}
-        plan = plan_attention(lengths, rows, self._longest_batched)
+        cache.fit(lengths)
+        plan = plan_attention(lengths, rows, cache.batched, self._longest_batched)
         return self._step(tokens, positions, cache, plan)
 
     def _step(self, tokens: torch.Tensor, positions: torch.Tensor, cache: KVCache, plan: AttentionPlan) -> torch.Tensor:
@@ -190,8 +191,8 @@ class Decoder:
 
 
 def step_sizes(rows: int) -> tuple[int, ...]:
-    """Of how many rows a step may be: a quarter, a half, or all of them."""
-    return tuple(sorted({max(1, rows // 4), max(1, rows // 2), rows}))
+    """Of how many rows a step may be: an eighth, a quarter, a half, or all of them."""
+    return tuple(sorted({max(1, rows // part) for part in (8, 4, 2, 1)}))
 
 
 def _check_supported(config: Any) -> None:

@@ -20,10 +20,11 @@ from pathlib import Path
 
 import torch
 
-from workers.embedded.target.attention import BUCKETS, PADDED, Linear, batched, causal
+from workers.embedded.target.attention import BATCHED, Linear, batched, causal
+from workers.embedded.target.cache import GRAIN
 
-PROMPTS = (5, 40, 171, 300, PADDED + 1, 700)  # tokens
-LONG = (300, PADDED + 1, 700)  # positions of rows that are not batched
+PROMPTS = (5, 40, 171, 300, BATCHED + 1, 700)  # tokens
+LONG = (300, BATCHED + 1, 700)  # positions of rows that are not batched
 APART = 4  # one row of so many is under test in a call; between them are others
 LOAD = Path("/proc/loadavg")  # "... <running>/<all> ...": threads of the whole machine that run or want to
 
@@ -41,7 +42,7 @@ class DeterminismProbe:
 
     def batches(self, sizes: Sequence[int], shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
         """The same of batched attention. `shape` is (heads, kv heads, d)."""
-        return all(self._batch(bucket, sizes, shape, dtype) for bucket in BUCKETS)
+        return all(self._batch(length, sizes, shape, dtype) for length in (GRAIN - 1, BATCHED // 2 + 1))
 
     def singles(self, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
         """Whether the attention of a single row is the same with every number of threads."""
@@ -73,20 +74,25 @@ class DeterminismProbe:
 
         return self._same([partial(placed, rows, first) for rows, first in _places(sizes)])
 
-    def _batch(self, bucket: int, sizes: Sequence[int], shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+    def _batch(self, length: int, sizes: Sequence[int], shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        """Whether a row of so many positions has the same bits in calls of all sizes that can hold it."""
         heads, kv_heads, d = shape
-        own = (self._normal(dtype, kv_heads, heads // kv_heads, d), *self._normal(dtype, 2, kv_heads, PADDED, d))
+        own = (self._normal(dtype, kv_heads, heads // kv_heads, d), *self._normal(dtype, 2, kv_heads, BATCHED, d))
+        others = self._normal(dtype, 2, max(sizes), kv_heads, BATCHED, d)
 
-        def placed(rows: int, first: int) -> torch.Tensor:
-            # The mask hides one position, and every other call's block has twice the capacity: neither may matter.
-            mask = torch.zeros(rows, 1, 1, bucket)
-            mask[..., -1] = float("-inf")
+        def placed(positions: int, rows: int, first: int) -> torch.Tensor:
+            mask = torch.zeros(rows, 1, 1, positions)
+            mask[..., length:] = float("-inf")
             query = self._normal(dtype, rows, *own[0].shape)
-            keys, values = self._normal(dtype, 2, rows, kv_heads, PADDED * (1 + first % 2), d)
-            query[first::APART], keys[first::APART, :, :PADDED], values[first::APART, :, :PADDED] = own
+            keys, values = others[:, :rows, :, :positions].clone(memory_format=torch.contiguous_format)
+            query[first::APART], keys[first::APART], values[first::APART] = (
+                own[0],
+                *(part[:, :positions] for part in own[1:]),
+            )
             return batched(query, keys, values, mask)[first::APART]
 
-        return self._same([partial(placed, rows, first) for rows, first in _places(sizes)])
+        spans = range(-(-length // GRAIN) * GRAIN, BATCHED + 1, GRAIN)
+        return self._same([partial(placed, span, *place) for span in spans for place in _places(sizes)])
 
     def _same(self, variants: Sequence[Callable[[], torch.Tensor]]) -> bool:
         """Whether all rows of what the variants give have the same bits, with each number of threads."""

@@ -158,7 +158,7 @@ class Engine:
             cached_tokens=cached,
             produced=[],
         )
-        self._cache.admit(row, prompt.kv, request.sampling.max_new_tokens)
+        self._cache.admit(row, prompt.kv)
         with self._changed:
             self._waiting.popleft()
             self._running[row] = running

@@ -35,7 +35,7 @@ def _clear_agreements(folder: Path, prompt: list[int], new: int) -> int:
     bias = torch.randn(decoder.vocabulary, generator=torch.Generator().manual_seed(1))
     cache = decoder.new_cache(4)
     prefilled = decoder.prefill(prompt)
-    cache.admit(2, prefilled.kv, new)
+    cache.admit(2, prefilled.kv)
     ids, own, clear = list(prompt), prefilled.logits, 0
     for _ in range(new):
         logits = reference(torch.tensor([ids])).logits[0, -1]
@@ -52,7 +52,7 @@ def _clear_agreements(folder: Path, prompt: list[int], new: int) -> int:
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 def test_greedy_tokens_are_those_of_transformers(family: str, small_model: Callable[[str], Path]) -> None:
-    # A prompt that begins in the smaller bucket and ends in the larger one.
+    # The cache grows on the way.
     prompt = torch.randint(500, (250,), generator=torch.Generator().manual_seed(3)).tolist()
     assert _clear_agreements(small_model(family), prompt, 16) >= 12
 
@@ -99,6 +99,6 @@ def test_a_step_has_no_more_rows_than_the_cache(calibrated: Callable[[torch.dtyp
 
 def _together(decoder: Decoder, cache: KVCache, prompts: dict[int, Prompt]) -> torch.Tensor:
     for row, prompt in prompts.items():
-        cache.admit(row, prompt.kv, 4)
+        cache.admit(row, prompt.kv)
     entering = {row: (int(prompt.logits.argmax()), prompt.kv.shape[3]) for row, prompt in prompts.items()}
     return decoder.step(entering, cache)
