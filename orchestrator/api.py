@@ -28,7 +28,7 @@ from orchestrator.settings import SettingsError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from orchestrator.runs.drive import Ending
+    from orchestrator.runs.session import Ending
 
 __all__ = [
     "Callback", "GenerationInfo", "OpenRun", "OutputError", "RunEnd", "RunInfo", "RunStopped", "SettingsError",

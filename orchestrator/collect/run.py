@@ -30,7 +30,7 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import override_values, pop_section, read_mapping
 
 if TYPE_CHECKING:
-    from orchestrator.runs.drive import Ending
+    from orchestrator.runs.session import Ending
 
 SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
 RESUMABLE = (
@@ -83,8 +83,7 @@ def start_collection(
     from orchestrator.collect.build import choose_split, collect_announcement
     from orchestrator.collect.checks import check_surroundings
     from orchestrator.collect.runner import Collector
-    from orchestrator.runs.drive import drive, log_to, settings_callbacks
-    from orchestrator.runs.refusal import restored_if_refused
+    from orchestrator.runs.session import drive, log_to, restored_if_refused, settings_callbacks
 
     stream = stream or sys.stderr
     check_surroundings(settings, options)

@@ -36,9 +36,9 @@ from orchestrator.farm.jobs import Scheduler
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder, write_output
 from orchestrator.runs.lengths import find_long_prompts
-from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import current_server
+from orchestrator.runs.session import run_session
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten

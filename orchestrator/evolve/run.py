@@ -22,7 +22,7 @@ from tasks.plan import Evaluations
 
 if TYPE_CHECKING:
     from orchestrator.evolve.fork import Fork
-    from orchestrator.runs.drive import Ending
+    from orchestrator.runs.session import Ending
 
 
 def start_evolution(
@@ -48,8 +48,8 @@ def start_evolution(
     from orchestrator.evolve.setup import check_judge, choose_examples
     from orchestrator.report.live import open_view
     from orchestrator.report.text import final_report
-    from orchestrator.runs.drive import drive, log_to, settings_callbacks, settings_trackers
     from orchestrator.runs.sameness import check_same_questions
+    from orchestrator.runs.session import drive, log_to, settings_callbacks, settings_trackers
     from orchestrator.settings.brevity import prompts_of
 
     stream = stream or sys.stdout

@@ -39,10 +39,9 @@ from orchestrator.report.text import FinalReport
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputError, OutputFolder, writing
 from orchestrator.runs.lengths import check_prompts
-from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
-from orchestrator.runs.refusal import restored_if_refused
 from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept, unknown_servers
+from orchestrator.runs.session import restored_if_refused, run_session
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import Settings, layout_of, make_run, write_config
 from orchestrator.settings.brevity import prompts_of

@@ -23,7 +23,7 @@ from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 if TYPE_CHECKING:
     from orchestrator.guide.ingest import Ingested
     from orchestrator.guide.inputs import Templates
-    from orchestrator.runs.drive import Ending
+    from orchestrator.runs.session import Ending
 
 log = logging.getLogger(__name__)
 Step = Literal["all", "ingest"]
@@ -49,8 +49,7 @@ def start_guide(
     from orchestrator.guide.inputs import check_guide
     from orchestrator.guide.rollouts import StepStopped
     from orchestrator.guide.session import Guider
-    from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks
-    from orchestrator.runs.refusal import restored_if_refused
+    from orchestrator.runs.session import Ending, drive, log_to, restored_if_refused, settings_callbacks
     from orchestrator.runs.status import ParkedState, write_parked_state
 
     templates = check_guide(settings, options)
@@ -96,7 +95,7 @@ def _ingest_only(
 ) -> Ending:
     """Name the run and write its tickets, shuffles and first statistics; the whole run goes on from there."""
     from orchestrator.guide.session import write_ingest
-    from orchestrator.runs.drive import Ending
+    from orchestrator.runs.session import Ending
 
     try:
         output.run_id(KIND_NAME)

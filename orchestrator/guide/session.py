@@ -31,9 +31,9 @@ from orchestrator.guide.settings import GuideSettings
 from orchestrator.guide.tally import PROGRESS_FILE, UNIT, Tally, progress_of
 from orchestrator.runs.folder import OutputFolder, read_state
 from orchestrator.runs.journal import JOURNAL, Journal
-from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import current_server
+from orchestrator.runs.session import run_session
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings.documents import flatten
 from orchestrator.settings.options import SettingsError

@@ -20,7 +20,7 @@ from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 from orchestrator.settings import SettingsError
 
 if TYPE_CHECKING:
-    from orchestrator.runs.drive import Ending
+    from orchestrator.runs.session import Ending
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +43,7 @@ def start_route(
     from orchestrator.route.checks import checked_inputs
     from orchestrator.route.plan import input_hashes, keep_plan, make_plan
     from orchestrator.route.session import Router
-    from orchestrator.runs.drive import drive, log_to, settings_callbacks
-    from orchestrator.runs.refusal import restored_if_refused
+    from orchestrator.runs.session import drive, log_to, restored_if_refused, settings_callbacks
 
     stream = stream or sys.stderr
     if options.redis_url and options.farm != "external":

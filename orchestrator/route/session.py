@@ -27,8 +27,8 @@ from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.journal import JOURNAL, Journal
-from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
+from orchestrator.runs.session import run_session
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings.documents import flatten
 from tasks.route.claims import NONE, PROGRAMS, REAL, EvaluatedDeployment, Thresholds, compare_claims

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.runs.folder import OutputError, OutputFolder, run_file
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict
+
+from orchestrator.runs.folder import OutputError, OutputFolder, read_state, run_file
 from orchestrator.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -53,6 +56,26 @@ class RunProgress:
     total: int | None
     is_finished: bool
     figures: Figures = field(default_factory=dict)
+
+
+PROGRESS_FILE = "progress.json"
+
+
+class ProgressFile(TypedDict):
+    """progress.json, of every kind with settings in YAML."""
+
+    done: int
+    total: int
+    is_finished: bool
+    figures: dict[str, FiniteFloat | None]
+
+
+def read_progress_file(folder: Path, unit: str) -> RunProgress:
+    try:
+        found = read_state(folder / PROGRESS_FILE, ProgressFile, "the next start writes it anew: remove it")
+    except FileNotFoundError:
+        return RunProgress(unit, 0, None, is_finished=False)
+    return RunProgress(unit, found["done"], found["total"], found["is_finished"], found["figures"])
 
 
 class RunKind(Protocol):

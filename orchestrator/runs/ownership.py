@@ -11,15 +11,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
 
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.runs.folder import OutputFolder, RunInUse
-from tasks.common import logs, tracing
+from orchestrator.runs.folder import RunInUse
 from tasks.store.ownership import Held, Owner, RunLease, RunTaken
 
 log = logging.getLogger(__name__)
@@ -28,23 +27,6 @@ LEASE_S = 30.0  # without a renewal, before the lease of a process that is not v
 POLL_S = 0.25
 
 Notify = Callable[[str], None]
-
-
-@contextmanager
-def run_session(
-    output: OutputFolder, run_id: str, kind: str, opened: AbstractContextManager[FarmConnection], notify: Notify
-) -> Iterator[FarmConnection]:
-    """One session of the run of an open output folder: its farm.
-
-    The farm is up for as long, the run is this process's own, each line of the log has its id, and a trace has begun.
-    """
-    with (
-        logs.fields(run=run_id),
-        opened as reached,
-        owned(reached, run_id, output.path, notify) as farm,
-        tracing.trace(run_id, kind),
-    ):
-        yield farm
 
 
 @contextmanager

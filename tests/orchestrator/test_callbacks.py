@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
 from orchestrator.farm.dispatcher import Parked
-from orchestrator.runs.drive import drive
 from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.session import drive
 
 RUN = RunInfo("run-1", "evolve", Path("outputs/run"), {"seed": 1}, 2)
 GENERATION = GenerationInfo(0, {"best": 0.5}, {"0": 1.0}, "")

@@ -10,8 +10,8 @@ from refusing_valkey import RefusingValkey
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm import FarmLost, StoreLost
 from orchestrator.farm.connection import connected, external_farm
-from orchestrator.runs.drive import drive
 from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.session import drive
 from orchestrator.runs.status import read_parked_state
 from tasks.store.client import Waiting
 from tasks.store.store import Store

@@ -14,8 +14,8 @@ from orchestrator import console
 from orchestrator.callbacks import Callbacks
 from orchestrator.console import Terminated
 from orchestrator.farm.dispatcher import Parked
-from orchestrator.runs.drive import drive
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
+from orchestrator.runs.session import drive
 from tasks.records import Failure
 
 NONE = Callbacks(())

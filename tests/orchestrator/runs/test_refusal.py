@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.farm import FarmLost, FarmUnavailable
-from orchestrator.runs.refusal import restored_if_refused
+from orchestrator.runs.session import restored_if_refused
 from orchestrator.settings import SettingsError
 from tasks.common.logs import SecretError
 
