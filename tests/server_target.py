@@ -5,8 +5,9 @@ from pathlib import Path
 
 import httpx
 
+from tasks.common.files import unix_path
+from tasks.common.http import http_url
 from tasks.gpu.host import TargetHost
-from tasks.http.address import http_url, unix_path
 from tasks.records import Sampling, Target
 
 TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"

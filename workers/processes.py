@@ -290,7 +290,7 @@ def is_healthy(base_url: str, timeout_s: float = 2.0) -> bool:
     # Here, since the client takes 0.1 s to import, and most users of this module start processes without HTTP.
     import httpx2
 
-    from tasks.http.bounded import OK, fetch
+    from tasks.common.http import OK, fetch
 
     try:
         return fetch(base_url, "/health", timeout_s).status_code == OK

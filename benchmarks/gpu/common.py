@@ -20,7 +20,8 @@ from typing import Any, Literal
 import httpx
 
 from benchmarks import figures
-from tasks.http.address import http_url, unix_path
+from tasks.common.files import unix_path
+from tasks.common.http import http_url
 from tasks.judging.exact_number import final_number
 from tasks.judging.grader import EXACT_NUMBER
 from tasks.records import Sampling, Target

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.collect.build import Split
 from orchestrator.collect.pipeline import Gathered, JudgedPair, providers
 from orchestrator.collect.settings import CollectSettings
-from tasks.openai.provider import listed
+from tasks.openai.endpoint import listed
 from tasks.records import Example
 
 PairIds = tuple[Sequence[int], Sequence[int]]

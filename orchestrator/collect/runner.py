@@ -45,7 +45,7 @@ from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.collect.collection import COLLECTION, EXAMPLES
 from tasks.collect.selection import Filters, TokenShare, Vocabulary, select_tokens
-from tasks.openai.provider import is_priced, listed
+from tasks.openai.endpoint import is_priced, listed
 from tasks.store.keys import LIMIT
 from tasks.store.results import DAY_S, KEPT_S
 from tasks.store.workers import code_version

@@ -29,7 +29,7 @@ from orchestrator.settings.farm import EndpointOptions
 from orchestrator.settings.value_checks import server_address
 from tasks.judging.exact_number import lacks_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
-from tasks.openai.provider import DEFAULT_BASE_URL
+from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
 from tasks.records import Example

@@ -60,13 +60,13 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     from orchestrator.report.formatting import format_cost
     from orchestrator.runs.folder import check_inputs
     from orchestrator.settings import judging_settings
+    from tasks.common.text import PromptTooLong
     from tasks.dataset import DatasetError
     from tasks.judging.grader import needs_model
     from tasks.judging.user_function import UserFunctionError
     from tasks.judging.verdict import JudgeReplyError
     from tasks.openai.budget import LocalBudget
-    from tasks.openai.errors import CallError
-    from tasks.openai.provider import is_priced
+    from tasks.openai.endpoint import CallError, is_priced
 
     settings, endpoint = judging_settings(config)
     if tolerance is not None:
@@ -96,7 +96,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
                 verdict = calls[row].result()
                 counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
                 out.write(json.dumps({field: verdict[field] for field in OPEN}, ensure_ascii=False) + "\n")
-        except (CallError, JudgeReplyError, UserFunctionError) as error:
+        except (CallError, JudgeReplyError, PromptTooLong, UserFunctionError) as error:
             return console.fail(console.BROKEN, f"row {counts.total() + 1}: {error}")
         finally:
             pool.shutdown(cancel_futures=True)

@@ -27,7 +27,7 @@ from orchestrator.runs.folder import OutputFolder, read_state
 from orchestrator.runs.status import TOKEN_COUNTS
 from orchestrator.settings import Settings
 from tasks.common.validation import checked_json
-from tasks.openai.provider import Role
+from tasks.openai.endpoint import Role
 from tasks.plan import Evaluations
 from tasks.queues import EXPORTS
 from tasks.store.store import Store

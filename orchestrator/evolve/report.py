@@ -15,7 +15,7 @@ from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
 from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
-from tasks.openai.provider import is_priced, listed
+from tasks.openai.endpoint import is_priced, listed
 from tasks.plan import Evaluations
 from tasks.store.store import Store
 

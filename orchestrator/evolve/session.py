@@ -48,7 +48,7 @@ from orchestrator.settings.brevity import prompts_of
 from orchestrator.settings.options import options
 from orchestrator.settings.run import endpoint_of, relative_objective, stage_limit_s
 from tasks.common import tracing
-from tasks.openai.provider import is_priced
+from tasks.openai.endpoint import is_priced
 from tasks.plan import STEMS, Evaluations, Plan, plan_name
 from tasks.records import Failure
 from tasks.store.keys import LIMIT

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import Settings, SettingsError, parse_selection
 from orchestrator.settings.run import by_rules, endpoint_of
+from tasks.common.text import estimate_tokens
 from tasks.dataset import DatasetError
 from tasks.judging.exact_number import lacks_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES, needs_model, title_of
 from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.openai.fitting import prompt_estimate
-from tasks.openai.provider import estimate_tokens
 from tasks.plan import EXAMPLE_SETS
 from tasks.questions import SplitExample, in_split, parse_columns, read_questions
 from tasks.records import Example

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import redis
 
 from orchestrator.settings import Settings
+from tasks.common.files import unix_path
 from tasks.common.logs import secret
 from tasks.common.text import escape_control
 from tasks.common.validation import MODELS_BYTES
-from tasks.http.address import unix_path
-from tasks.openai.provider import api_path
+from tasks.openai.endpoint import api_path
 from tasks.store.client import NO_WAITING, connect, redacted, refusal_of, store_url
 from tasks.store.workers import WorkerRegistry
 from workers.sglang.gpus import GpuUnavailable, available_gpus
@@ -199,7 +199,7 @@ def check_endpoint(address: str, key: str) -> Finding:
     # Here, since the client takes 0.1 s to import.
     import httpx2
 
-    from tasks.http.bounded import fetch, redirect_of
+    from tasks.common.http import fetch, redirect_of
 
     try:
         reply = fetch(address, api_path(address, "/models"), TIMEOUT_S, key=key, most=MODELS_BYTES)

@@ -24,7 +24,7 @@ from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.settings.run import needs_endpoint
 from tasks.common.logs import secret
 from tasks.common.text import escape_control
-from tasks.openai.provider import DEFAULT_BASE_URL, listed
+from tasks.openai.endpoint import DEFAULT_BASE_URL, listed
 from tasks.queues import QUEUES
 from tasks.store.client import (
     DEFAULT,

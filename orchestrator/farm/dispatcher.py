@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import count_messages
 from orchestrator.farm.workers import start_hint
-from tasks.openai.errors import BudgetSpent
+from tasks.openai.endpoint import BudgetSpent
 from tasks.records import Failure
 from tasks.store.keys import CANCELLED
 from tasks.store.store import Store

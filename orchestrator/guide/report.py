@@ -19,7 +19,7 @@ from orchestrator.report.formatting import format_count, format_percent
 from orchestrator.runs.folder import read_json
 from orchestrator.runs.kinds import Cell, ShownTable
 from orchestrator.runs.lines import load_lines
-from tasks.openai.provider import listed
+from tasks.openai.endpoint import listed
 
 GATES = {
     "preview": "held-out tickets decide on each edit",

@@ -41,7 +41,7 @@ from orchestrator.settings.value_checks import EMBEDDED
 from tasks.cpu.guide import load_verifier
 from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import GUIDE, GuideContext
-from tasks.openai.provider import is_priced
+from tasks.openai.endpoint import is_priced
 from tasks.store.keys import LIMIT
 from tasks.store.ownership import RunTaken
 from tasks.store.results import DAY_S, KEPT_S

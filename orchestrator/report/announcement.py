@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.report.formatting import format_money
 from tasks.common.text import escape_control
-from tasks.openai.provider import DEFAULT_BASE_URL, RULES, is_priced, url_of
+from tasks.openai.endpoint import DEFAULT_BASE_URL, RULES, is_priced, url_of
 from tasks.records import Endpoint
 
 

@@ -17,10 +17,10 @@ from typing_extensions import TypedDict
 from orchestrator.callbacks import names_of
 from orchestrator.settings.references import parse_selection
 from orchestrator.trackers import TRACKERS
+from tasks.common.files import unix_path
 from tasks.common.named import NAME
 from tasks.common.text import missing_placeholders, quote
 from tasks.common.validation import parse_json
-from tasks.http.address import unix_path
 from tasks.questions import parse_columns
 from tasks.store.client import password_in
 

@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import Any
 
 from tasks.collect import compression
-from tasks.common.text import smallest_limit
+from tasks.common.text import estimate_tokens, smallest_limit
 from tasks.common.validation import parse_json
 from tasks.job import Job
 from tasks.judging.verdict import verdict_key
-from tasks.openai.provider import EMBEDDED, estimate_tokens
+from tasks.openai.endpoint import EMBEDDED
 from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.keys import content_hash
 from tasks.task import current_store, discard

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.common.escaping import break_control_tokens
 from tasks.common.text import fill
-from tasks.openai.prompt_escaping import break_control_tokens
 from tasks.openai.schema import strict_object
 
 SCHEMA_NAME = "compression"

@@ -175,6 +175,20 @@ def runtime_socket(name: str) -> Path:
     return path
 
 
+UNIX = "unix"  # the scheme of a server's base URL that is the path of a socket: unix:/run/target.sock
+
+
+def unix_url(path: Path) -> str:
+    """The base URL of the server that listens on the socket `path`."""
+    return f"{UNIX}:{path}"
+
+
+def unix_path(url: str) -> str | None:
+    """The path of the Unix socket that a base URL names; None for a URL of a port."""
+    scheme, _, path = url.partition(":")
+    return path if scheme == UNIX else None
+
+
 def is_own_folder(path: Path) -> bool:
     """Whether `path` is a folder, not a link to one, that belongs to this user."""
     try:

@@ -80,6 +80,18 @@ def smallest_limit(*limits: int) -> int:
     return min((limit for limit in limits if limit), default=0)
 
 
+def estimate_tokens(text: str) -> int:
+    """About how many tokens `text` has: one for every four bytes of UTF-8, rounded up.
+
+    For limits that are kept before the endpoint counts; never for fitness.
+    """
+    return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
+class PromptTooLong(Exception):
+    """The prompt does not fit the model's context or the endpoint's tokens a minute.  Nothing was sent."""
+
+
 # Templates of prompts: each `{name}` that has a value is replaced; all other braces stay.
 
 

@@ -22,11 +22,10 @@ import aiohttp
 from pydantic import FailFast
 from typing_extensions import TypedDict
 
+from tasks.common.http import CONNECT_S, OK, http_url
 from tasks.common.validation import InvalidData, parse_json, reply_bytes
+from tasks.gpu.connections import CONNECTIONS, read_body
 from tasks.gpu.model_files import reference
-from tasks.http.address import http_url
-from tasks.http.bounded import CONNECT_S, OK
-from tasks.http.connections import CONNECTIONS, read_body
 from tasks.store.client import redacted
 
 PROCESSOR = reference("whetstone_steering.processor", "ClusterBias")  # adds deltas[labels] inside the server

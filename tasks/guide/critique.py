@@ -15,13 +15,13 @@ from typing import Any, Literal, NotRequired, TypeVar
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
+from tasks.common.escaping import escape_in_json, one_line
 from tasks.common.text import fill
 from tasks.common.validation import parse_json, unrepeated
 from tasks.guide.choose import Signals
 from tasks.guide.experiences import LONGEST, render_experiences
 from tasks.guide.prompts import Messages, Template, quoted_summaries, require_experiences
 from tasks.guide.ticket import GuideCandidate, Ticket
-from tasks.openai.prompt_escaping import escape_in_json, one_line
 from tasks.openai.schema import Schema, strict_object
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
-from tasks.openai.prompt_escaping import break_control_tokens
+from tasks.common.escaping import break_control_tokens
 
 LONGEST = 300  # characters of an experience
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tasks.common.escaping import escape_in_json, one_line
 from tasks.common.files import FileTooLarge, read_limited
 from tasks.common.text import fill, missing_placeholders
 from tasks.guide.experiences import render_experiences
 from tasks.guide.ticket import Ticket, Verdict
-from tasks.openai.prompt_escaping import escape_in_json, one_line
 
 Messages = tuple[str, ...]
 """The system message, then those of user and assistant in turn; the last one is the user's."""

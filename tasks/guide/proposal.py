@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from tasks.common.escaping import json_array
 from tasks.common.text import fill
 from tasks.guide.choose import GroupKind
 from tasks.guide.critique import (
@@ -22,7 +23,6 @@ from tasks.guide.critique import (
 from tasks.guide.experiences import Operation, normalised, render_experiences
 from tasks.guide.prompts import SOLVED, Messages, Template, numbered_images, prompt_language, require_experiences
 from tasks.guide.ticket import GuideCandidate, Ticket, Verdict, read_candidate
-from tasks.openai.prompt_escaping import json_array
 from tasks.openai.schema import strict_object
 
 SCHEMA_NAME = "proposal"

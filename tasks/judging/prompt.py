@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tasks.common.text import cut_middle, largest_length
+from tasks.common.escaping import escape_in_json
+from tasks.common.text import PromptTooLong, cut_middle, estimate_tokens, largest_length
 from tasks.judging.marks import accepted_answers
-from tasks.openai.errors import PromptTooLong
-from tasks.openai.prompt_escaping import escape_in_json
-from tasks.openai.provider import estimate_tokens
 
 SCHEMA_NAME = "verdict"
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
+from tasks.common.text import PromptTooLong
 from tasks.judging import prompt, rule
 from tasks.judging.marks import accepted_answers, without_thinking
-from tasks.openai.errors import PromptTooLong
 from tasks.records import Judge, Verdict
 
 Ask = Callable[[str, str, str, dict[str, Any]], dict[str, Any]]

@@ -11,8 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 
-from tasks.openai.errors import BudgetSpent
-from tasks.openai.provider import Usage, cost_usd
+from tasks.openai.endpoint import BudgetSpent, Usage, cost_usd
 from tasks.records import Endpoint
 from tasks.store.ledger import Ledger, Spending
 

@@ -15,13 +15,12 @@ from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 from tasks.common.logs import secret
-from tasks.common.text import shorten
+from tasks.common.text import PromptTooLong, estimate_tokens, shorten
 from tasks.common.validation import LOGGED_CHARACTERS
 from tasks.openai.budget import RedisBudget
 from tasks.openai.client import OpenAIClient, Reply
-from tasks.openai.errors import CallError, PromptTooLong, UnusableReplyError
+from tasks.openai.endpoint import CallError, UnusableReplyError
 from tasks.openai.limits import RedisLimiter
-from tasks.openai.provider import estimate_tokens
 from tasks.openai.schema import Schema
 from tasks.records import Endpoint, Reflector
 from tasks.store.keys import content_hash

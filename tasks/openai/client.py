@@ -16,12 +16,12 @@ import tenacity
 from pydantic import FailFast, Field
 from typing_extensions import TypedDict, Unpack
 
+from tasks.common.http import http_url
 from tasks.common.logs import SecretError, secret
-from tasks.common.text import escape_control
+from tasks.common.text import escape_control, estimate_tokens
 from tasks.common.validation import InvalidData, check_value, reply_bytes
-from tasks.http.address import http_url
-from tasks.openai import errors
-from tasks.openai.provider import Usage, api_path, estimate_tokens, provider_of, url_of
+from tasks.openai import endpoint as errors
+from tasks.openai.endpoint import Usage, api_path, provider_of, url_of
 from tasks.openai.schema import Schema, mismatch
 from tasks.records import Endpoint
 
@@ -155,7 +155,7 @@ def _sdk(key: str, url: str, timeout_s: float, most: int) -> OpenAI:
     """One for each address, key and limit of bytes in a process: it takes 20 ms to create."""
     import openai
 
-    from tasks.http.bounded import bounded_client
+    from tasks.common.http import bounded_client
 
     client = bounded_client(url, timeout_s, most)
     return openai.OpenAI(

@@ -14,7 +14,7 @@ from tasks.common.validation import ContentKey, Count, RunId
 from tasks.guide.jobs import guide_context
 from tasks.job import Job, JobTask, run_job
 from tasks.openai.calls import client_for
-from tasks.openai.provider import cost_usd
+from tasks.openai.endpoint import cost_usd
 
 
 def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:

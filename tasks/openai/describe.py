@@ -7,13 +7,13 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.escaping import json_array, normalize_lines
 from tasks.common.text import fill
 from tasks.common.validation import ContentKey, Count, RunId
 from tasks.job import JobTask, run_job
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
-from tasks.openai.errors import MissingKeyError, NoRuleError
+from tasks.openai.endpoint import MissingKeyError, NoRuleError
 from tasks.openai.fitting import prompt_limit
-from tasks.openai.prompt_escaping import json_array, normalize_lines
 from tasks.openai.schema import strict_object
 from tasks.store.store import Store
 

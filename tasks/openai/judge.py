@@ -24,7 +24,7 @@ from tasks.openai.calls import (
     repeated_call_id,
 )
 from tasks.openai.client import OpenAIClient
-from tasks.openai.provider import name_of
+from tasks.openai.endpoint import name_of
 from tasks.plan import Phase
 from tasks.records import Example, Judge, Run
 from tasks.stage import Stage, StageTask, run_stage

@@ -8,11 +8,11 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.common.escaping import quote_lines, written_scratchpad
 from tasks.common.text import fill
 from tasks.common.validation import SCRATCHPAD_CHARACTERS, Count, PlanName, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
 from tasks.openai.fitting import prompt_limit
-from tasks.openai.prompt_escaping import quote_lines, written_scratchpad
 from tasks.openai.schema import strict_object
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from celery import shared_task
 
+from tasks.common.text import estimate_tokens
 from tasks.common.validation import Count, PlanName, RunId
 from tasks.openai import mutation, rewrite
 from tasks.openai.calls import Invalid, Kind, ask_with_retry, client_for, make_ask, prompt_logger
-from tasks.openai.errors import ContextExceededError
+from tasks.openai.endpoint import ContextExceededError
 from tasks.openai.fitting import Response, fit_responses, prompt_limit
-from tasks.openai.provider import estimate_tokens
 from tasks.openai.schema import Schema
 from tasks.openai.variant import as_variant, reflector_of
 from tasks.plan import Phase

@@ -10,10 +10,10 @@ from typing import Any
 import openai
 import tenacity
 
+from tasks.common.http import OversizedReply
 from tasks.common.text import escape_control
-from tasks.http.bounded import OversizedReply
-from tasks.openai import errors
-from tasks.openai.provider import CONTEXT_EXCEEDED, NO_RULE
+from tasks.openai import endpoint as errors
+from tasks.openai.endpoint import CONTEXT_EXCEEDED, NO_RULE
 from tasks.store.client import redacted
 
 RETRIED_STATUS = frozenset({408, 409, 429})

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.common.escaping import json_array, one_line, quote_lines, written_scratchpad
 from tasks.common.text import fill
 from tasks.common.validation import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
 from tasks.openai.calls import Invalid
 from tasks.openai.fitting import Response, response_record
-from tasks.openai.prompt_escaping import json_array, one_line, quote_lines, written_scratchpad
 from tasks.openai.schema import strict_object
 
 SCHEMA_NAME = "rewrite"

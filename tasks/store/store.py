@@ -157,7 +157,7 @@ class RunOutputs(StoreAccess):
         return Ledger(self.redis, run_key(run_id, keys.USAGE), run_key(run_id, keys.CALLS))
 
     def add_providers(self, run_id: str, role: str, names: Iterable[str]) -> None:
-        """Note who answered for the run in the role of "reflector" or "judge" (tasks/openai/provider.py)."""
+        """Note who answered for the run in the role of "reflector" or "judge" (tasks/openai/endpoint.py)."""
         if members := [json.dumps([role, name]) for name in names]:
             self._write(run_id, ("SADD", run_key(run_id, keys.PROVIDERS), *members))
 

@@ -13,7 +13,7 @@ from http_thread import http_server
 from run_folder import ROOT, finish, orchestrator, start, wait_until
 
 from tasks.dataset import load_examples
-from tasks.openai.provider import RULES
+from tasks.openai.endpoint import RULES
 from tasks.store.client import connect, queues_url, store_url
 from workers.embedded.models import embedded_model
 

@@ -18,9 +18,9 @@ from conftest import CLUSTERING, CLUSTERS, Server
 from other_user import as_another_user
 from server_target import http_client
 
+from tasks.common.files import unix_path
 from tasks.gpu.sentence_ends import sentence_ends
 from tasks.gpu.target import Generated, TargetClient, request_body
-from tasks.http.address import unix_path
 from workers.steering.sentence_ends import OPEN, next_state
 
 pytestmark = pytest.mark.gpu

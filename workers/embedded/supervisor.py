@@ -25,9 +25,8 @@ from functools import partial
 from pathlib import Path
 
 from tasks.common import logs
-from tasks.common.files import keep_private, write_atomic
-from tasks.http.address import unix_url
-from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
+from tasks.common.files import keep_private, unix_url, write_atomic
+from tasks.openai.endpoint import EMBEDDED, NAME_VARIABLE
 from tasks.queues import QueueName
 from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey

@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx2
 
+from tasks.common.http import fetch
 from tasks.gpu.host import TargetUnavailable
-from tasks.http.bounded import fetch
 
 FRESH_S = 5.0
 TIMEOUT_S = 30.0  # SGLang asks its scheduler for a part of the report

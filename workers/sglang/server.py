@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.common.files import private_folder, runtime_folder, runtime_socket, write_atomic
+from tasks.common.files import private_folder, runtime_folder, runtime_socket, unix_url, write_atomic
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.target import SERVER_STATS
-from tasks.http.address import unix_url
 from tasks.queues import PROCESSOR_FILE
 from tasks.records import Target
 from workers import steering

@@ -21,8 +21,8 @@ from orchestrator.evolve.optimisers.base import (
     best_of,
     drawn_generation,
 )
+from tasks.common.escaping import limit_scratchpad
 from tasks.common.validation import Delta, Scratchpad
-from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.plan import Candidate, Outcome, Plan
 
 

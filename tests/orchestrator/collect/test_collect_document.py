@@ -8,7 +8,7 @@ from orchestrator.collect.build import Split
 from orchestrator.collect.document import make_document
 from orchestrator.collect.pipeline import Gathered
 from orchestrator.collect.settings import read_collect_settings
-from tasks.openai.provider import NO_MODEL
+from tasks.openai.endpoint import NO_MODEL
 from tasks.records import Example
 
 ROOT = Path(__file__).parents[3]

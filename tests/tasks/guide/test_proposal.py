@@ -11,6 +11,7 @@ from guide_records import answers, ticket
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.common.escaping import break_control_tokens
 from tasks.guide.critique import Critique
 from tasks.guide.experiences import Operation, apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
@@ -22,7 +23,6 @@ from tasks.guide.proposal import (
     solved_before,
 )
 from tasks.guide.ticket import Ticket
-from tasks.openai.prompt_escaping import break_control_tokens
 
 TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
 EXPERIENCES = {"G0": "Fail when a cable is loose."}

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.common.text import PromptTooLong, estimate_tokens
 from tasks.judging import prompt, verdict
 from tasks.judging.numbers import read_numbers
 from tasks.judging.verdict import JudgeReplyError, judge, polarity, verdict_key
-from tasks.openai.errors import PromptTooLong
-from tasks.openai.provider import estimate_tokens
 from tasks.records import Judge
 
 HERE = "https://judge.example/v1"

@@ -12,8 +12,8 @@ from rules_server import KEY, RulesServer, rules_server
 
 from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
+from tasks.openai.endpoint import Usage
 from tasks.openai.limits import LocalLimiter
-from tasks.openai.provider import Usage
 from tasks.records import Endpoint
 
 

@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tasks.openai.budget import Budget, LocalBudget, RedisBudget
-from tasks.openai.errors import BudgetSpent
-from tasks.openai.provider import Usage, cost_usd
+from tasks.openai.endpoint import BudgetSpent, Usage, cost_usd
 from tasks.records import Endpoint
 from tasks.store.client import store_url
 from tasks.store.ledger import Spending
@@ -24,9 +23,9 @@ MOST = Usage(prompt=10_000, completion=4_000)  # 0.05 US dollars at these prices
 SPENDING = """
 import random, sys
 from concurrent.futures import ThreadPoolExecutor
-from tasks.openai.errors import BudgetSpent
+from tasks.openai.endpoint import BudgetSpent
 from tasks.openai.budget import RedisBudget
-from tasks.openai.provider import Usage
+from tasks.openai.endpoint import Usage
 from tasks.store.client import store_url
 from tasks.records import Endpoint
 from tasks.store.client import connect

@@ -15,10 +15,10 @@ import pytest
 from hostile_server import Hostile, counting_proxy, hostile_server
 from http_thread import http_server
 
-from tasks.openai import errors
+from tasks.openai import endpoint as errors
 from tasks.openai.client import Reply
+from tasks.openai.endpoint import Usage
 from tasks.openai.merge import SCHEMA, SCHEMA_NAME, Parent, merge_messages
-from tasks.openai.provider import Usage
 
 SYSTEM, USER = merge_messages(Parent("End earlier.\nIt helped.", 0.75), Parent("Numbers up.", 0.5))
 call_numbers = itertools.count()

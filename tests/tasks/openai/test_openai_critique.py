@@ -17,7 +17,7 @@ from tasks.guide.prompts import CRITIC_PLACES, Template
 from tasks.guide.ticket import Ticket, read_candidate
 from tasks.job import Job
 from tasks.openai.critique import ask_endpoint
-from tasks.openai.provider import RULES
+from tasks.openai.endpoint import RULES
 from tasks.store.store import Store
 from tasks.task import current_store
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from tasks.openai import errors
+from tasks.openai import endpoint as errors
 from tasks.openai.retry_policy import requested_wait_s
 
 ALL_ERRORS = [

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import load_settings, make_run
+from tasks.common.escaping import limit_scratchpad
+from tasks.common.text import estimate_tokens
 from tasks.common.validation import SCRATCHPAD_CHARACTERS
-from tasks.openai.errors import ContextExceededError
+from tasks.openai.endpoint import ContextExceededError
 from tasks.openai.fitting import (
     Response,
     fit_responses,
@@ -20,8 +22,6 @@ from tasks.openai.fitting import (
 )
 from tasks.openai.merge import merge_stage
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
-from tasks.openai.prompt_escaping import limit_scratchpad
-from tasks.openai.provider import estimate_tokens
 from tasks.openai.reflect import fitted, mutation_builder, read_responses, reflect_stage
 from tasks.plan import Candidate, Merge, Plan
 from tasks.records import Example, Run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.openai import errors
+from tasks.openai import endpoint as errors
 from tasks.openai.calls import NEEDED_TRIES, ReplyCounter, StoredReplyCounter
 from tasks.openai.judge import ask_judge, verdict_record
 from tasks.records import Judge

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.collect import compression
+from tasks.common.escaping import (
+    json_array,
+)
 from tasks.judging.prompt import user_message
 from tasks.openai.fitting import Response
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Parent, merge_messages
 from tasks.openai.mutation import SCHEMA, mutation_messages
-from tasks.openai.prompt_escaping import (
-    json_array,
-)
 
 DESCRIPTIONS = [
     {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 2},

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tasks.openai import errors
+from tasks.openai import endpoint as errors
 from tasks.openai.calls import CallRecord, Invalid, ask_with_retry
 from tasks.openai.client import Reply
+from tasks.openai.endpoint import Usage
 from tasks.openai.fitting import Response
 from tasks.openai.merge import Merged, Parent, merge
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
-from tasks.openai.provider import Usage
 
 DESCRIPTIONS = [{"id": str(i), "description": f"cluster {i}", "examples": ["the"], "count": 3} for i in range(3)]
 DELTAS = {"0": 0.0, "1": 0.5, "2": -1.0}

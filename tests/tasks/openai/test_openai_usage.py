@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.openai.provider import Usage, cost_usd, estimate_tokens
+from tasks.common.text import estimate_tokens
+from tasks.openai.endpoint import Usage, cost_usd
 from tasks.records import Endpoint
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.settings import load_settings, make_run
 from tasks.openai.budget import RedisBudget
-from tasks.openai.provider import Usage
+from tasks.openai.endpoint import Usage
 from tasks.records import Endpoint
 from tasks.store.client import NO_WAITING, connect, queues_url
 from tasks.store.keys import STATUS

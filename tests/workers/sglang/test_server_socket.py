@@ -11,8 +11,7 @@ import psutil
 import pytest
 from server_target import http_client, server_reply, server_target
 
-from tasks.common.files import runtime_path
-from tasks.http.address import unix_path
+from tasks.common.files import runtime_path, unix_path
 from workers.sglang.host import LocalTargetHost
 from workers.sglang.server import clear_temporary, temporary_environment
 

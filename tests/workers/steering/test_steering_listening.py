@@ -12,7 +12,7 @@ import pytest
 from farm_bench import until
 from server_target import http_client
 
-from tasks.http.address import unix_url
+from tasks.common.files import unix_url
 from workers.steering.listening import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE, take_listening
 
 # SGLang's order: the plugin is loaded, the model is loaded, uvicorn starts, and then the warm-up thread asks.

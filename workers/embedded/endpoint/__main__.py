@@ -10,9 +10,8 @@ import socket
 
 import uvicorn
 
-from tasks.common.files import keep_private
+from tasks.common.files import keep_private, unix_url
 from tasks.common.logs import SecretError, secret
-from tasks.http.address import unix_url
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 from workers.embedded.endpoint.app import build_endpoint_app
 from workers.embedded.endpoint.rules import all_rules

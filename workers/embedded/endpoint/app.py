@@ -10,7 +10,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from tasks.openai.provider import NO_RULE, RULES_FINGERPRINT, estimate_tokens
+from tasks.common.text import estimate_tokens
+from tasks.openai.endpoint import NO_RULE, RULES_FINGERPRINT
 from workers.embedded.endpoint.rules import Rule
 
 MODEL = "whetstone-rules"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tasks.common.escaping import unquote_lines
 from tasks.openai import merge
-from tasks.openai.prompt_escaping import unquote_lines
 from workers.embedded.endpoint.rules.mutation import MAX_LINES
 from workers.embedded.endpoint.sections import sections
 

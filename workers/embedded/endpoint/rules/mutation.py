@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.common.escaping import unquote_lines
 from tasks.openai import mutation
-from tasks.openai.prompt_escaping import unquote_lines
 from tasks.openai.variant import variant_of
 from workers.embedded.endpoint.sections import json_section, section
 

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.common.escaping import unquote_lines
 from tasks.openai import rewrite
-from tasks.openai.prompt_escaping import unquote_lines
 from tasks.openai.variant import variant_of
 from workers.embedded.endpoint.rules.mutation import (
     BOUND,

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from hostile_server import Hostile, counting_proxy, hostile_server
 
-from tasks.http.bounded import OversizedReply, fetch, redirect_of
+from tasks.common.http import OversizedReply, fetch, redirect_of
 
 
 @pytest.fixture(scope="module")

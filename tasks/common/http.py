@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import httpx2
 
+from tasks.common.files import unix_path
 from tasks.common.text import escape_control
 from tasks.common.validation import REPLY_BYTES
-from tasks.http.address import http_url, unix_path
 from tasks.store.client import redacted
 
 OK = 200
@@ -37,6 +37,12 @@ class _Limited(httpx2.SyncByteStream):
 
     def close(self) -> None:
         self._body.close()
+
+
+def http_url(base_url: str, path: str) -> str:
+    """What to request of a server; over a Unix socket the host has no meaning."""
+    base = "http://localhost" if unix_path(base_url) is not None else base_url
+    return base.rstrip("/") + path
 
 
 def bounded_client(url: str, timeout_s: float, most: int = REPLY_BYTES) -> httpx2.Client:

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint: its address, who answers there, and what its tokens cost.
+"""An OpenAI-compatible endpoint: its address, who answers there, what its tokens cost, and how a call can fail.
 
 Who answers is a language model or the rules of the embedded endpoint, told apart by the system fingerprint of a reply.
 The model that a setting names is only what was requested: rules may answer at the same address, and reports say so.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.http.address import unix_path
+from tasks.common.files import unix_path
 from tasks.records import Endpoint
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
@@ -99,9 +99,44 @@ def cost_usd(usage: Usage, endpoint: Endpoint) -> float:
     return dollars / TOKENS_PER_PRICE
 
 
-def estimate_tokens(text: str) -> int:
-    """About how many tokens `text` has: one for every four bytes of UTF-8, rounded up.
+class CallError(Exception):
+    """A call that gave no usable answer.
 
-    For rate limits, which are charged before the endpoint counts; never for fitness.
+    `message` is the reason.  `raw` is the text of the reply where there was one, for the prompt log.
     """
-    return -(-len(text.encode("utf-8", "replace")) // 4)
+
+    def __init__(self, message: str, raw: str = "") -> None:
+        super().__init__(message, raw)
+        self.message = " ".join(message.split())
+        self.raw = raw
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UnavailableError(CallError):
+    """No reply in any attempt: HTTP 408, 409, 429 or 5xx, no connection, or none in time.  It may pass."""
+
+
+class BudgetSpent(CallError):
+    """The run has reached its budget; it parks until the budget is raised."""
+
+
+class RejectedError(CallError):
+    """Any other 4xx: a wrong key, no credit left, an unknown model, a request that the endpoint does not take."""
+
+
+class ContextExceededError(RejectedError):
+    """The endpoint counts more tokens than the model's context has. A shorter prompt may fit."""
+
+
+class NoRuleError(RejectedError):
+    """The embedded endpoint has no rule for this question."""
+
+
+class MissingKeyError(CallError):
+    """The environment variable that should hold the key is not set."""
+
+
+class UnusableReplyError(CallError):
+    """A reply arrived, but it was refused, cut, or is not of its schema. Another seed may give a usable one."""

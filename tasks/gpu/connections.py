@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from tasks.http.address import unix_path
-from tasks.http.bounded import KEPT_S
+from tasks.common.files import unix_path
+from tasks.common.http import KEPT_S
 
 CLOSE_S = 1.0
 SESSIONS = 16  # a restarted server has another address

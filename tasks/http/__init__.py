@@ -1,1 +1,0 @@
-"""HTTP as a client: connections, proxies, and requests whose replies are bounded."""
