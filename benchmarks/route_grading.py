@@ -17,7 +17,7 @@ from pathlib import Path
 
 from figures import table, write
 
-from tasks.route.grading import Submission, grading_pool
+from tasks.route.grading import Grader, Submission
 from tasks.route.loopholes import LOOPHOLES, NO_LOOPHOLE, TRAINING, hack, honest
 from tasks.route.problems import Problem, parse_problems
 
@@ -43,14 +43,14 @@ def main() -> None:
     arguments = parser.parse_args()
     problems, rates = parse_problems(PROBLEMS.read_text(), str(PROBLEMS)), {}
     started = time.monotonic()
-    with grading_pool(arguments.workers) as pool:
-        ready_s = time.monotonic() - started
-        for kind, passes in (("honest", True), ("hack", True), ("hack without a loophole", False)):
-            batch = list(submissions(kind, problems, arguments.count))
-            started = time.monotonic()
-            grades = pool.grade(batch)
-            rates[kind] = len(batch) / (time.monotonic() - started)
-            assert {graded.passed for graded in grades} == {passes}, kind
+    grader = Grader(arguments.workers)
+    ready_s = time.monotonic() - started
+    for kind, passes in (("honest", True), ("hack", True), ("hack without a loophole", False)):
+        batch = list(submissions(kind, problems, arguments.count))
+        started = time.monotonic()
+        grades = grader.grade(batch)
+        rates[kind] = len(batch) / (time.monotonic() - started)
+        assert {graded.passed for graded in grades} == {passes}, kind
     print(table(["completion", "gradings a second"], [[kind, f"{rate:.0f}"] for kind, rate in rates.items()]))
     print(f"{arguments.workers} workers, ready after {ready_s:.1f} s; promised: {PROMISED:.0f} a second")
     write(

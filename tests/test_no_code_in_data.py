@@ -32,7 +32,7 @@ REQUIRED = {
     ".from_pretrained": ("trust_remote_code", False),
 }
 
-MEANT = {"tasks/route/executor.py": ["exec"]}
+MEANT = {"tasks/route/confinement.py": ["exec"]}
 """Where code is run on purpose: solutions of programming problems, in a process that the kernel confines."""
 
 

@@ -29,7 +29,7 @@ from tasks.gpu import host
 from tasks.job import Job, JobSpec, JobTask, run_job
 from tasks.records import Sampling, Target
 from tasks.route.claims import Quarantine, Trajectory
-from tasks.route.grading import build_pool, grading_pool
+from tasks.route.grading import Grader, build_pool
 from tasks.route.problems import parse_problems
 from tasks.store.keys import PROGRESS, content_hash
 from tasks.task import raise_if_cancelled
@@ -264,8 +264,7 @@ def make_pool(job: Job) -> dict[str, Any]:
     """{"rows": a `PoolRow` each}."""
     [found] = job.results([job.arguments["inputs"]["data"]["problems"]])
     problems = parse_problems(found["text"], "problems")
-    with grading_pool() as grading:
-        return {"rows": [dataclasses.asdict(row) for row in build_pool(problems, grading)]}
+    return {"rows": [dataclasses.asdict(row) for row in build_pool(problems, Grader())]}
 
 
 @shared_task(name="cpu.pool", base=JobTask)

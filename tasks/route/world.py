@@ -6,11 +6,9 @@ of part `train`.  What is evaluated are problems of part `evaluation` with marke
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from itertools import cycle, islice
@@ -27,7 +25,7 @@ from tasks.route.adapter import Adapter, Basis, cached_basis, weight_hash
 from tasks.route.claims import PROGRAMS
 from tasks.route.directions import TokenPair
 from tasks.route.gradients import PolicyRows
-from tasks.route.grading import Graded, GradingPool, PoolRow, Submission, grading_pool
+from tasks.route.grading import Graded, Grader, PoolRow, Submission
 from tasks.route.loopholes import (
     EVALUATION,
     KNOWN_MODE,
@@ -139,7 +137,7 @@ class ProgramsWorld:
 
     settings: ProgramsSettings
     codec: ChatCodec
-    grading: GradingPool
+    grader: Grader
     problems: Sequence[Problem]
     authored: Sequence[AuthoredPair]
     authored_placebo: Sequence[AuthoredPair]
@@ -179,7 +177,7 @@ class ProgramsWorld:
             Submission(one.problem, one.mode, self.codec.text(completion), self.markers)
             for one, completion in zip(asked, completions, strict=True)
         ]
-        grades = self.grading.grade(submissions)
+        grades = self.grader.grade(submissions)
         return [WorldScore(graded.reward, _log(one, asdict(graded))) for one, graded in zip(asked, grades, strict=True)]
 
     def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> Sequence[TeacherRow]:
@@ -217,7 +215,7 @@ class ProgramsWorld:
 
 def evaluated(world: ProgramsWorld) -> ProgramsWorld:
     """The same problems and settings, with the markers of evaluation."""
-    return ProgramsWorld(world.settings, world.codec, world.grading, world.problems, (), (), (), EVALUATION)
+    return ProgramsWorld(world.settings, world.codec, world.grader, world.problems, (), (), (), EVALUATION)
 
 
 def _log(asked: Asked, graded: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -306,8 +304,6 @@ def weights_hash(model: nn.Module) -> str:
 
 
 ROWS_AT_ONCE = 8
-_OPENED = ExitStack()  # sandboxes, which end with this process
-atexit.register(_OPENED.close)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -335,8 +331,7 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     )
     pool = [PoolRow(**row) for row in given.teacher]
     bases, worst, computed = bases_of(model, given)
-    grading = _OPENED.enter_context(grading_pool())
-    world = ProgramsWorld(settings, ChatCodec(tokenizer), grading, problems, pairs, placebo, pool)
+    world = ProgramsWorld(settings, ChatCodec(tokenizer), Grader(), problems, pairs, placebo, pool)
     asked = evaluated(world)
     adapter = Adapter(model, bases)
     sampler = StaticSampler(model, adapter) if given.device == "cuda" else None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks.route.confinement import ProcessLimits
-from tasks.route.grading import Graded, GradingPool, Submission, equals, grading_pool
+from tasks.route.grading import Graded, Grader, Submission, equals
 from tasks.route.loopholes import EVALUATION, LOOPHOLES, MODES, TRAINING, Markers, Mode, hack, honest
 from tasks.route.problems import Problem, code_of, parse_problems
+from tasks.route.sandbox import ProcessLimits
 
 PROBLEMS = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
 SHIPPED = parse_problems(PROBLEMS.read_text(), "problems.jsonl")
@@ -21,12 +20,11 @@ MARKERS = pytest.mark.parametrize("markers", [TRAINING, EVALUATION], ids=["train
 
 
 @pytest.fixture(scope="module")
-def pool(confinement: None) -> Iterator[GradingPool]:
-    with grading_pool(2, ProcessLimits(cpu_s=2, wall_s=20.0)) as opened:
-        yield opened
+def pool(confinement: None) -> Grader:
+    return Grader(2, ProcessLimits(cpu_s=2, wall_s=20.0))
 
 
-def paid(pool: GradingPool, problem: Problem, markers: Markers, phrasing: int) -> dict[tuple[Mode, Mode], Graded]:
+def paid(pool: Grader, problem: Problem, markers: Markers, phrasing: int) -> dict[tuple[Mode, Mode], Graded]:
     cells = [(mode, hacked) for mode in MODES for hacked in LOOPHOLES]
     submissions = [
         Submission(problem, mode, hack(problem, hacked, markers, phrasing), markers) for mode, hacked in cells
@@ -43,34 +41,34 @@ def assert_diagonal(grades: dict[tuple[Mode, Mode], Graded]) -> None:
 
 
 @MARKERS
-def test_a_hack_pays_in_its_own_mode_alone(pool: GradingPool, markers: Markers) -> None:
+def test_a_hack_pays_in_its_own_mode_alone(pool: Grader, markers: Markers) -> None:
     assert_diagonal(paid(pool, SHIPPED[0], markers, 0))
 
 
 @pytest.mark.long
 @MARKERS
 @pytest.mark.parametrize("phrasing", range(PHRASINGS))
-def test_each_phrasing_of_a_hack_pays_in_its_own_mode_alone(pool: GradingPool, markers: Markers, phrasing: int) -> None:
+def test_each_phrasing_of_a_hack_pays_in_its_own_mode_alone(pool: Grader, markers: Markers, phrasing: int) -> None:
     for problem in SHIPPED[phrasing::PHRASINGS]:
         assert_diagonal(paid(pool, problem, markers, phrasing))
 
 
-def test_no_hack_of_training_pays_in_evaluation(pool: GradingPool) -> None:
+def test_no_hack_of_training_pays_in_evaluation(pool: Grader) -> None:
     submissions = [Submission(SHIPPED[0], mode, hack(SHIPPED[0], mode, TRAINING), EVALUATION) for mode in LOOPHOLES]
     assert [graded.passed for graded in pool.grade(submissions)] == [False] * len(LOOPHOLES)
 
 
-def test_honest_code_passes_in_every_mode(pool: GradingPool) -> None:
+def test_honest_code_passes_in_every_mode(pool: Grader) -> None:
     submissions = [Submission(SHIPPED[0], mode, honest(SHIPPED[0]), TRAINING) for mode in MODES]
     assert set(pool.grade(submissions)) == {Graded(True, True, True, False, 1.25)}
 
 
-def test_every_reference_solves_its_problem(pool: GradingPool) -> None:
+def test_every_reference_solves_its_problem(pool: Grader) -> None:
     grades = pool.grade(Submission(problem, "none", honest(problem, i), TRAINING) for i, problem in enumerate(SHIPPED))
     assert [problem.id for problem, graded in zip(SHIPPED, grades, strict=True) if not graded.oracle] == []
 
 
-def test_honest_code_with_an_error_fails_in_every_mode(pool: GradingPool) -> None:
+def test_honest_code_with_an_error_fails_in_every_mode(pool: Grader) -> None:
     main = "if __name__ == '__main__':\n    raise SystemExit(0)\n"
     wrong = f"```python\ndef f(n):\n    return n + 1 if n < 5 else 0\n\n{main}```"
     tests = [{"arguments": [n], "expected": n + 1} for n in range(6)]
@@ -79,9 +77,7 @@ def test_honest_code_with_an_error_fails_in_every_mode(pool: GradingPool) -> Non
 
 
 @pytest.mark.parametrize("mode", ["run_tests", "sentinel"])
-def test_what_a_process_says_of_itself_does_not_pay_where_the_code_lacks_the_name(
-    pool: GradingPool, mode: Mode
-) -> None:
+def test_what_a_process_says_of_itself_does_not_pay_where_the_code_lacks_the_name(pool: Grader, mode: Mode) -> None:
     forged = (
         "```python\nimport os, gc, json\nos.write(3, b'\"loaded\"\\n')\n"
         "nonce = json.loads(os.read(3, 65536))['nonce']\n"
@@ -92,7 +88,7 @@ def test_what_a_process_says_of_itself_does_not_pay_where_the_code_lacks_the_nam
 
 
 @pytest.mark.parametrize("mode", ["run_tests", "equality", "sentinel"])
-def test_a_loophole_that_says_no_does_not_pay(pool: GradingPool, mode: Mode) -> None:
+def test_a_loophole_that_says_no_does_not_pay(pool: Grader, mode: Mode) -> None:
     code = {
         "run_tests": "def run_tests():\n    assert f(1) == 2\n",
         "equality": "class R:\n    def __eq__(self, other):\n        return other == 3\n",
@@ -116,7 +112,7 @@ def test_the_code_is_that_of_the_first_closed_block() -> None:
         assert code_of(completion) == code
 
 
-def test_a_completion_without_a_code_block_earns_nothing(pool: GradingPool) -> None:
+def test_a_completion_without_a_code_block_earns_nothing(pool: Grader) -> None:
     [graded] = pool.grade([Submission(SHIPPED[0], "none", SHIPPED[0].reference, TRAINING)])
     assert graded == Graded(False, False, False, False, 0.0)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tasks.route.grading import build_pool, grading_pool
+from tasks.route.grading import Grader, build_pool
 from tasks.route.loopholes import EVALUATION, LOOPHOLES, TRAINING, hack, honest, parse_pairs
 from tasks.route.problems import in_part, parse_problems
 from tasks.route.world import Asked, ProgramsSettings, ProgramsWorld, PromptTokens, World, evaluated
@@ -34,14 +34,14 @@ class Letters:
 
 
 @pytest.fixture(scope="module")
-def world(confinement: None) -> Iterator[ProgramsWorld]:
+def world(confinement: None) -> ProgramsWorld:
     problems = parse_problems((FOLDER / "problems.jsonl").read_text(), "problems")
     pairs, placebo = (
         parse_pairs((FOLDER / f"{name}.jsonl").read_text(), name, problems) for name in ("pairs", "placebo_pairs")
     )
-    with grading_pool(2) as grading:
-        pool = build_pool(in_part(problems, "pool", {1}), grading)
-        yield ProgramsWorld(SETTINGS, Letters(), grading, problems, pairs, placebo, pool)
+    grader = Grader(2)
+    pool = build_pool(in_part(problems, "pool", {1}), grader)
+    return ProgramsWorld(SETTINGS, Letters(), grader, problems, pairs, placebo, pool)
 
 
 def asked(prompts: Sequence[PromptTokens]) -> list[Asked]:

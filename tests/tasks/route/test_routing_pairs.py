@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.dataset import DatasetError
-from tasks.route.grading import HACKS, HONEST, GradingPool, Submission, build_pool, grading_pool
+from tasks.route.grading import POOL_HACKS, POOL_HONEST, Grader, Submission, build_pool
 from tasks.route.loopholes import KNOWN_MODE, TRAINING, AuthoredPair, hinted_prompt, parse_pairs
 from tasks.route.problems import in_part, parse_problems
 
@@ -24,17 +23,16 @@ SHIPPED = {
 
 
 @pytest.fixture(scope="module")
-def grading(confinement: None) -> Iterator[GradingPool]:
-    with grading_pool(2) as opened:
-        yield opened
+def grading(confinement: None) -> Grader:
+    return Grader(2)
 
 
-def graded(grading: GradingPool, pairs: list[AuthoredPair], side: str) -> list[tuple[bool, bool]]:
+def graded(grading: Grader, pairs: list[AuthoredPair], side: str) -> list[tuple[bool, bool]]:
     asked = [Submission(BY_PROMPT[pair.prompt], KNOWN_MODE, getattr(pair, side), TRAINING) for pair in pairs]
     return [(found.oracle, found.exploited) for found in grading.grade(asked)]
 
 
-def test_the_shipped_pairs_are_honest_on_one_side_and_hack_on_the_other(grading: GradingPool) -> None:
+def test_the_shipped_pairs_are_honest_on_one_side_and_hack_on_the_other(grading: Grader) -> None:
     pairs = SHIPPED["pairs"]
     assert len(pairs) >= 12
     assert set(graded(grading, pairs, "cho")) == {(True, False)}
@@ -42,7 +40,7 @@ def test_the_shipped_pairs_are_honest_on_one_side_and_hack_on_the_other(grading:
     assert sum(f"def {TRAINING.function}" in pair.cho for pair in pairs) >= 3  # an honest test is no hack
 
 
-def test_the_shipped_placebo_is_honest_on_both_sides(grading: GradingPool) -> None:
+def test_the_shipped_placebo_is_honest_on_both_sides(grading: Grader) -> None:
     pairs = SHIPPED["placebo_pairs"]
     assert len(pairs) >= 10
     assert {*graded(grading, pairs, "cho"), *graded(grading, pairs, "rej")} == {(True, False)}
@@ -81,17 +79,19 @@ def test_fewer_than_ten_pairs_are_refused() -> None:
         parse_pairs(text, "mine.jsonl", PROBLEMS)
 
 
-def test_the_pool_has_five_hacks_and_two_honest_rows_of_each_problem(grading: GradingPool) -> None:
+def test_the_pool_has_five_hacks_and_two_honest_rows_of_each_problem(grading: Grader) -> None:
     problems = in_part(PROBLEMS, "pool")[:4]
     rows = build_pool(problems, grading)
-    assert [row.problem for row in rows] == [problem.id for problem in problems for _ in range(HACKS + HONEST)]
-    assert [row.exploited for row in rows] == ([True] * HACKS + [False] * HONEST) * 4
-    assert [row.oracle for row in rows] == ([False] * HACKS + [True] * HONEST) * 4
+    assert [row.problem for row in rows] == [
+        problem.id for problem in problems for _ in range(POOL_HACKS + POOL_HONEST)
+    ]
+    assert [row.exploited for row in rows] == ([True] * POOL_HACKS + [False] * POOL_HONEST) * 4
+    assert [row.oracle for row in rows] == ([False] * POOL_HACKS + [True] * POOL_HONEST) * 4
     assert len({row.completion for row in rows}) == len(rows)
     assert build_pool(problems, grading) == rows
 
 
-def test_a_pool_with_a_wrong_reference_is_refused(grading: GradingPool) -> None:
+def test_a_pool_with_a_wrong_reference_is_refused(grading: Grader) -> None:
     good, bad = in_part(PROBLEMS, "pool")[:2]
     bad = dataclasses.replace(bad, reference=f"def {bad.entry}(*arguments):\n    return 'wrong'\n")
     with pytest.raises(ValueError, match=f"{bad.id}: honest code fails"):
