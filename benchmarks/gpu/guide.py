@@ -24,7 +24,7 @@ import yaml
 from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.guide_tickets import MISSIONS, STATED, PlantedMission, generate_tickets, with_rules, write_tickets
-from orchestrator.guide.stage_a import parse_ticket
+from orchestrator.guide.ingest import parse_ticket
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.guide.gate import balanced_accuracy, false_pass_rate

@@ -66,8 +66,8 @@ def guide(ctx: click.Context, /, config: Path | None, step: Literal["all", "inge
 @click.option("--step", "to_step", type=int, required=True, metavar="N", help="a step with a snapshot")
 def rollback(run: Path, mission: str, to_step: int) -> int:
     from orchestrator.guide.existing import load_guide
-    from orchestrator.guide.repository import roll_back
-    from orchestrator.guide.tally import read_progress
+    from orchestrator.guide.guidance import roll_back
+    from orchestrator.guide.report import read_progress
     from orchestrator.runs.folder import OutputError
 
     settings, _ = load_guide(run)
@@ -87,7 +87,7 @@ def rollback(run: Path, mission: str, to_step: int) -> int:
 @click.option("--mission", multiple=True, metavar="NAME", help="only this one; may be repeated")
 def promote(run: Path, to: Path | None, mission: Sequence[str]) -> int:
     from orchestrator.guide.existing import load_guide
-    from orchestrator.guide.repository import promote, run_guidance
+    from orchestrator.guide.guidance import promote, run_guidance
 
     path = to or Path(load_guide(run)[0].guidance.path)
     steps = promote(run_guidance(run, mission), path)

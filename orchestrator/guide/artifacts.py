@@ -6,16 +6,15 @@ Two equal runs differ in times only: `created_at`, `updated_at`, and the names o
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.guide.ingest import MissionTickets
+from orchestrator.guide.guidance import utc_now
+from orchestrator.guide.ingest import INCOMPLETE, MissionTickets
 from orchestrator.guide.rollouts import RolledOut, Rollout
-from orchestrator.guide.stage_a import INCOMPLETE
 from orchestrator.runs.folder import write_output
 from orchestrator.runs.lines import json_line
 from tasks.guide.choose import BatchFindings
@@ -26,11 +25,6 @@ REFLECTIONS = "reflection.jsonl"
 UNDATED = ("selections.jsonl", "shuffled_data.jsonl")
 """Their lines have no `created_at`."""
 Line = dict[str, Any]
-
-
-def utc_now() -> str:
-    """The time as all artifacts write it, with microseconds."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class MissionFolder:

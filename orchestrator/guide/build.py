@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from orchestrator.farm.connection import FarmConnection, embedded_farm, external_farm
-from orchestrator.farm.embedded import FarmSpec
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.report.announcement import highest_cost, provider_at
@@ -16,6 +15,7 @@ from orchestrator.settings.run import endpoint_at
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks import records
 from tasks.common.text import escape_control
+from workers.embedded.farm import FarmSpec
 
 log = logging.getLogger(__name__)
 

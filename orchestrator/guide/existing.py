@@ -14,12 +14,11 @@ from typing import Any
 import yaml
 from typing_extensions import TypedDict
 
-from orchestrator.guide.ingest import Ingested
+from orchestrator.guide.ingest import INCOMPLETE, Ingested
 from orchestrator.guide.inputs import Templates
 from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.report import read_progress
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
-from orchestrator.guide.stage_a import INCOMPLETE
-from orchestrator.guide.tally import read_progress
 from orchestrator.runs.folder import OutputError, OutputFolder, read_state
 from orchestrator.runs.kinds import finished_problem, open_run_folder
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key

@@ -6,13 +6,18 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
-from orchestrator.guide.settings import GuideSettings
-from orchestrator.guide.stage_a import read_tickets, stage_a_line
+from orchestrator.guide.settings import GuideSettings, has_control, mission_name
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.options import SettingsError
-from tasks.guide.ticket import Ticket
+from tasks.common.text import quote
+from tasks.common.validation import NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS, unrepeated
+from tasks.dataset import DatasetError, json_object, read_lines, text_field
+from tasks.guide.ticket import Ticket, Verdict, image_number
+
+INCOMPLETE = "stage_a_incomplete"  # why a ticket takes part in nothing
 
 
 @dataclass(frozen=True)
@@ -29,14 +34,11 @@ class MissionTickets:
         """Training and held-out tickets, by group id."""
         return tuple(sorted((*self.training, *self.holdout), key=lambda ticket: ticket.group_id))
 
-
-@dataclass(frozen=True)
-class EpochBatches:
-    """One epoch: whole batches in the order of the shuffle, and the tickets that fill none."""
-
-    epoch: int
-    batches: tuple[tuple[Ticket, ...], ...]
-    dropped: tuple[Ticket, ...]
+    def counts(self) -> dict[str, int]:
+        """As in `stats.json`; passes and fails are of those that take part."""
+        labels = Counter(ticket.label for ticket in self.judged)
+        sizes = {name: len(getattr(self, name)) for name in ("training", "holdout", "excluded")}
+        return {**sizes, "pass": labels["pass"], "fail": labels["fail"]}
 
 
 Ingested = Mapping[str, MissionTickets]
@@ -53,6 +55,93 @@ def ingest(settings: GuideSettings) -> Ingested:
     if problems := [line for one in found.values() for line in _size_problems(one, settings)]:
         raise SettingsError(problems)
     return found
+
+
+def read_tickets(
+    paths: Iterable[str], missions: Sequence[str]
+) -> tuple[Mapping[str, Sequence[Ticket]], Mapping[str, Sequence[str]]]:
+    """By mission the tickets of files that Stage-A has completed, and the ids of the others, both by group id."""
+    tickets: dict[str, list[Ticket]] = {mission: [] for mission in missions}
+    excluded: dict[str, list[str]] = {mission: [] for mission in missions}
+    first: dict[tuple[str, str], str] = {}  # where a ticket was seen first
+    problems = list[str]()
+    for path in paths:
+        try:
+            for number, line in read_lines(Path(path)):
+                place = f"{path}: line {number}"
+                try:
+                    ticket, is_complete = parse_ticket(json_object(line, unrepeated))
+                except DatasetError as error:
+                    problems.append(f"{place}: {error}")
+                    continue
+                name = (ticket.mission, ticket.group_id)
+                if known := first.get(name):
+                    problems.append(f"{place}: group_id {quote(ticket.group_id)} is already at {known}")
+                elif ticket.mission not in tickets:
+                    problems.append(f"{place}: mission {quote(ticket.mission)} is not under missions")
+                elif is_complete:
+                    tickets[ticket.mission].append(ticket)
+                else:
+                    excluded[ticket.mission].append(ticket.group_id)
+                first.setdefault(name, place)
+        except DatasetError as error:
+            problems.append(str(error))
+    if problems:
+        more = [f"{len(problems) - REPORTED_FAULTS} more"] if len(problems) > REPORTED_FAULTS else []
+        raise SettingsError([f"stage_a_paths: {problem}" for problem in [*problems[:REPORTED_FAULTS], *more]])
+    return (
+        {mission: sorted(found, key=lambda ticket: ticket.group_id) for mission, found in tickets.items()},
+        {mission: sorted(found) for mission, found in excluded.items()},
+    )
+
+
+def parse_ticket(row: dict[str, Any]) -> tuple[Ticket, bool]:
+    """The ticket of one object of Stage-A, and whether Stage-A has completed it.
+
+    Where it has not, summaries may be blank or missing.
+    """
+    faults = list[str]()
+    names = [name for name in ("label_source", "label_timestamp") if row.get(name) is not None]
+    texts = {name: text_field(row, name, faults, NAME_BYTES) for name in ("group_id", "mission", "label", *names)}
+    if has_control(texts["group_id"]):
+        faults.append(f"group_id {quote(texts['group_id'])} has a control character")
+    if texts["label"] not in ("", "pass", "fail"):
+        faults.append(f"label is {quote(texts['label'])}, not 'pass' or 'fail'")
+    is_complete = row.get("stage_a_complete")
+    if not isinstance(is_complete, bool):
+        faults.append("stage_a_complete is not true or false")
+    images = row.get("per_image")
+    if not isinstance(images, dict) or (is_complete and not images):
+        faults.append("per_image is not an object with summaries")
+        images = {}
+    summaries, numbers = dict[str, str](), dict[int, str]()
+    for key, summary in images.items():
+        try:
+            if (other := numbers.setdefault(image_number(key), key)) != key:
+                faults.append(f"per_image.{key}: is the same image as {other}")
+        except ValueError:
+            faults.append(f"per_image.{shown_key(key)}: the key is not image_ and a number")
+        is_blank = summary is None or (isinstance(summary, str) and not summary.strip())
+        if is_complete is not False or not is_blank:
+            summaries[key] = text_field(images, key, faults, PAGE_BYTES, "per_image.")
+    if faults:
+        raise DatasetError("; ".join(faults))
+    more = {name: texts.get(name) for name in ("label_source", "label_timestamp")}
+    mission, label = mission_name(texts["mission"]), cast(Verdict, texts["label"])
+    return Ticket(texts["group_id"], mission, label, summaries, **more), bool(is_complete)
+
+
+def stage_a_line(ticket: Ticket) -> dict[str, Any]:
+    """A complete ticket as one object of Stage-A's files."""
+    extra = {"label_source": ticket.label_source, "label_timestamp": ticket.label_timestamp}
+    return {
+        "group_id": ticket.group_id,
+        "mission": ticket.mission,
+        "label": ticket.label,
+        "per_image": dict(ticket.per_image),
+        "stage_a_complete": True,
+        **{name: value for name, value in extra.items() if value is not None},
+    }
 
 
 def split_holdout(tickets: Sequence[Ticket], settings: GuideSettings) -> tuple[tuple[Ticket, ...], tuple[Ticket, ...]]:
@@ -73,16 +162,19 @@ def split_holdout(tickets: Sequence[Ticket], settings: GuideSettings) -> tuple[t
     return training, tuple(ticket for ticket in ordered if ticket.group_id in held)
 
 
-def shuffled(tickets: Iterable[Ticket], shuffle_seed: int, epoch: int) -> list[Ticket]:
-    """The tickets in the order of an epoch, which counts from 1."""
-    ordered = sorted(tickets, key=lambda ticket: ticket.group_id)
-    random.Random(shuffle_seed + epoch).shuffle(ordered)
-    return ordered
+@dataclass(frozen=True)
+class EpochBatches:
+    """One epoch: whole batches in the order of the shuffle, and the tickets that fill none."""
+
+    epoch: int
+    batches: tuple[tuple[Ticket, ...], ...]
+    dropped: tuple[Ticket, ...]
 
 
 def epoch_batches(tickets: Iterable[Ticket], settings: GuideSettings, epoch: int) -> EpochBatches:
-    """One epoch over the training tickets of a mission; the last batch is dropped unless it is whole."""
-    order, size = shuffled(tickets, settings.runner.shuffle_seed, epoch), settings.sampler.group_batch_size
+    """One epoch, which counts from 1, over the training tickets of a mission."""
+    order, size = sorted(tickets, key=lambda ticket: ticket.group_id), settings.sampler.group_batch_size
+    random.Random(settings.runner.shuffle_seed + epoch).shuffle(order)
     whole = len(order) - len(order) % size
     batches = tuple(tuple(order[at : at + size]) for at in range(0, whole, size))
     return EpochBatches(epoch, batches, tuple(order[whole:]))
@@ -110,18 +202,6 @@ def one_sided_holdouts(tickets: Ingested, settings: GuideSettings) -> list[str]:
         for name, found in tickets.items()
         if len({ticket.label for ticket in found.holdout}) == 1
     ]
-
-
-def ticket_counts(tickets: MissionTickets) -> dict[str, int]:
-    """How many tickets a mission has, as in `stats.json`; passes and fails are of those that take part."""
-    labels = Counter(ticket.label for ticket in tickets.judged)
-    return {
-        "training": len(tickets.training),
-        "holdout": len(tickets.holdout),
-        "excluded": len(tickets.excluded),
-        "pass": labels["pass"],
-        "fail": labels["fail"],
-    }
 
 
 def _size_problems(tickets: MissionTickets, settings: GuideSettings) -> Iterator[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.guide.guidance import read_guidance
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.repository import read_guidance
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.runs.folder import OutputError
 from orchestrator.settings.documents import shown_key

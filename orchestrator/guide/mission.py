@@ -20,6 +20,8 @@ from orchestrator.guide.artifacts import (
     selection_lines,
     trajectory_lines,
 )
+from orchestrator.guide.figures import Tally, Value, judged_value
+from orchestrator.guide.guidance import GuidanceRepository, utc_now
 from orchestrator.guide.ingest import epoch_batches
 from orchestrator.guide.reflecting import (
     Decision,
@@ -29,7 +31,6 @@ from orchestrator.guide.reflecting import (
     reflection_id,
     reflection_line,
 )
-from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.rollouts import (
     MissionSetup,
     Purpose,
@@ -41,10 +42,9 @@ from orchestrator.guide.rollouts import (
     find_too_long,
     longest_reply,
 )
-from orchestrator.guide.tally import Tally, Value, judged_value, match_rate
 from tasks.guide.choose import BatchFindings, TieRule, find_in_batch
 from tasks.guide.experiences import Guidance, next_guidance
-from tasks.guide.gate import majority_pairs
+from tasks.guide.gate import accuracy, majority_pairs
 from tasks.guide.jobs import verify_job
 from tasks.guide.ticket import Ticket
 
@@ -145,9 +145,10 @@ class Mission:
         for rollout in before:
             old = rollout.read(results)
             self._keep(f"step_{step}/paired.jsonl", old)
-            self.tally.paired.append((match_rate(majority_pairs(old.scores())), match_rate(judged)))
+            pair = accuracy(majority_pairs(old.scores())), accuracy(judged)
+            self.tally.paired.append((pair[0] or 0.0, pair[1] or 0.0))
         self.previous = None
-        self.tally.add_judged(epoch, step, self.guidance.step, [ticket.group_id for ticket in tickets], judged)
+        self.tally.add_judged(rolled, judged)
         if self.setup.settings.sampler.enforce_three_line and not any(verdict for _, verdict in judged):
             raise StepStopped(
                 f"mission {self.setup.mission}: step {step}: none of the {len(tickets)} tickets has a candidate with "
@@ -164,7 +165,7 @@ class Mission:
         epoch, step = rollout.epoch or 0, rollout.step or 0
         name = reflection_id(setup, epoch, step)
         if decision.edit:
-            self.guidance = next_guidance(before, decision.edit, name, self.repository.time())
+            self.guidance = next_guidance(before, decision.edit, name, utc_now())
             self.repository.commit(self.guidance)
             self.previous = before
         else:
@@ -237,4 +238,8 @@ class Mission:
             self.tally.add_rollout(one)
 
     def _write_stats(self) -> None:
-        self.folder.write_stats(self.tally.stats(self.guidance, is_finished=self.is_finished))
+        self.folder.write_stats(self.stats())
+
+    def stats(self) -> Value:
+        """The figures so far, as in `stats.json`."""
+        return self.tally.stats(self.guidance, is_finished=self.is_finished)

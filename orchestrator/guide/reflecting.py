@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from orchestrator.guide.figures import APPLIED, Tally, gate_kind
 from orchestrator.guide.rollouts import (
     MissionSetup,
     RolledOut,
@@ -26,7 +27,6 @@ from orchestrator.guide.rollouts import (
     prompt_of,
 )
 from orchestrator.guide.settings import CriticSettings, ReflectionSettings, settings_hash
-from orchestrator.guide.tally import APPLIED, Tally, gate_kind
 from tasks.guide.choose import BatchFindings, Screening, TicketFindings
 from tasks.guide.critique import (
     CRITIQUE_SCHEMA,

@@ -1,26 +1,28 @@
-"""What a guided run says at its end, and the tables of its page.
+"""What a guided run says of itself: in `status`, at its end, and in the tables of its page; all from `stats.json`.
 
-Every accuracy is of the label-free selection.  The held-out tickets have decided which edits were applied, so their
-figures after the run are not those of new tickets.
+The held-out tickets have decided which edits were applied, so their figures after the run are not those of new tickets.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict
 
 from orchestrator.guide.artifacts import REFLECTIONS, STATS
-from orchestrator.guide.repository import GUIDANCE, read_guidance
-from orchestrator.guide.settings import GuideSettings
-from orchestrator.guide.tally import Tally, gate_kind
+from orchestrator.guide.figures import Value
+from orchestrator.guide.guidance import GUIDANCE, read_guidance
 from orchestrator.report.formatting import format_count, format_percent
-from orchestrator.runs.folder import read_json
-from orchestrator.runs.kinds import Cell, ShownTable
+from orchestrator.runs.folder import read_json, read_state
+from orchestrator.runs.kinds import Cell, Figures, RunProgress, ShownTable
 from orchestrator.runs.lines import load_lines
+from tasks.guide.gate import share
 from tasks.openai.endpoint import listed
 
+PROGRESS_FILE, UNIT = "progress.json", "batches"
 GATES = {
     "preview": "held-out tickets decide on each edit",
     "rapid": "none, because reflection.rapid_mode is true: edits are applied without a preview",
@@ -29,43 +31,109 @@ GATES = {
 NOT_NEW = "the held-out tickets have decided which edits are applied: new tickets will show a smaller gain"
 
 
-def closing_lines(settings: GuideSettings, tallies: Sequence[Tally], folder: Path) -> list[str]:
-    """The closing report of a run, for a terminal."""
-    critics = {name for tally in tallies for name in tally.critic_by}
-    reflectors = {name for tally in tallies for name in tally.reflection_by}
-    who = "the server enforces" if settings.sampler.constrain == "three_line" else "nothing enforces"
+class GuideProgress(TypedDict):
+    """progress.json: batches of all missions that are complete, of how many, and the run's figures."""
+
+    done: int
+    total: int
+    is_finished: bool
+    figures: dict[str, FiniteFloat | None]
+
+
+def progress_of(all_stats: Sequence[Value], *, is_finished: bool) -> GuideProgress:
+    """The progress of a run, from the figures of its missions."""
+    counted, of = Counter[str](), Counter[str]()
+    for stats in all_stats:
+        rates = {
+            "acceptance_rate": stats["reflections"]["acceptance"],
+            "precision_paired": stats["precision"]["paired"],
+            "precision_unpaired": stats["precision"]["unpaired"],
+            "recall": stats["recall"],
+            "format_validity": stats["format"],
+        }
+        for name, rate in rates.items():
+            counted[name] += rate["count"]
+            of[name] += rate["of"]
+    figures: dict[str, FiniteFloat | None] = {
+        "proposals": float(of["acceptance_rate"]),
+        "applied": float(counted["acceptance_rate"]),
+        "wrong": float(of["recall"]),
+        **{name: share(counted[name], of[name]) for name in of},
+    }
+    done, total = (sum(stats["batches"][name] for stats in all_stats) for name in ("done", "total"))
+    return GuideProgress(done=done, total=total, is_finished=is_finished, figures=figures)
+
+
+def read_progress(folder: Path) -> RunProgress:
+    try:
+        found = read_state(folder / PROGRESS_FILE, GuideProgress, "the next start writes it anew: remove it")
+    except FileNotFoundError:
+        return RunProgress(UNIT, 0, None, is_finished=False)
+    return RunProgress(UNIT, found["done"], found["total"], found["is_finished"], found["figures"])
+
+
+def guide_figure_lines(figures: Figures) -> Sequence[tuple[str, str]]:
+    """As `orchestrator status` shows them."""
+    if figures.get("proposals") is None:
+        return ()
+
+    def percent(name: str) -> str:
+        value = figures.get(name)
+        return "not measured" if value is None else f"{value:.0%}"
+
+    applied, proposals, wrong = (figures.get(name) or 0 for name in ("applied", "proposals", "wrong"))
+    paired, unpaired = percent("precision_paired"), percent("precision_unpaired")
+    return (
+        ("edits", f"{applied:,.0f} applied of {proposals:,.0f} proposed"),
+        ("precision", f"{paired} paired, {unpaired} unpaired, of applied edits with a next batch"),
+        ("recall", f"{percent('recall')} of {wrong:,.0f} wrongly judged tickets were named"),
+        ("three lines", f"{percent('format_validity')} of the candidates"),
+    )
+
+
+def guide_summary(figures: Figures) -> str:
+    if (proposals := figures.get("proposals")) is None:
+        return ""
+    return f"{figures.get('applied') or 0:,.0f} of {proposals:,.0f} edits applied"
+
+
+def closing_lines(all_stats: Sequence[Value], folder: Path) -> list[str]:
+    """The closing report, for a terminal."""
+    stats = all_stats[0]
+    who, gate = stats["who"], stats["gate"]
+    critics, reflectors = (
+        {name for one in all_stats for name in one["who"][key]} for key in ("critic_by", "reflection_by")
+    )
+    is_off = who["critic_backend"] == "none"
     lines = [
-        f"critic: {listed(critics)} (backend: {settings.critic.backend})"
-        if settings.critic.enabled
-        else "critic: none",
-        f"reflector: {listed(reflectors)} (backend: {settings.reflection.backend})",
-        f"form of the answers: {who} the three lines",
-        f"gate: {GATES[gate_kind(settings)]}",
+        "critic: none" if is_off else f"critic: {listed(critics)} (backend: {who['critic_backend']})",
+        f"reflector: {listed(reflectors)} (backend: {who['reflection_backend']})",
+        f"form of the answers: {'the server' if who['constrained'] else 'nothing'} enforces the three lines",
+        f"gate: {GATES[gate]}",
     ]
-    for tally in tallies:
-        lines += ["", *_closing_of(tally)]
-    if settings.is_gated and any(tally.before for tally in tallies):
+    for one in all_stats:
+        lines += ["", *_closing_of(one)]
+    if gate == "preview":
         lines += ["", f"note: {NOT_NEW}"]
     return [*lines, f"files: {folder}"]
 
 
-def _closing_of(tally: Tally) -> Iterator[str]:
-    rates = tally.rates()
-    gates = ", ".join(f"{number} {gate}" for gate, number in sorted(Counter(tally.gates).items()))
+def _closing_of(stats: Value) -> Iterator[str]:
+    reflections, recall, form = stats["reflections"], stats["recall"], stats["format"]
+    gates = ", ".join(f"{number} {gate}" for gate, number in reflections["by_gate"].items())
     paired, unpaired = (
         f"{rate['count']} of {rate['of']} better" if rate["of"] else "not measured"
-        for rate in (rates["precision_paired"], rates["precision_unpaired"])
+        for rate in (stats["precision"]["paired"], stats["precision"]["unpaired"])
     )
-    recall, form = rates["recall"], rates["format_validity"]
     yield (
-        f"{tally.tickets.mission}: {format_count(tally.done, 'batches')}; proposed edits: {tally.refine}, "
-        f"applied: {tally.applied} ({gates})"
+        f"{stats['mission']}: {format_count(stats['batches']['done'], 'batches')}; proposed edits: "
+        f"{reflections['refine']}, applied: {reflections['applied']} ({gates})"
     )
     yield f"  reflection precision on the next batch: paired {paired}, unpaired {unpaired}"
     yield f"  recall: {recall['count']} of {recall['of']} wrongly judged tickets were named by a proposal"
     yield f"  three lines kept: {form['count']:,} of {form['of']:,} candidates"
     for name in ("majority", "greedy"):
-        before, after = ((side or {}).get(name) for side in (tally.before, tally.after))
+        before, after = ((stats["holdout"][side] or {}).get(name) for side in ("before", "after"))
         if before and after:
             balanced, passes = (
                 f"{_percent(before[key]) or 'none'} -> {_percent(after[key]) or 'none'}"
@@ -93,7 +161,7 @@ def guide_tables(folder: Path) -> Sequence[ShownTable]:
     missions = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{STATS}"))}
     if not missions:
         return ()
-    all_stats = {name: read_json(path / STATS, dict[str, Any]) for name, path in missions.items()}
+    all_stats = {name: read_json(path / STATS, Value) for name, path in missions.items()}
     about = "Accuracies are of held-out tickets, by the majority of the candidates, without labels"
     about += f"; {NOT_NEW}." if any(stats["gate"] == "preview" for stats in all_stats.values()) else "."
     tables = [ShownTable("Missions", about, _MISSIONS, [_mission(name, stats) for name, stats in all_stats.items()])]
@@ -102,7 +170,7 @@ def guide_tables(folder: Path) -> Sequence[ShownTable]:
     return tables
 
 
-def _mission(name: str, stats: Mapping[str, Any]) -> list[Cell]:
+def _mission(name: str, stats: Value) -> list[Cell]:
     tickets, batches, reflections = stats["tickets"], stats["batches"], stats["reflections"]
     sides = [(stats["holdout"][side] or {}).get("majority") or {} for side in ("before", "after")]
     return [
@@ -111,7 +179,7 @@ def _mission(name: str, stats: Mapping[str, Any]) -> list[Cell]:
         tickets["training"],
         tickets["holdout"],
         tickets["excluded"],
-        reflections["acceptance"]["of"],
+        reflections["refine"],
         reflections["applied"],
         _percent(stats["recall"]["rate"]),
         _percent(stats["format"]["rate"]),
@@ -121,7 +189,7 @@ def _mission(name: str, stats: Mapping[str, Any]) -> list[Cell]:
 
 
 def _mission_tables(name: str, mission: Path) -> Iterator[ShownTable]:
-    lines = load_lines(mission / REFLECTIONS, dict[str, Any], "reflection", is_whole=True)
+    lines = load_lines(mission / REFLECTIONS, Value, "reflection", is_whole=True)
     guidance = read_guidance(mission / GUIDANCE)[name].guidance
     if lines:
         about = (
@@ -130,21 +198,20 @@ def _mission_tables(name: str, mission: Path) -> Iterator[ShownTable]:
         yield ShownTable(f"Decisions: {name}", about, _DECISIONS, [_decision(line) for line in lines])
     entries = guidance.metadata.entries
     rows: list[list[Cell]] = [
-        [f"[{key}]", text, (entries[key].rationale or "") if key in entries else ""]
-        for key, text in guidance.experiences.items()
+        [f"[{key}]", text, entries[key].rationale or ""] for key, text in guidance.experiences.items()
     ]
-    yield ShownTable(
-        f"Experiences: {name}", f"What the prompt holds after step {guidance.step}.", ("key", "text", "why"), rows
-    )
+    about = f"What the prompt holds after step {guidance.step}."
+    yield ShownTable(f"Experiences: {name}", about, ("key", "text", "why"), rows)
 
 
-def _decision(line: Mapping[str, Any]) -> list[Cell]:
+def _decision(line: Value) -> list[Cell]:
     figures, proposal = line["figures"] or {}, line["proposal"] or {}
     uplift = figures.get("uplift")
+    edits = (f"{one['op']} {one['key'] or 'a new one'}: {one['text'] or ''}" for one in proposal.get("operations", ()))
     return [
         line["step"],
         "yes" if line["applied"] else "no",
-        "; ".join(map(_operation, proposal.get("operations", ()))),
+        "; ".join(edits),
         f"{line['gate']}: {line['gate_reason']}" if line["gate_reason"] else line["gate"],
         None if uplift is None else round(100 * uplift, 1),
         figures.get("probability"),
@@ -152,10 +219,6 @@ def _decision(line: Mapping[str, Any]) -> list[Cell]:
         _percent(figures.get("false_pass_after")),
         figures.get("tickets"),
     ]
-
-
-def _operation(one: Mapping[str, Any]) -> str:
-    return f"{one['op']} {one['key'] or 'a new one'}: {one['text'] or ''}"
 
 
 def _percent(value: float | None) -> str | None:

@@ -15,8 +15,8 @@ from orchestrator.console import raise_on_signals
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.guide.existing import SETTINGS_FILE, keep_run, load_guide, prepare_folder
 from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.report import PROGRESS_FILE, read_progress
 from orchestrator.guide.settings import GuideSettings
-from orchestrator.guide.tally import PROGRESS_FILE, read_progress
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 

@@ -19,16 +19,16 @@ from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.guide.artifacts import STATS, MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
+from orchestrator.guide.figures import Tally
+from orchestrator.guide.guidance import GuidanceRepository
 from orchestrator.guide.ingest import Ingested, MissionTickets, epoch_batches, shuffle_lines
 from orchestrator.guide.inputs import Templates
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.reflecting import TooManyRejected
-from orchestrator.guide.report import closing_lines
-from orchestrator.guide.repository import GuidanceRepository
+from orchestrator.guide.report import PROGRESS_FILE, UNIT, closing_lines, progress_of
 from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
 from orchestrator.guide.settings import GuideSettings
-from orchestrator.guide.tally import PROGRESS_FILE, UNIT, Tally, progress_of
 from orchestrator.runs.folder import OutputFolder, read_state
 from orchestrator.runs.journal import JOURNAL, Journal
 from orchestrator.runs.provenance import keep_versions
@@ -133,7 +133,10 @@ class _Session:
     def info(self) -> RunInfo:
         """The run, as callbacks are told of it."""
         settings = {**flatten(dataclasses.asdict(self.settings)), **flatten({"farm": dataclasses.asdict(self.options)})}
-        batches = sum(Tally(self.settings, tickets).total for tickets in self.guider.ingested.values())
+        batches = sum(
+            self.settings.runner.epochs * len(epoch_batches(tickets.training, self.settings, 1).batches)
+            for tickets in self.guider.ingested.values()
+        )
         return RunInfo(self.run_id, KIND_NAME, self.output.path, settings, batches)
 
     def work(self) -> list[str]:
@@ -145,7 +148,7 @@ class _Session:
         self.report()
         MissionPipeline(self.scheduler, runs, self._watch).run()
         self.report(is_finished=True)
-        return closing_lines(self.settings, [mission.tally for mission in self.missions], self.output.path)
+        return closing_lines([mission.stats() for mission in self.missions], self.output.path)
 
     def _identify_server(self) -> None:
         """Learn which server answers, because all keys cover it."""
@@ -183,7 +186,7 @@ class _Session:
 
     def report(self, *, is_finished: bool = False) -> None:
         """Publish how far the missions are, and write it into the output folder."""
-        progress = progress_of((mission.tally for mission in self.missions), is_finished=is_finished)
+        progress = progress_of([mission.stats() for mission in self.missions], is_finished=is_finished)
         self.output.write_state(PROGRESS_FILE, progress)
         self.publisher.publish({"done": progress["done"], "total": progress["total"], **progress["figures"]})
         self._reported = time.monotonic()

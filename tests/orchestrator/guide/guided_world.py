@@ -20,14 +20,14 @@ from guide_values import guide_values
 from orchestrator.farm.jobs import Request
 from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target
+from orchestrator.guide.figures import Tally
+from orchestrator.guide.guidance import GuidanceRepository
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.inputs import Templates
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.rollouts import MissionSetup
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
-from orchestrator.guide.tally import Tally
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.journal import JOURNAL, Journal
 from tasks.guide.jobs import GuideContext

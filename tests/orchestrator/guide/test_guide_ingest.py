@@ -11,10 +11,9 @@ import pytest
 from dotted_values import with_value
 from guide_values import guide_values, stage_a_row, write_rows
 
-from orchestrator.guide.ingest import epoch_batches, ingest, shuffle_lines, shuffled, ticket_counts
+from orchestrator.guide.ingest import epoch_batches, ingest, read_tickets, shuffle_lines
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
-from orchestrator.guide.stage_a import read_tickets
-from orchestrator.settings import SettingsError
+from orchestrator.settings.options import SettingsError
 
 
 def settings_of(folder: Path, rows: list[dict[str, Any] | str], **changes: Any) -> GuideSettings:
@@ -63,7 +62,7 @@ def test_a_ticket_that_stage_a_has_not_completed_is_excluded(tmp_path: Path) -> 
             stage_a_row("y", stage_a_complete=False, per_image={})]  # fmt: skip
     found = ingest(settings_of(tmp_path, [*labelled(8), *gaps]))["cabinet"]
     assert found.excluded == ("x", "y")
-    assert ticket_counts(found) == {"training": 6, "holdout": 2, "excluded": 2, "pass": 6, "fail": 2}
+    assert found.counts() == {"training": 6, "holdout": 2, "excluded": 2, "pass": 6, "fail": 2}
 
 
 def test_held_out_tickets_are_a_share_of_each_label_whatever_the_order_of_the_lines(tmp_path: Path) -> None:
@@ -99,7 +98,7 @@ def test_an_epoch_is_a_shuffle_by_its_number_and_drops_the_last_tickets(tmp_path
     second = epoch_batches(tickets, settings, 2)
     assert [t.group_id for batch in second.batches for t in batch] == expected[:8]
     assert [t.group_id for t in second.dropped] == expected[8:]
-    assert shuffled(reversed(tickets), 11, 1) != shuffled(tickets, 11, 2)
+    assert epoch_batches(reversed(tickets), settings, 2) == second != epoch_batches(tickets, settings, 1)
     # the shuffle on disk is a file of Stage-A
     lines = list(shuffle_lines(second))
     assert [(line["epoch"], line["batch"]) for line in lines] == [(2, 3)] * 4 + [(2, 4)] * 4 + [(2, None)]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, small_settings, small_tickets
 
-from orchestrator.guide.report import guide_tables
+from orchestrator.guide.figures import Value
+from orchestrator.guide.report import PROGRESS_FILE, guide_tables, progress_of, read_progress
 from orchestrator.guide.run import KIND
-from orchestrator.guide.tally import PROGRESS_FILE, Tally, progress_of, read_progress
 from orchestrator.runs.folder import OutputFolder
 
 
@@ -17,24 +17,24 @@ from orchestrator.runs.folder import OutputFolder
 def learned(tmp_path: Path) -> MissionOnDisk:
     """A mission that has learned its rule."""
     mission = MissionOnDisk(tmp_path, small_settings(tmp_path), small_tickets())
-    mission.tally = mission.run(World()).tally  # type: ignore[attr-defined]
+    mission.stats = mission.run(World()).stats()  # type: ignore[attr-defined]
     return mission
 
 
 @pytest.fixture
-def tallies(learned: MissionOnDisk, tmp_path: Path) -> list[Tally]:
+def all_stats(learned: MissionOnDisk, tmp_path: Path) -> list[Value]:
     """Of that mission, and of one whose reflector has nothing to say."""
     world = World()
     world.proposal = lambda number: noop_text()
     (folder := tmp_path / "unchanged").mkdir()
-    unchanged = MissionOnDisk(folder, small_settings(folder), small_tickets()).run(world).tally
-    return [learned.tally, unchanged]  # type: ignore[attr-defined]
+    unchanged = MissionOnDisk(folder, small_settings(folder), small_tickets()).run(world).stats()
+    return [learned.stats, unchanged]  # type: ignore[attr-defined]
 
 
-def test_the_counts_of_missions_add_up_and_their_rates_are_of_the_sums(tmp_path: Path, tallies: list[Tally]) -> None:
+def test_the_counts_of_missions_add_up_and_their_rates_are_of_the_sums(tmp_path: Path, all_stats: list[Value]) -> None:
     before = read_progress(tmp_path)
     assert (before.unit, before.done, before.total, KIND.summary(before.figures)) == ("batches", 0, None, "")
-    OutputFolder(tmp_path).write_state(PROGRESS_FILE, progress_of(tallies, is_finished=True))
+    OutputFolder(tmp_path).write_state(PROGRESS_FILE, progress_of(all_stats, is_finished=True))
     progress = read_progress(tmp_path)
     assert (progress.done, progress.total, progress.is_finished) == (4, 4, True)
     assert progress.figures == {
@@ -43,7 +43,7 @@ def test_the_counts_of_missions_add_up_and_their_rates_are_of_the_sums(tmp_path:
     }  # fmt: skip
     shown = dict(KIND.figure_lines(progress.figures))
     assert shown["edits"] == "1 applied of 1 proposed" and shown["recall"].startswith("12% of 8")
-    unmeasured = progress_of(tallies[1:], is_finished=True)["figures"]
+    unmeasured = progress_of(all_stats[1:], is_finished=True)["figures"]
     assert dict(KIND.figure_lines(unmeasured))["precision"].startswith("not measured paired")
 
 

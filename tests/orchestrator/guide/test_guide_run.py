@@ -16,12 +16,12 @@ from orchestrator import console
 from orchestrator.guide.existing import TICKETS_FILE, load_guide
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.report import PROGRESS_FILE, GuideProgress
 from orchestrator.guide.run import KIND, start_guide
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings
-from orchestrator.guide.tally import PROGRESS_FILE, GuideProgress
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import kind_of
-from orchestrator.settings import SettingsError
+from orchestrator.settings.options import SettingsError
 
 ROOT = Path(__file__).parents[3]
 

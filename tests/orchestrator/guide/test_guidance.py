@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.guide.repository import (
+from orchestrator.guide.guidance import (
     GuidanceRepository,
     promote,
     read_guidance,
@@ -119,7 +119,7 @@ def test_each_step_replaces_the_file_and_leaves_a_snapshot_and_the_oldest_go(rep
         guidance = edited(guidance, add(f"rule {number}"), reflection_id=f"r{number}")
         repository.commit(guidance)
     assert repository.load() == guidance
-    assert [snapshot.guidance.step for snapshot in repository.snapshots()] == [6, 7]
+    assert [kept.step for kept in repository.snapshots().values()] == [6, 7]
     assert list(guidance.experiences)[-1] == "G14"
 
 
@@ -154,9 +154,9 @@ def test_an_edit_by_hand_of_a_runs_own_file_is_noticed(repository: GuidanceRepos
 def test_a_kill_between_the_file_and_its_snapshot_leaves_no_gap(repository: GuidanceRepository, source: Path) -> None:
     second = edited(repository.load(), add("a rule"))
     repository.commit(second)
-    repository.snapshots()[-1].path.unlink()
+    list(repository.snapshots())[-1].unlink()
     repository.start_from(source)
-    assert [snapshot.guidance.step for snapshot in repository.snapshots()] == [3, 4]
+    assert [kept.step for kept in repository.snapshots().values()] == [3, 4]
     # and the newest snapshot stands for a file that was removed
     repository.path.unlink()
     repository.start_from(source)

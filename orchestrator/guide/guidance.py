@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NotRequired
@@ -77,22 +77,15 @@ def read_guidance(path: Path) -> dict[str, StoredGuidance]:
     return found
 
 
-def write_guidance(path: Path, guidance: Mapping[str, Guidance]) -> None:
-    """Replace a file with these missions."""
-    entries = {mission: dataclasses.asdict(one) for mission, one in guidance.items()}
-    write_output(path, json.dumps(entries, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
 def _stored(entry: GuidanceEntry) -> StoredGuidance:
     check_experiences(entry["experiences"])
     experiences, step = sort_experiences(entry["experiences"]), entry["step"]
     if "metadata" not in entry:
         return StoredGuidance(first_guidance(experiences, entry["updated_at"], step), by_hand=True)
-    metadata = entry["metadata"]
-    if not metadata.history:
+    guidance = Guidance(step, entry["updated_at"], experiences, entry["metadata"])
+    if not guidance.metadata.history:
         raise ValueError("metadata.history is empty")
-    last = metadata.history[-1]
-    guidance = Guidance(step, entry["updated_at"], experiences, metadata)
+    last = guidance.metadata.history[-1]
     if (step, guidance_hash(experiences)) == (last.step, last.hash) and is_consistent(guidance):
         return StoredGuidance(guidance, by_hand=False)
     if step <= last.step:
@@ -102,29 +95,28 @@ def _stored(entry: GuidanceEntry) -> StoredGuidance:
     return StoredGuidance(edited_guidance(guidance, experiences, step, entry["updated_at"], None), by_hand=True)
 
 
+def write_guidance(path: Path, guidance: Mapping[str, Guidance]) -> None:
+    """Replace a file with these missions."""
+    entries = {mission: dataclasses.asdict(one) for mission, one in guidance.items()}
+    write_output(path, json.dumps(entries, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def utc_now() -> str:
+    """The time as all artifacts write it, with microseconds."""
+    return datetime.datetime.now(datetime.UTC).strftime(TIME)
+
+
 @dataclass(frozen=True)
-class GuidanceSnapshot:
-    """One snapshot of a mission."""
-
-    path: Path
-    guidance: Guidance
-
-
-def utc_time() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
 class GuidanceRepository:
-    """The guidance of one mission in its folder of a run.  `retention` is how many snapshots are kept.
+    """The guidance of one mission in its folder of a run.  `retention` is how many snapshots are kept."""
 
-    Raises: OutputError, OutputNotWritable.
-    """
+    folder: Path
+    mission: str
+    retention: int
 
-    def __init__(
-        self, folder: Path, mission: str, retention: int, now: Callable[[], datetime.datetime] = utc_time
-    ) -> None:
-        self.folder, self.mission, self.retention, self._now = folder, mission, retention, now
-        self.path = folder / GUIDANCE
+    @property
+    def path(self) -> Path:
+        return self.folder / GUIDANCE
 
     def start_from(self, path: Path) -> Guidance:
         """The guidance with which the run begins: that of a file, which is only read, or that of its earlier start.
@@ -141,8 +133,8 @@ class GuidanceRepository:
         if self.path.exists():
             self._keep_snapshot(self.load())  # it is missing after a kill between the two files
         else:
-            kept = self.snapshots()  # there are some where somebody has removed the file
-            self._write(kept[-1].guidance if kept else first)
+            kept = list(self.snapshots().values())  # there are some where somebody has removed the file
+            self._write(kept[-1] if kept else first)
         return first
 
     def load(self) -> Guidance:
@@ -170,38 +162,28 @@ class GuidanceRepository:
 
     def roll_back(self, step: int) -> Guidance:
         """Make the experiences of an earlier step, as a snapshot has them, the next step."""
-        current, kept = self.load(), {one.guidance.step: one.guidance for one in self.snapshots()}
+        current, kept = self.load(), {one.step: one for one in self.snapshots().values()}
         if step not in kept:
-            known = ", ".join(str(number) for number in sorted(kept))
-            raise OutputError(f"{self.folder / SNAPSHOTS} has no snapshot of step {step}; it has {known or 'none'}")
-        next_one = edited_guidance(current, kept[step].experiences, current.step + 1, self.time(), f"rollback:{step}")
+            known = ", ".join(map(str, kept)) or "none"
+            raise OutputError(f"{self.folder / SNAPSHOTS} has no snapshot of step {step}; it has {known}")
+        next_one = edited_guidance(current, kept[step].experiences, current.step + 1, utc_now(), f"rollback:{step}")
         self._write(next_one)
         return next_one
 
-    def snapshots(self) -> list[GuidanceSnapshot]:
-        """The snapshots by step."""
-        paths = (self.folder / SNAPSHOTS).glob("guidance-*.json")
-        return sorted(
-            (GuidanceSnapshot(path, self._read(path)) for path in paths),
-            key=lambda snapshot: (snapshot.guidance.step, snapshot.path.name),
-        )
-
-    def time(self) -> str:
-        """Now, as `updated_at` has it."""
-        return self._now().strftime(TIME)
+    def snapshots(self) -> dict[Path, Guidance]:
+        """In the order of their steps."""
+        found = {path: self._read(path) for path in (self.folder / SNAPSHOTS).glob("guidance-*.json")}
+        return dict(sorted(found.items(), key=lambda one: (one[1].step, one[0].name)))
 
     def _read(self, path: Path) -> Guidance:
+        hint = f"restore the newest file of {self.folder / SNAPSHOTS}, and edit that of guidance.path instead"
         try:
             found = read_guidance(path)[self.mission]
         except (OutputError, KeyError) as error:
-            raise OutputError(f"{path} is not of this run ({error}); {self._hint}") from None
+            raise OutputError(f"{path} is not of this run ({error}); {hint}") from None
         if found.by_hand:
-            raise OutputError(f"{path} was edited by hand; {self._hint}")
+            raise OutputError(f"{path} was edited by hand; {hint}")
         return found.guidance
-
-    @property
-    def _hint(self) -> str:
-        return f"restore the newest file of {self.folder / SNAPSHOTS}, and edit that of guidance.path instead"
 
     def _write(self, guidance: Guidance) -> None:
         """The file first, then its snapshot: a snapshot is of a step that was in force."""
@@ -209,16 +191,18 @@ class GuidanceRepository:
         self._keep_snapshot(guidance)
 
     def _keep_snapshot(self, guidance: Guidance) -> None:
-        kept = self.snapshots()
-        if any(one.guidance.step == guidance.step for one in kept):
+        if any(one.step == guidance.step for one in self.snapshots().values()):
             return
-        at = self._now()
+        at = datetime.datetime.now(datetime.UTC)
         while (path := self.folder / SNAPSHOTS / at.strftime(SNAPSHOT_NAME)).exists():
             at += datetime.timedelta(microseconds=1)
         write_guidance(path, {self.mission: guidance})
-        for old in self.snapshots()[: -self.retention]:
-            with writing(old.path):
-                old.path.unlink()
+        for old in list(self.snapshots())[: -self.retention]:
+            with writing(old):
+                old.unlink()
+
+
+# After a run
 
 
 def run_guidance(run: Path, missions: Sequence[str] = ()) -> dict[str, Guidance]:
