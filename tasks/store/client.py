@@ -1,4 +1,9 @@
-"""The one place that makes a client of Redis or Valkey: timeouts, health checks, and waiting for one that refuses."""
+"""Clients of the farm's Redis or Valkey: its address, how long they wait for it, and locks.
+
+`WHETSTONE_REDIS_URL` is `redis://`, `rediss://` (TLS) or `unix:///path/of/the/socket?db=n`.  Celery's messages lie in
+database n, Celery's results in n + 1 and the store in n + 2.  A password may be kept out of the address: it is then the
+secret `WHETSTONE_REDIS_PASSWORD`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import redis
-import tenacity
 from redis.backoff import NoBackoff
 from redis.exceptions import LockError
 from redis.retry import Retry
@@ -22,35 +26,16 @@ from redis.retry import Retry
 from tasks.common.logs import register_secret, secret
 from tasks.store.keys import lock_key
 
-TIMEOUT_S = 15.0  # more than a server needs for any command of ours
-CONNECT_TIMEOUT_S = 5.0
-HEALTH_CHECK_S = 15
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-
-def connect(url: str, waiting: Waiting | None = None, timeout_s: float | None = None) -> redis.Redis:
-    """A client of the server at `url` (see tasks/store/client.py), which connects with its first command.
-
-    `waiting`: what it does when the server refuses or does not answer; by default it waits as long as the environment
-    says, so a client outlives a restart of the server.  `timeout_s`: how long a connection or a reply may take; None
-    is the usual.  A connection that was idle for `HEALTH_CHECK_S` seconds is checked before it is used.
-    """
-    return redis.Redis.from_url(
-        url,
-        retry=waiting or Waiting(wait_limit_of()),
-        health_check_interval=HEALTH_CHECK_S,
-        socket_timeout=TIMEOUT_S if timeout_s is None else timeout_s,
-        socket_connect_timeout=CONNECT_TIMEOUT_S if timeout_s is None else timeout_s,
-    )
-
-
-# The address of a Redis or Valkey, and the three databases that are kept apart in it.
-
+# The address.
 
 ENVIRONMENT_VARIABLE = "WHETSTONE_REDIS_URL"
 PASSWORD_VARIABLE = "WHETSTONE_REDIS_PASSWORD"
 DEFAULT = "redis://127.0.0.1:6379/0"
 
-_BROKER, _BACKEND, _STORE = 0, 1, 2
+_BROKER, _BACKEND, _STORE = 0, 1, 2  # added to the address's database
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 OPTIONS = ("db", "username", "password", *_TLS_OPTIONS, "ssl_ca_path", "ssl_check_hostname")
 
@@ -66,12 +51,19 @@ def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
     """
     url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
     password = secret(PASSWORD_VARIABLE, environment)
-    register_secret(password_in(url))
     try:
-        _parse(url)
+        parts, _ = _parse(url)
     except ValueError as error:
         raise AddressError(str(error) if configured else f"{ENVIRONMENT_VARIABLE}: {error}") from None
-    return with_password(url, password) if password else url
+    if known := password_in(url):
+        register_secret(known)
+        return url
+    if not password:
+        return url
+    if parts.scheme == "unix":
+        return f"{url}{'&' if parts.query else '?'}{urlencode({'password': password})}"
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
 
 
 def password_in(url: str) -> str:
@@ -81,18 +73,6 @@ def password_in(url: str) -> str:
         return unquote(parts.password or "") or _query(parts).get("password", "")
     except ValueError:
         return ""
-
-
-def with_password(url: str, password: str) -> str:
-    """`url` with the password, unless it has one."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        known = "password" in _query(parts)
-        return url if known else f"{url}{'&' if parts.query else '?'}{urlencode({'password': password})}"
-    user, at, host = parts.netloc.rpartition("@")
-    if at and ":" in user:
-        return url
-    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
 
 
 def broker_url(url: str) -> str:
@@ -115,17 +95,17 @@ def queues_url(url: str) -> str:
     return _for_redis(url, _BROKER)
 
 
+def redacted(url: str) -> str:
+    """`url` with stars for its password: the only form that may be shown or logged."""
+    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
+    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
+
+
 def _for_redis(url: str, offset: int) -> str:
     parts, database = _parse(url)
     if parts.scheme == "unix":
         return f"unix://{parts.path}?{urlencode({**_query(parts), 'db': database + offset})}"
     return _tcp(parts, database + offset)
-
-
-def redacted(url: str) -> str:
-    """`url` with stars for its password: the only form that may be shown or logged."""
-    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
-    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
 
 
 def _for_celery(url: str, offset: int) -> str:
@@ -147,22 +127,23 @@ def _tcp(parts: SplitResult, database: int) -> str:
 
 
 def _parse(url: str) -> tuple[SplitResult, int]:
+    shown = repr(redacted(url))
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise ValueError(f"{error}: {redacted(url)!r}") from None
+        raise ValueError(f"{error}: {shown}") from None
     if parts.scheme not in ("redis", "rediss", "unix"):
-        raise ValueError(f"not a redis://, rediss:// or unix:// address: {redacted(url)!r}")
+        raise ValueError(f"not a redis://, rediss:// or unix:// address: {shown}")
     if parts.scheme == "unix" and (parts.netloc or not parts.path.startswith("/")):
-        raise ValueError(f"the address of a socket is unix:///path?db=n, three slashes: {redacted(url)!r}")
+        raise ValueError(f"the address of a socket is unix:///path?db=n, three slashes: {shown}")
     if parts.scheme != "unix" and not parts.hostname:
-        raise ValueError(f"no host in {redacted(url)!r}")
+        raise ValueError(f"no host in {shown}")
     if unknown := sorted(set(_query(parts)) - set(OPTIONS)):
-        raise ValueError(f"{unknown[0]!r} is no option of an address ({', '.join(OPTIONS)}): {redacted(url)!r}")
+        raise ValueError(f"{unknown[0]!r} is no option of an address ({', '.join(OPTIONS)}): {shown}")
     number = _query(parts).get("db") or ("" if parts.scheme == "unix" else parts.path.strip("/")) or "0"
     if not re.fullmatch(r"\d+", number):
-        raise ValueError(f"the database is a number, not {number!r}: {redacted(url)!r}")
+        raise ValueError(f"the database is a number, not {number!r}: {shown}")
     return parts, int(number)
 
 
@@ -170,10 +151,7 @@ def _query(parts: SplitResult) -> dict[str, str]:
     return dict(parse_qsl(parts.query))
 
 
-# The one policy for a store that refuses or does not answer: commands are sent again, for a limited time.
-
-
-log = logging.getLogger(__name__)
+# Waiting.
 
 WAIT_VARIABLE = "WHETSTONE_STORE_WAIT_S"  # seconds
 DEFAULT_WAIT_S = 120.0
@@ -185,8 +163,6 @@ ROOM_PAUSE_S = 5.0  # between two attempts to make room in a server's memory
 # The words of a server that refuses for a reason that may pass, also inside the errors of scripts and transactions.
 _REFUSAL = re.compile(r"\b(MISCONF|OOM|READONLY|UNBLOCKED|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|LOADING|BUSY)\b")
 _NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
-
-T = TypeVar("T")
 
 
 class StoreUnusable(redis.RedisError):
@@ -225,11 +201,14 @@ def refusal_of(error: BaseException | None) -> str | None:
 class Waiting(Retry):
     """Sends a command again until it succeeds, `limit_s` seconds at most; 0 sends it once.
 
+    A server refuses for reasons that pass: its disk or its memory is full, it has become a replica, it loads its data,
+    it was restarted.  redis-py calls this around every command, pipeline and connection, so the callers know nothing of
+    it; but a command may have been applied already, so every change of the store may be sent twice.  WATCH cannot be
+    used: after a refusal `Redis.transaction` would repeat without a pause and without end.
+
     `report` is called with a line when the store has refused for some seconds.  `check` is called before each pause,
-    and may raise to end the waiting.  `make_room` is called every few seconds while the server's memory is full
-    (`open_store` in tasks/store/store.py).  When the time is up, commands are sent once, for a while: what a process
-    still does to end in order does not wait again.
-    WATCH cannot be used with it: after a refusal `Redis.transaction` would repeat without a pause and without end.
+    and may raise to end the waiting.  `make_room` is called every few seconds while the server's memory is full.  When
+    the time is up, commands are sent once, for a while: what a process still does to end in order does not wait again.
     Raises: StoreUnusable when the time is up; with `limit_s` 0, the error itself.
     """
 
@@ -255,49 +234,36 @@ class Waiting(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> T:
-        def is_waited_for(error: BaseException) -> bool:
-            is_excluded = is_retryable is not None and isinstance(error, Exception) and not is_retryable(error)
-            return refusal_of(error) is not None and not is_excluded
-
-        def note(state: tenacity.RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
-            fail(error, state.attempt_number) if with_failure_count else fail(error)
-
-        def before_pause(state: tenacity.RetryCallState) -> None:
+        began, failures, pause_s = time.monotonic(), 0, FIRST_PAUSE_S
+        while True:
+            try:
+                return do()
+            except Exception as error:
+                reason = refusal_of(error)
+                if reason is None or (is_retryable is not None and not is_retryable(error)):
+                    raise
+                failures += 1
+                fail(error, failures) if with_failure_count else fail(error)
+                now = time.monotonic()
+                if now - began >= self.limit_s or now - self._ended < NO_MORE_WAITING_S:
+                    if not self.limit_s:
+                        raise
+                    self._ended = now
+                    raise StoreUnusable(reason, self.limit_s) from error
             self._check()
-            self._note(state, refusal_of(state.outcome.exception() if state.outcome else None) or "")
+            self._note(reason, now - began, now)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-        attempts = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(is_waited_for),
-            stop=self._is_up,
-            wait=tenacity.wait_exponential(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S),
-            after=note,
-            before_sleep=before_pause,
-            reraise=True,
-        )
-        try:
-            return attempts(do)
-        except Exception as error:
-            reason = refusal_of(error)
-            if reason is None or not self.limit_s:
-                raise
-            self._ended = time.monotonic()
-            raise StoreUnusable(reason, self.limit_s) from error
-
-    def _is_up(self, state: tenacity.RetryCallState) -> bool:
-        waited = state.seconds_since_start or 0.0
-        return waited >= self.limit_s or time.monotonic() - self._ended < NO_MORE_WAITING_S
-
-    def _note(self, state: tenacity.RetryCallState, reason: str) -> None:
+    def _note(self, reason: str, waited_s: float, now: float) -> None:
         """Make room where memory is short; report the reason, once while it lasts."""
-        now = time.monotonic()
         if "OOM" in reason and now - self._room_at >= ROOM_PAUSE_S:
             self._room_at = now
             try:
                 self.make_room()
             except redis.RedisError as error:
                 log.warning("no room could be made in the store: %s", error)
-        if (state.seconds_since_start or 0.0) >= REPORT_AFTER_S:
+        if waited_s >= REPORT_AFTER_S:
             if now - self._reported_at > 2 * LONGEST_PAUSE_S + REPORT_AFTER_S:
                 self.report(f"the store {reason}; waiting, {self.limit_s:.0f} s at most")
             self._reported_at = now
@@ -311,49 +277,68 @@ def wait_limit_of(environment: Mapping[str, str] = os.environ) -> float:
         raise ValueError(f"{WAIT_VARIABLE} is a number of seconds, not {environment[WAIT_VARIABLE]!r}") from None
 
 
+NO_WAITING = Waiting(0.0)
+"""For what looks at the store again soon, or must not stand still."""
+
+# Connecting.
+
+TIMEOUT_S = 15.0  # more than a server needs for any command of ours
+CONNECT_TIMEOUT_S = 5.0
+HEALTH_CHECK_S = 15  # a connection that was idle for so long is checked before it is used
+
+
+def connect(url: str, waiting: Waiting | None = None, timeout_s: float | None = None) -> redis.Redis:
+    """A client of the server at `url`, which connects with its first command.
+
+    `waiting`: what it does when the server refuses or does not answer; by default it waits as long as the environment
+    says, so a client outlives a restart of the server.  `timeout_s`: how long a connection or a reply may take.
+    """
+    return redis.Redis.from_url(
+        url,
+        retry=waiting or Waiting(wait_limit_of()),
+        health_check_interval=HEALTH_CHECK_S,
+        socket_timeout=TIMEOUT_S if timeout_s is None else timeout_s,
+        socket_connect_timeout=CONNECT_TIMEOUT_S if timeout_s is None else timeout_s,
+    )
+
+
 def waiting_of(client: redis.Redis) -> Waiting:
     """The policy of a client that `connect` made."""
     return cast(Waiting, client.get_retry())
 
 
-NO_WAITING = Waiting(0.0)
-"""For what looks at the store again soon, or must not stand still."""
+# Locks.
 
-
-# A lock on a piece of work, held and refreshed while the work runs, so that it is done once.
-
-
-TTL_S = 10.0
+LOCK_S = 10.0
 
 
 @contextmanager
-def hold_lock(client: redis.Redis, name: str, ttl: float = TTL_S) -> Iterator[None]:
-    """Hold the lock called `name` inside the block; wait for it as long as another process or thread holds it."""
+def hold_lock(client: redis.Redis, name: str, ttl: float = LOCK_S) -> Iterator[None]:
+    """Hold the lock called `name` inside the block, so that a piece of work is done once.
+
+    Celery delivers a task at least once; a redelivered message or a new attempt may run beside the first.  The others
+    wait for as long as one holds the lock, and then find the result in the store.  It is renewed while the block runs,
+    and expires when its process has died.
+    """
     lock = client.lock(lock_key(name), timeout=ttl, sleep=0.05, thread_local=False)
     lock.acquire()
     ended = threading.Event()
-    refresher = threading.Thread(target=_refresh, args=(lock, ttl, ended), daemon=True, name=f"lock {name}")
-    refresher.start()
+
+    def renew() -> None:
+        while not ended.wait(ttl / 4):
+            try:
+                lock.reacquire()
+            except LockError:
+                return  # another took it after a long pause: the first result that is written stands
+            except redis.RedisError:
+                continue  # the server restarts; the lock is in its append-only file
+
+    renewing = threading.Thread(target=renew, daemon=True, name=f"lock {name}")
+    renewing.start()
     try:
         yield
     finally:
         ended.set()
-        refresher.join()
-        _release(lock)
-
-
-def _refresh(lock: redis.lock.Lock, ttl: float, ended: threading.Event) -> None:
-    while not ended.wait(ttl / 4):
-        try:
-            lock.reacquire()
-        except LockError:
-            return  # another took it after a long pause: the first result that is written stands, so no harm is done
-        except redis.RedisError:
-            continue  # the server restarts; the lock is in its append-only file
-
-
-def _release(lock: redis.lock.Lock) -> None:
-    try:
-        lock.release()
-    except LockError:
-        return  # it had expired
+        renewing.join()
+        with suppress(LockError):  # it had expired
+            lock.release()

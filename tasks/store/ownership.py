@@ -1,11 +1,14 @@
-"""What keeps a process that no longer works on a run from writing in the run's name.
+"""Which process works on a run: one at a time holds the run's lease, wherever its output folder is.
 
-Each process that takes a run over gets a higher number than the one before (tasks/store/ownership.py), and each of its
-writes carries it.  A write with a lower number than that of the latest owner is refused, in the same step on the
-server in which it would have been done.  Attempts at plans and jobs are numbered from the same sequence, so a message
-of an earlier owner is known by its attempt (`run_once` in tasks/task.py).
+The lease has no time to live, because clocks may be set.  Its holder renews it every few seconds; a process that wants
+the run and cannot see the holder's process watches on its own monotonic clock whether the renewals go on, as elections
+of leaders do in Kubernetes.
 
-The method is that of fencing tokens: Burrows, "The Chubby lock service", OSDI 2006, section 2.4 (sequencers).
+Whoever takes a lease gets a higher number, and each of its writes carries it.  A write with a lower number than that of
+the latest owner is refused, in the same step on the server in which it would have been done; so a holder that was only
+suspended writes nothing more.  Attempts at plans and jobs are numbered from the same sequence, so a message of an
+earlier owner is known by its attempt (`run_once` in tasks/task.py).  The method is that of fencing tokens: Burrows,
+"The Chubby lock service", OSDI 2006, section 2.4 (sequencers).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -47,79 +50,6 @@ while at <= #ARGV do
 end
 return replies
 """
-
-Part = str | bytes | int | float
-Script = Callable[[str, Sequence[str], Sequence[Part]], Any]
-
-
-class RunTaken(Exception):
-    """Another process has taken the run over, or the run was deleted: this one must not write in its name."""
-
-
-class Fence:
-    """Writes in the name of runs.  `number` is that of the run's owner, None for a writer that is not its owner."""
-
-    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
-        self._redis, self.number = client, number
-        self._commands = self.script(_COMMANDS)
-
-    def script(self, source: str) -> Script:
-        """A Lua script as a function of run, keys and arguments, which is run for the run's owner alone.
-
-        The function raises: RunTaken, redis.RedisError.
-        """
-        registered = self._redis.register_script(_CHECK + source)
-
-        def call(run_id: str, names: Sequence[str], arguments: Sequence[Part]) -> Any:
-            number = "" if self.number is None else self.number
-            try:
-                return registered([*names, run_key(run_id, keys.FENCE)], [*arguments, number])
-            except redis.ResponseError as error:
-                if not str(error).startswith(REFUSED):
-                    raise
-                raise RunTaken(f"another process has taken run {run_id} over, or it was deleted") from None
-
-        return call
-
-    def write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
-        """Do commands of Redis in one transaction; their raw replies."""
-        parts = [part for command in commands for part in (len(command), *command)]
-        replies: list[Any] = self._commands(run_id, [], parts)
-        return replies
-
-
-# What all typed access to the store shares: the client, and writes that carry the number of the run's owner.
-
-
-class StoreAccess:
-    """One Redis or Valkey.  Every method is safe to call twice with the same arguments.
-
-    All raise redis.RedisError when the server cannot be reached for as long as `client` retries.  With the `number` of
-    a run's owner those that write raise RunTaken after another process has taken the run over.
-    """
-
-    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
-        self.redis = client
-        self.fence = Fence(client, number)
-
-    def _write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
-        return self.fence.write(run_id, *commands)
-
-    def _hash_without(self, key: str, excluded: set[str]) -> dict[str, bytes]:
-        """The fields of a hash but for these: what the caller has is not sent again."""
-        names = sorted({name.decode() for name in cast("list[bytes]", self.redis.hkeys(key))} - excluded)
-        values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
-        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
-
-
-def text_of(value: Any) -> str | None:
-    """A value of the server as text; None where there is none."""
-    return None if value is None else cast(bytes, value).decode()
-
-
-# Which process works on a run: one at a time holds the run's lease, under its id, wherever its output folder is.
-
-
 # KEYS: the run's fence and lease.  ARGV: the new owner, the owner that may be replaced ("" for none).
 # Returns the number, or 0 when another process holds the lease.
 _TAKE = f"""
@@ -150,12 +80,66 @@ _RELEASE = f"""
 if redis.call("HGET", KEYS[1], "{keys.OWNER}") == ARGV[1] then redis.call("UNLINK", KEYS[1]) end
 """
 
+Part = str | bytes | int | float
+Script = Callable[[str, Sequence[str], Sequence[Part]], Any]
+
+
+class RunTaken(Exception):
+    """Another process has taken the run over, or the run was deleted: this one must not write in its name."""
+
+
+class StoreAccess:
+    """One Redis or Valkey, and writes in the name of runs.  Every method is safe to call twice.
+
+    `number` is that of the run's owner, None for a writer that is not its owner.  Writes of an owner raise RunTaken
+    after another process has taken the run over.
+    """
+
+    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
+        self.redis, self.number = client, number
+        self._commands = self._script(_COMMANDS)
+
+    def _script(self, source: str) -> Script:
+        """A script of the server as a function of a run, keys and arguments, which is done only in the run's name."""
+        registered = self.redis.register_script(_CHECK + source)
+
+        def call(run_id: str, names: Sequence[str], arguments: Sequence[Part]) -> Any:
+            number = "" if self.number is None else self.number
+            try:
+                return registered([*names, run_key(run_id, keys.FENCE)], [*arguments, number])
+            except redis.ResponseError as error:
+                if not str(error).startswith(REFUSED):
+                    raise
+                raise RunTaken(f"another process has taken run {run_id} over, or it was deleted") from None
+
+        return call
+
+    def _write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
+        """Do commands of Redis in one transaction; their raw replies."""
+        parts = [part for command in commands for part in (len(command), *command)]
+        replies: list[Any] = self._commands(run_id, [], parts)
+        return replies
+
+    def run_ids(self) -> list[str]:
+        """All runs, of every kind."""
+        return sorted(run.decode() for run in cast("set[bytes]", self.redis.smembers(keys.RUNS)))
+
+    def keys_of(self, run_id: str) -> Iterator[bytes]:
+        """The run's own keys."""
+        return cast("Iterator[bytes]", self.redis.scan_iter(match=run_key(run_id, "*"), count=1000))
+
+    def _hash_without(self, key: str, excluded: set[str]) -> dict[str, bytes]:
+        """The fields of a hash but for these: what the caller has is not sent again."""
+        names = sorted({name.decode() for name in cast("list[bytes]", self.redis.hkeys(key))} - excluded)
+        values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
+        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
 
 @dataclass(frozen=True)
 class Owner:
     """A process that works on a run.  `token` is its own, `since` is for people: nothing is computed from it.
 
-    `namespace` says which processes have its pid (tasks/common/process.py); `folder` is the run's output folder.
+    `namespace` says which processes have its pid; `folder` is the run's output folder.
     """
 
     token: str
@@ -170,17 +154,10 @@ class Owner:
     @classmethod
     def here(cls, folder: str) -> Owner:
         """This process, with a token of its own."""
-        process, now = identify(os.getpid()), datetime.datetime.now().astimezone()
-        return cls(
-            token=uuid.uuid4().hex,
-            host=socket.gethostname(),
-            pid=process.pid,
-            started=process.started,
-            boot=process.boot,
-            namespace=pid_namespace(),
-            since=now.isoformat(sep=" ", timespec="seconds"),
-            folder=folder,
-        )
+        since = datetime.datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        mine = identify(os.getpid())
+        token, host, namespace = uuid.uuid4().hex, socket.gethostname(), pid_namespace()
+        return cls(token, host, mine.pid, mine.started, mine.boot, namespace, since, folder)
 
     def __str__(self) -> str:
         return f"process {self.pid} on host {self.host} (since {self.since}, folder {self.folder})"
@@ -211,10 +188,7 @@ class Held:
 
 
 class RunLease:
-    """The lease of one run, for this process.  Every method may be called again after a lost reply.
-
-    All raise redis.RedisError.
-    """
+    """The lease of one run, for this process.  Every method may be called again after a lost reply."""
 
     def __init__(self, client: redis.Redis, run_id: str, owner: Owner) -> None:
         self.run_id, self.owner, self.number = run_id, owner, 0
@@ -244,6 +218,4 @@ def read_lease(client: redis.Redis, run_id: str) -> Held | None:
     """Who holds the lease of a run; None when no process does."""
     found = client.hmget(run_key(run_id, keys.LEASE), [keys.OWNER, keys.RENEWALS])
     text, renewals = cast("list[bytes | None]", found)
-    if text is None:
-        return None
-    return Held(text, int(renewals or 0), Owner(**json.loads(text)))
+    return None if text is None else Held(text, int(renewals or 0), Owner(**json.loads(text)))

@@ -16,7 +16,7 @@ from tasks.plan import Plan
 from tasks.records import Failure, Run
 from tasks.store import keys
 from tasks.store.keys import failure_field, plan_key, result_key, run_key
-from tasks.store.ownership import StoreAccess, text_of
+from tasks.store.ownership import StoreAccess
 
 # A plan that is gone, or was deleted and made again since the attempt began, gets no record.
 _PUT_STAGE = f"""
@@ -62,7 +62,7 @@ class PlanRecords(StoreAccess):
 
     def __init__(self, client: redis.Redis, number: int | None = None) -> None:
         super().__init__(client, number)
-        self._next_attempt, self._put_stage = self.fence.script(_NEXT_ATTEMPT), client.register_script(_PUT_STAGE)
+        self._next_attempt, self._put_stage = self._script(_NEXT_ATTEMPT), client.register_script(_PUT_STAGE)
 
     def put_plan(self, run_id: str, plan: Plan) -> None:
         """Record a plan.  A different plan of the same name has other results: its records are deleted.
@@ -70,8 +70,8 @@ class PlanRecords(StoreAccess):
         What is new takes no record of an attempt that began before.
         """
         key, text = plan_key(run_id, plan.name), plan.to_json()
-        known = text_of(self.redis.hget(key, keys.PLAN))
-        if known not in (None, text):
+        known = cast("bytes | None", self.redis.hget(key, keys.PLAN))
+        if known not in (None, text.encode()):
             self.forget_stages(run_id, [plan.name])
         begun = self.redis.hget(run_key(run_id, keys.FENCE), keys.SEQUENCE) if known is None else None
         outdated = [("HSET", key, keys.OUTDATED, cast(bytes, begun))] if begun is not None else []
@@ -85,12 +85,9 @@ class PlanRecords(StoreAccess):
 
     def forget_plans(self, run_id: str, names: Iterable[str]) -> None:
         """Delete plans with the records of their stages: of a generation that is in the output folder."""
-        forgotten = set(names)
-        if not forgotten:
-            return
-        self._write(run_id, ("UNLINK", *(plan_key(run_id, name) for name in forgotten)))
-        for failure in self.failures(run_id):
-            if failure.record in forgotten:
+        for name in names:
+            self._write(run_id, ("UNLINK", plan_key(run_id, name)))
+            for failure in self.failures(run_id, name):
                 self.forget_failure(failure)
 
     def next_attempt(self, run_id: str, name: str) -> int:
@@ -125,8 +122,7 @@ class PlanRecords(StoreAccess):
         Nothing is recorded by an attempt whose records were deleted (`forget_stages`), nor of a plan that is gone.  A
         task of an earlier owner that is at work may end: the plan says what its outcome is of.
         """
-        text = json.dumps(outcome)
-        self._put_stage([plan_key(run_id, name)], [keys.OUTDATED, attempt, stage, text])
+        self._put_stage([plan_key(run_id, name)], [keys.OUTDATED, attempt, stage, json.dumps(outcome)])
 
     def forget_stages(self, run_id: str, names: Iterable[str]) -> None:
         """Delete the records of the stages of plans, also those that tasks of earlier attempts are about to write."""
@@ -148,11 +144,11 @@ class PlanRecords(StoreAccess):
     # What is outside a plan: jobs, each of which finds its arguments under its content key.
 
     def put_job(self, run_id: str, key: str, spec: str) -> None:
-        """Keep the spec of a job, as JSON."""
         self._write(run_id, ("HSET", plan_key(run_id, keys.JOBS), key, spec))
 
     def job_spec(self, run_id: str, key: str) -> str | None:
-        return text_of(self.redis.hget(plan_key(run_id, keys.JOBS), key))
+        text = cast("bytes | None", self.redis.hget(plan_key(run_id, keys.JOBS), key))
+        return None if text is None else text.decode()
 
     def job_context(self, run_id: str, key: str) -> JobContext:
         """All that a job must know before it begins, in one trip."""

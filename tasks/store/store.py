@@ -1,10 +1,10 @@
-"""Runs in the store: what each was started with, what was learnt of it, and how its driver is woken."""
+"""What all processes of the farm share about runs, in one Redis or Valkey; its keys are in tasks/store/keys.py."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
@@ -16,15 +16,37 @@ from tasks.store import keys
 from tasks.store.client import NO_WAITING, Waiting, connect, store_url, waiting_of
 from tasks.store.keys import clustering_key, result_key, run_key, test_uses_key
 from tasks.store.ledger import Ledger
-from tasks.store.ownership import Fence, StoreAccess, text_of
 from tasks.store.plans import PlanRecords, read_run
-from tasks.store.results import KEPT_S, Retention, SharedResults
+from tasks.store.results import Retention, SharedResults
 
 NOTIFICATIONS_KEPT_S = 3600
+DELETED_AT_ONCE = 500  # keys in one command
+# KEYS: the run's counters.  ARGV: names and values.
+_RESTORE_USAGE = """
+if redis.call("EXISTS", KEYS[1]) == 0 then redis.call("HSET", KEYS[1], unpack(ARGV)) end
+"""
 
 
-class RunRecords(StoreAccess):
-    """The records of runs, by run id."""
+class Store(PlanRecords, SharedResults):
+    """Typed access to all that runs share: what each was started with, its work, what it leaves, and shared results."""
+
+    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
+        super().__init__(client, number)
+        self._restore_usage = self._script(_RESTORE_USAGE)
+
+    def of_owner(self, number: int) -> Store:
+        """The same store, for the owner of a run that has this number (tasks/store/ownership.py)."""
+        return Store(self.redis, number)
+
+    @cached_property
+    def clusterings(self) -> Clusterings:
+        return Clusterings(self)
+
+    @cached_property
+    def retention(self) -> Retention:
+        return Retention(self.redis)
+
+    # Runs.
 
     def put_run(self, run: Run) -> None:
         self._write(run.id, ("SADD", keys.RUNS, run.id), ("SET", run_key(run.id, keys.SETTINGS), run.to_json()))
@@ -39,19 +61,15 @@ class RunRecords(StoreAccess):
         """Whether there is such a run, of any kind."""
         return bool(self.redis.exists(run_key(run_id, keys.SETTINGS), run_key(run_id, keys.METADATA)))
 
-    def run_ids(self) -> list[str]:
-        """All runs, of every kind."""
-        return sorted(run.decode() for run in cast("set[bytes]", self.redis.smembers(keys.RUNS)))
-
     def put_metadata(self, run_id: str, name: str, value: str) -> None:
         self._write(run_id, ("HSET", run_key(run_id, keys.METADATA), name, value))
 
     def metadata(self, run_id: str, name: str) -> str | None:
-        return text_of(self.redis.hget(run_key(run_id, keys.METADATA), name))
+        return self.metadata_values(run_id, [name])[name]
 
     def metadata_values(self, run_id: str, names: Sequence[str]) -> dict[str, str | None]:
         values = cast("list[bytes | None]", self.redis.hmget(run_key(run_id, keys.METADATA), list(names)))
-        return {name: text_of(value) for name, value in zip(names, values, strict=True)}
+        return {name: None if value is None else value.decode() for name, value in zip(names, values, strict=True)}
 
     def set_requirements(self, run_id: str, code: str, model: str) -> None:
         """Which workers may work for a run: those of this code, for this model.  A cancelled run goes on."""
@@ -91,28 +109,20 @@ class RunRecords(StoreAccess):
         self.redis.blpop([key], timeout=seconds)
         self._write(run_id, ("DEL", key))
 
+    def delete_run(self, run_id: str) -> int:
+        """Delete a run, and the shared results that no other run has used.  Returns the number of keys removed."""
+        self.release_shared(run_id)
+        self.release_clusterings(run_id)
+        others = [run_key(other, keys.SHARED) for other in self.run_ids() if other != run_id]
+        shared = cast("set[bytes]", self.redis.sdiff([run_key(run_id, keys.SHARED), *others]))
+        last = [run_key(run_id, keys.FENCE).encode(), run_key(run_id, keys.LEASE).encode()]
+        found = [*shared, *(key for key in self.keys_of(run_id) if key not in last)]
+        for start in range(0, len(found), DELETED_AT_ONCE):
+            self._write(run_id, ("UNLINK", *found[start : start + DELETED_AT_ONCE]))
+        self._write(run_id, ("SREM", keys.RUNS, run_id), ("UNLINK", *last))
+        return len(found)
 
-# Every evaluation reads its questions; with the same string objects, whatever caches by text compares them by identity.
-@lru_cache(maxsize=4)
-def _read_examples(text: bytes) -> Mapping[str, tuple[Example, ...]]:
-    return parse_json(dict[str, tuple[Example, ...]], text)
-
-
-# What a run leaves in the store for its output folder: prompts, files, usage and money, and who answered.
-
-
-# KEYS: the run's counters.  ARGV: names and values.
-_RESTORE_USAGE = """
-if redis.call("EXISTS", KEYS[1]) == 0 then redis.call("HSET", KEYS[1], unpack(ARGV)) end
-"""
-
-
-class RunOutputs(StoreAccess):
-    """What a run leaves, by run id."""
-
-    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
-        super().__init__(client, number)
-        self._restore_usage = self.fence.script(_RESTORE_USAGE)
+    # What a run leaves for its output folder.
 
     def put_prompt(self, run_id: str, name: str, text: str) -> None:
         self.redis.hset(run_key(run_id, keys.PROMPTS), name, text)
@@ -142,22 +152,21 @@ class RunOutputs(StoreAccess):
             ("SREM", run_key(run_id, keys.SHARED), result_key(key)),
         )
 
-    def restore_usage(self, run_id: str, counts: Mapping[str, float]) -> None:
-        """Where the run has no counters, begin with these: after the store has lost them."""
-        parts = [part for name, value in counts.items() for part in (name, repr(float(value)))]
-        if parts:
-            self._restore_usage(run_id, [run_key(run_id, keys.USAGE)], parts)
-
     def usage(self, run_id: str) -> dict[str, float]:
         found = cast("dict[bytes, bytes]", self.redis.hgetall(run_key(run_id, keys.USAGE)))
         return {name.decode(): float(value) for name, value in found.items()}
+
+    def restore_usage(self, run_id: str, counts: Mapping[str, float]) -> None:
+        """Where the run has no counters, begin with these: after the store has lost them."""
+        if parts := [part for name, value in counts.items() for part in (name, repr(float(value)))]:
+            self._restore_usage(run_id, [run_key(run_id, keys.USAGE)], parts)
 
     def ledger(self, run_id: str) -> Ledger:
         """The run's money: its usage and its calls in flight."""
         return Ledger(self.redis, run_key(run_id, keys.USAGE), run_key(run_id, keys.CALLS))
 
     def add_providers(self, run_id: str, role: str, names: Iterable[str]) -> None:
-        """Note who answered for the run in the role of "reflector" or "judge" (tasks/openai/endpoint.py)."""
+        """Note who answered for the run in the role of "reflector" or "judge"."""
         if members := [json.dumps([role, name]) for name in names]:
             self._write(run_id, ("SADD", run_key(run_id, keys.PROVIDERS), *members))
 
@@ -179,14 +188,11 @@ class RunOutputs(StoreAccess):
         return [json.loads(text) for text in sorted(found)]
 
 
-# Clusterings of a vocabulary, each under its content hash; runs share them.
-
-
 class Clusterings:
-    """Typed access to the clusterings in one Redis or Valkey."""
+    """Clusterings of a vocabulary, each under its content hash; runs share them, and hold their own until they end."""
 
-    def __init__(self, client: redis.Redis, fence: Fence) -> None:
-        self._redis, self._results = client, SharedResults(client, fence)
+    def __init__(self, store: Store) -> None:
+        self._store, self._redis = store, store.redis
 
     def put(
         self,
@@ -198,30 +204,21 @@ class Clusterings:
         ends: bytes = b"",
     ) -> None:
         """Record a clustering, and hold it for the run.  `labels` and `ends` are packed, `descriptions` are JSON."""
-        fields: dict[Any, Any] = {keys.LABELS: labels, keys.DESCRIPTIONS: descriptions, keys.FIGURES: figures.to_json()}
-        fields[keys.ENDS] = ends
+        fields: dict[Any, Any] = {keys.LABELS: labels, keys.DESCRIPTIONS: descriptions}
+        fields |= {keys.FIGURES: figures.to_json(), keys.ENDS: ends}
         self._redis.hset(clustering_key(clustering), mapping=fields)
         self.hold(run_id, clustering)
 
     def hold(self, run_id: str, clustering: str) -> bool:
-        """Whether there is such a clustering; it does not expire then before the run calls `release`."""
-        return self._results.hold(run_id, clustering_key(clustering), keys.HELD_CLUSTERINGS)
-
-    def release(self, run_id: str, other_runs: Sequence[str], kept_s: int) -> None:
-        """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
-        self._results.release(run_id, other_runs, kept_s, keys.HELD_CLUSTERINGS)
+        """Whether there is such a clustering; it does not expire then before the run ends."""
+        return self._store.hold(run_id, clustering_key(clustering), keys.HELD_CLUSTERINGS)
 
     def chosen(self, run_id: str, clustering: str = "") -> str:
-        """The clustering of this content hash; without one the run's.
-
-        Raises: LookupError when the run has none.
-        """
-        if clustering:
-            return clustering
-        found = cast("bytes | None", self._redis.hget(run_key(run_id, keys.METADATA), keys.CLUSTERING))
+        """The clustering of this content hash; without one the run's."""
+        found = clustering or self._store.metadata(run_id, keys.CLUSTERING)
         if found is None:
             raise LookupError(f"run {run_id} has no clustering")
-        return found.decode()
+        return found
 
     def labels(self, clustering: str) -> bytes:
         """The packed labels."""
@@ -240,9 +237,8 @@ class Clusterings:
 
         Of the run's own one these are the descriptions that the run was given, if it was given any.
         """
-        metadata = self._redis.hmget(run_key(run_id, keys.METADATA), [keys.DESCRIPTIONS, keys.CLUSTERING])
-        own, chosen = cast("list[bytes | None]", metadata)
-        if own is not None and clustering in ("", (chosen or b"").decode()):
+        own = self._store.metadata(run_id, keys.DESCRIPTIONS)
+        if own is not None and clustering in ("", self._store.metadata(run_id, keys.CLUSTERING) or ""):
             return cast("list[dict[str, Any]]", json.loads(own))
         return self.made_descriptions(self.chosen(run_id, clustering))
 
@@ -257,13 +253,11 @@ class Clusterings:
         return cast(bytes, found)
 
 
-# How often test questions have been used: those that have measured a choice before are no longer unseen.
-
-
 def record_use(client: redis.Redis, questions: Sequence[str], use: str) -> int:
     """Record that test questions are used; returns how many uses there were of any of them, this one included.
 
-    questions: their content hashes; use: what identifies a use, which counts once.
+    Those that have measured a choice before are no longer unseen.  questions: their content hashes; use: what
+    identifies a use, which counts once.
     """
     found = [test_uses_key(question) for question in questions]
     with client.pipeline() as pipeline:
@@ -271,81 +265,6 @@ def record_use(client: redis.Redis, questions: Sequence[str], use: str) -> int:
             pipeline.sadd(key, use)
         pipeline.sunion(found)
         return len(pipeline.execute()[-1])
-
-
-# What all processes of the farm share about runs, in one Redis or Valkey; its keys are in tasks/store/keys.py.
-
-
-DELETED_AT_ONCE = 500  # keys in one command
-
-
-class Store(RunRecords, PlanRecords, RunOutputs):
-    """Typed access to all that runs share: their records, what they leave, and the results that they hold together."""
-
-    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
-        super().__init__(client, number)
-        self.clusterings = Clusterings(client, self.fence)
-
-    def of_owner(self, number: int) -> Store:
-        """The same store, for the owner of a run that has this number (tasks/store/ownership.py)."""
-        return Store(self.redis, number)
-
-    def delete_run(self, run_id: str) -> int:
-        """Delete a run, and the shared results that no other run has used.  Returns the number of keys removed."""
-        self.release_shared(run_id)
-        self.release_clusterings(run_id)
-        others = [run_key(other, keys.SHARED) for other in self._other_runs(run_id)]
-        shared = cast("set[bytes]", self.redis.sdiff([run_key(run_id, keys.SHARED), *others]))
-        last = [run_key(run_id, keys.FENCE).encode(), run_key(run_id, keys.LEASE).encode()]
-        own = cast("Iterator[bytes]", self.redis.scan_iter(match=run_key(run_id, "*"), count=1000))
-        found = [*shared, *(key for key in own if key not in last)]
-        for start in range(0, len(found), DELETED_AT_ONCE):
-            self._write(run_id, ("UNLINK", *found[start : start + DELETED_AT_ONCE]))
-        self._write(run_id, ("SREM", keys.RUNS, run_id), ("UNLINK", *last))
-        return len(found)
-
-    # Results that runs share: answers and verdicts (tasks/store/results.py).
-
-    @cached_property
-    def _results(self) -> SharedResults:
-        return SharedResults(self.redis, self.fence)
-
-    def shared(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Those of the results that are in the store, by content key; they are held for the run from here on."""
-        return self._results.take(run_id, content_keys)
-
-    def put_shared(
-        self, run_id: str, key: str, value: Mapping[str, Any], usage: Mapping[str, float] | None = None
-    ) -> None:
-        """Keep a result under its content key and hold it for the run; `usage` is counted in the same trip."""
-        self._results.put(run_id, key, value, usage or {})
-
-    def put_checkpoint(self, run_id: str, key: str, data: bytes) -> None:
-        """Keep how far a job is under its content key; the latest stands."""
-        self._results.put_bytes(run_id, key, data)
-
-    def checkpoint(self, run_id: str, key: str) -> bytes | None:
-        """The latest checkpoint under this key; it is held for the run from here on."""
-        return self._results.take_bytes(run_id, key)
-
-    def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds.
-
-        Where the server is nearly full, those that expire first are removed at once.
-        """
-        self._results.release(run_id, self._other_runs(run_id), kept_s)
-        self.retention.make_room()
-
-    @cached_property
-    def retention(self) -> Retention:
-        return Retention(self.redis)
-
-    def _other_runs(self, run_id: str) -> list[str]:
-        return [other for other in self.run_ids() if other != run_id]
-
-    def release_clusterings(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
-        self.clusterings.release(run_id, self._other_runs(run_id), kept_s)
 
 
 def open_store(redis_url: str, waiting: Waiting | None = None) -> Store:
@@ -357,3 +276,9 @@ def open_store(redis_url: str, waiting: Waiting | None = None) -> Store:
     client = connect(store_url(redis_url), waiting)
     waiting_of(client).make_room = Retention(connect(store_url(redis_url), NO_WAITING)).make_room
     return Store(client)
+
+
+# Every evaluation reads its questions; with the same string objects, whatever caches by text compares them by identity.
+@lru_cache(maxsize=4)
+def _read_examples(text: bytes) -> Mapping[str, tuple[Example, ...]]:
+    return parse_json(dict[str, tuple[Example, ...]], text)

@@ -1,4 +1,4 @@
-"""The workers' own reports (workers/celery_ext/report.py), and what is paused.
+"""The workers' own reports, what is paused, and which code this is.
 
 A node name is Celery's: "gpu@host".  These keys belong to no run, and a report expires soon after its worker.
 """
@@ -68,16 +68,17 @@ class WorkerRegistry:
         return {name.decode(): float(since) for name, since in found.items()}
 
 
-# Which code this is: one short name for all source of the packages that do the work.
-
-
 PACKAGES = ("tasks", "workers")
 SHOWN = 12  # hexadecimal digits
 
 
 @cache
 def code_version() -> str:
-    """The hash of every module of PACKAGES, by name and content; a few milliseconds, once a process."""
+    """Which code this is: the hash of every module of PACKAGES, by name and content.
+
+    Two hosts do the same work when they have the same one; with a change on one host alone, two codes have one number
+    of the release.
+    """
     digest = hashlib.sha256()
     for package in PACKAGES:
         spec = find_spec(package)

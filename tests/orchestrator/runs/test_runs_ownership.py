@@ -63,7 +63,7 @@ def test_a_process_that_was_killed_is_replaced_at_once(farm: FarmConnection, tmp
         killed.kill()
     lease = hold(farm, pid=process.pid, started=process.started)
     with owned(farm, RUN, tmp_path, pytest.fail) as owner:
-        assert owner.store.fence.number == lease.number + 1
+        assert owner.store.number == lease.number + 1
 
 
 def test_a_process_on_another_host_is_replaced_when_it_no_longer_renews(farm: FarmConnection, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_attempts_are_numbered_after_the_owner_that_makes_them(store: Store) -> 
     old = first.begin_attempt("run", PLAN.name, lambda failures: [])
     second, _ = take(store, replaced=lease)
     # Then the attempt is older than the owner, and the owner's own attempts are not
-    assert old < store.owner_number("run") == second.fence.number
+    assert old < store.owner_number("run") == second.number
     assert second.begin_attempt("run", PLAN.name, lambda failures: []) > store.owner_number("run")
 
 
