@@ -33,7 +33,7 @@ KINDS = (
     ("workers.embedded.target", "target server"),
     ("workers.embedded.endpoint", "endpoint"),
     ("valkey-server", "valkey"),
-    ("tasks.gpu.clustering", "clustering"),
+    ("tasks.gpu.cluster", "clustering"),
     ("-m workers gpu", "gpu worker"),
     ("-m workers openai", "openai worker"),
     ("-m workers cpu", "cpu worker"),

@@ -72,7 +72,7 @@ class Sampling:
     """How the target samples. `max_new_tokens` in tokens; temperature 0 is greedy; sample j uses seed + j.
 
     With `end_after_sentence` the delta of cluster 0, the tokens that end a turn, acts only directly after a token that
-    ends a sentence (tasks/gpu/sentence_ends.py); all other deltas act everywhere.
+    ends a sentence (tasks/gpu/clustering/vocabulary.py); all other deltas act everywhere.
     """
 
     max_new_tokens: int

@@ -15,8 +15,8 @@ from simulated_run import RUN
 from tasks.gpu import host as installed
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
+from tasks.gpu.clustering.vocabulary import sentence_ends
 from tasks.gpu.host import TargetHost
-from tasks.gpu.sentence_ends import sentence_ends
 from tasks.plan import Candidate, Plan
 from tasks.records import Example, Target
 from tasks.stage import run_stage

@@ -36,11 +36,10 @@ from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.targets import TARGETS
 from tasks.common.text import fill
 from tasks.dataset import load_examples
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, number_tokens
+from tasks.gpu.clustering.vocabulary import classify_tokens, sentence_ends
 from tasks.gpu.model_files import model_hashes, reference
 from tasks.gpu.processor import ModelCheck
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
-from tasks.gpu.sentence_ends import sentence_ends
 from workers.processes import ChildProcess, Command, is_healthy
 from workers.sglang.engines.embedded import KEY_VARIABLE
 from workers.steering.request import reference_string
@@ -59,9 +58,9 @@ IN_FLIGHT = 64
 def export(model: str, folder: Path, end: float) -> ExportedSteering:
     """Write the system, its labels, the plugin and a generated file; small deltas, which leave text readable."""
     tokenizer = load_tokenizer(model)
-    vocabulary, ends = decode_vocabulary(tokenizer), answer_ends(tokenizer)
+    vocabulary, ends, numbers = classify_tokens(tokenizer)
     labels = np.random.default_rng(7).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
-    labels[sorted(number_tokens(vocabulary, without=ends))] = 1
+    labels[sorted(numbers)] = 1
     labels[sorted(ends)] = 0
     deltas = (end, *(0.3 if cluster % 2 else -0.3 for cluster in range(1, CLUSTERS)))
     system = System("", "vector", SYSTEM_PROMPT, deltas=deltas, clustering=CLUSTERING)

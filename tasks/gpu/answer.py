@@ -23,7 +23,6 @@ from tasks.gpu.cluster import write_labels
 from tasks.gpu.model_files import reference
 from tasks.gpu.processor import generate
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
-from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.plan import Phase
 from tasks.queues import PROCESSOR_FILE
@@ -223,11 +222,10 @@ def listed(key: str, answer: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write_labels(stage: Stage) -> str:
     """The content hash of the stage's clustering, whose labels are then where the server loads them."""
-    clustering = stage.clustering
-    labels = host.current().labels_folder()
-    write_labels(stage.store.clusterings.labels(clustering), clustering, labels)
+    clustering, kept, folder = stage.clustering, stage.store.clusterings, host.current().labels_folder()
+    write_labels(kept.labels(clustering), clustering, folder)
     if stage.sampling.end_after_sentence:
-        write_sentence_ends(host.current().model_folder(stage.run.target), clustering, labels)
+        write_labels(kept.ends(clustering), f"{clustering}.ends", folder)
     return clustering
 
 

@@ -1,4 +1,8 @@
-"""Cluster the vocabulary of a run's target, once, and carry its labels to the store and to the server's folder."""
+"""Cluster the vocabulary of a run's target, once, and carry its labels to the store and to the server's folder.
+
+The work is done in a process of its own, so that the worker has its memory back afterwards: `python -m
+tasks.gpu.cluster`, given its task as JSON on stdin (tasks/common/child.py).
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,23 @@ import dataclasses
 import io
 import json
 import os
+import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
 
+from tasks.common.child import ChildFailed, ComputeChild, Report, SendReport, run_child, work_as_child
 from tasks.common.files import write_atomic
 from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu import host
-from tasks.gpu.clustering.artifacts import ClusteringError
-from tasks.gpu.clustering.process import run_clustering
-from tasks.gpu.prompt import load_early
-from tasks.gpu.sentence_ends import sentence_ends
+from tasks.gpu.clustering.artifacts import ClusteringError, Progress, cannot_load, load_clustering, no_progress
+from tasks.gpu.clustering.vocabulary import sentence_ends
+from tasks.gpu.prompt import load_early, load_tokenizer
 from tasks.job import Job, JobTask, run_job
-from tasks.records import Sides
+from tasks.records import Clusters, Sides
 from tasks.store.keys import PROGRESS
 from tasks.task import raise_if_cancelled
 
@@ -47,9 +52,9 @@ def unpack_labels(packed: bytes) -> NDArray[np.integer]:
     return labels
 
 
-def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
-    """Write `<clustering>.npy` into the server's folder; of one that exists, record the use."""
-    path = folder / f"{clustering}.npy"
+def write_labels(packed: bytes, name: str, folder: Path) -> Path:
+    """Write `<name>.npy` into the server's folder; of one that exists, record the use."""
+    path = folder / f"{name}.npy"
     try:
         os.utime(path)  # `orchestrator gc` removes those that nothing has used for long
     except FileNotFoundError:
@@ -57,15 +62,63 @@ def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
     return path
 
 
+def run_clustering(
+    tokenizer: str | Path,
+    clusters: Clusters,
+    embedder: str | Path,
+    on_progress: Progress = no_progress,
+    environment: Mapping[str, str] | None = None,
+    sides: Sides | None = None,
+) -> Path:
+    """Cluster the vocabulary of a tokenizer (a folder or a Hugging Face id); return the folder of the clustering.
+
+    `environment` is added to this process's own.  Clusters by waste need `sides` and no embedder, which may be "".
+    """
+    given = {
+        "tokenizer": str(tokenizer),
+        "embedder": str(embedder),
+        "clusters": dataclasses.asdict(clusters),
+        "sides": sides and dataclasses.asdict(sides),
+    }
+    stdin = json.dumps(given).encode()
+    child = ComputeChild("clustering", "tasks.gpu.cluster", stdin=stdin, environment=environment or {})
+
+    def forward(report: Report) -> None:
+        on_progress(str(report["stage"]), int(report["done"]), int(report["total"]))
+
+    try:
+        return Path(run_child(child, forward)["folder"])
+    except ChildFailed as error:
+        raise ClusteringError(str(error)) from None
+
+
+def cluster_in_child(given: Mapping[str, Any], report: SendReport) -> dict[str, Any]:
+    def progress(stage: str, done: int, total: int) -> None:
+        report(stage=stage, done=done, total=total)
+
+    clusters, sides = Clusters(**given["clusters"]), given["sides"]
+    try:
+        tokenizer = load_tokenizer(given["tokenizer"])
+    except (OSError, ValueError) as error:
+        raise cannot_load("tokenizer", given["tokenizer"], error) from error
+    # Imported here: clusters by waste need neither scikit-learn nor sentence-transformers.
+    if clusters.by == "waste":
+        from tasks.gpu.clustering.waste import cluster_answers
+
+        clustering = cluster_answers(tokenizer, clusters, Sides(sides["verbose"], sides["short"]), progress)
+    else:
+        from tasks.gpu.clustering.meaning import cluster_vocabulary
+
+        clustering = cluster_vocabulary(tokenizer, clusters, given["embedder"], progress)
+    return {"folder": str(clustering.folder)}
+
+
 def cluster(job: Job) -> dict[str, Any]:
-    """Cluster the vocabulary, in a process of its own, and put the result into the store under its content hash.
+    """Cluster the vocabulary and put the result into the store under its content hash.
 
     The argument `sides` is the content key of the answers from which clusters by waste are made.  The run holds what
     this makes; whether it is the clustering of the run is for the driver to say.
     """
-    # Imported here: numpy is for a worker that clusters.
-    from tasks.gpu.clustering.loading import load_clustering
-
     store, run, worker = job.store, job.run, host.current()
     settings = store.run(run)
 
@@ -84,30 +137,29 @@ def cluster(job: Job) -> dict[str, Any]:
     clusters = dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder))
     load_early(model)  # the answers need both next
     worker.start_early(settings.target)
-    folder = retry_without_server(
-        lambda: run_clustering(model, clusters, embedder, progress, worker.environment(device), sides), worker, device
-    )
-    clustering = load_clustering(folder)
-    descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
-    labels, ends = pack_labels(clustering.labels), pack_labels(sentence_ends(model))
-    store.clusterings.put(run, clustering.hash, labels, descriptions, clustering.figures, ends)
-    return {"clustering": clustering.hash}
 
+    def make() -> Path:
+        return run_clustering(model, clusters, embedder, progress, worker.environment(device), sides)
 
-def retry_without_server(make: Callable[[], Path], worker: host.TargetHost, device: str) -> Path:
-    """What `make` returns.  If it fails on a GPU, the target server is stopped first and it is tried once more.
-
-    A GPU may be too small for the server and the embedder at once.
-    """
     try:
-        return make()
+        folder = make()
     except ClusteringError:
         if not device.startswith("cuda"):
             raise
-        worker.stop()
-        return make()
+        worker.stop()  # the GPU may be too small for the server and the embedder at once
+        folder = make()
+    made = load_clustering(folder)
+    descriptions = json.dumps(made.descriptions, ensure_ascii=False)
+    labels, ends = pack_labels(made.labels), pack_labels(sentence_ends(model))
+    store.clusterings.put(run, made.hash, labels, descriptions, made.figures, ends)
+    return {"clustering": made.hash}
 
 
 @shared_task(name="gpu.cluster", base=JobTask)
 def cluster_task(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), cluster)
+
+
+if __name__ == "__main__":
+    task = json.load(sys.stdin)
+    raise SystemExit(work_as_child(lambda report: cluster_in_child(task, report), ClusteringError))

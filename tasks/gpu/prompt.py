@@ -94,8 +94,13 @@ def answer_ends(tokenizer: Any) -> frozenset[int]:
     ids = {tokenizer.eos_token_id} | listed | _from_template(tokenizer, markers)
     if not listed:
         ids |= {i for text, i in markers.items() if text in EOS_NAMES}
-    size = max(len(tokenizer), max(tokenizer.get_vocab().values(), default=-1) + 1)
+    size = vocabulary_size(tokenizer)
     return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < size)
+
+
+def vocabulary_size(tokenizer: Any) -> int:
+    """One more than the highest token id: tokens added above `vocab_size` count, and so do gaps between ids."""
+    return max(len(tokenizer), max(tokenizer.get_vocab().values(), default=-1) + 1)
 
 
 def _from_generation_config(name: str) -> set[int]:

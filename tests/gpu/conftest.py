@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from tasks.dataset import load_examples
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, number_tokens
+from tasks.gpu.cluster import pack_labels, write_labels
+from tasks.gpu.clustering.vocabulary import classify_tokens, sentence_ends
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
-from tasks.gpu.sentence_ends import write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.records import Sampling, Target
 from workers.sglang.gpus import GPU_VARIABLE, SHARED
@@ -87,9 +87,9 @@ def target_of(model: str, arguments: str, lifecycle: Literal["resident", "restar
 def labels_of(model: str) -> np.ndarray:
     """The cluster of each token [V] uint8: the ends of a turn in 0, numbers in 1, the others anywhere."""
     tokenizer = load_tokenizer(model)
-    vocabulary, ends = decode_vocabulary(tokenizer), answer_ends(tokenizer)
+    vocabulary, ends, numbers = classify_tokens(tokenizer)
     labels = np.random.default_rng(3).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
-    labels[sorted(number_tokens(vocabulary, without=ends))] = 1
+    labels[sorted(numbers)] = 1
     labels[sorted(ends)] = 0
     return labels
 
@@ -123,7 +123,7 @@ def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     def start(folder: Path, arguments: str) -> Server:
         host = host_in(folder)
         np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
-        write_sentence_ends(model, CLUSTERING, host.labels_folder())
+        write_labels(pack_labels(sentence_ends(model)), f"{CLUSTERING}.ends", host.labels_folder())
         server = Server(host, target_of(model, arguments), prompts, labels, tuple(sorted(ends)))
         print(f"{folder.name}: {server.url}")
         return server

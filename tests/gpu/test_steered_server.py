@@ -19,7 +19,7 @@ from other_user import as_another_user
 from server_target import http_client
 
 from tasks.common.files import unix_path
-from tasks.gpu.sentence_ends import sentence_ends
+from tasks.gpu.clustering.vocabulary import sentence_ends
 from tasks.gpu.target import Generated, TargetClient, request_body
 from workers.steering.sentence_ends import OPEN, next_state
 

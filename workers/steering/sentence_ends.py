@@ -1,8 +1,8 @@
 """Where an answer has just ended a sentence: from the classes of its tokens, one token after the other.
 
-The classes are those of `tasks.gpu.sentence_ends`.  A state has the bit OPEN after a token that ends a sentence, and
-the bit DIGIT after one whose last character is a digit; before an answer's first token it is 0.  The arithmetic is the
-same for a number and for a tensor of int8.
+The classes are those of `tasks.gpu.clustering.vocabulary`.  A state has the bit OPEN after a token that ends a
+sentence, and the bit DIGIT after one whose last character is a digit; before an answer's first token it is 0.  The
+arithmetic is the same for a number and for a tensor of int8.
 """
 
 from __future__ import annotations

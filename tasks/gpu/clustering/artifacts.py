@@ -22,32 +22,42 @@ A .joblib file is a pickle, which runs code when it is loaded: it is written and
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tasks.common.files import folder_atomic, model_sha256, remove_unfinished
-from tasks.gpu.clustering.describe import Description
+from typing_extensions import TypedDict
+
+from tasks.common.files import folder_atomic, remove_unfinished
+from tasks.gpu.clustering.vocabulary import REPLACEMENT
 from tasks.records import ClusterFigures
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 VERSION = 2
-"""Of the algorithm: raised whenever equal inputs would give other labels, so that old clusterings are not reused."""
+"""Of the algorithms: raised whenever equal inputs would give other labels, so that old clusterings are not reused."""
 
 LABELS_KMEANS, LABELS_WASTE = "labels_kmeans.npy", "labels_waste.npy"
-EMBEDDINGS = "embeddings.npy"
-PCA_COMPONENTS, PCA_MEAN = "pca_components.npy", "pca_mean.npy"
-CENTRES = "kmeans_centres.npy"
-DESCRIPTIONS = "cluster_descriptions.json"
-FIGURES = "cluster_figures.json"
-LABELS_KMEANS_JOBLIB, LABELS_WASTE_JOBLIB, PCA_JOBLIB = "labels_kmeans.joblib", "labels_waste.joblib", "pca.joblib"
-MANIFEST = "manifest.json"
+EMBEDDINGS, MANIFEST = "embeddings.npy", "manifest.json"
+DESCRIPTIONS, FIGURES = "cluster_descriptions.json", "cluster_figures.json"
+EXAMPLES, _SHOWN = 12, 5  # tokens of a cluster that are listed, and that its description names
+_LONGEST = 24  # characters of an example
 _ABANDONED_S = 3600.0  # a clustering is written in seconds
+_UNREADABLE = (OSError, EOFError, ValueError, KeyError)
+
+Progress = Callable[[str, int, int], None]
+"""Called as `(stage, done, total)`, counts in tokens; stages: decode, embed, reduce, cluster, write."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """A `Progress` that does nothing."""
 
 
 class ClusteringError(Exception):
@@ -63,6 +73,15 @@ def cannot_load(what: str, name: str | Path, error: Exception) -> ClusteringErro
     return ClusteringError(f'the {what} "{name}" cannot be loaded: {first}')
 
 
+class Description(TypedDict):
+    """One cluster as `cluster_descriptions.json` has it. `examples` are texts of tokens, `count` is of tokens."""
+
+    id: int
+    description: str
+    examples: list[str]
+    count: int
+
+
 @dataclass(frozen=True, eq=False)
 class Clustering:
     """A clustering as it is used. `labels` [V] uint8 (uint16 above 256 clusters), read-only."""
@@ -74,95 +93,133 @@ class Clustering:
     figures: ClusterFigures = ClusterFigures()  # noqa: RUF009  (it is frozen)
 
 
-class Inputs(Protocol):
-    """All that determines a clustering."""
-
-    def hash(self) -> str:
-        """32 hexadecimal digits."""
-
-    def manifest(self) -> dict[str, Any]:
-        """What manifest.json says of them, with the hash."""
-
-
-@dataclass(frozen=True)
-class ClusteringInputs:
-    """All that determines a clustering by meaning. Device and batch size are left out: they change only its cost."""
-
-    vocabulary: Sequence[str]
-    eos: frozenset[int]
-    numbers: frozenset[int]
-    embedder: str  # from `embedder_identity`
-    components: int
-    count: int
-    seed: int
-    discovered: tuple[int, ...] = ()  # in order; PCA and k-means are fitted on these alone
-
-    def hash(self) -> str:
-        """32 hexadecimal digits."""
-        text = json.dumps([list(self.vocabulary), self.summary()], ensure_ascii=True, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-    def embeddings_hash(self) -> str:
-        """The hash of what determines the embeddings: clusterings with the same hash share them."""
-        text = json.dumps([VERSION, list(self.vocabulary), self.embedder], ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-    def manifest(self) -> dict[str, Any]:
-        return {"hash": self.hash(), "embedded": self.embeddings_hash(), **self.summary()}
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the vocabulary itself."""
-        discovered = {"discovered": list(self.discovered)} if self.discovered else {}
-        return {
-            "version": VERSION,
-            "tokens": len(self.vocabulary),
-            "ends": sorted(self.eos),
-            "numbers": sorted(self.numbers),
-            "embedder": self.embedder,
-            "components": self.components,
-            "count": self.count,
-            "seed": self.seed,
-            **discovered,
-        }
-
-
-def embedder_identity(embedder: str | Path) -> str:
-    """Identifies an embedder: the SHA-256 of a folder's files, at whatever path, or the Hugging Face id."""
-    folder = Path(embedder)
-    if not folder.is_dir():
-        return str(embedder)
-    return f"sha256:{model_sha256(folder)}"
-
-
-def save_clustering(root: Path, inputs: Inputs, files: Mapping[str, Any]) -> Path:
-    """Write the folder `<root>/<hash>` with these files and return it. An existing clustering is left as it is.
-
-    The ending of a file's name says how its content is written: .joblib, .npy or .json.
+def save_clustering(root: Path, manifest: Mapping[str, Any], files: Mapping[str, Any]) -> None:
+    """Write the folder `<root>/<hash>` with these files.  The ending of a name says how its content is written.
 
     A killed process leaves nothing under that name, and of two processes the first one counts.
     """
-    root.mkdir(parents=True, exist_ok=True)
-    remove_unfinished(root, older_than_s=_ABANDONED_S)
-    final = root / inputs.hash()
-    with folder_atomic(final) as work:
-        _write(work, inputs, files)
-    return final
-
-
-def _write(folder: Path, inputs: Inputs, files: Mapping[str, Any]) -> None:
     import joblib
     import numpy as np
 
-    for name, content in files.items():
-        match Path(name).suffix:
-            case ".joblib":
-                joblib.dump(content, folder / name)
-            case ".npy":
-                np.save(folder / name, content, allow_pickle=False)
-            case _:
-                _write_json(folder / name, content)
-    _write_json(folder / MANIFEST, inputs.manifest())
+    root.mkdir(parents=True, exist_ok=True)
+    remove_unfinished(root, older_than_s=_ABANDONED_S)
+    with folder_atomic(root / manifest["hash"]) as work:
+        for name, content in {**files, MANIFEST: manifest}.items():
+            match Path(name).suffix:
+                case ".joblib":
+                    joblib.dump(content, work / name)
+                case ".npy":
+                    np.save(work / name, content, allow_pickle=False)
+                case _:
+                    text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+                    (work / name).write_text(text, encoding="utf-8")
 
 
-def _write_json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+def load_clustering(folder: Path) -> Clustering:
+    """Read a clustering's folder; nothing in its files is run."""
+    name = LABELS_WASTE if (folder / LABELS_WASTE).exists() else LABELS_KMEANS
+    figures = ClusterFigures()
+    try:
+        labels = _array(folder / name)
+        descriptions = json.loads((folder / (name := DESCRIPTIONS)).read_bytes())
+        if (folder / (name := FIGURES)).exists():
+            figures = ClusterFigures.from_json((folder / name).read_bytes())
+    except _UNREADABLE as error:
+        raise ClusteringError(
+            f"{folder} holds no complete clustering ({name}: {error}); delete the folder to make it anew"
+        ) from error
+    labels.setflags(write=False)
+    return Clustering(folder.name, folder, labels, descriptions, figures)
+
+
+def find_embeddings(root: Path, embedded: str) -> NDArray[Any] | None:
+    """The embeddings of another clustering with this hash of vocabulary and embedder, or None."""
+    for path in sorted(root.glob(f"*/{MANIFEST}")):
+        try:
+            if json.loads(path.read_bytes()).get("embedded") == embedded:
+                return _array(path.with_name(EMBEDDINGS))
+        except _UNREADABLE:  # of that clustering, which reports it when it is loaded
+            continue
+    return None
+
+
+def _array(path: Path) -> NDArray[Any]:
+    import numpy as np
+
+    found: NDArray[Any] = np.load(path, allow_pickle=False)
+    return found
+
+
+def distinct_texts(texts: Iterable[str], most: int = EXAMPLES) -> list[str]:
+    """The first `most` texts that differ in more than case and outer white space, without that white space."""
+    texts_by_word: dict[str, str] = {}
+    for text in texts:
+        word = (text.strip() or text)[:_LONGEST]
+        texts_by_word.setdefault(word.casefold(), word)
+        if len(texts_by_word) == most:
+            break
+    return list(texts_by_word.values())
+
+
+def quoted(texts: Sequence[str]) -> str:
+    return ", ".join(json.dumps(text, ensure_ascii=False) for text in texts)
+
+
+# A description for the reflector, the report and the generated processor: the most frequent kinds of token, a few
+# common tokens, and a few at the cluster's centre.  Common means a low id: vocabularies are ordered by frequency.
+_MARKER = re.compile(r"<[^<>\s]+>|\[(?:[A-Z]{2,}|unused\d+)\]")
+_CODE = re.compile(r"[_(){}\[\]<>;=\\/`$#@|]|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]")
+
+
+def describe_fixed(cluster: int, what: str, texts: Sequence[str], ids: Iterable[int]) -> Description:
+    members = sorted(ids)
+    examples = distinct_texts(texts[i] for i in members)
+    named = f": {quoted(examples)}" if examples else " (this vocabulary has none)"
+    return Description(id=cluster, description=what + named, examples=examples, count=len(members))
+
+
+def describe_nearest(
+    cluster: int, texts: Sequence[str], ids: NDArray[np.int64], distances: NDArray[np.float32]
+) -> Description:
+    """Of a k-means cluster of the tokens `ids` [n], `distances` [n] from its centre."""
+    nearest = [i for _, i in sorted(zip(distances.tolist(), ids.tolist(), strict=True))]
+    central = distinct_texts((texts[i] for i in nearest), _SHOWN)
+    inner = [texts[i] for i in sorted(nearest[: max(_SHOWN, len(nearest) // 4)])]
+    # Single letters and markers have the lowest ids and do not describe a cluster with words in it.
+    words = [text for text in inner if len(text.strip()) > 1 and token_kind(text) != "markers"] or inner
+    common = distinct_texts(words)
+    examples = distinct_texts([*common[: EXAMPLES - _SHOWN], *central])
+    text = (
+        f"{_kinds([texts[i] for i in ids])}; common ones: {quoted(common[:_SHOWN])}; at its centre: {quoted(central)}"
+    )
+    return Description(id=cluster, description=text, examples=examples, count=len(ids))
+
+
+def token_kind(text: str) -> str:
+    """What kind of token has this text, as a plural."""
+    word = text.strip()
+    letters = [c for c in word if c.isalpha()]
+    kinds = {
+        "unused tokens": not text,
+        "white space": not word,
+        "parts of characters": REPLACEMENT in word,
+        "markers": _MARKER.fullmatch(word),
+        "punctuation": not any(c.isalnum() for c in word),
+        "numbers with other characters": not letters,
+        "tokens of other scripts": any(not unicodedata.name(c, "").startswith("LATIN") for c in letters),
+        "pieces of code": _CODE.search(word),
+        "words in capitals": len(letters) > 1 and word.isupper(),
+        "capitalised words": word[:1].isupper(),
+        "words": text[:1].isspace(),
+        "word pieces": True,
+    }
+    return next(kind for kind, holds in kinds.items() if holds)
+
+
+def _kinds(texts: Sequence[str]) -> str:
+    """The kinds that make up most of the texts, such as "Words (61 %) and word pieces (25 %)"."""
+    counted = sorted(Counter(map(token_kind, texts)).items(), key=lambda item: (-item[1], item[0]))
+    shares = [(kind, round(100 * count / len(texts))) for kind, count in counted]
+    named = [f"{kind} ({share} %)" for kind, share in shares[:3] if share >= 20 or kind == shares[0][0]]
+    joined = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    return joined[0].upper() + joined[1:]

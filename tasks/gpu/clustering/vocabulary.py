@@ -1,4 +1,4 @@
-"""The text of every token of a tokenizer, and the two clusters that are made by rule.
+"""The text of every token of a tokenizer, the two clusters that are made by rule, and the tokens that end a sentence.
 
 **Texts.** A token alone and a token in a text can decode differently: SentencePiece drops the space of a first word,
 and WordPiece puts spaces between tokens only.  So each token is decoded after an anchor, a token that is one letter,
@@ -14,26 +14,30 @@ spaces around it, is
   with at least one digit in it: "7", "2023", "$1", "3.14", "1,", ".5", "10%", "-3".
 Two or more symbols without a digit ("**", "--", "==", "//") are markdown, rules and code, not arithmetic, and go to
 k-means.  So do tokens with a line break in them.
+
+**Sentences.** A token ends a sentence when its text, without the white space, quotes and brackets at its end, ends in a
+character with the Unicode property Sentence_Terminal.  A "." behind a digit does not count: within the token, or where
+the token before it ends with a digit ("2" and "." of 2.6).  `workers.steering` applies the classes to an answer.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tasks.gpu.prompt import answer_ends
+import regex
+
+from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, vocabulary_size
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerBase
 
 REPLACEMENT = "\ufffd"
 """Decoding writes it where the bytes of a token are only a part of a character."""
-
-
-def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
-    """One more than the highest token id: tokens added above `vocab_size` count, and so do gaps between ids."""
-    return max(len(tokenizer), max(tokenizer.get_vocab().values(), default=-1) + 1)
 
 
 def decode_vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -73,9 +77,9 @@ def _decode(tokenizer: PreTrainedTokenizerBase, sequences: list[list[int]]) -> l
 def classify_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[str], frozenset[int], frozenset[int]]:
     """The text of every token id, and the ids of clusters 0 and 1."""
     texts = decode_vocabulary(tokenizer)
-    eos = answer_ends(tokenizer)
-    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return texts, eos, number_tokens(texts, without=eos | special)
+    ends = answer_ends(tokenizer)
+    fixed = ends | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return texts, ends, frozenset(i for i, text in enumerate(texts) if i not in fixed and is_number_token(text))
 
 
 SYMBOLS = frozenset("+-*/=%$€£¥¢×÷±−")
@@ -94,14 +98,38 @@ def is_number_token(text: str) -> bool:
     return all(_fits(word, position) for position in range(len(word)))
 
 
-def number_tokens(texts: Sequence[str], without: Iterable[int]) -> frozenset[int]:
-    """The ids of cluster 1, given the text of each id. `without`: ids never to take (special tokens, cluster 0)."""
-    excluded = frozenset(without)
-    return frozenset(i for i, text in enumerate(texts) if i not in excluded and is_number_token(text))
-
-
 def _fits(word: str, position: int) -> bool:
     character = word[position]
     if character in _SEPARATORS:
         return word[position - 1 : position].isdecimal() or word[position + 1 : position + 2].isdecimal()
     return character.isdecimal() or character in SYMBOLS
+
+
+ENDS, DIGIT, UNLESS_DIGIT = 1, 2, 4
+"""Bits of a class: the token ends a sentence; its last character is a digit; it ends one unless a digit came before."""
+
+_END = regex.compile(r"""(.?)(\p{Sentence_Terminal})[\s\p{Pe}\p{Pf}\p{Pi}"']*$""", regex.DOTALL)
+
+
+def token_class(text: str) -> int:
+    """The class of a token with this text."""
+    if text[-1:].isdecimal():
+        return DIGIT
+    if (found := _END.search(text)) is None:
+        return 0
+    before, end = found.groups()
+    if end != ".":
+        return ENDS
+    if not before:
+        return UNLESS_DIGIT
+    return 0 if before.isdecimal() else ENDS
+
+
+@lru_cache(maxsize=2)
+def sentence_ends(model_folder: str) -> NDArray[np.uint8]:
+    """The class of each token of a model's tokenizer [V]."""
+    import numpy as np
+
+    with TOKENIZER_LOCK:
+        texts = decode_vocabulary(load_tokenizer(model_folder))
+    return np.fromiter(map(token_class, texts), np.uint8, len(texts))

@@ -1,5 +1,9 @@
 """Clusters by waste: tokens that long answers use and short right ones do not need, in buckets of equal weight.
 
+decode -> ends (cluster 0), numbers (cluster 1) -> tokenize the answers -> line breaks, buckets, rest -> write
+
+Nothing is embedded: it takes seconds, and little more memory than the tokenizer.
+
 The measure is the log-odds ratio of a token between the two sides, with an informative Dirichlet prior (B. L. Monroe,
 M. P. Colaresi and K. M. Quinn, "Fightin' Words", Political Analysis 16(4), 2008): the prior is the distribution of both
 sides together, as strong as the smaller side, so that a token that was seen once says little.
@@ -16,21 +20,104 @@ the many of the long ones; each bucket holds about the same weight.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.gpu.clustering.artifacts import ClusteringError
-from tasks.gpu.clustering.describe import EXAMPLES, Description, distinct_texts
+from tasks.gpu.clustering.artifacts import (
+    DESCRIPTIONS,
+    FIGURES,
+    LABELS_WASTE,
+    VERSION,
+    Clustering,
+    ClusteringError,
+    Description,
+    Progress,
+    distinct_texts,
+    load_clustering,
+    no_progress,
+    quoted,
+    save_clustering,
+)
+from tasks.gpu.clustering.vocabulary import classify_tokens
+from tasks.records import ClusterFigures, Clusters, Sides
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 EOS, NUMBERS, LINE_BREAKS = 0, 1, 2
 _NAMED = 8  # tokens that a description names
+
+TokenIds = list[list[int]]
+"""The token ids of each answer of one side."""
+
+
+def cluster_answers(
+    tokenizer: PreTrainedTokenizerBase, clusters: Clusters, sides: Sides, on_progress: Progress = no_progress
+) -> Clustering:
+    """The clustering that the answers give; computed and written the first time, read from disk later."""
+    total, root = len(tokenizer), Path(clusters.folder)
+    on_progress("decode", 0, total)
+    texts, ends, numbers = classify_tokens(tokenizer)
+    verbose, short = _encode(tokenizer, sides.verbose), _encode(tokenizer, sides.short)
+    manifest = _manifest(texts, ends, numbers, verbose, short, clusters.buckets)
+    on_progress("decode", total, total)
+    folder = root / manifest["hash"]
+    if not folder.is_dir():
+        made = cluster_by_waste(texts, ends, numbers, verbose, short, clusters.buckets)
+        on_progress("cluster", total, total)
+        figures = ClusterFigures(EOS, made.pinned, made.log_odds)
+        files = {
+            LABELS_WASTE: made.labels,
+            DESCRIPTIONS: made.descriptions,
+            FIGURES: dataclasses.asdict(figures),
+            "labels_waste.joblib": made.labels,
+        }
+        save_clustering(root, manifest, files)
+    on_progress("write", total, total)
+    return load_clustering(folder)
+
+
+def _manifest(
+    texts: Sequence[str],
+    ends: frozenset[int],
+    numbers: frozenset[int],
+    verbose: TokenIds,
+    short: TokenIds,
+    buckets: int,
+) -> dict[str, Any]:
+    """All that determines a clustering, with its hash.  The order of the answers is not part of it."""
+    used = [Counter(token for answer in side for token in answer) for side in (verbose, short)]
+    summary = {
+        "version": VERSION,
+        "by": "waste",
+        "tokens": len(texts),
+        "ends": sorted(ends),
+        "numbers": sorted(numbers),
+        "buckets": buckets,
+        "answers": {"verbose": len(verbose), "short": len(short)},
+        "answer_tokens": {"verbose": used[0].total(), "short": used[1].total()},
+    }
+    counts = [sorted(side.items()) for side in used]
+    text = json.dumps([list(texts), counts, summary], ensure_ascii=True, sort_keys=True)
+    return {"hash": hashlib.sha256(text.encode()).hexdigest()[:32], **summary}
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> TokenIds:
+    """The token ids of each text as text: a marker that is written out in it is not the special token."""
+    if not texts:
+        return []
+    found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, truncation=False)
+    return [list(ids) for ids in found["input_ids"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,27 +165,27 @@ class TokenUsage:
 
 def cluster_by_waste(
     texts: Sequence[str],
-    eos_tokens: frozenset[int],
-    number_tokens: frozenset[int],
+    ends: frozenset[int],
+    numbers: frozenset[int],
     verbose: Sequence[Sequence[int]],
     short: Sequence[Sequence[int]],
     buckets: int = 10,
 ) -> WasteClusters:
     """The clusters of a vocabulary, from two sets of answers of one model.
 
-    texts: [V] the text of each token id; eos_tokens and number_tokens: clusters 0 and 1; verbose and short: the token
-    ids of each answer, in the model's plain manner, and of short right ones (golds may be among them).
+    texts: [V] the text of each token id; verbose and short: the token ids of each answer, in the model's plain manner,
+    and of short right ones (golds may be among them).
     """
     usage = _count(verbose, short, len(texts))
-    breaks = frozenset(i for i, t in enumerate(texts) if "\n" in t or "\r" in t) - eos_tokens - number_tokens
-    used = (usage.verbose.keys() | usage.short.keys()) - eos_tokens - number_tokens - breaks
+    breaks = frozenset(i for i, t in enumerate(texts) if "\n" in t or "\r" in t) - ends - numbers
+    used = (usage.verbose.keys() | usage.short.keys()) - ends - numbers - breaks
     if buckets < 1 or len(used) < buckets:
         raise ClusteringError(
             f"{buckets} buckets need at least as many different tokens; the answers use {len(used)} that are neither "
             "numbers nor line breaks nor ends of a turn"
         )
     groups = _buckets(used, usage, buckets)
-    members: list[Sequence[int]] = [sorted(eos_tokens), sorted(number_tokens), sorted(breaks), *groups]
+    members: list[Sequence[int]] = [sorted(ends), sorted(numbers), sorted(breaks), *groups]
     pinned = len(members)
     labels = np.full(len(texts), pinned, dtype=np.uint8 if pinned < 256 else np.uint16)
     for cluster, ids in enumerate(members):
@@ -147,12 +234,12 @@ def _describe(texts: Sequence[str], members: Sequence[Sequence[int]], usage: Tok
     described = []
     for cluster, ids in enumerate(members):
         frequent = sorted(ids, key=lambda i: (-usage.weight(i), i))
-        examples = distinct_texts((texts[i] for i in frequent), EXAMPLES)
+        examples = distinct_texts(texts[i] for i in frequent)
         text = kinds.get(cluster) or _usage_in_words(usage.log_odds(ids))
         if cluster not in (EOS, len(members) - 1):
             verbose, short = usage.shares(ids)
             text += f" ({100 * verbose:.1f} % of verbose answers, {100 * short:.1f} % of short right ones)"
-        named = ", ".join(json.dumps(example, ensure_ascii=False) for example in examples[:_NAMED])
+        named = quoted(examples[:_NAMED])
         text += f": {named}" if named else ": none in this vocabulary"
         described.append(Description(id=cluster, description=text, examples=examples, count=len(ids)))
     return described

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tasks.gpu.clustering.vocabulary import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends, token_class
 from tasks.gpu.prompt import load_tokenizer
-from tasks.gpu.sentence_ends import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends, token_class
 from workers.embedded.models import embedded_model
 from workers.steering.sentence_ends import OPEN, next_state
 

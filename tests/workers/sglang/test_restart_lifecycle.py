@@ -14,9 +14,10 @@ import torch
 from answer_runs import embedded_target, evaluate, installed_host, put_run
 
 from orchestrator.export.transformers import TRANSFORMERS
+from tasks.gpu.cluster import pack_labels, write_labels
+from tasks.gpu.clustering.vocabulary import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends
 from tasks.gpu.model_files import reference
 from tasks.gpu.processor import SGLANG, generate, render_file
-from tasks.gpu.sentence_ends import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends, write_sentence_ends
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.queues import PROCESSOR_FILE
 from tasks.records import Target
@@ -75,7 +76,7 @@ def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_in_file_request_a
     labels = np.where(LABELS == END, END, np.where(ends > 0, 1, 2)).astype(np.uint8)
     deltas, target = (20.0, 3.0, 0.0), embedded_target(small_model, dtype="float32")
     np.save(host.labels_folder() / f"{clustering}.npy", labels)
-    write_sentence_ends(str(small_model), clustering, host.labels_folder())
+    write_labels(pack_labels(ends), f"{clustering}.ends", host.labels_folder())
     by_cluster = {str(cluster): delta for cluster, delta in enumerate(deltas)}
     prompts = [(504 + n, 3575, 282) for n in range(12)]
     plain = [GenerateRequest(prompt, 24, 0.0, 1.0, 1, (END_TOKEN,)) for prompt in prompts]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from tasks.gpu.clustering import Clustering, ClusteringError
-from tasks.gpu.clustering.pipeline import cluster_vocabulary
+from tasks.gpu.clustering.artifacts import Clustering, ClusteringError
+from tasks.gpu.clustering.meaning import cluster_vocabulary
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, is_number_token
 from tasks.gpu.prompt import answer_ends
 from tasks.records import Clusters

@@ -9,8 +9,8 @@ import cluster_families as families
 import numpy as np
 import pytest
 
-from tasks.gpu.clustering import Clustering, ClusteringError
-from tasks.gpu.clustering.pipeline import cluster_vocabulary
+from tasks.gpu.clustering.artifacts import Clustering, ClusteringError
+from tasks.gpu.clustering.meaning import cluster_vocabulary
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
 from tasks.records import Clusters
 

@@ -15,10 +15,8 @@ import joblib
 import numpy as np
 import pytest
 
-from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering
-from tasks.gpu.clustering.embed import embed_tokens
-from tasks.gpu.clustering.pipeline import cluster_vocabulary
-from tasks.gpu.clustering.process import no_progress
+from tasks.gpu.clustering.artifacts import Clustering, ClusteringError, load_clustering, no_progress
+from tasks.gpu.clustering.meaning import cluster_vocabulary, embed_tokens
 from tasks.records import Clusters
 
 

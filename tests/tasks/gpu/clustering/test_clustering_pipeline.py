@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from transformers import AutoTokenizer
 
-from tasks.gpu.clustering import load_clustering, run_clustering
+from tasks.gpu.cluster import run_clustering
+from tasks.gpu.clustering.artifacts import load_clustering
 from tasks.records import Clusters
 from workers.embedded.models import cache_folder, embedded_embedder, embedded_model
 

@@ -12,12 +12,11 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.gpu.clustering.vocabulary import (
+    classify_tokens,
     decode_vocabulary,
     is_number_token,
-    number_tokens,
-    vocabulary_size,
 )
-from tasks.gpu.prompt import answer_ends
+from tasks.gpu.prompt import answer_ends, vocabulary_size
 
 SINGLE = """
     $ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£
@@ -39,8 +38,7 @@ def named(tokenizer: PreTrainedTokenizerBase, ids: frozenset[int]) -> list[str]:
 
 
 def numbers_of(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return number_tokens(decode_vocabulary(tokenizer), without=special)
+    return classify_tokens(tokenizer)[2]
 
 
 @pytest.mark.parametrize(

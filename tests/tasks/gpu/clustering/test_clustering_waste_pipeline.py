@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
-from tasks.gpu.clustering.waste_pipeline import cluster_answers
+from tasks.gpu.cluster import run_clustering
+from tasks.gpu.clustering.artifacts import ClusteringError, load_clustering
+from tasks.gpu.clustering.waste import cluster_answers
 from tasks.gpu.prompt import answer_ends
 from tasks.records import Clusters, Sides
 from workers.embedded.models import embedded_model

@@ -1,0 +1,326 @@
+"""Clusters by meaning: k-means over sentence embeddings of the tokens.
+
+decode -> ends (cluster 0), numbers (cluster 1) -> embed -> PCA -> k-means (cluster + 2) -> describe -> write
+
+With discovered tokens, PCA and k-means are fitted on these alone, and every other token joins the nearest centre.
+
+The result is the same on every run: nothing random is left, the signs of the components are fixed, and each batch is
+computed by one thread.  A token's text is embedded without the white space around it: the leading space of most tokens
+marks the beginning of a word and has no meaning.  Three kinds of token have no such text and are embedded as words, so
+that each kind has one embedding: white space alone, a part of a character, and ids without a token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.common.files import model_sha256
+from tasks.gpu.clustering.artifacts import (
+    DESCRIPTIONS,
+    EMBEDDINGS,
+    LABELS_KMEANS,
+    VERSION,
+    Clustering,
+    ClusteringError,
+    Progress,
+    cannot_load,
+    describe_fixed,
+    describe_nearest,
+    find_embeddings,
+    load_clustering,
+    no_progress,
+    save_clustering,
+)
+from tasks.gpu.clustering.vocabulary import REPLACEMENT, classify_tokens
+from tasks.records import Clusters
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from sklearn.decomposition import PCA
+    from transformers import PreTrainedTokenizerBase
+
+FIXED = 2
+"""Clusters 0 and 1 are made by rule; cluster k of k-means is cluster k + 2."""
+STARTS = 4
+"""How many starts (k-means++) are tried; the one with the least inertia is kept."""
+MAX_LENGTH = 32
+"""In the embedder's tokens; longer tokens are mostly runs of dashes."""
+NO_PICKLE = {"use_safetensors": True, "weights_only": True}
+"""The embedder's own sentence_bert_config.json may ask for the opposite of both, and is overruled by these."""
+
+Ids = tuple[int, ...]
+"""One input of the embedder: its own token ids."""
+
+
+def cluster_vocabulary(
+    tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path, on_progress: Progress = no_progress
+) -> Clustering:
+    """The clustering of the tokenizer's vocabulary; computed and written the first time, read from disk later.
+
+    `embedder` is the folder or the Hugging Face id of the sentence-transformers model; `clusters.embedder` is not used.
+    """
+    on_progress("decode", 0, len(tokenizer))
+    texts, ends, numbers = classify_tokens(tokenizer)
+    manifest = _manifest(texts, ends, numbers, clusters, embedder)
+    root, total = Path(clusters.folder), len(texts)
+    on_progress("decode", total, total)
+    folder = root / manifest["hash"]
+    if not folder.is_dir():
+        embeddings = find_embeddings(root, manifest["embedded"])
+        if embeddings is None:
+            embeddings = embed_tokens(texts, embedder, clusters.device, clusters.batch_size, on_progress)
+        on_progress("reduce", 0, total)
+        free = np.array([i for i in range(total) if i not in ends | numbers], dtype=np.int64)
+        fitted = np.isin(free, clusters.discovered) if clusters.discovered else np.ones(len(free), dtype=bool)
+        pca, points = _reduce(embeddings[free], fitted, clusters)
+        on_progress("cluster", 0, total)
+        found, centres = _cluster(points, fitted, clusters)
+        on_progress("cluster", total, total)
+        distances = np.linalg.norm(points - centres[found], axis=1)
+        labels = np.empty(total, dtype=np.uint8 if clusters.count + FIXED <= 256 else np.uint16)
+        labels[free] = found + FIXED
+        labels[sorted(numbers)] = 1
+        labels[sorted(ends)] = 0
+        descriptions = [
+            describe_fixed(0, "Tokens that end a turn or a text", texts, ends),
+            describe_fixed(1, "Digits and arithmetic symbols", texts, numbers),
+        ]
+        for cluster in range(clusters.count):
+            inside = found == cluster
+            own = inside & fitted
+            described = describe_nearest(cluster + FIXED, texts, free[own], distances[own])
+            if clusters.discovered:
+                what = f"{own.sum()} discovered {'token' if own.sum() == 1 else 'tokens'} and what is nearest"
+                described["description"] = f"{what}: {described['description']}"
+                described["count"] = int(inside.sum())
+            descriptions.append(described)
+        on_progress("write", 0, total)
+        files = {
+            LABELS_KMEANS: labels,
+            EMBEDDINGS: embeddings,
+            "pca_components.npy": pca.components_,
+            "pca_mean.npy": pca.mean_,
+            "kmeans_centres.npy": centres,
+            DESCRIPTIONS: descriptions,
+            "labels_kmeans.joblib": labels,
+            "pca.joblib": pca,
+        }
+        save_clustering(root, manifest, files)
+    clustering = load_clustering(folder)
+    on_progress("write", total, total)
+    return clustering
+
+
+def _manifest(
+    texts: Sequence[str], ends: frozenset[int], numbers: frozenset[int], clusters: Clusters, embedder: str | Path
+) -> dict[str, Any]:
+    """All that determines a clustering, with its hash, and that of what determines the embeddings, "embedded".
+
+    Device and batch size are left out: they change only its cost.  The embedder is named by the SHA-256 of a folder's
+    files, at whatever path, or by its Hugging Face id.
+    """
+    name = f"sha256:{model_sha256(Path(embedder))}" if Path(embedder).is_dir() else str(embedder)
+    summary: dict[str, Any] = {
+        "version": VERSION,
+        "tokens": len(texts),
+        "ends": sorted(ends),
+        "numbers": sorted(numbers),
+        "embedder": name,
+        "components": clusters.components,
+        "count": clusters.count,
+        "seed": clusters.seed,
+    }
+    if clusters.discovered:
+        summary["discovered"] = sorted(set(clusters.discovered))
+        if unknown := [i for i in summary["discovered"] if not 0 <= i < len(texts)]:
+            raise ClusteringError(f"the discovered token {unknown[0]} is not in this vocabulary of {len(texts)} tokens")
+    whole = json.dumps([list(texts), summary], ensure_ascii=True, sort_keys=True)
+    embedded = json.dumps([VERSION, list(texts), name], ensure_ascii=True)
+    hashes = (hashlib.sha256(text.encode()).hexdigest()[:32] for text in (whole, embedded))
+    return {**dict(zip(("hash", "embedded"), hashes, strict=True)), **summary}
+
+
+def embedded_text(text: str) -> str:
+    """The words that are embedded for a token with this text. Never empty."""
+    if not text:
+        return "unused token"
+    words = text.replace(REPLACEMENT, "").strip()
+    if words:
+        return words
+    if REPLACEMENT in text:
+        return "part of a character"
+    return "line break" if "\n" in text or "\r" in text else "blank space"
+
+
+def embed_tokens(
+    texts: Sequence[str], embedder: str | Path, device: str, batch_size: int, on_progress: Progress
+) -> NDArray[np.float32]:
+    """Embeddings [len(texts), dimension] float32 of tokens with these texts.
+
+    Equal inputs are embedded once.  Inputs of equal length share a batch, so nothing is padded.
+    """
+    on_progress("embed", 0, len(texts))
+    words = [embedded_text(text) for text in texts]
+    distinct = sorted(set(words))
+    with _memory_errors(device):
+        model = _load(embedder, device)
+        inputs = _tokenize(model, distinct)
+        batches = list(_batches(inputs, batch_size))
+        rows: dict[Ids, NDArray[np.float32]] = {}
+        total = sum(len(batch) for batch in batches)
+        for batch, embeddings in _embed(model, batches):
+            rows.update(zip(batch, embeddings, strict=True))
+            on_progress("embed", len(rows) * len(texts) // total, len(texts))
+    input_of = dict(zip(distinct, inputs, strict=True))
+    return np.stack([rows[input_of[word]] for word in words])
+
+
+@contextmanager
+def _memory_errors(device: str) -> Iterator[None]:
+    """Turn a device's out-of-memory errors into a ClusteringError."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # CUDA's own libraries raise a plain RuntimeError.
+        if isinstance(error, RuntimeError) and not re.search("out of memory|alloc", str(error), re.IGNORECASE):
+            raise
+        raise ClusteringError(
+            f'the device "{device}" has not enough free memory to embed the vocabulary; '
+            "free some, or use smaller batches"
+        ) from error
+
+
+def _load(embedder: str | Path, device: str) -> SentenceTransformer:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ClusteringError(
+            f'the device is "{device}" but this machine has no GPU that torch {torch.__version__} can use'
+        )
+    try:
+        model = SentenceTransformer(str(embedder), device=device, trust_remote_code=False, model_kwargs=NO_PICKLE)
+    except (OSError, ValueError) as error:
+        raise cannot_load("embedder", embedder, error) from error
+    model.max_seq_length = min(model.max_seq_length or MAX_LENGTH, MAX_LENGTH)
+    return model.eval()
+
+
+def _tokenize(model: SentenceTransformer, words: Sequence[str], chunk: int = 4096) -> list[Ids]:
+    """The embedder's token ids for each of the words, special ones included, padding not."""
+    inputs: list[Ids] = []
+    for start in range(0, len(words), chunk):
+        features: dict[str, Any] = model.preprocess(list(words[start : start + chunk]))
+        for ids, mask in zip(features["input_ids"].tolist(), features["attention_mask"].tolist(), strict=True):
+            inputs.append(tuple(i for i, real in zip(ids, mask, strict=True) if real))
+    return inputs
+
+
+def _batches(inputs: Sequence[Ids], batch_size: int) -> Iterator[tuple[Ids, ...]]:
+    """The distinct inputs, longest first so that the last batch is short to compute, each batch of one length."""
+    for _, same_length in groupby(sorted(set(inputs), key=lambda ids: (-len(ids), ids)), key=len):
+        group = list(same_length)
+        for start in range(0, len(group), batch_size):
+            yield tuple(group[start : start + batch_size])
+
+
+def _embed(
+    model: SentenceTransformer, batches: Sequence[tuple[Ids, ...]]
+) -> Iterator[tuple[tuple[Ids, ...], NDArray[np.float32]]]:
+    """Each batch with its embeddings [len(batch), dimension], in the order in which they are ready."""
+    import torch
+
+    threads = torch.get_num_threads()
+    workers = threads if model.device.type == "cpu" else 1
+
+    def embed(batch: tuple[Ids, ...]) -> tuple[tuple[Ids, ...], NDArray[np.float32]]:
+        ids = torch.tensor(batch, device=model.device)
+        features: Any = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "modality": "text"}
+        with torch.inference_mode():
+            return batch, model(features)["sentence_embedding"].float().cpu().numpy()
+
+    torch.set_num_threads(1)
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        for done in as_completed([pool.submit(embed, batch) for batch in batches]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+def _reduce(
+    embeddings: NDArray[np.float32], fitted: NDArray[np.bool_], clusters: Clusters
+) -> tuple[PCA, NDArray[np.float32]]:
+    """The PCA of the `fitted` ones of the embeddings [n, d], and all in its space, [n, components] float32.
+
+    The solver is the eigendecomposition of the covariance: less than a second for a vocabulary, and nothing in it is
+    random.  The seed is only recorded in the PCA.  A component's sign is arbitrary; it is set so that the component's
+    largest weight is positive.
+    """
+    from sklearn.decomposition import PCA
+    from threadpoolctl import threadpool_limits
+
+    chosen, components = embeddings[fitted], clusters.components
+    if clusters.discovered:
+        different = len(np.unique(chosen, axis=0))
+        if different < max(2, clusters.count):
+            raise ClusteringError(
+                f"{clusters.count} clusters need at least {max(2, clusters.count)} different discovered tokens; of the "
+                f"{len(clusters.discovered)} here {different} differ in words and are not in clusters 0 and 1"
+            )
+        # n points lie in n - 1 dimensions: components beyond these would be 0 for every centre.
+        components = min(components, different - 1)
+    if not 1 <= components <= min(chosen.shape):
+        raise ClusteringError(
+            f"a PCA of {components} components needs at least as many tokens and dimensions; "
+            f"here are {chosen.shape[0]} tokens of {chosen.shape[1]} dimensions"
+        )
+    # One thread: several threads would round a sum differently from run to run.
+    with threadpool_limits(limits=1):
+        pca = PCA(n_components=components, svd_solver="covariance_eigh", random_state=clusters.seed).fit(chosen)
+        weights = pca.components_
+        largest = weights[np.arange(components), np.abs(weights).argmax(axis=1)]
+        pca.components_ = weights * np.where(largest < 0, -1, 1).astype(weights.dtype)[:, None]
+        return pca, pca.transform(embeddings).astype(np.float32)
+
+
+def _cluster(
+    points: NDArray[np.float32], fitted: NDArray[np.bool_], clusters: Clusters
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The cluster of each point [n], from 0, and the centres [count, d], those with the most `fitted` points first.
+
+    The numbers that k-means gives are arbitrary.  Here they are ordered by size, then by the first point, so that they
+    stay the same when another start finds the same clusters.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import pairwise_distances_argmin
+    from threadpoolctl import threadpool_limits
+
+    count, chosen = clusters.count, points[fitted]
+    distinct = len(np.unique(chosen, axis=0))
+    if not 1 <= count <= distinct:
+        raise ClusteringError(f"{count} clusters need at least as many different tokens; here are {distinct}")
+    labels = np.empty(len(points), dtype=np.int64)
+    with threadpool_limits(limits=1):  # as for the PCA
+        found = KMeans(n_clusters=count, n_init=STARTS, random_state=clusters.seed, algorithm="lloyd").fit(chosen)
+        sizes = np.bincount(found.labels_, minlength=count)
+        first = [int(np.argmax(found.labels_ == cluster)) for cluster in range(count)]
+        order = sorted(range(count), key=lambda cluster: (-sizes[cluster], first[cluster]))
+        rank = np.empty(count, dtype=np.int64)
+        rank[order] = np.arange(count)
+        centres = found.cluster_centers_[order].astype(np.float32)
+        labels[fitted] = rank[found.labels_]
+        labels[~fitted] = pairwise_distances_argmin(points[~fitted], centres) if not fitted.all() else 0
+    return labels, centres
