@@ -136,11 +136,16 @@ class Best:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchState:
-    """What every state has.  `generation` is the one that the next plan belongs to; `best` is None before the first."""
+    """What every state has.  `generation` is the run's that the next plan belongs to; `best` is None at first."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     generation: int = 0
     best: Best | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has been evaluated; an arm's first generation need not be the run's."""
+        return self.best is None
 
     @property
     def members(self) -> tuple[Genome, ...]:

@@ -74,7 +74,7 @@ class Cma(Optimiser[CmaParams, CmaState]):
 
     def ask(self, state: CmaState, params: CmaParams) -> Plan:
         """In the first generation with the start before the samples, or with a population among them."""
-        given = params.start if state.generation == 0 else ()
+        given = params.start if state.is_new else ()
         vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
         drawn = (*given, *map(Genome, vectors))
         candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
@@ -86,7 +86,7 @@ class Cma(Optimiser[CmaParams, CmaState]):
         generation = drawn_generation(plan, outcomes)
         results = []
         for candidate, outcome in zip(plan.candidates, outcomes, strict=True):
-            is_given = state.generation == 0 and params.further and candidate.index < len(params.start)
+            is_given = state.is_new and params.further and candidate.index < len(params.start)
             results.append((injected(state, params, candidate.deltas) if is_given else candidate.deltas, outcome.pre))
         moved = update(state, params, results[-params.population_size :])
         best = best_of(state.best, generation.population)

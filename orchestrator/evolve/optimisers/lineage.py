@@ -33,11 +33,15 @@ class LineageParams(SearchParams):
 
 @dataclass(frozen=True, kw_only=True)
 class LineageState(SearchState):
-    """`deltas` are evaluated next; `summary` grows; `refused` counts proposals in a row that were unusable."""
+    """`deltas` are evaluated next, proposed from the node `parent`; `summary` grows.
+
+    `refused` counts proposals in a row that were unusable.
+    """
 
     deltas: tuple[Delta, ...]
     summary: Scratchpad = ""
     refused: int = 0
+    parent: str = ""
 
 
 class SingleLineage(Optimiser[LineageParams, LineageState]):
@@ -60,9 +64,10 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
     ) -> tuple[LineageState, Generation]:
         [outcome] = outcomes
         [vector] = drawn_generation(plan, outcomes).population
-        before = (Plan("population", state.generation - 1, ()).node(0, "pre"),) if state.generation else ()
-        generation = Generation(state.generation, (replace(vector, parents=before),))
-        after = replace(state, generation=state.generation + 1, best=best_of(state.best, [vector]))
+        parents = (state.parent,) if state.parent else ()
+        generation = Generation(state.generation, (replace(vector, parents=parents),))
+        best, parent = best_of(state.best, [vector]), plan.node(0, "pre")
+        after = replace(state, generation=state.generation + 1, best=best, parent=parent)
         if outcome.deltas is None:
             return replace(after, refused=state.refused + plan.candidates[0].rewrite), generation
         summary = limit_scratchpad("\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()])))

@@ -41,7 +41,7 @@ class RandomSearch(Optimiser[RandomParams, SearchState]):
         return SearchState()
 
     def ask(self, state: SearchState, params: RandomParams) -> Plan:
-        rng, start = generator(params.seed, state.generation), params.start if state.generation == 0 else ()
+        rng, start = generator(params.seed, state.generation), params.start if state.is_new else ()
         count, around = params.population_size, [params.initial_deltas[position] for position in params.free]
         draws = [params.whole([rng.gauss(value, params.sigma) for value in around]) for _ in range(count)]
         drawn = [*start, *map(Genome, draws[len(start) :])][:count]

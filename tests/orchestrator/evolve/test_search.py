@@ -146,6 +146,14 @@ def test_an_arm_begins_with_its_own_vectors_the_most_correct_and_then_the_shorte
     assert [one.deltas[-2:] for one in vectors_start(waste, BOOK, ARMS[1])] == [(0.0, 0.0), (4.0, 0.0)]
 
 
+@pytest.mark.parametrize("optimiser", ["reflective", "cma", "random"])
+def test_the_first_generation_of_each_arm_evaluates_what_the_arm_starts_from(optimiser: str) -> None:
+    search = make_search(settings(ngen=3, population_size=3, optimiser=optimiser), BOOK)
+    for one in run(search, RunState(), Formula())[:2]:
+        evaluated = {vector.genome.deltas for vector in one.generation.population}
+        assert evaluated >= {start.deltas for start in search.params[one.arm.name].start}
+
+
 @pytest.mark.parametrize("optimiser", ["reflective", "cma", "lineage", "random"])
 @pytest.mark.parametrize("arms", [1, 2])
 def test_the_state_in_its_file_is_exact_and_the_run_ends_where_the_undisturbed_one_does(
