@@ -184,8 +184,8 @@ def guide(config: PathName | Mapping[str, Any], **options: Any) -> OpenRun:
     config: a YAML file, or its values.  options: those of the command, by the names of `GuideOptions`.
     Raises: as `evolve`.
     """
-    from orchestrator.guide.api import StageBPipeline
-    from orchestrator.guide.options import GuideOptions
+    from orchestrator.guide.run import StageBPipeline
+    from orchestrator.guide.settings import GuideOptions
     from orchestrator.settings.documents import parse_document
 
     with _as_guest(False, sys.stderr):

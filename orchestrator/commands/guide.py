@@ -10,7 +10,7 @@ import click
 
 from orchestrator import console
 from orchestrator.commands import options
-from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.settings import GuideOptions
 
 DESCRIPTION = """\
 Judge tickets with a frozen model, compare its verdicts with labels, let a model propose small edits of the numbered
@@ -51,9 +51,9 @@ def guide(ctx: click.Context, /, config: Path | None, step: Literal["all", "inge
 
     settings, chosen = read_guide_settings(config), options.parse_options(GuideOptions, farm)
     # Imported here: this needs Celery, and wrong settings are reported at once.
-    from orchestrator.guide.run import end_guide, start_guide
+    from orchestrator.guide.run import start_guide
 
-    return end_guide(start_guide(settings, chosen, step=step), settings)
+    return start_guide(settings, chosen, step=step).exit(settings.folder)
 
 
 @guide.command(
@@ -65,13 +65,13 @@ def guide(ctx: click.Context, /, config: Path | None, step: Literal["all", "inge
 @click.option("--mission", required=True, metavar="NAME", help="the mission")
 @click.option("--step", "to_step", type=int, required=True, metavar="N", help="a step with a snapshot")
 def rollback(run: Path, mission: str, to_step: int) -> int:
-    from orchestrator.guide.existing import load_guide
     from orchestrator.guide.guidance import roll_back
-    from orchestrator.guide.report import read_progress
+    from orchestrator.guide.inputs import load_guide
+    from orchestrator.guide.run import KIND
     from orchestrator.runs.folder import OutputError
 
     settings, _ = load_guide(run)
-    if not read_progress(run).is_finished:
+    if not KIND.progress(run).is_finished:
         raise OutputError(f"{run} is not finished: its next steps build on the one that it is at")
     guidance = roll_back(run, mission, to_step, settings.guidance.retention)
     print(f"{mission}: step {guidance.step} has the experiences of step {to_step}")
@@ -86,8 +86,8 @@ def rollback(run: Path, mission: str, to_step: int) -> int:
 @click.option("--to", type=options.path_option, metavar="FILE", help="the file (default: guidance.path of the run)")
 @click.option("--mission", multiple=True, metavar="NAME", help="only this one; may be repeated")
 def promote(run: Path, to: Path | None, mission: Sequence[str]) -> int:
-    from orchestrator.guide.existing import load_guide
     from orchestrator.guide.guidance import promote, run_guidance
+    from orchestrator.guide.inputs import load_guide
 
     path = to or Path(load_guide(run)[0].guidance.path)
     steps = promote(run_guidance(run, mission), path)

@@ -41,12 +41,8 @@ class MissionTickets:
         return {**sizes, "pass": labels["pass"], "fail": labels["fail"]}
 
 
-Ingested = Mapping[str, MissionTickets]
-"""By mission, in the order of the settings."""
-
-
-def ingest(settings: GuideSettings) -> Ingested:
-    """The tickets of all missions of the settings."""
+def ingest(settings: GuideSettings) -> dict[str, MissionTickets]:
+    """The tickets of all missions, in the order of the settings."""
     tickets, excluded = read_tickets(settings.stage_a_paths, list(settings.missions))
     found = {
         mission: MissionTickets(mission, *split_holdout(tickets[mission], settings), tuple(excluded[mission]))
@@ -192,7 +188,7 @@ def shuffle_lines(epoch: EpochBatches) -> Iterator[dict[str, Any]]:
             yield {**stage_a_line(ticket), "epoch": epoch.epoch, "batch": number}
 
 
-def one_sided_holdouts(tickets: Ingested, settings: GuideSettings) -> list[str]:
+def one_sided_holdouts(tickets: Mapping[str, MissionTickets], settings: GuideSettings) -> list[str]:
     """A line for each mission whose held-out tickets all have one label: its gate cannot see all that an edit does."""
     if not settings.is_gated:
         return []

@@ -10,19 +10,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import FiniteFloat
-from typing_extensions import TypedDict
 
 from orchestrator.guide.artifacts import REFLECTIONS, STATS
 from orchestrator.guide.figures import Value
 from orchestrator.guide.guidance import GUIDANCE, read_guidance
 from orchestrator.report.formatting import format_count, format_percent
-from orchestrator.runs.folder import read_json, read_state
-from orchestrator.runs.kinds import Cell, Figures, RunProgress, ShownTable
+from orchestrator.runs.folder import read_json
+from orchestrator.runs.kinds import Cell, Figures, ProgressFile, ShownTable
 from orchestrator.runs.lines import load_lines
 from tasks.guide.gate import share
 from tasks.openai.endpoint import listed
 
-PROGRESS_FILE, UNIT = "progress.json", "batches"
+UNIT = "batches"
 GATES = {
     "preview": "held-out tickets decide on each edit",
     "rapid": "none, because reflection.rapid_mode is true: edits are applied without a preview",
@@ -31,16 +30,7 @@ GATES = {
 NOT_NEW = "the held-out tickets have decided which edits are applied: new tickets will show a smaller gain"
 
 
-class GuideProgress(TypedDict):
-    """progress.json: batches of all missions that are complete, of how many, and the run's figures."""
-
-    done: int
-    total: int
-    is_finished: bool
-    figures: dict[str, FiniteFloat | None]
-
-
-def progress_of(all_stats: Sequence[Value], *, is_finished: bool) -> GuideProgress:
+def progress_of(all_stats: Sequence[Value], *, is_finished: bool) -> ProgressFile:
     """The progress of a run, from the figures of its missions."""
     counted, of = Counter[str](), Counter[str]()
     for stats in all_stats:
@@ -61,15 +51,7 @@ def progress_of(all_stats: Sequence[Value], *, is_finished: bool) -> GuideProgre
         **{name: share(counted[name], of[name]) for name in of},
     }
     done, total = (sum(stats["batches"][name] for stats in all_stats) for name in ("done", "total"))
-    return GuideProgress(done=done, total=total, is_finished=is_finished, figures=figures)
-
-
-def read_progress(folder: Path) -> RunProgress:
-    try:
-        found = read_state(folder / PROGRESS_FILE, GuideProgress, "the next start writes it anew: remove it")
-    except FileNotFoundError:
-        return RunProgress(UNIT, 0, None, is_finished=False)
-    return RunProgress(UNIT, found["done"], found["total"], found["is_finished"], found["figures"])
+    return ProgressFile(done=done, total=total, is_finished=is_finished, figures=figures)
 
 
 def guide_figure_lines(figures: Figures) -> Sequence[tuple[str, str]]:

@@ -1,195 +1,173 @@
-"""One session of a guided run, from checked settings and tickets to the last artifact of every mission."""
+"""One session of a guided run, from checked inputs to the last artifact of every mission.
+
+All missions share one scheduler, which bounds the requests in flight.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.callbacks import Callbacks, RunInfo
+from orchestrator.callbacks import Callbacks
 from orchestrator.farm import FarmUnavailable
-from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
+from orchestrator.farm.connection import FarmConnection, embedded_farm, external_farm
+from orchestrator.farm.dispatcher import Parked
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.guide.artifacts import STATS, MissionFolder
-from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
 from orchestrator.guide.figures import Tally
 from orchestrator.guide.guidance import GuidanceRepository
-from orchestrator.guide.ingest import Ingested, MissionTickets, epoch_batches, shuffle_lines
-from orchestrator.guide.inputs import Templates
+from orchestrator.guide.ingest import MissionTickets, epoch_batches, shuffle_lines
+from orchestrator.guide.inputs import GuideInputs
 from orchestrator.guide.mission import Mission
-from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.reflecting import TooManyRejected
-from orchestrator.guide.report import PROGRESS_FILE, UNIT, closing_lines, progress_of
+from orchestrator.guide.report import UNIT, closing_lines, progress_of
 from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
-from orchestrator.guide.settings import GuideSettings
+from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.runs.folder import OutputFolder, read_state
 from orchestrator.runs.journal import JOURNAL, Journal
-from orchestrator.runs.provenance import keep_versions
+from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.sameness import current_server
-from orchestrator.runs.session import run_session
-from orchestrator.runs.status import StatusPublisher, clear_parked_state
+from orchestrator.runs.session import Budget, JobLimits, Session, open_session
 from orchestrator.settings.documents import flatten
 from orchestrator.settings.options import SettingsError
+from orchestrator.settings.run import endpoint_at
 from orchestrator.settings.value_checks import EMBEDDED
+from tasks import records
 from tasks.cpu.guide import load_verifier
 from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import GUIDE, GuideContext
 from tasks.openai.endpoint import is_priced
-from tasks.store.keys import LIMIT
 from tasks.store.ownership import RunTaken
-from tasks.store.results import DAY_S, KEPT_S
-from tasks.store.workers import code_version
+from workers.embedded.farm import FarmSpec
 
 log = logging.getLogger(__name__)
 KIND_NAME, CONTEXT_FILE = "guide", "context.json"
-NO_PROGRESS_S = 60.0  # beyond the hard limit of a job, which is reported as that job's failure
-PUBLISH_EVERY_S = 1.0
+LEVELS = {"debug": "DEBUG", "logging": "INFO", "warning": "WARNING"}
+SERVER_S = 600.0  # until the target is ready, and for one of its answers
 CPU_JOBS = 8  # in flight
 
 
-@dataclass
-class Guider:
-    """One session of a run."""
-
-    settings: GuideSettings
-    options: GuideOptions
-    ingested: Ingested
-    templates: Templates
-    output: OutputFolder
-    callbacks: Callbacks = field(default_factory=lambda: Callbacks(()))
-    only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
-
-    def run(self) -> list[str]:
-        """The lines of the closing report.  What is raised is how the session ended."""
-        log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
-        run_id = self.output.run_id(KIND_NAME)
-        opened = open_guide_farm(self.settings, self.options)
-        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as farm:
-            session = _Session(self, farm, run_id)
-            session.begin()
-            self.callbacks.start(session.info())
-            with session.publisher.publish_final_state():
-                lines = session.work()
-                farm.store.release_shared(run_id)
-                return lines
-
-
-@dataclass
-class _Session:
-    """The parts of a session, once its farm is up."""
-
-    guider: Guider
-    farm: FarmConnection
-    run_id: str
-    missions: Sequence[Mission] = ()
-    _reported: float = float("-inf")
-
-    def __post_init__(self) -> None:
-        self.settings, self.options = self.guider.settings, self.guider.options
-        self.output = self.guider.output
-        endpoint = guide_endpoint(self.settings, self.options)
-        self.is_priced = endpoint is None or is_priced(endpoint)
-        self.context = GuideContext(
-            target=guide_target(self.settings, self.options),
-            endpoint=endpoint,
-            endpoint_model=self.settings.endpoint.model if self.settings.endpoint else "",
-        )
-        about = {"kind": KIND_NAME, "unit": UNIT}
-        budget = self.options.budget_usd
-        self.publisher = StatusPublisher(self.run_id, self.farm.store, self.output, about, budget, self.is_priced)
-
-    @cached_property
-    def scheduler(self) -> Scheduler:
-        limits = WaitLimits(JOB_LIMIT_S + NO_PROGRESS_S, self.options.retry_wait_s)
-        dispatcher = Dispatcher(self.farm, self.run_id, limits, log.warning, self.guider.only)
-        gpu, calls = self.options.rollout_jobs, self.options.endpoint_jobs
-        in_flight = {
-            **dict.fromkeys(("gpu.rollout", "gpu.prompt_lengths", "gpu.critique", "gpu.propose"), gpu),
-            **dict.fromkeys(("openai.critique", "openai.propose"), calls),
-            "cpu.verify": CPU_JOBS,
-        }
-        return Scheduler(dispatcher, in_flight)
-
-    def begin(self) -> None:
-        """Put the run into the store."""
-        store, endpoint = self.farm.store, self.settings.endpoint
-        if self.settings.needs_endpoint and endpoint and endpoint.api_base == EMBEDDED and not self.farm.rules:
+def run_missions(inputs: GuideInputs, output: OutputFolder, callbacks: Callbacks, only: Sequence[str]) -> list[str]:
+    """All missions to their ends; returns the closing report.  What is raised is how the session ended."""
+    settings, options = inputs.settings, inputs.options
+    log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
+    context = guide_context(settings, options)
+    priced = context.endpoint is None or is_priced(context.endpoint)
+    limits, budget = JobLimits(JOB_LIMIT_S, options.retry_wait_s, tuple(only)), Budget(options.budget_usd, priced)
+    with open_session(output, KIND_NAME, UNIT, open_guide_farm(settings, options), limits, budget) as session:
+        if _asks_rules(settings) and not session.farm.rules:
             raise FarmUnavailable('the farm has no embedded endpoint, and endpoint.api_base is "embedded"')
-        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
-        store.set_requirements(self.run_id, code_version(), self.context.target.model)
-        store.put_metadata(self.run_id, GUIDE, self.context.to_json())
-        store.put_metadata(self.run_id, LIMIT, str(JOB_LIMIT_S))
-        self.publisher.restore([])
-        keep_versions(self.output)
-        clear_parked_state(self.output)  # not earlier: a start that is refused leaves the run parked
+        session.begin(context.target.model)
+        on_target = ("gpu.rollout", "gpu.prompt_lengths", "gpu.critique", "gpu.propose")
+        in_flight = dict.fromkeys(on_target, options.rollout_jobs)
+        in_flight |= dict.fromkeys(("openai.critique", "openai.propose"), options.endpoint_jobs)
+        scheduler = session.scheduler({**in_flight, "cpu.verify": CPU_JOBS})
+        told = flatten({**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)})
+        batches = sum(len(epoch_batches(one.training, settings, 1).batches) for one in inputs.tickets.values())
+        with session.working(callbacks, told, settings.runner.epochs * batches):
+            context = _with_server(context, session, scheduler)
+            runs = [_prepare(inputs, name, context, session, priced) for name in inputs.tickets]
 
-    def info(self) -> RunInfo:
-        """The run, as callbacks are told of it."""
-        settings = {**flatten(dataclasses.asdict(self.settings)), **flatten({"farm": dataclasses.asdict(self.options)})}
-        batches = sum(
-            self.settings.runner.epochs * len(epoch_batches(tickets.training, self.settings, 1).batches)
-            for tickets in self.guider.ingested.values()
-        )
-        return RunInfo(self.run_id, KIND_NAME, self.output.path, settings, batches)
+            def progress(*, is_finished: bool = False) -> ProgressFile:
+                return progress_of([run.mission.stats() for run in runs], is_finished=is_finished)
 
-    def work(self) -> list[str]:
-        """All missions to their ends; returns the closing report."""
-        self._identify_server()
-        prepared = [self._prepare(name) for name in self.guider.ingested]
-        self.missions = [mission for mission, _ in prepared]
-        runs = [MissionRun(one.setup.mission, one.steps(), journal) for one, journal in prepared]
-        self.report()
-        MissionPipeline(self.scheduler, runs, self._watch).run()
-        self.report(is_finished=True)
-        return closing_lines([mission.stats() for mission in self.missions], self.output.path)
+            session.report(progress())
+            drive_missions(scheduler, runs, lambda: session.report_sometimes(progress))
+            session.report(progress(is_finished=True))
+            return closing_lines([run.mission.stats() for run in runs], output.path)
 
-    def _identify_server(self) -> None:
-        """Learn which server answers, because all keys cover it."""
-        server = current_server(self.scheduler, self.context.target, JOB_LIMIT_S)
-        self.context = dataclasses.replace(self.context, server=server)
-        if (self.output.path / CONTEXT_FILE).exists():
-            known = read_state(self.output.path / CONTEXT_FILE, GuideContext)
-            if known.server != server:
-                raise SettingsError([f"model.model_name_or_path: {_other_server(known.server, server)}"])
-        self.output.write_state(CONTEXT_FILE, json.loads(self.context.to_json()))
-        self.farm.store.put_metadata(self.run_id, GUIDE, self.context.to_json())
 
-    def _prepare(self, name: str) -> tuple[Mission, Journal]:
-        """A mission that begins, with all that its journal holds put into the store."""
-        tickets, folder = self.guider.ingested[name], self.output.path / name
-        repository, first = write_ingest(folder, self.settings, tickets)
-        journal = Journal(folder / JOURNAL)
-        journal.seed(self.farm.store, self.run_id)
-        if journal.results:
-            log.info("%s: the journal has the results of %d jobs", name, len(journal.results))
-        setup = MissionSetup(
-            tickets=tickets,
-            settings=self.settings,
-            templates=self.guider.templates,
-            context=self.context,
-            parked_at=frozenset(journal.parked_at),
-            verifier_identity=load_verifier(self.settings.verifier).identity if self.settings.verifier else "",
-        )
-        tally = Tally(self.settings, tickets, self.is_priced)
-        return Mission(setup, MissionFolder(folder), repository, first, tally), journal
+def guide_context(settings: GuideSettings, options: GuideOptions) -> GuideContext:
+    """The frozen model and its server, and the endpoint of critic and reflector; None where the target is both.
 
-    def _watch(self) -> None:
-        if time.monotonic() - self._reported > PUBLISH_EVERY_S:
-            self.report()
+    Prompts and sampling come with each job, not from here.
+    """
+    model, endpoint = settings.model, settings.endpoint
+    embedded = model.model_name_or_path == EMBEDDED
+    dtype, device = model.torch_dtype or "auto", model.device_map or "auto"
+    arguments = [  # as SGLang calls them
+        *(["--dtype", dtype] if dtype != "auto" else []),
+        *(["--device", device] if device != "auto" else []),
+        *([options.sglang_args] if options.sglang_args else []),
+    ]
+    target = records.Target(
+        model=model.model_name_or_path,
+        engine="embedded" if embedded else "sglang",
+        lifecycle="resident",
+        url="" if embedded else options.sglang_url,
+        command="" if embedded else options.sglang_command,
+        args="" if embedded else " ".join(arguments),
+        device="cpu" if embedded or device == "cpu" else "cuda",
+        dtype=dtype if embedded else "auto",
+        ready_timeout_s=SERVER_S,
+        request_timeout_s=SERVER_S,
+        concurrency=options.rollout_jobs,
+        system_prompt="",
+        prompt_template="{context}{query}",
+        sampling=records.Sampling(settings.sampler.grid[0].max_new_tokens, 0.0, 1.0, settings.runner.shuffle_seed),
+    )
+    asked = None
+    if endpoint and settings.needs_endpoint:
+        asked = endpoint_at(endpoint.api_base, endpoint.api_key_env, options)
+    return GuideContext(target=target, endpoint=asked, endpoint_model=endpoint.model if endpoint else "")
 
-    def report(self, *, is_finished: bool = False) -> None:
-        """Publish how far the missions are, and write it into the output folder."""
-        progress = progress_of([mission.stats() for mission in self.missions], is_finished=is_finished)
-        self.output.write_state(PROGRESS_FILE, progress)
-        self.publisher.publish({"done": progress["done"], "total": progress["total"], **progress["figures"]})
-        self._reported = time.monotonic()
+
+def open_guide_farm(
+    settings: GuideSettings, options: GuideOptions, notify: Callable[[str], None] = log.info
+) -> AbstractContextManager[FarmConnection]:
+    """Where no endpoint is asked, an embedded farm has the rules, which then have nothing to do."""
+    if options.farm == "external":
+        return external_farm(options.redis_url, notify)
+    spec = FarmSpec(
+        folder=str(Path(options.farm_dir).resolve()),
+        gpu_slots=options.rollout_jobs,
+        openai_threads=options.endpoint_jobs,
+        cpu_workers=1,
+        log_level=LEVELS[options.log_level],
+        embedded_endpoint=not settings.needs_endpoint or _asks_rules(settings),
+        offline=settings.model.model_name_or_path == EMBEDDED,
+    )
+    return embedded_farm(spec, notify)
+
+
+def _asks_rules(settings: GuideSettings) -> bool:
+    return settings.needs_endpoint and settings.endpoint is not None and settings.endpoint.api_base == EMBEDDED
+
+
+def _with_server(context: GuideContext, session: Session, scheduler: Scheduler) -> GuideContext:
+    """Learn which server answers, because all keys cover it, and put the context into the store."""
+    output, now = session.output, current_server(scheduler, context.target, JOB_LIMIT_S)
+    context = dataclasses.replace(context, server=now)
+    if (output.path / CONTEXT_FILE).exists():
+        before = read_state(output.path / CONTEXT_FILE, GuideContext).server
+        if before != now:
+            names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+            changed = ", ".join(f"{name}: {before.get(name)!r} and {now.get(name)!r}" for name in names)
+            told = f"the server of the target is not the one that this run began with ({changed})"
+            raise SettingsError([f"model.model_name_or_path: {told}"])
+    output.write_state(CONTEXT_FILE, json.loads(context.to_json()))
+    session.farm.store.put_metadata(session.run_id, GUIDE, context.to_json())
+    return context
+
+
+def _prepare(inputs: GuideInputs, name: str, context: GuideContext, session: Session, is_priced: bool) -> MissionRun:
+    """A mission that begins, with all that its journal holds put into the store."""
+    settings, tickets, folder = inputs.settings, inputs.tickets[name], session.output.path / name
+    repository, first = write_ingest(folder, settings, tickets)
+    journal = Journal(folder / JOURNAL)
+    journal.seed(session.farm.store, session.run_id)
+    if journal.results:
+        log.info("%s: the journal has the results of %d jobs", name, len(journal.results))
+    identity = load_verifier(settings.verifier).identity if settings.verifier else ""
+    setup = MissionSetup(tickets, settings, inputs.templates, context, frozenset(journal.parked_at), identity)
+    mission = Mission(setup, MissionFolder(folder), repository, first, Tally(settings, tickets, is_priced))
+    return MissionRun(mission, mission.steps(), journal)
 
 
 def write_ingest(folder: Path, settings: GuideSettings, tickets: MissionTickets) -> tuple[GuidanceRepository, Guidance]:
@@ -204,95 +182,74 @@ def write_ingest(folder: Path, settings: GuideSettings, tickets: MissionTickets)
     return repository, first
 
 
-def _other_server(before: Mapping[str, object], now: Mapping[str, object]) -> str:
-    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    return (
-        "the server of the target is not the one that this run began with "
-        f"({', '.join(f'{name}: {before.get(name)!r} and {now.get(name)!r}' for name in names)})"
-    )
-
-
 @dataclass(frozen=True)
 class MissionRequest(Request):
-    """A request of one mission."""
+    """A request of one mission, by its place among the missions."""
 
-    mission: str
+    of: int
 
 
 @dataclass
 class MissionRun:
-    """The steps of one mission under way, its journal, and what it waits for: `None` before a result is there."""
+    """The steps of one mission under way, its journal, and what it waits for."""
 
-    name: str
+    mission: Mission
     steps: Steps[None]
     journal: Journal
-    is_finished: bool = False
-    _waiting: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    _missing: int = 0
+    _results: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _missing: set[str] = field(default_factory=set)
 
-    def begin(self) -> list[MissionRequest]:
-        """The first requests."""
-        return self._advance(None)
-
-    def take(self, key: str, result: Mapping[str, Any]) -> list[MissionRequest]:
+    def take(self, key: str, result: Mapping[str, Any]) -> Sequence[Request]:
         """What is asked next, once all that was waited for is there."""
         self.journal.add(key, result)
-        self._missing -= self._waiting[key] is None
-        self._waiting[key] = result
-        if self._missing:
-            return []
-        return self._advance({key: value for key, value in self._waiting.items() if value is not None})
+        self._results[key] = result
+        self._missing.discard(key)
+        return () if self._missing else self.advance(self._results)
 
-    def _advance(self, results: Mapping[str, Mapping[str, Any]] | None) -> list[MissionRequest]:
-        asked: Sequence[Request] = []
+    def advance(self, results: Mapping[str, Mapping[str, Any]] | None = None) -> Sequence[Request]:
+        """The next requests; without results the first ones, and none at the end of the mission."""
+        asked: Sequence[Request] = ()
         try:
-            while not asked:
+            while not asked:  # a step that needs nothing goes on at once
                 asked = next(self.steps) if results is None else self.steps.send(results)
                 results = {}
         except StopIteration:
-            self.is_finished = True
+            return ()
         except TooManyRejected as error:
             self.journal.add_park(error.replies)
             raise Parked(str(error)) from None
         by_key = {request.key: request for request in asked}
-        self._waiting, self._missing = dict.fromkeys(by_key), len(by_key)
-        return [MissionRequest(request.key, request.spec, self.name) for request in by_key.values()]
+        self._results, self._missing = {}, set(by_key)
+        return list(by_key.values())
 
 
-@dataclass
-class MissionPipeline:
-    """The missions of a run over its one scheduler, which bounds the requests in flight.
+def drive_missions(scheduler: Scheduler, missions: Sequence[MissionRun], watch: Callable[[], None]) -> None:
+    """Each mission goes on when its own results are there; what came is in its journal, however the session ends.
 
-    `watch` is called after each look at the store, and whenever a mission has gone on.
+    `watch` is called after each look at the store.
     """
 
-    scheduler: Scheduler
-    missions: Iterable[MissionRun]
-    watch: Callable[[], None]
-
-    def run(self) -> None:
-        by_name = {mission.name: mission for mission in self.missions}
-        try:
-            for mission in by_name.values():
-                self._submit(mission.begin())
-            for request, value in self.scheduler.results(lambda: self._look(by_name.values())):
-                assert isinstance(request, MissionRequest)
-                self._submit(by_name[request.mission].take(request.key, value))
-        except RunTaken:
-            raise  # the folder is another process's
-        except BaseException:
-            self._flush(by_name.values())
-            raise
-        self._flush(by_name.values())
-
-    def _submit(self, requests: Iterable[MissionRequest]) -> None:
+    def submit(number: int, requests: Iterable[Request]) -> None:
         for request in requests:
-            self.scheduler.submit(request)
+            scheduler.submit(MissionRequest(request.key, request.spec, number))
 
-    def _look(self, missions: Iterable[MissionRun]) -> None:
-        self._flush(missions)
-        self.watch()
+    def flush() -> None:
+        for one in missions:
+            one.journal.flush()
 
-    def _flush(self, missions: Iterable[MissionRun]) -> None:
-        for mission in missions:
-            mission.journal.flush()
+    def look() -> None:
+        flush()
+        watch()
+
+    try:
+        for number, one in enumerate(missions):
+            submit(number, one.advance())
+        for request, value in scheduler.results(look):
+            assert isinstance(request, MissionRequest)
+            submit(request.of, missions[request.of].take(request.key, value))
+    except RunTaken:
+        raise  # the folder is another process's
+    except BaseException:
+        flush()
+        raise
+    flush()

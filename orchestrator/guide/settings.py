@@ -1,7 +1,7 @@
-"""The settings of `guide`: every key of its YAML file, as frozen dataclasses.
+"""The settings of `guide`: every key of its YAML file, and the options of its command; as frozen dataclasses.
 
-The names of the fields are the keys, so that `dataclasses.asdict` gives the file back.  A key that may be left out has
-a default here.
+The names of the fields are the keys, so that `dataclasses.asdict` gives the file back.  docs/guide.md says what each
+means.  A key that may be left out has a default here.
 """
 
 from __future__ import annotations
@@ -26,8 +26,16 @@ from orchestrator.settings.documents import (
     read_document,
     shown_key,
 )
+from orchestrator.settings.farm import EndpointOptions, LogLevel
 from orchestrator.settings.run_output import RunOutput
-from orchestrator.settings.value_checks import EMBEDDED, http_or_embedded, variable_name
+from orchestrator.settings.value_checks import (
+    EMBEDDED,
+    http_or_embedded,
+    optional,
+    server_address,
+    server_arguments,
+    variable_name,
+)
 from tasks.guide.choose import AllWrongStrategy, EligibilityPolicy, SignalWeights, TieBreak
 from tasks.guide.jobs import Backend
 from tasks.guide.prompts import PromptForm
@@ -46,8 +54,6 @@ Stops = Annotated[tuple[Annotated[StrictStr, StringConstraints(min_length=1)], .
 
 @dataclass(frozen=True)
 class ModelSettings(Document):
-    """The frozen model: a Hugging Face id, a folder, or `embedded`.  The other two are options of its server."""
-
     model_name_or_path: Text
     torch_dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
     device_map: Literal["auto", "cuda", "cpu"] | None = None
@@ -55,16 +61,12 @@ class ModelSettings(Document):
 
 @dataclass(frozen=True)
 class GuidanceSettings(Document):
-    """The file with the first experiences, which is only read, and how many snapshots a mission keeps."""
-
     path: Text
     retention: Count
 
 
 @dataclass(frozen=True)
 class CellSettings(DecodeCell, Document):
-    """One way of sampling; temperature 0 is greedy."""
-
     temperature: Temperature
     top_p: Share
     max_new_tokens: Count
@@ -74,12 +76,6 @@ class CellSettings(DecodeCell, Document):
 
 @dataclass(frozen=True)
 class SamplerSettings(Document):
-    """`samples_per_decode` candidates of each cell of `grid`, one of a greedy cell.
-
-    `constrain`: whether the server enforces the three lines.  `enforce_three_line`: whether a batch without any valid
-    candidate ends the run.  `prompt`: with or without judged examples, see `PromptForm`.
-    """
-
     group_batch_size: Count
     samples_per_decode: Annotated[Count, Field(le=256)]
     grid: Annotated[tuple[CellSettings, ...], Field(min_length=1, max_length=64)]
@@ -90,8 +86,6 @@ class SamplerSettings(Document):
 
 @dataclass(frozen=True)
 class WeightSettings(SignalWeights, Document):
-    """What each signal counts where the tie-break leaves a tie."""
-
     label_match: StrictFloat
     self_consistency: StrictFloat
     confidence: StrictFloat
@@ -106,15 +100,11 @@ class SignalSettings(Document):
 
 @dataclass(frozen=True)
 class PrefilterSettings(Document):
-    """Only so many candidates of a ticket are criticised: wrong ones first, then by confidence, then by index."""
-
     top_k: Annotated[Count, Field(le=MOST_CRITICS)] | None = None
 
 
 @dataclass(frozen=True)
 class CriticSettings(Document):
-    """Who criticises candidates, how it is asked, and how long its words may be."""
-
     backend: Backend
     prompt_path: Text
     temperature: Temperature
@@ -129,8 +119,6 @@ class CriticSettings(Document):
 
 @dataclass(frozen=True)
 class ReflectionSettings(Document):
-    """Who proposes edits, how it is asked, and what an edit may change."""
-
     backend: Backend
     prompt_path: Text
     batch_size: Count
@@ -172,8 +160,6 @@ class RunnerSettings(Document):
 
 @dataclass(frozen=True)
 class EndpointSettings(Document):
-    """Who critic and reflector are where their backend is `endpoint`; a null `seed` is not sent."""
-
     model: Text
     api_base: Annotated[Text, AfterValidator(http_or_embedded)]
     api_key_env: Annotated[Text, AfterValidator(variable_name)]
@@ -212,6 +198,26 @@ class GuideSettings(Document):
     @property
     def needs_endpoint(self) -> bool:
         return self.reflection.backend == "endpoint" or (self.critic.enabled and self.critic.backend == "endpoint")
+
+
+@dataclass(frozen=True)
+class GuideOptions(EndpointOptions):
+    """The jobs in flight, and the server of the target."""
+
+    rollout_jobs: Annotated[
+        Count, Field(le=4096, description="jobs of the target in flight, over all workers (64)")
+    ] = 64
+    endpoint_jobs: Annotated[Count, Field(le=256, description="calls of the endpoint in flight (4)")] = 4
+    sglang_url: Annotated[
+        StrictStr,
+        optional(server_address),
+        Field(description="a server of the model that runs already (default: each gpu worker starts one)"),
+    ] = ""
+    sglang_command: Annotated[StrictStr, AfterValidator(server_arguments)] = "python -m sglang.launch_server"
+    sglang_args: Annotated[
+        StrictStr, AfterValidator(server_arguments), Field(description="more arguments of a server that is started")
+    ] = ""
+    log_level: LogLevel = "logging"
 
 
 def read_guide_settings(path: Path) -> GuideSettings:

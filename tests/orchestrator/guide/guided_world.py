@@ -19,18 +19,16 @@ from guide_values import guide_values
 
 from orchestrator.farm.jobs import Request
 from orchestrator.guide.artifacts import MissionFolder
-from orchestrator.guide.build import guide_endpoint, guide_target
 from orchestrator.guide.figures import Tally
 from orchestrator.guide.guidance import GuidanceRepository
 from orchestrator.guide.ingest import MissionTickets
-from orchestrator.guide.inputs import Templates
+from orchestrator.guide.inputs import check_guide
 from orchestrator.guide.mission import Mission
-from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.rollouts import MissionSetup
-from orchestrator.guide.settings import GuideSettings, guide_settings_from
+from orchestrator.guide.session import guide_context
+from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.journal import JOURNAL, Journal
-from tasks.guide.jobs import GuideContext
 from tasks.guide.ticket import Ticket
 
 MISSION = "cabinet"
@@ -146,14 +144,9 @@ class MissionOnDisk:
     def start(self) -> tuple[Mission, Journal]:
         repository = GuidanceRepository(self.path, MISSION, self.settings.guidance.retention)
         first = repository.start_from(self._initial)
-        journal, options = Journal(self.path / JOURNAL), GuideOptions()
-        context = GuideContext(
-            target=guide_target(self.settings, options),
-            server={"model": "m"},
-            endpoint=guide_endpoint(self.settings, options),
-            endpoint_model="rules",
-        )
-        templates = Templates.read(self.settings)
+        journal = Journal(self.path / JOURNAL)
+        context = dataclasses.replace(guide_context(self.settings, GuideOptions()), server={"model": "m"})
+        templates = check_guide(dataclasses.replace(self.settings, verifier=None), GuideOptions())
         setup = MissionSetup(self.tickets, self.settings, templates, context, frozenset(journal.parked_at))
         tally = Tally(self.settings, self.tickets)
         return Mission(setup, MissionFolder(self.path), repository, first, tally), journal

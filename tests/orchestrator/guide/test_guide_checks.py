@@ -11,8 +11,7 @@ from dotted_values import with_value
 from guide_values import guide_values
 
 from orchestrator.guide.inputs import check_guide
-from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.settings import guide_settings_from
+from orchestrator.guide.settings import GuideOptions, guide_settings_from
 from orchestrator.settings.options import SettingsError
 
 

@@ -13,14 +13,12 @@ from dotted_values import with_value
 from guide_values import guide_values, stage_a_row, write_rows
 
 from orchestrator import console
-from orchestrator.guide.existing import TICKETS_FILE, load_guide
 from orchestrator.guide.ingest import ingest
-from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.report import PROGRESS_FILE, GuideProgress
+from orchestrator.guide.inputs import TICKETS_FILE, load_guide
 from orchestrator.guide.run import KIND, start_guide
-from orchestrator.guide.settings import guide_settings_from, read_guide_settings
+from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_guide_settings
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.kinds import kind_of
+from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile, kind_of
 from orchestrator.settings.options import SettingsError
 
 ROOT = Path(__file__).parents[3]
@@ -51,7 +49,7 @@ def refused(values: dict[str, Any]) -> list[str]:
 
 
 def finish(folder: Path) -> None:
-    OutputFolder(folder).write_state(PROGRESS_FILE, GuideProgress(done=1, total=1, is_finished=True, figures={}))
+    OutputFolder(folder).write_state(PROGRESS_FILE, ProgressFile(done=1, total=1, is_finished=True, figures={}))
 
 
 def test_ingest_writes_tickets_shuffles_and_first_experiences_and_needs_no_farm(values: dict[str, Any]) -> None:
