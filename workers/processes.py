@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -26,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from tasks.common import die_with_parent
+from tasks.common.child import dying_with_parent
 from tasks.common.files import NO_ROOM, write_atomic
 from tasks.common.process import ProcessIdentity, identify
 
@@ -149,8 +148,7 @@ class ChildProcess:
     def start(self) -> None:
         token, argv = uuid.uuid4().hex, self.command.argv
         if (number := self.command.death_signal) is not None:
-            wrapper = (die_with_parent.__file__, str(os.getpid()), str(int(number)))
-            argv = (sys.executable, "-I", "-S", *wrapper, *argv)
+            argv = tuple(dying_with_parent(argv, number))
         self.command.log.parent.mkdir(parents=True, exist_ok=True)
         with self.command.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -63,13 +63,13 @@ CUDA_VISIBLE_DEVICES=${cards[0]} orchestrator farm up "${farm[@]}" > "$work/farm
 url=$(orchestrator farm status "${farm[@]}" --json | "$ROUTE_PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["redis_url"])')
 note "the farm is up: $url"
 for card in "${cards[@]:1}"; do
-  WHETSTONE_REDIS_URL=$url CUDA_VISIBLE_DEVICES=$card "$ROUTE_PYTHON" "$root/tasks/common/die_with_parent.py" $$ 15 \
+  WHETSTONE_REDIS_URL=$url CUDA_VISIBLE_DEVICES=$card setpriv --pdeathsig TERM \
     "$ROUTE_PYTHON" -m workers gpu --name "gpu-card$card" --concurrency "$ROUTE_SLOTS" > "$work/gpu-card$card.log" 2>&1 &
   workers+=($!)
 done
 (while sleep "$ROUTE_PACK_S"; do keep; done) &
 workers+=($!)
-"$ROUTE_PYTHON" "$root/tasks/common/die_with_parent.py" $$ 15 timeout -s TERM -k 15 "$ROUTE_SECONDS" "$ROUTE_PYTHON" -m orchestrator \
+setpriv --pdeathsig TERM timeout -s TERM -k 15 "$ROUTE_SECONDS" "$ROUTE_PYTHON" -m orchestrator \
   route --config "$work/registered.yaml" --farm external --redis-url "$url" --gpu-jobs "$ROUTE_JOBS" &
 run=$!
 wait "$run"

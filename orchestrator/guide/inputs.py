@@ -22,8 +22,8 @@ from orchestrator.settings.documents import flatten, override_values, pop_sectio
 from orchestrator.settings.options import SettingsError
 from orchestrator.settings.run_output import unwritable_folder
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks.common.child_function import ChildFunctionError
 from tasks.common.logs import secret
+from tasks.common.named import ChildFunctionError
 from tasks.common.text import quote
 from tasks.cpu.guide import load_verifier
 from tasks.guide.prompts import CRITIC_PLACES, OPERATIONS, REFLECTION_PLACES, Template

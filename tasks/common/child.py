@@ -1,7 +1,7 @@
-"""The worker's side of a child that computes: start it, follow its reports, stop it, and read its result.
+"""A child of a worker, as a Python module: start and stop it, and, of one that computes, follow its reports.
 
-The worker has its memory back when the child ends.  The child dies with its parent (on Linux, even with one that is
-killed), and whatever it has started and left in its group ends with it.  This side imports nothing heavy.
+The child dies with its parent (on Linux, even with one that is killed), and whatever it has started and left in its
+group ends with it.  The worker has the memory of a child that computes back when it ends.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import IO, Any
-
-import tasks
-from tasks.common import die_with_parent
 
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECK_S = 0.5  # how often a caller may give up on a child that says nothing
@@ -34,6 +30,72 @@ CARD_MEMORY_FULL = re.compile(
     r"|(CUBLAS|CUDNN)_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)"
 )
 """What torch says when its allocator, a context, or a library that allocates by itself finds no memory on a card."""
+
+_EXECUTE = """
+import ctypes, os, sys
+parent, number, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG, which outlives exec
+    if os.getppid() != parent:  # it died before we asked
+        os.kill(os.getpid(), number)
+try:
+    os.execvp(command[0], command)
+except OSError as error:
+    sys.exit(f"cannot run {command[0]}: {error.strerror}")
+"""
+
+
+def dying_with_parent(command: Sequence[str], number: signal.Signals) -> list[str]:
+    """The command, in a form that the kernel signals when the thread that has started it ends (Linux).
+
+    It is a program of its own, since Python code between fork and exec is not safe in a process that has threads.
+    """
+    return [sys.executable, "-I", "-S", "-c", _EXECUTE, str(os.getpid()), str(int(number)), *command]
+
+
+def start_child(
+    module: str, arguments: Sequence[str] = (), environment: Mapping[str, str] = {}, **options: Any
+) -> subprocess.Popen[bytes]:
+    """`python -m module arguments`, which finds the modules that this process finds.
+
+    It has a session of its own: Ctrl+C in a terminal reaches the parent alone, which stops the child and its group.
+    """
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return subprocess.Popen(
+        dying_with_parent([sys.executable, "-P", "-m", module, *arguments], signal.SIGKILL),
+        env={**os.environ, **environment, "PYTHONPATH": path},
+        start_new_session=True,
+        **options,
+    )
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a child has ended; it keeps its pid, and so the name of its group, until `stop_child`."""
+    if process.returncode is not None:
+        return True
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def wait_ended(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Whether it ends within so many seconds."""
+    deadline = time.monotonic() + limit_s
+    while not (ended := has_ended(process)) and time.monotonic() < deadline:
+        time.sleep(0.02)  # waitid has no limit of time
+    return ended
+
+
+def stop_child(process: subprocess.Popen[bytes], grace_s: float) -> int:
+    """End a child, after SIGTERM and `grace_s` seconds, and all that it left in its group; returns its exit code."""
+    if grace_s and not has_ended(process):
+        process.terminate()
+        wait_ended(process, grace_s)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    code = process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+    return code
+
 
 Report = Mapping[str, Any]
 """One line of the child: a JSON object."""
@@ -64,7 +126,7 @@ class ComputeChild:
 def run_child(
     child: ComputeChild, on_report: Callable[[Report], None], check: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Run the child to its end and return its result (`tasks/common/child.py`).
+    """Run the child to its end and return its result.
 
     `on_report` is called with each of its reports, `check` at least every `CHECK_S` seconds.  When this call is
     interrupted, also by one of the two raising or by a task's hard limit, the child is stopped.  Call it from a thread
@@ -74,7 +136,9 @@ def run_child(
         given.write(child.stdin)
         given.seek(0)
         result: dict[str, Any] | None = None
-        process = _start(child, given, errors)
+        process = start_child(
+            child.module, child.arguments, child.environment, stdin=given, stdout=subprocess.PIPE, stderr=errors
+        )
         try:
             for line in _lines(process, check):
                 report = json.loads(line)
@@ -82,32 +146,14 @@ def run_child(
                     result = report["result"]
                 else:
                     on_report(report)
-            while not _has_ended(process):
+            while not has_ended(process):
                 check()
                 time.sleep(CHECK_S / 10)  # waitid has no limit of time, and `check` may stop the wait
         finally:
-            code = _stop(process)
+            code = stop_child(process, GRACE_S)
         if code != 0 or result is None:
             raise _failure(child.name, code, errors)
     return result
-
-
-def _start(child: ComputeChild, stdin: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
-    # So that the child finds this package where it is not installed and the working folder is another.
-    package = Path(str(tasks.__file__)).resolve().parent.parent
-    path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH", "")]))
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), str(int(signal.SIGKILL))),
-            *(sys.executable, "-m", child.module, *child.arguments),
-        ],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        env={**os.environ, **child.environment, "PYTHONPATH": path},
-        # Ctrl+C in a terminal then reaches the parent alone, which stops the child and its group.
-        start_new_session=True,
-    )
 
 
 def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[bytes]:
@@ -120,7 +166,7 @@ def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Itera
             if not selector.select(CHECK_S):
                 check()
                 # What the child has started may hold its output open for longer than it lives.
-                if _has_ended(process) and not selector.select(0):
+                if has_ended(process) and not selector.select(0):
                     return
                 continue
             read = os.read(process.stdout.fileno(), READ_BYTES)
@@ -129,28 +175,6 @@ def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Itera
             *lines, rest = (rest + read).split(b"\n")
             yield from lines
             check()
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; it keeps its pid, and so the name of its group, until `_stop`."""
-    if process.returncode is not None:
-        return True
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _stop(process: subprocess.Popen[bytes]) -> int:
-    """End the child and all that it left in its group; returns its exit code."""
-    if not _has_ended(process):
-        process.terminate()
-        deadline = time.monotonic() + GRACE_S
-        while not _has_ended(process) and time.monotonic() < deadline:
-            time.sleep(0.02)  # waitid has no limit of time
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    code = process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
-    return code
 
 
 def _failure(name: str, code: int, errors: IO[bytes]) -> ChildFailed:

@@ -1,21 +1,34 @@
 """Functions and classes that a setting names: "module:name", "path/to/file.py:name", or an entry point's name.
 
 A name in a file or a module is importable where it is used: on the worker, or in the process of the command.
+`ChildFunction` calls such a function in a process of its own, so that the worker goes on whatever it does.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
 import importlib
 import importlib.util
 import inspect
+import json
+import os
+import queue
 import re
+import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tasks.common.child import has_ended, start_child, stop_child, wait_ended
+from tasks.common.text import first_line
 
 NAME = re.compile(r"[\w.]+:[\w.]+|[^,]+\.py:[\w.]+|[\w.-]+")
 """The form of such a name; a file's path has no comma, which separates names in a list."""
@@ -48,17 +61,13 @@ def source_identity(function: Callable[..., Any]) -> str:
     try:
         source = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
     except (TypeError, OSError):
-        source = (
-            f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', repr(type(function)))}".encode()
-        )
+        name = getattr(function, "__qualname__", repr(type(function)))
+        source = f"{getattr(function, '__module__', '')}:{name}".encode()
     return hashlib.sha256(source).hexdigest()
 
 
 def _import_file(path: Path) -> ModuleType:
-    """The module in a file, under a name of its own: two files may have the same stem.  A file is run once a process.
-
-    Raises: OSError for a file that cannot be read; ImportError.
-    """
+    """The module in a file, under a name of its own: two files may have one stem.  It is run once a process."""
     path = path.resolve()
     path.open("rb").close()
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
@@ -74,3 +83,192 @@ def _import_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+# In a process of its own.
+
+CALL_LIMIT_S = 300.0
+MOST_CHILDREN = 4
+REPLY_BYTES = 1_000_000
+# Linux ends a child when the thread that has started it ends: this thread ends with the process.
+_starter = ThreadPoolExecutor(1, thread_name_prefix="child-functions")
+
+
+class ChildFunctionError(Exception):
+    """The function cannot be loaded, failed, or its process ended.  The message is one line without its name."""
+
+
+class ChildFunction:
+    """The function of this name.  Threads may call it; each call has a process, of `MOST_CHILDREN` at most.
+
+    A function that ends its process, runs too long or breaks its descriptors fails that call; the next one starts a new
+    process.  `identity` is of the source of its module.
+    Raises: ChildFunctionError when it cannot be loaded, or does not take as many arguments as `parameters`.
+    """
+
+    def __init__(self, name: str, group: str, parameters: Sequence[str], limit_s: float = CALL_LIMIT_S) -> None:
+        self._arguments, self._limit_s = (name, group, *parameters), limit_s
+        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+        self._free = threading.BoundedSemaphore(MOST_CHILDREN)
+        child = _Child(self._arguments, limit_s)
+        self.identity = child.identity
+        self._idle.put(child)
+        atexit.register(self.close)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the function returns, as JSON has it.  Raises: ChildFunctionError."""
+        with self._free:
+            child = self._child()
+            try:
+                problem, value = child.call(arguments)
+            except BaseException:
+                child.close()
+                raise
+            self._idle.put(child)
+            if problem:
+                raise ChildFunctionError(problem)
+            return value
+
+    def close(self) -> None:
+        """End the idle processes."""
+        while not self._idle.empty():
+            self._idle.get().close()
+
+    def _child(self) -> _Child:
+        with contextlib.suppress(queue.Empty):
+            child = self._idle.get_nowait()
+            if not has_ended(child.process):
+                return child
+            child.close()
+        child = _Child(self._arguments, self._limit_s)
+        if child.identity != self.identity:
+            child.close()
+            raise ChildFunctionError("its source has changed since this process loaded it; start the worker again")
+        return child
+
+
+class _Child:
+    """One process, which loads the function and answers one call after the other, in JSON over a socket."""
+
+    def __init__(self, arguments: Sequence[str], limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._pipe, theirs = Pipe()
+        self.process: subprocess.Popen[bytes] = _starter.submit(
+            start_child,
+            __name__,
+            [str(theirs.fileno()), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.__stderr__,
+            pass_fds=[theirs.fileno()],
+        ).result()
+        theirs.close()
+        try:
+            problem, self.identity = self._reply()
+            if problem:
+                raise ChildFunctionError(problem)
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, arguments: Sequence[Any]) -> tuple[str, Any]:
+        """What is wrong, or "", and what the function returned."""
+        with contextlib.suppress(OSError):  # it has ended: the missing reply says how
+            self._pipe.send_bytes(json.dumps(arguments).encode())
+        return self._reply()
+
+    def close(self) -> None:
+        """End the process and what it has started in its session."""
+        stop_child(self.process, 0)
+        self._pipe.close()
+
+    def _reply(self) -> tuple[str, Any]:
+        try:
+            if not self._pipe.poll(self._limit_s):
+                raise ChildFunctionError(f"it did not return within {self._limit_s:g} s")
+            problem, value = json.loads(self._pipe.recv_bytes())
+        except (OSError, EOFError):
+            if not wait_ended(self.process, 5):
+                raise ChildFunctionError("it closed the descriptors of its process") from None
+            code = stop_child(self.process, 0)
+            if code < 0:
+                raise ChildFunctionError(f"its process was killed by signal {-code}") from None
+            raise ChildFunctionError(f"it ended its process with status {code}") from None
+        return problem, value
+
+
+def main() -> None:
+    """The child: load the function, say so, and answer calls until the parent closes the socket."""
+    pipe, (name, group, *parameters) = Connection(int(sys.argv[1])), sys.argv[2:]
+    folder, process = os.getcwd(), os.getpid()
+    try:
+        function = _load(name, group, parameters)
+        identity = hashlib.sha256(source_identity(function).encode() + _source_of(name)).hexdigest()
+        reply: list[Any] = ["", identity]
+    except BaseException as error:  # a user's module may raise whatever it likes while it is imported
+        function, reply = max, [_one_line(error), ""]
+    while os.getpid() == process:  # the module or the function may have forked, and this may be the copy
+        os.chdir(folder)
+        pipe.send_bytes(_shortened(reply))
+        try:
+            arguments = json.loads(pipe.recv_bytes())
+        except EOFError:
+            return
+        try:
+            reply = ["", _plain(function(*arguments))]
+        except BaseException as error:  # sys.exit, GeneratorExit
+            reply = [f"{type(error).__name__}: {_one_line(error)}", None]
+    os._exit(0)
+
+
+def _load(name: str, group: str, parameters: list[str]) -> Callable[..., Any]:
+    function: Callable[..., Any] = load_named(name, group)
+    if not callable(function):
+        raise TypeError("it is no function")
+    try:
+        inspect.signature(function).bind(*parameters)
+    except TypeError as error:
+        raise TypeError(f"it must take ({', '.join(parameters)}): {error}") from error
+    except ValueError:  # written in C: its first call will show
+        pass
+    return function
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold; numpy's numbers and truth values as Python's."""
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    kind = type(value)
+    if kind.__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    raise TypeError(f"it returned a {module}{kind.__name__}")
+
+
+def _one_line(error: BaseException) -> str:
+    try:
+        return first_line(error)
+    except Exception:
+        return type(error).__name__
+
+
+def _shortened(reply: list[Any]) -> bytes:
+    try:
+        text = json.dumps(reply).encode()
+    except ValueError as error:  # a whole number of thousands of digits
+        text = json.dumps([_one_line(error), None]).encode()
+    if len(text) >= REPLY_BYTES:
+        text = json.dumps([f"it returned more than {REPLY_BYTES:,} characters", None]).encode()
+    return text
+
+
+def _source_of(name: str) -> bytes:
+    """The file that the name names: the function may be of another one, which it is wrapped by."""
+    module = name.rpartition(":")[0]
+    file = module if module.endswith(".py") else getattr(sys.modules.get(module), "__file__", None)
+    return Path(file).read_bytes() if file and Path(file).is_file() else b""
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@
 It is named by an entry point of the group `whetstone.verifiers`, or as "module:function", importable where the cpu
 workers run.  `ticket` has `group_id`, `mission`, `label` and `per_image`; `candidate` has `text`, `verdict`, `reason`
 and `confidence`.  It must return the same for the same values: results are kept under their content.  It runs in a
-process of its own (`tasks.common.child_function`).
+process of its own (`tasks.common.named`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.common.child_function import ChildFunction, ChildFunctionError
+from tasks.common.named import ChildFunction, ChildFunctionError
 from tasks.common.validation import ContentKey, Count, RunId
 from tasks.job import JobTask, run_job
 

@@ -5,7 +5,7 @@
 It is named "module:function" or "file.py:function", importable where the workers run, or by an entry point of the group
 `whetstone.judges` (packaging.python.org, "Entry points specification").  It returns whether the answer is right, or a
 score from 0 to 1, and perhaps a sentence why; from 0.5 on an answer counts as right.  It must return the same for the
-same texts: verdicts are kept under their content.  It runs in a process of its own (`tasks.common.child_function`).
+same texts: verdicts are kept under their content.  It runs in a process of its own (`tasks.common.named`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tasks.common.child_function import ChildFunction, ChildFunctionError
+from tasks.common.named import ChildFunction, ChildFunctionError
 from tasks.common.validation import REASONING_CHARACTERS
 from tasks.judging.marks import accepted_answers
 from tasks.judging.verdict import category_of

@@ -154,7 +154,7 @@ def is_of_kind(process: psutil.Process, kind: str) -> bool:
         above = " ".join(parent.cmdline()) if parent else ""
     except psutil.Error:
         return False
-    if "die_with_parent.py" in line:
+    if "PR_SET_PDEATHSIG" in line:
         return False  # the wrapper, before it executes the process itself
     if kind in servers:
         return servers[kind] in line

@@ -8,7 +8,7 @@ import pytest
 from guide_records import answers, ticket
 from guided_job import guided, job_in
 
-from tasks.common.child_function import ChildFunctionError
+from tasks.common.named import ChildFunctionError
 from tasks.cpu.guide import load_verifier, verify_candidates
 from tasks.guide.jobs import KeyedJob, verify_job
 from tasks.guide.ticket import TicketCandidates

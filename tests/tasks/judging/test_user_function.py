@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.common.child_function import ChildFunction
+from tasks.common.named import ChildFunction
 from tasks.judging.user_function import GROUP, PARAMETERS, UserFunction, UserFunctionError, load_function
 
 SOURCE = """
