@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.collect.results import CollectionResult, read_collection
+from orchestrator.collect.report import CollectionResult, read_collection
 from orchestrator.evolution_results import (
     Descent,
     GenerationResult,

@@ -1,67 +1,108 @@
-"""The kind of runs that `orchestrator collect` starts.
-
-The output folder holds its settings in `settings.yaml`: those of the YAML file and those of the farm.
-"""
+"""The kind of runs that `orchestrator collect` starts: from settings and questions to the output file."""
 
 from __future__ import annotations
 
 import dataclasses
-import errno
+import json
 import logging
-import os
+import math
+import random
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import yaml
-from typing_extensions import TypedDict
-
-from orchestrator import console
 from orchestrator.callbacks import Callback, Callbacks
-from orchestrator.collect.settings import CollectOptions, CollectSettings, collect_settings_from
-from orchestrator.console import raise_on_signals
-from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
-from orchestrator.runs.folder import OutputFolder, check_inputs, read_state
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
+from orchestrator.collect.report import Split
+from orchestrator.collect.settings import (
+    CollectOptions,
+    CollectSettings,
+    SplitRatios,
+    check_surroundings,
+    collect_settings_from,
+)
+from orchestrator.runs.folder import OutputFolder, check_inputs, write_output
+from orchestrator.runs.kinds import Figures, RunKind, check_kind
+from orchestrator.runs.yaml_kind import SETTINGS_FILE, YamlKind, told_settings
 from orchestrator.settings import SettingsError
-from orchestrator.settings.documents import override_values, pop_section, read_mapping
+from orchestrator.settings.farm import unwritable_folder
+from orchestrator.settings.run import endpoint_at
+from orchestrator.settings.value_checks import EMBEDDED
+from tasks import records
+from tasks.collect.collection import Collection
+from tasks.common.text import smallest_limit
+from tasks.dataset import DatasetError
+from tasks.openai.endpoint import is_priced
+from tasks.questions import read_questions
+from tasks.records import Example
 
 if TYPE_CHECKING:
+    from orchestrator.farm.embedded import FarmSpec
     from orchestrator.runs.session import Ending
 
-SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
-RESUMABLE = (
-    "log_level",
-    "target.sglang.base_url",
-    "target.sglang.timeout_s",
-    "target.sglang.max_retries",
-    *(f"reflector.{key}" for key in ("model_id", "api_base", "api_key_env")),
-    *(f"reflector.{key}" for key in ("temperature", "top_p", "max_new_tokens", "seed")),
-    *(f"phase0.correctness.evaluator_{key}" for key in ("model", "api_base", "api_key_env")),
-    *(f"phase0.correctness.evaluator_{key}" for key in ("temperature", "top_p", "max_new_tokens", "seed")),
-    "phase0.target_concurrency",
-    "phase0.reflector_concurrency",
-    "phase0.judge_concurrency",
-    "phase0.output_path",
-    *(f"farm.{field.name}" for field in dataclasses.fields(CollectOptions) if field.name != "is_fresh"),
-)
-"""The settings that may change before a collection is resumed, by dotted name; those of the farm begin with "farm.".
-
-They do not alter results, or they say who compresses and judges.  The keys of compressions and verdicts cover the
-latter, so those of another model, address or sampling are computed anew, and an output is never of two judges.
-"""
+log = logging.getLogger(__name__)
+JOB_LIMIT_S = 1800.0  # hard limit of one job
+SYSTEM_PROMPT = "Answer the question using the provided context."
+TARGET_READY_S = 600.0
 
 
-class ProgressFile(TypedDict):
-    """progress.json: examples that are judged, of how many, and the pairs that were retained of them."""
+class CollectKind(YamlKind[CollectSettings, CollectOptions]):
+    """A collection, by its output folder.
 
-    done: int
-    total: int
-    retained_pairs: int
-    is_finished: bool
+    What may change before it is resumed does not alter results, or says who compresses and judges.  The keys of
+    compressions and verdicts cover the latter, so those of another model, address or sampling are computed anew, and an
+    output is never of two judges.
+    """
+
+    name, unit, options = "collect", "examples", CollectOptions
+    fixed = ("is_fresh",)
+    resumable = (
+        "log_level",
+        *(f"target.sglang.{key}" for key in ("base_url", "timeout_s", "max_retries")),
+        *(f"reflector.{key}" for key in ("model_id", "api_base", "api_key_env")),
+        *(f"reflector.{key}" for key in ("temperature", "top_p", "max_new_tokens", "seed")),
+        *(f"phase0.correctness.evaluator_{key}" for key in ("model", "api_base", "api_key_env")),
+        *(f"phase0.correctness.evaluator_{key}" for key in ("temperature", "top_p", "max_new_tokens", "seed")),
+        *(f"phase0.{key}_concurrency" for key in ("target", "reflector", "judge")),
+        "phase0.output_path",
+    )
+
+    def settings_from(self, values: dict[str, Any], folder: Path) -> CollectSettings:
+        return collect_settings_from(values)
+
+    def farm_spec(self, settings: CollectSettings, options: CollectOptions) -> FarmSpec:
+        """With as many slots as calls may be in flight."""
+        from orchestrator.farm.embedded import FarmSpec
+
+        phase0 = settings.phase0
+        return FarmSpec(
+            folder=str(options.folder),
+            gpu_slots=phase0.target_concurrency,
+            openai_threads=phase0.reflector_concurrency + phase0.judge_concurrency,
+            cpu_workers=1,
+            log_level=settings.log_level,
+            embedded_endpoint=settings.reflector.api_base == EMBEDDED,
+            offline=settings.target.model_id == EMBEDDED,
+        )
+
+    def go_on(self, settings: CollectSettings, options: CollectOptions, only: Sequence[str]) -> int:
+        return end_collection(start_collection(settings, options, resume=True, only=only), settings)
+
+    def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
+        settings, options = self.load(folder, overrides)
+        return self.go_on(dataclasses.replace(settings, output_dir=str(folder)), options, only)
+
+    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
+        retained = figures.get("retained_pairs")
+        return () if retained is None else (("retained", f"{retained:,.0f} pairs of the judged examples"),)
+
+    def summary(self, figures: Figures) -> str:
+        retained = figures.get("retained_pairs")
+        return "" if retained is None else f"{retained:,.0f} pairs retained"
+
+
+COLLECT = CollectKind()
+KIND: RunKind = COLLECT
 
 
 def start_collection(
@@ -80,113 +121,144 @@ def start_collection(
     A fresh collection sets the one aside that the output folder holds; when it is resumed, it stays a fresh one.
     """
     # Imported here: a command that only shows a collection does not need them.
-    from orchestrator.collect.build import choose_split, collect_announcement
-    from orchestrator.collect.checks import check_surroundings
-    from orchestrator.collect.runner import Collector
-    from orchestrator.runs.session import drive, log_to, restored_if_refused, settings_callbacks
+    from orchestrator.collect.session import PAIRS, VERBOSE, Checkpoint, Collector
+    from orchestrator.runs.session import Budget, JobLimits, open_session, settings_callbacks
 
     stream = stream or sys.stderr
     check_surroundings(settings, options)
-    questions = {"data.financebench_path": Path(settings.data.financebench_path)}
-    check_inputs("phase0.output_path", Path(settings.phase0.output_path), questions)
+    path = Path(settings.phase0.output_path)
+    check_inputs("phase0.output_path", path, {"data.financebench_path": Path(settings.data.financebench_path)})
     parts = choose_split(settings)
     told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
     output = OutputFolder(Path(settings.output_dir))
     if resume and (output.path / SETTINGS_FILE).exists():
-        options = dataclasses.replace(options, is_fresh=load_saved(output.path)[1].is_fresh)
+        options = dataclasses.replace(options, is_fresh=COLLECT.load(output.path)[1].is_fresh)
     elif options.is_fresh and (aside := output.rotate()):
         print(f"the earlier collection is now in {aside}", file=stream)
-    check_kind(output.path, "collect")
+    check_kind(output.path, COLLECT.name)
     output.open()
-    check_output_path(Path(settings.phase0.output_path))
-    log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(stream)])
-    raise_on_signals()
-
-    print(collect_announcement(settings, options), file=stream, flush=True)
+    if path.is_dir():
+        raise SettingsError([f"phase0.output_path: {path}: it is a folder"])
+    if problems := [*unwritable_folder("phase0.output_path", path.parent)]:
+        raise SettingsError(problems)
+    print(_announcement(settings, options), file=stream, flush=True)
 
     def work() -> None:
-        with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
-            save_settings(output, settings, options)
-            output.remove(PROGRESS_FILE)
-            Collector(settings, options, parts, output, resume, told, tuple(only)).run()
+        log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
+        log.info("split: train %d, val %d, test %d", len(parts.train), len(parts.val), len(parts.test))
+        verbose, pairs = (Checkpoint(output.path / name, is_resumed=resume) for name in (VERBOSE, PAIRS))
+        collection = make_collection(settings, options, output.run_id(COLLECT.name))
+        limits = JobLimits(JOB_LIMIT_S, options.retry_wait_s, tuple(only))
+        priced = is_priced(collection.judge_endpoint) and is_priced(collection.reflector_endpoint)
+        farm = COLLECT.connect(settings, options)
+        with open_session(
+            output, COLLECT.name, COLLECT.unit, farm, limits, Budget(options.budget_usd, priced)
+        ) as session:
+            session.require_rules("reflector.api_base", settings.reflector.api_base == EMBEDDED)
+            session.begin(collection.target.model)
+            collector = Collector(session, settings, parts, collection, verbose, pairs, resume)
+            with session.working(told, told_settings(settings, options), len(parts.train)):
+                text = json.dumps(collector.document(), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+                write_output(path, text)
+                log.info("wrote %s, %s bytes", path, f"{path.stat().st_size:,}")
+                session.report(collector.progress(is_finished=True))
 
-    budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
-    return drive(output, work, told, again="the same command with --resume", raise_budget=budget)
+    again = "the same command with --resume"
+    return COLLECT.drive(
+        output, settings, options, work, told, log_level=settings.log_level, stream=stream, again=again
+    )
 
 
 def end_collection(ending: Ending, settings: CollectSettings) -> int:
     """Print the path of the output, or why there is none, and return the exit status."""
-    if ending.status == console.DONE:
-        print(Path(settings.phase0.output_path))
-    return ending.exit()
+    return ending.exit(settings.phase0.output_path)
 
 
-def check_output_path(path: Path) -> None:
-    """Whether the output can be written at the end, when all that it costs has been spent."""
+def make_collection(settings: CollectSettings, options: CollectOptions, run_id: str) -> Collection:
+    """What the jobs must know; a fresh collection has content keys of its own."""
+    reflector, correctness = settings.reflector, settings.phase0.correctness
+    return Collection(
+        samples=settings.phase0.verbose_num_samples,
+        target=_target(settings),
+        target_retries=settings.target.sglang.max_retries,
+        reflector=records.Reflector(
+            model=reflector.model_id,
+            temperature=reflector.temperature,
+            top_p=reflector.top_p,
+            max_completion_tokens=reflector.max_new_tokens,
+            seed=reflector.seed,
+        ),
+        compress_template=reflector.compress_prompt_template,
+        reflector_endpoint=endpoint_at(reflector.api_base, reflector.api_key_env, options),
+        judge=records.Judge(
+            model=correctness.evaluator_model,
+            tolerance=correctness.tolerance,
+            forgiving=correctness.qualitative_forgiving,
+            temperature=correctness.evaluator_temperature,
+            top_p=correctness.evaluator_top_p,
+            max_completion_tokens=correctness.evaluator_max_new_tokens,
+            seed=correctness.evaluator_seed,
+            concurrency=1,
+            context_tokens=smallest_limit(options.context_tokens, options.tokens_per_minute),
+        ),
+        judge_endpoint=endpoint_at(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
+        salt=run_id if options.is_fresh else "",
+        context_tokens=options.context_tokens,
+    )
+
+
+def _target(settings: CollectSettings) -> records.Target:
+    target = settings.target
+    embedded = target.model_id == EMBEDDED
+    return records.Target(
+        model=target.model_id,
+        engine="embedded" if embedded else "sglang",
+        lifecycle="resident",
+        url="" if embedded else target.sglang.base_url,
+        command="",
+        args="",
+        device=settings.device,
+        dtype="auto",
+        ready_timeout_s=TARGET_READY_S,
+        request_timeout_s=target.sglang.timeout_s,
+        concurrency=settings.phase0.target_concurrency,
+        system_prompt=SYSTEM_PROMPT,
+        prompt_template=target.prompt_template,
+        sampling=records.Sampling(target.max_new_tokens, target.temperature, target.top_p, target.seed),
+    )
+
+
+def _announcement(settings: CollectSettings, options: CollectOptions) -> str:
+    """Who reflects and judges, and what it may cost at most."""
+    from orchestrator.report.announcement import announce, highest_cost, provider_at
+
+    reflector, judge = settings.reflector, settings.phase0.correctness
+    rules, external = reflector.api_base == EMBEDDED, options.farm == "external"
+    endpoint = endpoint_at(reflector.api_base, reflector.api_key_env, options)
+    judge_endpoint = endpoint_at(judge.evaluator_api_base, judge.evaluator_api_key_env, options)
+    return announce(
+        provider_at(reflector.model_id, endpoint, rules=rules, external=external),
+        provider_at(judge.evaluator_model, judge_endpoint, rules=rules, external=external),
+        highest_cost(endpoint, rules=rules),
+    )
+
+
+def choose_split(settings: CollectSettings) -> Split:
+    """Read and split the questions."""
     try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise SettingsError([f"phase0.output_path: {path}: {error.strerror}"]) from None
+        examples = [question.example for question in read_questions(settings.data.financebench_path)]
+    except DatasetError as error:
+        raise SettingsError([f"data.financebench_path: {line}" for line in str(error).splitlines()]) from None
+    parts = split(examples, settings.data.split_ratios, settings.seed)
+    if not parts.train:
+        raise SettingsError([f"data.split_ratios.train: of {len(examples)} questions it leaves none to learn from"])
+    return parts
 
 
-class CollectKind:
-    """A collection, by its output folder."""
-
-    files: Sequence[str] = (PROGRESS_FILE,)
-
-    def progress(self, folder: Path) -> RunProgress:
-        try:
-            values = read_state(folder / PROGRESS_FILE, ProgressFile, "the next start writes it anew: remove it")
-        except FileNotFoundError:
-            return RunProgress("examples", 0, None, is_finished=False)
-        figures = {"retained_pairs": float(values["retained_pairs"])}
-        return RunProgress("examples", values["done"], values["total"], values["is_finished"], figures)
-
-    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
-        retained = figures.get("retained_pairs")
-        return () if retained is None else (("retained", f"{retained:,.0f} pairs of the judged examples"),)
-
-    def summary(self, figures: Figures) -> str:
-        retained = figures.get("retained_pairs")
-        return "" if retained is None else f"{retained:,.0f} pairs retained"
-
-    def tables(self, folder: Path) -> Sequence[ShownTable]:
-        return ()
-
-    def farm_address(self, folder: Path) -> str:
-        _, options = load_saved(folder)
-        if options.farm == "external":
-            return external_address(options.redis_url)
-        return embedded_address(Path(options.farm_dir))
-
-    def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
-        from orchestrator.collect.runner import open_collect_farm
-
-        return open_collect_farm(*load_saved(folder), notify)
-
-    def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
-        settings, options = load_saved(folder, overrides)
-        settings = dataclasses.replace(settings, output_dir=str(folder))
-        return end_collection(start_collection(settings, options, resume=True, only=only), settings)
-
-
-def save_settings(output: OutputFolder, settings: CollectSettings, options: CollectOptions) -> None:
-    values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
-    output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
-
-
-def load_saved(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, CollectOptions]:
-    """What the collection was started with, and what is changed of it."""
-    values = read_mapping(folder / SETTINGS_FILE)
-    override_values(values, overrides, RESUMABLE, "collection")
-    options = pop_section(values, "farm", CollectOptions)
-    if options.budget_usd and None in options.prices:
-        raise SettingsError(["farm.budget_usd: needs farm.price_prompt, farm.price_cached and farm.price_completion"])
-    return collect_settings_from(values), options
-
-
-KIND: RunKind = CollectKind()
+def split(examples: Sequence[Example], ratios: SplitRatios, seed: int) -> Split:
+    """Sort by id, shuffle with `random.Random(seed)`, cut at the floors of the ratios; the rest is the test part."""
+    shuffled = sorted(examples, key=lambda example: example.id)
+    random.Random(seed).shuffle(shuffled)
+    first = math.floor(len(shuffled) * ratios.train)
+    second = first + math.floor(len(shuffled) * ratios.val)
+    return Split(tuple(shuffled[:first]), tuple(shuffled[first:second]), tuple(shuffled[second:]))

@@ -23,7 +23,8 @@ from orchestrator.settings.documents import (
     parse_document,
     read_document,
 )
-from orchestrator.settings.farm import EndpointOptions
+from orchestrator.settings.farm import EndpointOptions, missing_key
+from orchestrator.settings.options import SettingsError
 from orchestrator.settings.value_checks import EMBEDDED, http_address, http_or_embedded, placeholders
 from tasks.common.text import quote
 
@@ -187,3 +188,32 @@ def _check_embedded(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 CROSS_CHECKS = (_check_ratios, _check_embedded)
+
+
+def check_surroundings(settings: CollectSettings, options: CollectOptions) -> None:
+    """Check what settings and options must keep together, at each start."""
+    if problems := [*_key_problems(settings, options), *_limit_problems(settings, options)]:
+        raise SettingsError(problems)
+
+
+def _key_problems(settings: CollectSettings, options: CollectOptions) -> Iterator[str]:
+    if settings.reflector.api_base == EMBEDDED:
+        if options.farm == "external":
+            yield 'reflector.api_base: "embedded" needs --farm embedded'
+    elif options.farm == "embedded":  # workers of an external farm have their own environment; these have ours
+        correctness = settings.phase0.correctness
+        yield from missing_key("reflector.api_key_env", settings.reflector.api_key_env)
+        yield from missing_key("phase0.correctness.evaluator_api_key_env", correctness.evaluator_api_key_env)
+
+
+def _limit_problems(settings: CollectSettings, options: CollectOptions) -> Iterator[str]:
+    """A prompt and its longest reply share each limit; 0 is no limit."""
+    longest = {
+        "reflector.max_new_tokens": settings.reflector.max_new_tokens,
+        "phase0.correctness.evaluator_max_new_tokens": settings.phase0.correctness.evaluator_max_new_tokens,
+    }
+    limits = {"--context-tokens": options.context_tokens, "--tokens-per-minute": options.tokens_per_minute}
+    for option, limit in limits.items():
+        for key, tokens in longest.items():
+            if limit and limit <= tokens:
+                yield f"{option}: {limit} leaves no room for a prompt: it must be more than {key} ({tokens})"

@@ -215,9 +215,10 @@ def parse_options(kind: type[O], given: Mapping[str, Any]) -> O:
     """The options of a command whose file has no keys of them; None is one that was not given."""
     from orchestrator.settings import SettingsError
     from orchestrator.settings.documents import parse_document
+    from orchestrator.settings.farm import FARM_CHECKS
 
     try:
-        return parse_document({name: value for name, value in given.items() if value is not None}, kind)
+        return parse_document({name: value for name, value in given.items() if value is not None}, kind, FARM_CHECKS)
     except SettingsError as error:
         named = (problem.partition(":") for problem in error.problems)
         raise SettingsError([f"{option_of(name)}:{reason}" for name, _, reason in named]) from None

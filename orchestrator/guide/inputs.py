@@ -19,8 +19,8 @@ from orchestrator.guide.ingest import INCOMPLETE, MissionTickets
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.runs.folder import OutputError, OutputFolder, read_state
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key
+from orchestrator.settings.farm import unwritable_folder
 from orchestrator.settings.options import SettingsError
-from orchestrator.settings.run_output import unwritable_folder
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.common.logs import secret
 from tasks.common.named import ChildFunctionError
@@ -125,7 +125,7 @@ def keep_run(output: OutputFolder, inputs: GuideInputs) -> None:
 def load_guide(folder: Path, overrides: Sequence[str] = ()) -> tuple[GuideSettings, GuideOptions]:
     """What the run in a folder was started with, and what is changed of it; wherever the folder is now."""
     values = read_mapping(folder / SETTINGS_FILE)
-    override_values(values, overrides, RESUMABLE, "run")
+    override_values(values, overrides, RESUMABLE)
     options = pop_section(values, "farm", GuideOptions)
     folder = folder.resolve()
     if isinstance(output := values.get("output"), dict):

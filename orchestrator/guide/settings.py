@@ -26,8 +26,7 @@ from orchestrator.settings.documents import (
     read_document,
     shown_key,
 )
-from orchestrator.settings.farm import EndpointOptions, LogLevel
-from orchestrator.settings.run_output import RunOutput
+from orchestrator.settings.farm import EndpointOptions, LogLevel, RunOutput
 from orchestrator.settings.value_checks import (
     EMBEDDED,
     http_or_embedded,

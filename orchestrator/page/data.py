@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from orchestrator.collect.results import CollectedPair
+from orchestrator.collect.report import CollectedPair
 from orchestrator.digest import digest_of
 from orchestrator.page.evolution import answer_set, evolution_data
 from orchestrator.page.formats import cell, number, plural, visible

@@ -9,7 +9,7 @@ from typing import TypeVar
 from orchestrator.route.build import read_texts, world_source
 from orchestrator.route.settings import RouteSettings
 from orchestrator.settings import SettingsError
-from orchestrator.settings.run_output import unwritable_folder
+from orchestrator.settings.farm import unwritable_folder
 from tasks.dataset import DatasetError
 from tasks.route.claims import PROGRAMS
 from tasks.route.loopholes import KNOWN_MODE, LOOPHOLES, MODES, NO_LOOPHOLE, parse_pairs

@@ -60,7 +60,7 @@ def keep_route(output: OutputFolder, settings: RouteSettings, options: RouteOpti
 def load_route(folder: Path, overrides: Sequence[str] = ()) -> tuple[RouteSettings, RouteOptions]:
     """What the run in a folder was started with, and what is changed of it; its data are the copies."""
     values = read_mapping(folder / SETTINGS_FILE)
-    override_values(values, overrides, RESUMABLE, "run")
+    override_values(values, overrides, RESUMABLE)
     options = pop_section(values, "farm", RouteOptions)
     folder = folder.resolve()
     if isinstance(output := values.get("output"), dict):

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
 
 from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
-from orchestrator.settings.farm import FarmOptions, LogLevel
-from orchestrator.settings.run_output import RunOutput
+from orchestrator.settings.farm import FarmOptions, LogLevel, RunOutput
 from tasks.common.named import NAME
 from tasks.route.claims import PROGRAMS, Trajectory, split_names
 from tasks.route.loopholes import LOOPHOLES

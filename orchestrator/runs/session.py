@@ -84,6 +84,11 @@ class Session:
         """The one scheduler of the session; see there."""
         return Scheduler(self.dispatcher, in_flight, goes_on)
 
+    def require_rules(self, option: str, is_embedded: bool) -> None:
+        """Refuse a farm whose workers call a real endpoint where the option asks for the rules."""
+        if is_embedded and not self.farm.rules:
+            raise FarmUnavailable(f'the farm has no embedded endpoint, and {option} is "embedded"')
+
     def begin(self, model: str) -> None:
         """Put the run into the store.  `model` is the target that its workers must serve."""
         store = self.farm.store

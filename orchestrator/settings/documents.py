@@ -106,20 +106,17 @@ def parse_document(values: Mapping[str, Any], kind: type[T], cross_checks: Seque
     return found
 
 
-def pop_section(values: dict[Any, Any], name: str, kind: type[T]) -> T:
+def pop_section(values: dict[Any, Any], name: str, kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
     """The document in the section `name` of a file, which is taken out of `values`; an absent one has its defaults."""
     section = values.pop(name, {})
     try:
-        return parse_document(section if isinstance(section, Mapping) else {}, kind)
+        return parse_document(section if isinstance(section, Mapping) else {}, kind, cross_checks)
     except SettingsError as error:
         raise SettingsError([f"{name}.{problem}" for problem in error.problems]) from None
 
 
-def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change: Sequence[str], another: str) -> None:
-    """Change `values` by each NAME=VALUE, whose name is dotted and one of `may_change`.
-
-    `another` is what the file would describe if another value changed: "run", "collection".
-    """
+def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change: Sequence[str]) -> None:
+    """Change `values` by each NAME=VALUE, whose name is dotted and one of `may_change`."""
     given: dict[str, str] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
@@ -128,7 +125,7 @@ def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change
         if name in given:
             raise SettingsError([f"--set {name}: is set twice, to {quote(given[name])} and to {quote(text)}"])
         if name not in may_change:
-            kind = f"alters results, so it is another {another}" if name in flatten(values) else "is not a setting"
+            kind = "alters results, so it is another run" if name in flatten(values) else "is not a setting"
             raise SettingsError([f"--set {name}: it {kind}; what may change: {', '.join(may_change)}"])
         given[name] = text
         *sections, key = name.split(".")

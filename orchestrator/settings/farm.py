@@ -1,14 +1,22 @@
-"""The options of a run whose YAML file says nothing of the farm: of the command line, and in the saved settings."""
+"""What each kind with a YAML file has: options of the farm, of which the file says nothing, and an output folder."""
 
 from __future__ import annotations
 
+import dataclasses
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictFloat, StrictStr
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictStr
 
 from orchestrator.settings.documents import Count, Document, Text
 from orchestrator.settings.value_checks import no_password, optional, redis_address
+from tasks.common.logs import secret
 
 NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS = 100_000, 1_000_000_000
 """Requests and tokens a minute where no limit is given."""
@@ -17,6 +25,10 @@ NotNegative = Annotated[StrictFloat, Field(ge=0)]
 LogLevel = Annotated[
     Literal["debug", "logging", "warning"], Field(description="what is logged; `logging` is INFO (logging)")
 ]
+
+
+LEVELS = {"debug": "DEBUG", "logging": "INFO", "warning": "WARNING"}
+"""The level of a log, as Python names it, by `log_level`."""
 
 
 def _price(kind: str) -> object:
@@ -45,6 +57,11 @@ class FarmOptions(Document):
         StrictStr, Field(description="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")
     ] = ""
 
+    @property
+    def folder(self) -> Path:
+        """That of the embedded farm."""
+        return Path(self.farm_dir).resolve()
+
 
 @dataclass(frozen=True)
 class EndpointOptions(FarmOptions):
@@ -66,3 +83,71 @@ class EndpointOptions(FarmOptions):
     def prices(self) -> tuple[float | None, ...]:
         """US dollars a million tokens of prompt, cached prompt and completion; None where unknown."""
         return (self.price_prompt, self.price_cached, self.price_completion)
+
+
+def _check_address(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if values.get("redis_url") and values.get("farm") != "external":
+        yield "redis_url", "goes with an external farm, and only with that"
+
+
+def _check_prices(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if values.get("budget_usd") and any(values.get(f"price_{kind}") is None for kind in PRICED):
+        yield "budget_usd", f"needs the prices of {PRICED[0]}, {PRICED[1]} and {PRICED[2]} tokens"
+
+
+PRICED = ("prompt", "cached", "completion")
+FARM_CHECKS = (_check_address, _check_prices)
+
+
+def missing_key(name: str, variable: str) -> Iterator[str]:
+    """That the variable which the setting `name` names has no key, in the environment of this command."""
+    if not secret(variable):
+        yield f"{name}: neither {variable} nor the file named by {variable}_FILE holds a key"
+
+
+def folder_name(name: str) -> str:
+    """A checked setting that becomes the name of a folder."""
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,79}", name):
+        raise ValueError("is no name of a folder: letters, digits, '_', '-' and '.', at most 80, no '.' at the start")
+    return name
+
+
+@dataclass(frozen=True)
+class RunOutput(Document):
+    """The run's folder is `{root}/{run_id}`; without `run_id` it is made of the file's name and its content."""
+
+    root: Text
+    run_id: Annotated[StrictStr, AfterValidator(folder_name)] | None = None
+    fail_if_exists: StrictBool = True
+
+    @property
+    def path(self) -> Path:
+        assert self.run_id is not None  # `named` has set it
+        return Path(self.root) / self.run_id
+
+    @property
+    def goes_on(self) -> str:
+        """Which command goes on with an unfinished run, beside `orchestrator retry`; "" where it begins anew."""
+        return "the same command" if self.fail_if_exists else ""
+
+    def named(self, name: str, kind: str, settings_hash: str) -> RunOutput:
+        """The same with a `run_id`: where it has none, of the name of the settings' file and their hash.
+
+        The kind of the run stands for a name that has no letter or digit.
+        """
+        if self.run_id is not None:
+            return self
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or kind
+        return dataclasses.replace(self, run_id=f"{stem}-{settings_hash[:8]}")
+
+
+def unwritable_folder(name: str, folder: Path) -> Iterator[str]:
+    """Why nothing can be written into the folder that the option `name` names, asked before anything is spent."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        yield f"{name}: {folder}: {error.strerror}"

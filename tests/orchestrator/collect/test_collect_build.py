@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.collect.build import make_collection, split
+from orchestrator.collect.run import make_collection, split
 from orchestrator.collect.settings import CollectOptions, CollectSettings, SplitRatios, read_collect_settings
 from tasks.records import Example
 

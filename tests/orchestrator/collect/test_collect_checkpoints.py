@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.collect.checkpoints import Checkpoint
+from orchestrator.collect.session import Checkpoint
 
 
 def line(example: str, **more: object) -> dict[str, object]:
@@ -15,11 +15,10 @@ def line(example: str, **more: object) -> dict[str, object]:
 
 
 def test_what_was_appended_is_there_for_the_next_start(tmp_path):
-    first = Checkpoint(tmp_path / "c.jsonl")
-    first.append(line("a", verbose_answers=["Ünïcode\n", ""]))
-    first.append(line("b"))
-    again = Checkpoint(tmp_path / "c.jsonl")
-    again.load()
+    first = Checkpoint(tmp_path / "c.jsonl", is_resumed=False)
+    first.append("a", "k", verbose_answers=["Ünïcode\n", ""])
+    first.append("b", "k")
+    again = Checkpoint(tmp_path / "c.jsonl", is_resumed=True)
     assert again.lines == first.lines
     assert again.holds("a", "k")
     assert not again.holds("a", "other settings")
@@ -32,12 +31,10 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines_and_can_be_appended_to(tmp_pa
     whole = b"".join(json.dumps(line(f"e{i}", text="x\u2028y" * i)).encode() + b"\n" for i in range(4))
     cut = data.draw(st.integers(0, len(whole)))
     path.write_bytes(whole[:cut])
-    checkpoint = Checkpoint(path)
-    checkpoint.load()
+    checkpoint = Checkpoint(path, is_resumed=True)
     assert list(checkpoint.lines) == [f"e{i}" for i in range(whole[:cut].count(b"\n"))]
-    checkpoint.append(line("new"))
-    again = Checkpoint(path)
-    again.load()
+    checkpoint.append("new", "k")
+    again = Checkpoint(path, is_resumed=True)
     assert list(again.lines) == [*(f"e{i}" for i in range(whole[:cut].count(b"\n"))), "new"]
 
 
@@ -45,9 +42,7 @@ def test_each_start_without_resume_sets_the_file_aside_and_loses_nothing(tmp_pat
     path = tmp_path / "c.jsonl"
     for example in ("a", "b"):
         path.write_text(json.dumps(line(example)) + "\n")
-        aside = Checkpoint(path).rotate()
-        assert aside is not None
-        assert json.loads(aside.read_text())["example_id"] == example
+        Checkpoint(path, is_resumed=False).set_aside()
         assert not path.exists()
-    assert len(list(tmp_path.iterdir())) == 2
-    assert Checkpoint(path).rotate() is None
+    kept = [json.loads(path.read_text())["example_id"] for path in sorted(tmp_path.iterdir())]
+    assert kept == ["a", "b"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.collect.checks import check_surroundings
-from orchestrator.collect.run import KIND, SETTINGS_FILE, load_saved, save_settings, start_collection
-from orchestrator.collect.settings import CollectOptions, read_collect_settings
+from orchestrator.collect.run import COLLECT, start_collection
+from orchestrator.collect.settings import CollectOptions, check_surroundings, read_collect_settings
 from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.yaml_kind import SETTINGS_FILE
 from orchestrator.settings import SettingsError
 
 ROOT = Path(__file__).parents[3]
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     options = CollectOptions(farm_dir=str(tmp_path / "farm"), requests_per_minute=10, tokens_per_minute=100_000)
-    save_settings(OutputFolder(tmp_path), read_collect_settings(ROOT / "configs" / "collect.yaml"), options)
+    COLLECT.save(OutputFolder(tmp_path), read_collect_settings(ROOT / "configs" / "collect.yaml"), options)
     return tmp_path
 
 
@@ -27,7 +27,7 @@ def refused(folder: Path, *changes: str) -> list[str]:
     """When the collection is resumed with these changes; nothing of it is changed by that."""
     before = (folder / SETTINGS_FILE).read_bytes()
     with pytest.raises(SettingsError) as error:
-        KIND.resume(folder, changes, (), plain=True)
+        COLLECT.resume(folder, changes, (), plain=True)
     assert (folder / SETTINGS_FILE).read_bytes() == before and not (folder / "farm").exists()
     return list(error.value.problems)
 
@@ -37,7 +37,7 @@ def test_a_limit_that_leaves_no_room_for_a_prompt_is_refused(folder: Path) -> No
     assert [line.split(":")[0] for line in refused(folder, "farm.context_tokens=256")] == ["--context-tokens"] * 2
     [line] = refused(folder, "farm.tokens_per_minute=512")
     assert line.startswith("--tokens-per-minute: 512 ") and "evaluator_max_new_tokens" in line
-    check_surroundings(*load_saved(folder, ["farm.tokens_per_minute=513", "farm.context_tokens=0"]))
+    check_surroundings(*COLLECT.load(folder, ["farm.tokens_per_minute=513", "farm.context_tokens=0"]))
 
 
 def test_an_endpoint_without_a_key_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_an_endpoint_without_a_key_is_refused(folder: Path, monkeypatch: pytest.
 
 
 def test_an_output_that_is_the_file_of_questions_is_refused(folder: Path) -> None:
-    settings, options = load_saved(folder)
+    settings, options = COLLECT.load(folder)
     questions = folder / "questions.jsonl"
     questions.write_bytes(Path(settings.data.financebench_path).read_bytes())
     (folder / "link.json").symlink_to(questions)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.collect.build import Split
-from orchestrator.collect.document import make_document
-from orchestrator.collect.pipeline import Gathered
+from orchestrator.collect.report import Gathered, Split, make_document
 from orchestrator.collect.settings import read_collect_settings
 from tasks.openai.endpoint import NO_MODEL
 from tasks.records import Example

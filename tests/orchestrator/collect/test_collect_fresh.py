@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from orchestrator import console
-from orchestrator.collect.run import SETTINGS_FILE, load_saved
+from orchestrator.collect.run import COLLECT
 from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.yaml_kind import SETTINGS_FILE
 
 ROOT = Path(__file__).parents[3]
 NOBODY = "redis://127.0.0.1:1/0"  # refused when the folder has been prepared
@@ -48,7 +49,7 @@ def collect(output: OutputFolder, *options: str) -> tuple[int, str]:
 
 def test_a_fresh_collection_sets_the_earlier_one_aside_and_stays_fresh_when_it_is_resumed(output: OutputFolder) -> None:
     run_id = output.run_id("collect")
-    assert not load_saved(output.path)[1].is_fresh
+    assert not COLLECT.load(output.path)[1].is_fresh
     # When it is started fresh, then the earlier one is elsewhere, whole, and the new one has nothing of it
     _, said = collect(output, "--fresh")
     aside = output.path.with_name("run.1")
@@ -56,11 +57,11 @@ def test_a_fresh_collection_sets_the_earlier_one_aside_and_stays_fresh_when_it_i
     assert (aside / "phase0_verbose.jsonl").read_text() == "an answer\n" and (aside / SETTINGS_FILE).exists()
     assert not (output.path / "phase0_verbose.jsonl").exists()
     assert (OutputFolder(aside).run_id("collect"), output.run_id("collect") == run_id) == (run_id, False)
-    assert load_saved(output.path)[1].is_fresh
+    assert COLLECT.load(output.path)[1].is_fresh
     # When it is resumed without the option, then it is still a fresh one, and nothing is set aside
     _, said = collect(output, "--resume")
     assert "set aside" not in said and not output.path.with_name("run.2").exists()
-    assert load_saved(output.path)[1].is_fresh
+    assert COLLECT.load(output.path)[1].is_fresh
 
 
 def test_a_collection_at_work_is_not_set_aside(output: OutputFolder) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from collected_folder import DOCUMENT, collected_folder
 
-from orchestrator.collect.results import read_collection
+from orchestrator.collect.report import read_collection
 from orchestrator.runs.folder import OutputError
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.collect.build import make_collection
-from orchestrator.collect.run import load_saved, save_settings
+from orchestrator.collect.run import COLLECT, make_collection
 from orchestrator.collect.settings import CollectOptions, CollectSettings, read_collect_settings
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import SettingsError
@@ -22,12 +21,12 @@ PRICES = ["farm.price_prompt=2.5", "farm.price_cached=1", "farm.price_completion
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     options = CollectOptions(farm_dir=str(tmp_path), requests_per_minute=10, tokens_per_minute=1000)
-    save_settings(OutputFolder(tmp_path), read_collect_settings(ROOT / "configs" / "collect.yaml"), options)
+    COLLECT.save(OutputFolder(tmp_path), read_collect_settings(ROOT / "configs" / "collect.yaml"), options)
     return tmp_path
 
 
 def resumed(folder: Path, changes: Sequence[str]) -> tuple[CollectSettings, CollectOptions]:
-    return load_saved(folder, changes)
+    return COLLECT.load(folder, changes)
 
 
 def keys(folder: Path, changes: Sequence[str]) -> tuple[str, str, str]:
@@ -45,7 +44,7 @@ def test_prices_and_the_budget_may_change_and_alter_no_result(folder: Path) -> N
     assert (options.prices, options.budget_usd) == ((2.5, 1.0, 10.0), 20.0)
     assert settings == resumed(folder, [])[0]
     assert keys(folder, [*PRICES, "farm.budget_usd=20"]) == keys(folder, [])
-    with pytest.raises(SettingsError, match=r"farm\.budget_usd: needs farm\.price_prompt"):
+    with pytest.raises(SettingsError, match=r"farm\.budget_usd: needs the prices"):
         resumed(folder, ["farm.budget_usd=20"])
 
 
@@ -62,4 +61,4 @@ def test_what_would_make_it_another_collection_is_refused(folder: Path) -> None:
     for name in ("seed", "phase0.correctness.tolerance", "reflector.compress_prompt_template", "farm.is_fresh"):
         with pytest.raises(SettingsError) as error:
             resumed(folder, [f"{name}=7"])
-        assert error.value.problems[0].startswith(f"--set {name}: it alters results, so it is another collection;")
+        assert error.value.problems[0].startswith(f"--set {name}: it alters results, so it is another run;")

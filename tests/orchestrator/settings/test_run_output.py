@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.settings.run_output import folder_name
+from orchestrator.settings.farm import folder_name
 
 
 @pytest.mark.parametrize("name", ["", ".", "../out", ".hidden", "a/b", "a b", "x" * 81, "名"])

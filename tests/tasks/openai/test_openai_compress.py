@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.collect.pipeline import Gathered
+from orchestrator.collect.report import Gathered
 from tasks.collect.collection import Collection, SampleJob
 from tasks.job import Job
 from tasks.openai.compress import compress

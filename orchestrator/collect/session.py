@@ -1,0 +1,273 @@
+"""One session of a collection, once its farm is up: from the train split to judged pairs and their tokens.
+
+Each sample moves on by itself: a verbose answer is compressed as soon as it arrives, a compressed one is judged.  An
+example is a line of the first checkpoint when all its samples have arrived, and of the second when all are judged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from orchestrator.collect.report import Gathered, Split, make_document, providers
+from orchestrator.collect.settings import CollectSettings
+from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.kinds import ProgressFile
+from orchestrator.runs.lengths import find_long_prompts
+from orchestrator.runs.lines import append_lines, load_lines
+from orchestrator.runs.sameness import current_server
+from orchestrator.runs.session import Session
+from orchestrator.settings import SettingsError
+from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
+from tasks.collect.selection import Filters, TokenShare, Vocabulary, select_tokens
+from tasks.job import JobSpec
+from tasks.openai.endpoint import listed
+from tasks.records import Example
+
+log = logging.getLogger(__name__)
+SAMPLE, TOKENIZER, COMPRESS, VERDICT, TOKENIZE = (
+    "gpu.sample", "gpu.tokenizer", "openai.compress", "openai.verdict", "cpu.tokenize"
+)  # fmt: skip
+CORRECTNESS = ("is_correct", "confidence", "category", "reasoning")
+VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
+DRAWING_S = 60.0
+TOP = 20
+
+
+class CheckpointLine(TypedDict):
+    """`key` is the fingerprint of the settings that the line was made with."""
+
+    example_id: str
+    key: str
+
+
+class Checkpoint:
+    """One object for each example, appended and synced to disk at once; the latest line of an example holds."""
+
+    def __init__(self, path: Path, *, is_resumed: bool) -> None:
+        self.path = path
+        found = load_lines(path, CheckpointLine, "checkpoint of an example", repair=True) if is_resumed else []
+        self.lines: dict[str, dict[str, Any]] = {line["example_id"]: line for line in found}
+
+    def set_aside(self) -> None:
+        """Move the file of an earlier start to `<name>.1`, `<name>.2`, ..."""
+        if not self.path.exists():
+            return
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.{number}")).exists():
+            number += 1
+        self.path.replace(aside)
+        log.info("an earlier checkpoint is now %s", aside)
+
+    def holds(self, example: str, fingerprint: str) -> bool:
+        """Whether there is a line for the example that was made with these settings."""
+        return example in self.lines and self.lines[example]["key"] == fingerprint
+
+    def append(self, example: str, fingerprint: str, **values: Any) -> None:
+        """Add one example, unless it is there; when this returns, a power cut does not take it away."""
+        if not self.holds(example, fingerprint):
+            self.lines[example] = {"example_id": example, "key": fingerprint, **values}
+            append_lines(self.path, [self.lines[example]])
+
+
+@dataclass
+class Collector:
+    """The jobs of one session, and what has come of them."""
+
+    session: Session
+    settings: CollectSettings
+    parts: Split
+    collection: Collection
+    verbose: Checkpoint
+    pairs: Checkpoint
+    is_resumed: bool
+
+    def __post_init__(self) -> None:
+        self.examples, self.store, self.run_id = self.parts.train, self.session.farm.store, self.session.run_id
+        self.threshold = self.settings.phase0.correctness.threshold
+        self.gathered = [Gathered() for _ in self.examples]
+        self.store.put_examples(self.run_id, {EXAMPLES: self.examples})
+        self._put_collection()
+        phase0 = self.settings.phase0
+        in_flight = {
+            TOKENIZER: 1,
+            SAMPLE: phase0.target_concurrency,
+            COMPRESS: phase0.reflector_concurrency,
+            VERDICT: phase0.judge_concurrency,
+            TOKENIZE: 1,
+        }
+        self.scheduler: Scheduler = self.session.scheduler(in_flight)
+
+    def document(self) -> dict[str, Any]:
+        """Everything that needs the farm, and the document that is made of it."""
+        found = find_long_prompts(self.scheduler, self.collection.target, self.examples, truncate=False)
+        if found.lengths:
+            raise SettingsError([f"data.financebench_path: {found.reason()}; leave these questions out"])
+        if not self.is_resumed:  # this start cannot be refused any more
+            self.verbose.set_aside()
+            self.pairs.set_aside()
+        server = current_server(self.scheduler, self.collection.target, self.session.limits.job_s)
+        self.collection = dataclasses.replace(self.collection, server=server)  # all keys cover it
+        self._put_collection()
+        log.info("%d of %d examples are in the checkpoints", self._seed_store(), len(self.examples))
+        self._gather()
+        self._log_totals()
+        tokenized = self._tokenize()
+        selection = self._select(tokenized["tokens"])
+        self._draw(selection)
+        created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return make_document(self.settings, self.parts, self.gathered, tokenized["ids"], selection, created)
+
+    def progress(self, *, is_finished: bool = False) -> ProgressFile:
+        judged = [found for found in self.gathered if len(found.correctness) == self.collection.samples]
+        retained = sum(len(found.retained(self.threshold)) for found in judged)
+        return ProgressFile(
+            done=len(judged),
+            total=len(self.examples),
+            is_finished=is_finished,
+            figures={"retained_pairs": float(retained)},
+        )
+
+    def _put_collection(self) -> None:
+        self.store.put_metadata(self.run_id, COLLECTION, self.collection.to_json())
+
+    def _gather(self) -> None:
+        """Everything of every example."""
+        self._submit(TOKENIZER, self.collection.tokenizer_key(), 0, label="tokenizer")
+        for index, example in enumerate(self.examples):
+            for sample in range(self.collection.samples):
+                self._submit(SAMPLE, self.collection.sample_key(example, sample), index, sample)
+        for request, value in self.scheduler.results(lambda: self.session.report_sometimes(self.progress)):
+            if request.spec.task != TOKENIZER:
+                given = request.spec.arguments
+                self._keep(request.spec.task, given["example"], given["sample"], value)
+
+    def _submit(
+        self, task: str, key: str, index: int, sample: int = 0, inputs: Sequence[str] = (), label: str = ""
+    ) -> None:
+        """`inputs` are the keys of the results that the job starts from."""
+        name = label or f"{'_'.join(self.examples[index].id.split())}/{sample}"
+        arguments = {"example": index, "sample": sample, "inputs": list(inputs)}
+        self.scheduler.submit(Request(key, JobSpec(task, name, arguments, self.session.limits.job_s)))
+
+    def _keep(self, task: str, index: int, sample: int, value: dict[str, Any]) -> None:
+        example, collection, gathered = self.examples[index], self.collection, self.gathered[index]
+        if task == SAMPLE:
+            gathered.verbose[sample] = value["text"]
+            key = collection.compression_key(example, value["text"])
+            self._submit(COMPRESS, key, index, sample, [collection.sample_key(example, sample)])
+            if len(gathered.verbose) == collection.samples:
+                texts = [gathered.verbose[number] for number in range(collection.samples)]
+                self.verbose.append(example.id, collection.verbose_fingerprint(example), verbose_answers=texts)
+        elif task == COMPRESS:
+            gathered.compressed[sample] = value["text"]
+            gathered.compressed_by[sample] = value["by"]
+            if reason := value.get("skipped"):
+                gathered.skipped[sample] = reason
+                log.warning("%s, sample %d is not compressed: %s", example.id, sample, reason)
+            key = collection.verdict_key(example, value["text"])
+            self._submit(VERDICT, key, index, sample, [collection.compression_key(example, gathered.verbose[sample])])
+        elif task == VERDICT:
+            gathered.correctness[sample] = {name: value[name] for name in CORRECTNESS}
+            gathered.judged_by[sample] = value["by"]
+            if len(gathered.correctness) == collection.samples:
+                self._log_example(example, gathered)
+                lines = [_line(gathered, number) for number in sorted(gathered.correctness)]
+                self.pairs.append(example.id, collection.pairs_fingerprint(example), pairs=lines)
+
+    def _seed_store(self) -> int:
+        """Put what the checkpoints hold into the store, so that none of it is computed again; how many are judged.
+
+        Lines that were made with other settings are skipped.
+        """
+        collection, judged = self.collection, 0
+        results: dict[str, Mapping[str, Any]] = {}
+        for example in self.examples:
+            if self.verbose.holds(example.id, collection.verbose_fingerprint(example)):
+                for sample, text in enumerate(self.verbose.lines[example.id]["verbose_answers"]):
+                    results[collection.sample_key(example, sample)] = {"text": text}
+            if self.pairs.holds(example.id, collection.pairs_fingerprint(example)):
+                judged += 1
+                for sample, line in enumerate(self.pairs.lines[example.id]["pairs"]):
+                    verbose, short = line["verbose_answer"], line["compressed_answer"]
+                    skipped = {"skipped": line["skipped"]} if "skipped" in line else {}
+                    results[collection.sample_key(example, sample)] = {"text": verbose}
+                    compression = {"text": short, "by": line["compressed_by"], **skipped}
+                    results[collection.compression_key(example, verbose)] = compression
+                    results[collection.verdict_key(example, short)] = {**line["correctness"], "by": line["judged_by"]}
+        for key, result in results.items():
+            self.store.put_shared(self.run_id, key, result)
+        return judged
+
+    def _tokenize(self) -> dict[str, Any]:
+        """The result of `cpu.tokenize` for all retained pairs, in their order."""
+        keys, texts = [], []
+        for example, found in zip(self.examples, self.gathered, strict=True):
+            retained = found.retained(self.threshold)
+            for pair in retained:
+                sample_key = self.collection.sample_key(example, pair.sample)
+                keys.append((len(retained), sample_key, self.collection.compression_key(example, pair.verbose)))
+                texts.append((len(retained), pair.verbose, pair.compressed))
+        arguments = {"tokenizer": self.collection.tokenizer_key(), "pairs": keys}
+        spec = JobSpec(TOKENIZE, "tokens", arguments, self.session.limits.job_s)
+        self.scheduler.submit(Request(self.collection.tokens_key(texts), spec))
+        [(_, value)] = self.scheduler.results()
+        return value
+
+    def _select(self, shares: Sequence[TokenShare]) -> dict[str, Any]:
+        key = self.collection.tokenizer_key()
+        found = self.store.shared(self.run_id, [key])[key]
+        vocabulary = Vocabulary(found["texts"], frozenset(found["special"]), found["eos"])
+        top = ", ".join(f"{vocabulary.texts[token]!r} {delta:+.5f}" for token, delta, _, _ in shares[:TOP])
+        log.info("the %d largest differences, before the filters: %s", len(shares[:TOP]), top or "none")
+        filters = Filters(**dataclasses.asdict(self.settings.phase0.filters))
+        return select_tokens(shares, vocabulary, self.settings.phase0.k, filters)
+
+    def _draw(self, selection: dict[str, Any]) -> None:
+        """The picture of the most wasted tokens, beside the checkpoints; one that cannot be drawn is a warning."""
+        artifacts = ArtifactRequests(self.scheduler, self.session.output, self.session.limits.job_s)
+        artifacts.request_collection_plots(selection["v_steer"])
+        artifacts.wait(DRAWING_S)
+
+    def _log_example(self, example: Example, gathered: Gathered) -> None:
+        generated, retained = len(gathered.verbose), len(gathered.retained(self.threshold))
+        weight = f"{1 / retained:.4f}" if retained else "none"
+        log.info(
+            "%s: %d verbose answers, %d retained, %d discarded, sample weight %s",
+            example.id, generated, retained, generated - retained, weight,
+        )  # fmt: skip
+        if not retained:
+            log.warning("%s: no pair was retained; it counts for nothing", example.id)
+
+    def _log_totals(self) -> None:
+        """How much was retained, who compressed and judged, and plainly what was not computed by this command."""
+        retained = [len(found.retained(self.threshold)) for found in self.gathered]
+        log.info("%d of %d examples retained, %d of %d pairs", sum(m > 0 for m in retained), len(retained),
+                 sum(retained), self.collection.samples * len(retained))  # fmt: skip
+        by = providers(g.compressed_by for g in self.gathered), providers(g.judged_by for g in self.gathered)
+        log.info("compressed by %s; judged by %s", *map(listed, by))
+        samples, compressions, verdicts = (self.scheduler.cached[task] for task in (SAMPLE, COMPRESS, VERDICT))
+        hint = "" if self.is_resumed else "; --fresh computes everything anew"
+        if samples or compressions or verdicts:
+            what = f"{samples} verbose answers, {compressions} compressions, {verdicts} verdicts"
+            log.warning("not computed by this command, but taken from the store or the checkpoints: %s%s", what, hint)
+
+
+def _line(gathered: Gathered, sample: int) -> dict[str, Any]:
+    """A pair as the second checkpoint has it."""
+    return {
+        "verbose_answer": gathered.verbose[sample],
+        "compressed_answer": gathered.compressed[sample],
+        "correctness": dict(gathered.correctness[sample]),
+        "compressed_by": gathered.compressed_by[sample],
+        "judged_by": gathered.judged_by[sample],
+        **({"skipped": gathered.skipped[sample]} if sample in gathered.skipped else {}),
+    }

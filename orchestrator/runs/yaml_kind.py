@@ -1,0 +1,222 @@
+"""A kind of run whose settings are a YAML file: collect, guide and route.
+
+The output folder has the settings in `settings.yaml`, those of the farm in its section `farm`; `progress.json` says how
+far the run is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TextIO, TypeVar
+
+import yaml
+
+from orchestrator.console import raise_on_signals
+from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.kinds import (
+    PROGRESS_FILE,
+    Figures,
+    RunProgress,
+    ShownTable,
+    check_kind,
+    read_progress_file,
+)
+from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping
+from orchestrator.settings.farm import FARM_CHECKS, EndpointOptions, FarmOptions, RunOutput
+from tasks.common.text import quote
+
+if TYPE_CHECKING:
+    from orchestrator.callbacks import Callbacks
+    from orchestrator.farm.connection import FarmConnection
+    from orchestrator.farm.embedded import FarmSpec
+    from orchestrator.runs.session import Ending
+
+log = logging.getLogger(__name__)
+SETTINGS_FILE = "settings.yaml"
+
+S = TypeVar("S")
+O = TypeVar("O", bound=FarmOptions)  # noqa: E741
+Notify = Callable[[str], None]
+
+
+class YamlKind(ABC, Generic[S, O]):
+    """What a kind says of itself is above the line; the rest is the same for all.
+
+    `unit` is what `done` counts.  `resumable` names the settings that may change before a run is resumed, because they
+    alter no result; the options of the farm may as well, but for those of `fixed`.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str]
+    options: type[O]
+    resumable: ClassVar[Sequence[str]] = ()
+    fixed: ClassVar[Sequence[str]] = ()
+    not_compared: ClassVar[Sequence[str]] = ("output",)
+    """Sections that may differ between a run and a command that goes on with it."""
+
+    @abstractmethod
+    def settings_from(self, values: dict[str, Any], folder: Path) -> S:
+        """The saved settings; `folder` is where the run is now."""
+
+    @abstractmethod
+    def farm_spec(self, settings: S, options: O) -> FarmSpec:
+        """The embedded farm."""
+
+    @abstractmethod
+    def go_on(self, settings: S, options: O, only: Sequence[str]) -> int:
+        """Go on with the run, and return the exit status."""
+
+    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
+        return ()
+
+    def summary(self, figures: Figures) -> str:
+        return ""
+
+    def tables(self, folder: Path) -> Sequence[ShownTable]:
+        return ()
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    files: Sequence[str] = (PROGRESS_FILE,)
+
+    def progress(self, folder: Path) -> RunProgress:
+        return read_progress_file(folder, self.unit)
+
+    def connect(self, settings: S, options: O, notify: Notify = log.info) -> AbstractContextManager[FarmConnection]:
+        from orchestrator.farm.connection import embedded_farm, external_farm
+
+        if options.farm == "external":
+            return external_farm(options.redis_url, notify)
+        return embedded_farm(self.farm_spec(settings, options), notify)
+
+    def farm_address(self, folder: Path) -> str:
+        from orchestrator.farm.connection import embedded_address, external_address
+
+        _, options = self.load(folder)
+        return external_address(options.redis_url) if options.farm == "external" else embedded_address(options.folder)
+
+    def open_farm(self, folder: Path, notify: Notify) -> AbstractContextManager[FarmConnection]:
+        return self.connect(*self.load(folder), notify)
+
+    def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
+        return self.go_on(*self.load(folder, overrides), only)
+
+    def save(self, output: OutputFolder, settings: S, options: O) -> None:
+        values = plain_lists({**_fields(settings), "farm": _fields(options)})
+        output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+
+    def load(self, folder: Path, overrides: Sequence[str] = ()) -> tuple[S, O]:
+        """What the run was started with, and what is changed of it."""
+        values = read_mapping(folder / SETTINGS_FILE)
+        farm = [f"farm.{field.name}" for field in dataclasses.fields(self.options) if field.name not in self.fixed]
+        override_values(values, overrides, (*self.resumable, *farm))
+        options = pop_section(values, "farm", self.options, FARM_CHECKS)
+        return self.settings_from(values, folder), options
+
+    def differing(self, folder: Path, settings: S) -> list[str]:
+        """One line for each setting that is another one than that of the run in the folder."""
+        if not (folder / SETTINGS_FILE).exists():
+            return []
+        before, now = self._comparable(self.load(folder)[0]), self._comparable(settings)
+        return [
+            f"{name}: {_shown(now, name)} here, but {_shown(before, name)} in the run in {folder}"
+            for name in {**now, **before}
+            if name not in self.resumable and (name in now, now.get(name)) != (name in before, before.get(name))
+        ]
+
+    def _comparable(self, settings: S) -> dict[str, Any]:
+        return flatten(plain_lists({**_fields(settings), **{section: {} for section in self.not_compared}}))
+
+    def open_folder(
+        self,
+        settings: S,
+        where: RunOutput,
+        notify: Notify,
+        *,
+        is_resumed: bool,
+        differing_content: Callable[[Path], Sequence[str]],
+    ) -> OutputFolder:
+        """The open folder of a new run, or of the run that it holds.
+
+        A finished run, or one of other settings or data, is refused; with `fail_if_exists: false` what is there is set
+        aside.  `is_resumed`: whether a person asks for the run that is there.
+        """
+        output = OutputFolder(where.path)
+        if not (output.path / "run.json").exists():
+            if (output.path / SETTINGS_FILE).exists():
+                what = f"{output.path} has files of a run, but no run.json"
+                raise OutputError(f"{what}: restore it, or give another folder")
+            output.open()
+            return output
+        check_kind(output.path, self.name)
+        if not is_resumed and not where.fail_if_exists:
+            if aside := output.rotate():
+                notify(f"the earlier run is now in {aside}")
+            return output
+        problems = self.differing(output.path, settings)
+        if self.progress(output.path).is_finished and not is_resumed:
+            holds = f"{output.path} holds a finished run; name another, or set false to set it aside"
+            problems.insert(0, f"output.fail_if_exists: {holds}")
+        else:
+            problems += differing_content(output.path)
+        if problems:
+            raise SettingsError(problems)
+        output.open()
+        return output
+
+    def drive(
+        self,
+        output: OutputFolder,
+        settings: S,
+        options: O,
+        work: Callable[[], None],
+        callbacks: Callbacks,
+        *,
+        log_level: str,
+        stream: TextIO,
+        again: str,
+    ) -> Ending:
+        """Drive `work`, whose settings are kept; a start that is refused leaves those of the start before."""
+        from orchestrator.runs.session import drive, log_to, restored_if_refused
+
+        log_to(output.path / f"{self.name}.log", log_level, [logging.StreamHandler(stream)])
+        raise_on_signals()
+
+        def with_settings() -> None:
+            output.run_id(self.name)  # first of all: files without it are no run
+            with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
+                self.save(output, settings, options)
+                work()
+
+        budget = options.budget_usd if isinstance(options, EndpointOptions) else 0.0
+        raise_budget = f"--set farm.budget_usd={2 * budget:g}"
+        return drive(output, with_settings, callbacks, again=again, raise_budget=raise_budget)
+
+
+def told_settings(settings: object, options: FarmOptions) -> dict[str, Any]:
+    """All of them by dotted name, as callbacks are told."""
+    return {**flatten(_fields(settings)), **flatten({"farm": _fields(options)})}
+
+
+def plain_lists(value: Any) -> Any:
+    """Tuples as lists, which YAML writes without tags."""
+    if isinstance(value, Mapping):
+        return {name: plain_lists(part) for name, part in value.items()}
+    return [plain_lists(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _fields(document: Any) -> dict[str, Any]:
+    return dataclasses.asdict(document)
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    if name not in values:
+        return "missing"
+    value = values[name]
+    return f"[{', '.join(map(quote, value))}]" if isinstance(value, list) else quote(value)
