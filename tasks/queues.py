@@ -75,7 +75,7 @@ TASKS: Mapping[str, TaskEntry] = {
     "openai.describe": TaskEntry("tasks.openai.describe", _JOB),
     "cpu.plot": TaskEntry("tasks.cpu.plot", _JOB),
     "cpu.gather": TaskEntry("tasks.cpu.score", ("run", "plan", "attempt")),
-    "cpu.tokenize": TaskEntry("tasks.cpu.tokenize", _JOB),
+    "cpu.tokenize": TaskEntry("tasks.collect.tokens", _JOB),
     "cpu.pool": TaskEntry("tasks.route.jobs", _JOB),
     "cpu.verify": TaskEntry("tasks.cpu.guide", _JOB),
 }

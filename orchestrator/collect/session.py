@@ -27,7 +27,7 @@ from orchestrator.runs.sameness import current_server
 from orchestrator.runs.session import Session
 from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
-from tasks.collect.selection import Filters, TokenShare, Vocabulary, select_tokens
+from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens
 from tasks.job import JobSpec
 from tasks.openai.endpoint import listed
 from tasks.records import Example

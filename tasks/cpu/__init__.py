@@ -1,1 +1,1 @@
-"""The tasks of the cpu queue: scores, plots, token ids and frequencies."""
+"""The tasks of the cpu queue: scores, plots, what a verifier says."""

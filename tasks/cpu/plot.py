@@ -40,8 +40,8 @@ EVOLUTION_PLOTS = (
 COMPARISON_PLOTS = (Plot("pareto.png", "all systems", "pareto", "pareto_png", ("points",)),)
 COLLECTION_PLOTS = (Plot("wasted_tokens.png", "most wasted tokens", "wasted", "wasted_png", ("v_steer",)),)
 ROUTE_PLOTS = (
-    Plot("hack_solve.png", "hack and solve of what is deployed", "hack_solve", "hack_solve_png", ("rates", "held_out")),
-    Plot("bands.png", "x against the band over time", "bands", "bands_png", ("rows",)),
+    Plot("hack_solve.png", "hack and solve of what is deployed", "route", "hack_solve_png", ("rates", "held_out")),
+    Plot("bands.png", "x against the band over time", "route", "bands_png", ("rows",)),
 )
 PLOTS: Mapping[str, Plot] = {
     plot.file: plot for plot in (*EVOLUTION_PLOTS, *COMPARISON_PLOTS, *COLLECTION_PLOTS, *ROUTE_PLOTS)

@@ -129,7 +129,7 @@ def draw_sample(job: SampleJob) -> dict[str, Any]:
 
 
 def describe_tokenizer(job: SampleJob) -> dict[str, Any]:
-    """The target's tokenizer for workers without transformers (tasks/cpu/tokenize.py, tasks/collect/selection.py)."""
+    """The target's tokenizer for workers without transformers (tasks/collect/tokens.py)."""
     model = host.current().model_folder(job.collection.target)
     with TOKENIZER_LOCK:
         tokenizer = load_tokenizer(model)

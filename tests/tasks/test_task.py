@@ -9,8 +9,8 @@ import pytest
 from celery import Celery
 from celery.exceptions import Reject
 
+from tasks.collect.tokens import tokenize_task
 from tasks.cpu.score import score_task
-from tasks.cpu.tokenize import tokenize_task
 from tasks.job import JobSpec
 from tasks.records import Failure
 from tasks.store.client import ENVIRONMENT_VARIABLE

@@ -1,92 +1,28 @@
-"""What all plots share: series read from `history.jsonl`, one style, and PNG bytes.
+"""What all plots share: one style, names beside points, and PNG bytes.
 
-Missing, null and non-finite values of a record become gaps.  Only matplotlib's object interface is used, no pyplot, no
-current figure and no `rcParams`, so that threads may draw at the same time and no figure stays in memory.
+Only matplotlib's object interface is used, no pyplot, no current figure and no `rcParams`, so that threads may draw at
+the same time and no figure stays in memory.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from numpy.typing import NDArray
 
-Record = Mapping[str, Any]
 NAN = float("nan")
-
-
-def to_float(value: Any) -> float:
-    """The value as a float; NaN, where matplotlib leaves a gap, when it is missing or not finite."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return NAN
-    return float(value) if math.isfinite(value) else NAN
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Range and mean of a measure over the individuals of one generation."""
-
-    low: float
-    mean: float
-    high: float
-
-
-@dataclass(frozen=True)
-class BestSoFar:
-    """The best individual up to `when`: g for the population of generation g, g + 0.5 for its children."""
-
-    when: float
-    fitness: float
-    mean_tokens: float
-    correctness: float
-
-
-def generations(history: Sequence[Record]) -> list[int]:
-    return [int(record["generation"]) for record in history]
-
-
-def values(record: Record, group: str, measure: str) -> list[float]:
-    """The finite values of a measure in "population" or "offspring"."""
-    measured = (to_float(individual.get(measure)) for individual in record.get(group) or ())
-    return [value for value in measured if not math.isnan(value)]
-
-
-def spread(record: Record, measure: str) -> Spread:
-    """The population's range and mean of a measure; all NaN without a value."""
-    measured = values(record, "population", measure)
-    if not measured:
-        return Spread(NAN, NAN, NAN)
-    return Spread(min(measured), math.fsum(measured) / len(measured), max(measured))
-
-
-def best_so_far(history: Sequence[Record]) -> list[BestSoFar]:
-    """The best individual so far, after each population and after each generation's children.
-
-    Of equal individuals the earlier one stays, as in the run's own hall of fame.
-    """
-    best: BestSoFar | None = None
-    line: list[BestSoFar] = []
-    for record in history:
-        for group, offset in (("population", 0.0), ("offspring", 0.5)):
-            when = int(record["generation"]) + offset
-            for individual in record.get(group) or ():
-                fitness = to_float(individual.get("fitness"))
-                if math.isnan(fitness) or (best is not None and fitness <= best.fitness):
-                    continue
-                tokens, correct = to_float(individual.get("mean_tokens")), to_float(individual.get("correctness"))
-                best = BestSoFar(when, fitness, tokens, correct)
-            if best is not None:
-                line.append(BestSoFar(when, best.fitness, best.mean_tokens, best.correctness))
-    return line
-
-
 INK = "#1c2733"
 MUTED = "#6b7785"
 GRID = "#e6e9ee"
+AXIS = "#c3cad3"
 PAPER = "#ffffff"
 # Blue and vermilion of the palette of Okabe and Ito, which colour-blind people can tell apart.
 BEST = "#0068a8"
@@ -99,7 +35,13 @@ GREEN = "#4a7a2c"
 AMBER = "#d99a00"
 
 DPI = 130
-TICK_STEPS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))
+
+
+def to_float(value: Any) -> float:
+    """The value as a float; NaN, where matplotlib leaves a gap, when it is missing or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return NAN
+    return float(value) if math.isfinite(value) else NAN
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -107,65 +49,44 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=DPI, facecolor=PAPER, layout="constrained")
 
 
-def style_axes(axes: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
+def style_axes(axes: Axes, title: str = "", xlabel: str = "", ylabel: str = "", grid: str = "y") -> None:
     """Apply the common style: a light grid, two spines, a title at the left."""
     axes.set_facecolor(PAPER)
-    axes.grid(True, axis="y", color=GRID, linewidth=0.9)
+    for axis in grid:
+        axes.grid(True, axis=axis, color=GRID, linewidth=0.9)  # type: ignore[arg-type]  # "x" or "y"
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color("#c3cad3")
+        axes.spines[side].set_color(AXIS)
     axes.tick_params(colors=MUTED, labelsize=9, length=3)
     if title:
-        axes.set_title(title, loc="left", fontsize=12.5, fontweight="bold", color=INK, pad=12)
+        set_title(axes, title, 12)
     axes.set_xlabel(xlabel, fontsize=10, color=INK)
     axes.set_ylabel(ylabel, fontsize=10, color=INK)
 
 
-def generation_axis(axes: Axes, generations: list[int]) -> None:
-    """Whole numbers along x, with room for the children half a step after the last generation."""
-    first, last = (generations[0], generations[-1]) if generations else (0, 0)
-    step = next(step for step in TICK_STEPS if (last - first) / step <= 15)
-    axes.set_xticks(range(first, last + 1, step))
-    margin = 0.35 + 0.01 * (last - first)
-    axes.set_xlim(first - margin, last + 0.5 + margin)
+def set_title(axes: Axes, title: str, pad: float) -> None:
+    axes.set_title(title, loc="left", fontsize=12.5, fontweight="bold", color=INK, pad=pad)
 
 
-def marker_size(points: int) -> float:
-    """Smaller for many points."""
-    return 5.0 if points <= 12 else 3.0
+def annotate(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **look: Any) -> None:
+    """A text at `offset` points from a place in the units of the axes."""
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **{"ha": "center", **look})
 
 
-def draw_mean(axes: Axes, when: Sequence[float], mean: Sequence[float], label: str, zorder: float) -> None:
-    """A population's mean over the generations: the same dashed line in every plot."""
-    axes.plot(
-        when,
-        mean,
-        color=MEAN,
-        linewidth=1.6,
-        linestyle=(0, (4, 2)),
-        marker="o",
-        ms=marker_size(len(when)),
-        label=label,
-        zorder=zorder,
-    )
+def draw_points(axes: Axes, x: Sequence[float], y: Sequence[float], marker: str, size: float, **look: Any) -> None:
+    axes.plot(x, y, linestyle="", marker=marker, ms=size, **look)
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """The legend below the axes, where it hides no point."""
-    handles, labels = axes.get_legend_handles_labels()
+def legend_below(figure: Figure, axes: Axes, columns: int, **look: Any) -> None:
+    """The legend below the axes, where it hides no point; `handles` in place of what the axes have."""
+    handles = look.pop("handles", None) or axes.get_legend_handles_labels()[0]
+    look = {"fontsize": 9, "columnspacing": 1.8, **look}
     figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize=9,
-        labelcolor=INK,
-        handlelength=1.8,
-        columnspacing=1.8,
-    )
+        handles=handles, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, handlelength=1.8,
+        **look,
+    )  # fmt: skip
 
 
 def show_empty(axes: Axes, text: str) -> None:
@@ -178,3 +99,134 @@ def to_png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=figure.dpi, facecolor=PAPER, metadata={"Software": None})
     return buffer.getvalue()
+
+
+# Names beside points.  Each tries places around its point, near ones first, and takes the one that costs least; several
+# rounds let a name move away from those that were placed after it.  All figures are pixels.
+FONT_SIZE = 8.5
+DIRECTIONS = 16
+DISTANCES = (7.0, 14.0, 24.0, 38.0, 56.0, 78.0, 104.0, 134.0)  # from the point to the nearest part of the name
+ROUNDS = 6
+PADDING = 2.0
+# Costs for each square pixel that is covered, for each line that is covered, and for each pixel of distance.
+ON_NAME, ON_POINT, OUTSIDE, ON_LINE, FAR = 10.0, 6.0, 40.0, 25.0, 0.6
+LEADER = 12.0  # a name that is farther away has a line to its point,
+STUB = 6.0  # unless that is shorter than this beyond the marker
+
+Boxes = NDArray[np.floating[Any]]
+"""Rectangles [n, 4]: left, bottom, right, top."""
+
+
+class Name(NamedTuple):
+    """The name of the point at (x, y), in the units of the axes; `diameter` of its marker in points."""
+
+    text: str
+    x: float
+    y: float
+    diameter: float
+    colour: str
+    is_bold: bool = False
+
+
+def draw_names(
+    figure: Figure,
+    axes: Axes,
+    names: Sequence[Name],
+    unnamed: Sequence[tuple[float, float, float]] = (),
+    lines: Sequence[Sequence[tuple[float, float]]] = (),
+) -> None:
+    """Draw each name near its point, off all markers, lines and the other names; far ones with a line to the point.
+
+    unnamed: markers without a name, (x, y, diameter).  lines: the points of each, in the units of the axes.  Afterwards
+    the layout of the figure is fixed: nothing may move the axes.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    texts = [
+        axes.text(
+            0, 0, name.text, transform=None, fontsize=FONT_SIZE, color=name.colour, zorder=6,
+            fontweight="bold" if name.is_bold else "normal", va="baseline", parse_math=False,
+            path_effects=[withStroke(linewidth=2.4, foreground=PAPER)],  # readable on a line
+        )
+        for name in names
+    ]  # fmt: skip
+    extents = [text.get_window_extent() for text in texts]
+    markers = [(name.x, name.y, name.diameter) for name in names]
+    points = [_pixels(axes, [(x, y)])[0] for x, y, _ in markers]
+    placed = _place(
+        [_around(point, box.width, box.height) for point, box in zip(points, extents, strict=True)],
+        points,
+        np.array([axes.get_window_extent().extents]),
+        _boxes(_marker(axes, *marker) for marker in (*markers, *unnamed)),
+        _boxes(box for line in lines for box in _along(_pixels(axes, line))),
+    )
+    for text, extent, point, name, box in zip(texts, extents, points, names, placed, strict=True):
+        text.set_position((box[0] - extent.x0, box[1] - extent.y0))
+        end = np.clip(point, box[:2], box[2:])
+        if math.hypot(*(end - point)) > max(LEADER, name.diameter * DPI / 144 + STUB):
+            axes.plot(*zip(point, end, strict=True), transform=None, color=MUTED, linewidth=0.6, alpha=0.8, zorder=3)
+
+
+def _place(choices: Sequence[Boxes], points: Sequence[Boxes], inside: Boxes, markers: Boxes, lines: Boxes) -> Boxes:
+    """One of the boxes of each name [names, 4]."""
+    fixed = []
+    for boxes, point in zip(choices, points, strict=True):
+        gaps = np.clip(point, boxes[:, :2], boxes[:, 2:]) - point
+        area = np.prod(boxes[0, 2:] - boxes[0, :2])
+        fixed.append(
+            ON_POINT * _overlaps(boxes, markers).sum(1)
+            + ON_LINE * (_overlaps(boxes, lines) > 0).sum(1)
+            + OUTSIDE * (area - _overlaps(boxes, inside)[:, 0])
+            + FAR * np.hypot(*gaps.T)
+        )
+    placed = np.full((len(choices), 4), NAN)
+    for _ in range(ROUNDS):
+        for index, boxes in enumerate(choices):
+            others = np.delete(placed, index, axis=0)
+            padded = boxes + np.array([-PADDING, -PADDING, PADDING, PADDING])
+            costs = fixed[index] + ON_NAME * np.nan_to_num(_overlaps(padded, others)).sum(1)
+            placed[index] = boxes[int(costs.argmin())]
+    return placed
+
+
+def _around(point: Boxes, width: float, height: float) -> Boxes:
+    """Boxes of this size around a point [distances * directions, 4]; the right one and the near ones first."""
+    angles = 2 * math.pi * np.arange(DIRECTIONS) / DIRECTIONS
+    distances = np.repeat(DISTANCES, DIRECTIONS)
+    # The centre moves with the direction, so that the box touches the circle around the point.
+    x = point[0] + np.tile(np.cos(angles), len(DISTANCES)) * (distances + width / 2)
+    y = point[1] + np.tile(np.sin(angles), len(DISTANCES)) * (distances + height / 2)
+    return np.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], axis=1)
+
+
+def _overlaps(boxes: Boxes, others: Boxes) -> Boxes:
+    """The shared area of each box [n, 4] with each of the others [m, 4]: [n, m]."""
+    low = np.maximum(boxes[:, None, :2], others[None, :, :2])
+    high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
+    return np.asarray((high - low).clip(min=0).prod(axis=2))
+
+
+def _pixels(axes: Axes, points: Sequence[tuple[float, float]]) -> Boxes:
+    return np.asarray(axes.transData.transform(np.reshape(np.array(points, dtype=float), (-1, 2))))
+
+
+def _boxes(found: Iterator[tuple[float, ...]]) -> Boxes:
+    return np.reshape(np.array(list(found), dtype=float), (-1, 4))
+
+
+def _marker(axes: Axes, x: float, y: float, diameter: float) -> tuple[float, ...]:
+    (centre_x, centre_y), half = _pixels(axes, [(x, y)])[0], diameter * DPI / 144
+    return centre_x - half, centre_y - half, centre_x + half, centre_y + half
+
+
+def _along(points: Boxes) -> Iterator[tuple[float, ...]]:
+    """One thin box for a line along an axis, and small ones along any other."""
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if x0 == x1 or y0 == y1:
+            thin = (0.5, 0.0) if x0 == x1 else (0.0, 0.5)
+            yield min(x0, x1) - thin[0], min(y0, y1) - thin[1], max(x0, x1) + thin[0], max(y0, y1) + thin[1]
+            continue
+        steps = max(1, round(max(abs(x1 - x0), abs(y1 - y0)) / 6))
+        for step in range(steps + 1):
+            x, y = x0 + (x1 - x0) * step / steps, y0 + (y1 - y0) * step / steps
+            yield x - 1, y - 1, x + 1, y + 1

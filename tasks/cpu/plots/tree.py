@@ -1,10 +1,17 @@
-"""The plot of the evolution tree: descent and fitness of all individuals, and the path to the best."""
+"""The plot of the evolution tree: descent and fitness of all individuals, and the path to the best.
+
+Time runs to the right in columns: each generation has one for its population, one for the children before mutation
+(`_pre`), and one for those after it (`_mut`).  A child is in the row of its position in the next population, so that
+only the edges from parents cross.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -16,15 +23,52 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from tasks.cpu.plots import style
-from tasks.cpu.plots.tree_layout import Edge, Layout, Node, column, lay_out
 
 FITNESS = LinearSegmentedColormap.from_list("fitness", ["#f3ecd2", "#a9d3b5", "#4ba3b3", "#1f5f99", "#1b2a6b"])
 MAX_PIXELS = 5_000_000  # 20 MB as RGBA: the process must stay under 200 MB
-MUTATION = "#8a4fbf"
+MUTATION, PARENT = "#8a4fbf", "#9aa6b4"
+STAGES = {"pop": "population", "pre": "children", "mut": "mutated"}
+GAP = 0.35  # of a column, before each population
+_NAME = re.compile(r"^g(\d+)_(?:pop|child)(\d+)(?:_(?:pre|mut))?$")
+
+
+class Node(NamedTuple):
+    """A node and its position: `x` in columns from the left, `row` from the top."""
+
+    id: str
+    generation: int
+    stage: str
+    x: float
+    row: float
+    fitness: float  # or NaN
+    is_elite: bool
+    target: str | None
+
+
+class Edge(NamedTuple):
+    source: str
+    to: str
+    kind: str  # parent, mutation or next
 
 
 @dataclass(frozen=True)
-class Scale:
+class Layout:
+    nodes: dict[str, Node]
+    edges: tuple[Edge, ...]
+    best: str | None  # the first node that reached the highest fitness
+    path: tuple[str, ...]  # from a root to `best`
+    first: int  # generation
+
+    @property
+    def columns(self) -> float:
+        return max((node.x for node in self.nodes.values()), default=0.0) + 1
+
+    @property
+    def rows(self) -> float:
+        return max((node.row for node in self.nodes.values()), default=0.0) + 1
+
+
+class Scale(NamedTuple):
     """Sizes that follow from how much there is to draw. Lengths in inches, text in points, nodes in points."""
 
     column: float
@@ -36,12 +80,7 @@ class Scale:
 
 
 def tree_png(tree: Mapping[str, Any]) -> bytes:
-    """Draw the evolution tree.
-
-    Args:
-        tree: the content of `evolution_tree.json`: `nodes` and `edges`.
-    Returns: a PNG, the same bytes for the same tree, of at most about `MAX_PIXELS` pixels.
-    """
+    """The content of `evolution_tree.json`, `nodes` and `edges`, as a PNG of at most about `MAX_PIXELS` pixels."""
     layout = lay_out(tree)
     scale = _scale(layout)
     width = max(8.5, scale.column * (layout.columns + 0.6) + 1.3)
@@ -50,13 +89,15 @@ def tree_png(tree: Mapping[str, Any]) -> bytes:
     figure.set_dpi(min(scale.dpi, (MAX_PIXELS / (width * height)) ** 0.5))
     axes = figure.add_subplot()
     axes.set_axis_off()
-    axes.set_title("Evolution tree", loc="left", fontsize=12.5, fontweight="bold", color=style.INK, pad=26)
+    style.set_title(axes, "Evolution tree", 26)
     if not layout.nodes:
         style.show_empty(axes, "no individual yet")
         return style.to_png(figure)
     axes.set_xlim(-0.6, layout.columns - 0.4)
     axes.set_ylim(layout.rows - 0.4, -0.6)
-    colours = Normalize(*_fitness_range(layout))
+    fitness = [node.fitness for node in layout.nodes.values() if not math.isnan(node.fitness)]
+    low, high = (min(fitness), max(fitness)) if fitness else (0.0, 1.0)
+    colours = Normalize(low, high) if high - low > 1e-6 else Normalize(low - 0.05, high + 0.05)
     _draw_generations(axes, layout, scale)
     _draw_edges(axes, layout, scale)
     _draw_nodes(axes, layout, scale, colours)
@@ -65,82 +106,127 @@ def tree_png(tree: Mapping[str, Any]) -> bytes:
     return style.to_png(figure)
 
 
+def lay_out(tree: Mapping[str, Any]) -> Layout:
+    """Place the nodes; edges whose ends are missing are left out.
+
+    Node names are g{g}_pop{i}, g{g}_child{j}_pre and g{g}_child{j}_mut.
+    """
+    raw = {str(node["id"]): node for node in tree.get("nodes", ())}
+    found = (Edge(str(edge["from"]), str(edge["to"]), edge["kind"]) for edge in tree.get("edges", ()))
+    edges = tuple(edge for edge in found if edge.source in raw and edge.to in raw)
+    rows = _rows(raw, edges)
+    first = min((int(node["generation"]) for node in raw.values()), default=0)
+    nodes = {}
+    for name, node in raw.items():
+        generation, stage, target = int(node["generation"]), str(node["stage"]), node.get("target")
+        nodes[name] = Node(
+            name,
+            generation,
+            stage,
+            _column(generation - first, stage),
+            rows[name],
+            style.to_float(node.get("fitness")),
+            bool(node.get("elite")),
+            None if target is None else str(target),
+        )
+    # The earliest node of the highest fitness, so not an elite's copy in a later population.
+    rated = [node for node in nodes.values() if not math.isnan(node.fitness)]
+    best = min(rated, key=lambda node: (-node.fitness, node.x, node.row, node.id)).id if rated else None
+    return Layout(nodes, edges, best, _path_to(best, nodes, edges), first)
+
+
+def _column(generation: int, stage: str) -> float:
+    """The x of a stage; generations are counted from the first one drawn."""
+    return generation * (len(STAGES) + GAP) + list(STAGES).index(stage)
+
+
+def _index_of(name: str) -> int:
+    """The `i` of `g0_pop<i>`, the `j` of `g0_child<j>_pre`; 0 for a name of another form."""
+    match = _NAME.match(name)
+    return int(match.group(2)) if match else 0
+
+
+def _rows(raw: Mapping[str, Mapping[str, Any]], edges: tuple[Edge, ...]) -> dict[str, float]:
+    """A population is in its order; a child in the row of its next position, or of the expected one."""
+    follows = {edge.source: edge.to for edge in edges if edge.kind in {"mutation", "next"}}
+    size = max((_index_of(name) + 1 for name, node in raw.items() if node["stage"] == "pop"), default=1)
+    children = max((_index_of(name) + 1 for name, node in raw.items() if node["stage"] != "pop"), default=0)
+    elites = max(size - children, 0)
+    rows: dict[str, float] = {}
+    for name in raw:
+        end = name
+        while end in follows and raw[end]["stage"] != "pop":
+            end = follows[end]
+        rows[name] = float(_index_of(end) if raw[end]["stage"] == "pop" else elites + _index_of(name))
+    return rows
+
+
+def _path_to(best: str | None, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> tuple[str, ...]:
+    """From `best` back to a node without ancestors, through the fitter of two parents."""
+    into: dict[str, list[Node]] = {}
+    for edge in edges:
+        # Only edges that lead forward: a damaged file could have cycles.
+        if nodes[edge.source].x < nodes[edge.to].x:
+            into.setdefault(edge.to, []).append(nodes[edge.source])
+
+    def order(node: Node) -> tuple[float, float]:
+        return math.inf if math.isnan(node.fitness) else -node.fitness, node.row
+
+    path: list[str] = []
+    node = best
+    while node is not None:
+        path.append(node)
+        parents = into.get(node, [])
+        node = min(parents, key=order).id if parents else None
+    return tuple(reversed(path))
+
+
 def _scale(layout: Layout) -> Scale:
     """Three sizes by the number of nodes: names and fitness, fitness only, colours only."""
-    crowd = max(layout.columns / 1.6, layout.rows)
-    if crowd <= 11:
+    if max(layout.columns / 1.6, layout.rows) <= 11:
         return Scale(column=1.05, row=0.92, node=30.0, text=7.5, labels="full", dpi=style.DPI)
     if layout.columns <= 36 and layout.rows <= 14:
         return Scale(column=0.62, row=0.5, node=20.0, text=5.6, labels="fitness", dpi=style.DPI)
     return Scale(column=0.4, row=0.4, node=11.0, text=6.0, labels="none", dpi=110)
 
 
-def _fitness_range(layout: Layout) -> tuple[float, float]:
-    fitness = [node.fitness for node in layout.nodes.values() if node.fitness is not None]
-    low, high = (min(fitness), max(fitness)) if fitness else (0.0, 1.0)
-    return (low, high) if high - low > 1e-6 else (low - 0.05, high + 0.05)
-
-
 def _draw_generations(axes: Axes, layout: Layout, scale: Scale) -> None:
     """A light strip behind each population, the generation's number above it, and titles of the columns."""
-    first = min(node.generation for node in layout.nodes.values())
     for generation in sorted({node.generation for node in layout.nodes.values()}):
-        x = column(generation - first, "pop")
+        x = _column(generation - layout.first, "pop")
         strip = Rectangle((x - 0.46, -0.55), 0.92, layout.rows + 0.1, facecolor="#f1f4f8", edgecolor="none", zorder=0)
         axes.add_patch(strip)
-        name = f"generation {generation}" if scale.labels != "none" else f"{generation}"
-        axes.annotate(
-            name,
-            (x, -0.55),
-            xytext=(0, 13 if scale.labels != "none" else 5),
-            textcoords="offset points",
-            ha="center",
-            fontsize=9,
-            fontweight="bold",
-            color=style.INK,
-            annotation_clip=False,
-        )
+        look: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "color": style.INK, "annotation_clip": False}
         if scale.labels == "none":
+            style.annotate(axes, f"{generation}", (x, -0.55), (0, 5), **look)
             continue
+        style.annotate(axes, f"generation {generation}", (x, -0.55), (0, 13), **look)
         present = {node.stage for node in layout.nodes.values() if node.generation == generation}
-        for stage, label in (("pop", "population"), ("pre", "children"), ("mut", "mutated")):
+        look = {"fontsize": min(scale.text, 7.5), "color": style.MUTED, "annotation_clip": False}
+        for stage, label in STAGES.items():
             if stage in present:
-                axes.annotate(
-                    label,
-                    (column(generation - first, stage), -0.55),
-                    xytext=(0, 3),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=min(scale.text, 7.5),
-                    color=style.MUTED,
-                    annotation_clip=False,
-                )
+                style.annotate(axes, label, (_column(generation - layout.first, stage), -0.55), (0, 3), **look)
 
 
 def _draw_edges(axes: Axes, layout: Layout, scale: Scale) -> None:
     on_path = set(zip(layout.path, layout.path[1:], strict=False))
     thin = 1.0 if scale.labels == "full" else 0.7
+
+    def draw(edges: Iterable[Edge], zorder: int, **look: Any) -> None:
+        patches = [PathPatch(_curve(layout.nodes[edge.source], layout.nodes[edge.to])) for edge in edges]
+        axes.add_collection(PatchCollection(patches, facecolor="none", zorder=zorder, **look))
+
     looks: dict[str, dict[str, Any]] = {
-        "parent": {"edgecolor": "#9aa6b4", "linewidth": thin, "alpha": 0.8 if scale.labels == "full" else 0.55},
+        "parent": {"edgecolor": PARENT, "linewidth": thin, "alpha": 0.8 if scale.labels == "full" else 0.55},
         "mutation": {"edgecolor": MUTATION, "linewidth": 1.4 * thin, "linestyle": (0, (2.2, 1.4))},
         "next": {"edgecolor": "#c9d1da", "linewidth": thin},
     }
     for kind, look in looks.items():
-        plain = [edge for edge in layout.edges if edge.kind == kind and (edge.source, edge.to) not in on_path]
-        axes.add_collection(PatchCollection(_curves(layout, plain), facecolor="none", zorder=1, **look))
-    strong = [edge for edge in layout.edges if (edge.source, edge.to) in on_path]
+        draw((edge for edge in layout.edges if edge.kind == kind and edge[:2] not in on_path), 1, **look)
+    strong = [edge for edge in layout.edges if edge[:2] in on_path]
     under: dict[str, Any] = {"edgecolor": style.RECORD, "linewidth": 2.4 if scale.labels != "none" else 1.9}
-    for edges, dashes in (
-        ([edge for edge in strong if edge.kind != "mutation"], "solid"),
-        ([edge for edge in strong if edge.kind == "mutation"], (0, (2.2, 1.0))),
-    ):
-        axes.add_collection(
-            PatchCollection(_curves(layout, edges), facecolor="none", zorder=2, linestyle=dashes, **under)
-        )
-
-
-def _curves(layout: Layout, edges: Iterable[Edge]) -> list[PathPatch]:
-    return [PathPatch(_curve(layout.nodes[edge.source], layout.nodes[edge.to])) for edge in edges]
+    draw((edge for edge in strong if edge.kind != "mutation"), 2, linestyle="solid", **under)
+    draw((edge for edge in strong if edge.kind == "mutation"), 2, linestyle=(0, (2.2, 1.0)), **under)
 
 
 def _curve(source: Node, to: Node) -> Path:
@@ -167,7 +253,7 @@ def _draw_nodes(axes: Axes, layout: Layout, scale: Scale, colours: Normalize) ->
             [node.x for node in nodes],
             [node.row for node in nodes],
             s=(scale.node * (0.92 if marker == "s" else 1.0)) ** 2,
-            c=[style.PAPER if node.fitness is None else FITNESS(colours(node.fitness)) for node in nodes],
+            c=[style.PAPER if math.isnan(node.fitness) else FITNESS(colours(node.fitness)) for node in nodes],
             marker=marker,
             edgecolors=edge,
             linewidths=width,
@@ -179,50 +265,37 @@ def _draw_labels(axes: Axes, layout: Layout, scale: Scale, colours: Normalize) -
     if scale.labels == "none":
         return
     for node in layout.nodes.values():
-        is_dark = node.fitness is not None and float(colours(node.fitness)) > 0.5
-        text = "–" if node.fitness is None else f"{node.fitness:.3f}".replace("0.", ".", 1)
+        unknown = math.isnan(node.fitness)
+        is_dark = not unknown and float(colours(node.fitness)) > 0.5
         axes.text(
-            node.x, node.row, text, ha="center", va="center_baseline", fontsize=scale.text, zorder=4,
+            node.x, node.row, "–" if unknown else f"{node.fitness:.3f}".replace("0.", ".", 1),
+            ha="center", va="center_baseline", fontsize=scale.text, zorder=4,
             color=style.PAPER if is_dark else style.INK,
         )  # fmt: skip
         if scale.labels == "full":
-            _name_below(axes, node, scale)
-
-
-def _name_below(axes: Axes, node: Node, scale: Scale) -> None:
-    name = node.id.split("_", 1)[-1].removesuffix("_pre").removesuffix("_mut")
-    if node.stage == "mut" and node.target is not None:
-        name = f"cluster {node.target}"
-    axes.annotate(
-        name,
-        (node.x, node.row),
-        xytext=(0, -scale.node / 2 - 9),
-        textcoords="offset points",
-        ha="center",
-        fontsize=scale.text - 0.8,
-        color=MUTATION if node.stage == "mut" else style.MUTED,
-        zorder=4,
-    )
+            name = node.id.split("_", 1)[-1].removesuffix("_pre").removesuffix("_mut")
+            if node.stage == "mut" and node.target is not None:
+                name = f"cluster {node.target}"
+            look: dict[str, Any] = {
+                "color": MUTATION if node.stage == "mut" else style.MUTED,
+                "fontsize": scale.text - 0.8,
+            }
+            style.annotate(axes, name, (node.x, node.row), (0, -scale.node / 2 - 9), zorder=4, **look)
 
 
 def _draw_legend(figure: Figure, axes: Axes, layout: Layout, colours: Normalize) -> None:
+    grey: dict[str, Any] = {"linestyle": "", "ms": 9, "mfc": "#dfe6ee"}
     marks = [
-        Line2D([], [], color="#9aa6b4", linewidth=1.2, label="parent"),
+        Line2D([], [], color=PARENT, linewidth=1.2, label="parent"),
         Line2D([], [], color=MUTATION, linewidth=1.6, linestyle=(0, (2.2, 1.4)), label="mutation"),
         Line2D([], [], color=style.RECORD, linewidth=2.4, label="way to the best"),
-        Line2D([], [], linestyle="", marker="s", ms=9, mfc="#dfe6ee", mec=style.INK, mew=2.0, label="elite"),
-        Line2D([], [], linestyle="", marker="o", ms=9, mfc="#dfe6ee", mec="#8a95a3", label="child"),
+        Line2D([], [], marker="s", mec=style.INK, mew=2.0, label="elite", **grey),
+        Line2D([], [], marker="o", mec="#8a95a3", label="child", **grey),
     ]
     if layout.best is not None:
-        best = layout.nodes[layout.best]
-        label = f"best: {best.id} ({best.fitness:.4f})"
-        marks.append(
-            Line2D([], [], linestyle="", marker="o", ms=9, mfc="#1b2a6b", mec=style.RECORD, mew=2.4, label=label)
-        )
-    figure.legend(
-        handles=marks, loc="outside lower center", ncols=6, frameon=False, fontsize=8.5, labelcolor=style.INK,
-        handlelength=1.8, columnspacing=1.6,
-    )  # fmt: skip
+        label = f"best: {layout.best} ({layout.nodes[layout.best].fitness:.4f})"
+        marks.append(Line2D([], [], marker="o", mec=style.RECORD, mew=2.4, label=label, **{**grey, "mfc": "#1b2a6b"}))
+    style.legend_below(figure, axes, 6, handles=marks, fontsize=8.5, columnspacing=1.6)
     bar = figure.colorbar(ScalarMappable(norm=colours, cmap=FITNESS), ax=axes, fraction=0.02, pad=0.01, aspect=18)
     bar.set_label("fitness", fontsize=9, color=style.INK)
     bar.outline.set_visible(False)

@@ -20,19 +20,12 @@ _NAMES = {"\n": "⏎", "\r": "\\r", "\t": "⇥", " ": "␣", "\ufffd": "�"}
 
 
 def wasted_png(v_steer: Sequence[Mapping[str, Any]], top: int = 30) -> bytes:
-    """Draw the first `top` entries of token_selection.v_steer as bars.
-
-    v_steer: {token_id, token_str, delta} each, the largest delta first.
-    Returns: a PNG, the same bytes for the same input.
-    """
+    """The first `top` entries of token_selection.v_steer, {token_id, token_str, delta} each, as bars."""
     shown = v_steer[:top]
     figure = style.new_figure(7.6, max(2.6, 1.15 + 0.262 * len(shown)))
     axes = figure.subplots()
-    style.style_axes(
-        axes, "Most wasted tokens", "Δ: share of verbose answers − share of compressed answers, percentage points"
-    )
-    axes.grid(False, axis="y")
-    axes.grid(True, axis="x", color=style.GRID, linewidth=0.9)
+    measure = "Δ: share of verbose answers − share of compressed answers, percentage points"
+    style.style_axes(axes, "Most wasted tokens", measure, grid="x")
     if not shown:
         axes.set_xticks([])
         axes.set_yticks([])
@@ -74,6 +67,6 @@ def _draw_bars(axes: Axes, values: Sequence[float]) -> None:
         if value < 0:
             bar.set_color(style.DOT)
     axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=4, fontsize=8.5, color=style.MUTED)
-    axes.axvline(0, color="#c3cad3", linewidth=1)
+    axes.axvline(0, color=style.AXIS, linewidth=1)
     axes.margins(x=0.12)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.collect.selection import Filters, TokenShare, Vocabulary, select_tokens
-from tasks.cpu.tokenize import token_shares
+from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens, token_shares
 
 ALL = Filters(True, True, True)
 NONE = Filters(False, False, False)

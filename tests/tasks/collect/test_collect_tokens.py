@@ -9,7 +9,7 @@ import cluster_families as families
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.cpu.tokenize import encode, token_shares, tokenize
+from tasks.collect.tokens import encode, token_shares, tokenize
 from tasks.job import Job
 from tasks.store.store import Store
 

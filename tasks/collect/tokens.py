@@ -1,9 +1,13 @@
-"""The token ids of all retained pairs of a collection, and how often each token occurs on either side, exactly."""
+"""Which tokens a model wastes: how often each occurs on either side, filters, and the k largest differences."""
 
 from __future__ import annotations
 
+import logging
+import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -12,8 +16,12 @@ from celery import shared_task
 from tasks.common.validation import ContentKey, Count, RunId
 from tasks.job import Job, JobTask, run_job
 
+log = logging.getLogger(__name__)
+
 WeightedIds = tuple[int, Sequence[int]]
 """m, and the token ids of one side of a retained pair of an example with m retained pairs: it weighs 1/m."""
+TokenShare = tuple[int, float, float, float]
+"""A token's id, its difference, and what that is the difference of: its shares of verbose and compressed tokens."""
 
 
 def encode(backend: str, texts: Sequence[str]) -> list[list[int]]:
@@ -31,13 +39,8 @@ def encode(backend: str, texts: Sequence[str]) -> list[list[int]]:
     return [list(found.ids) for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
 
-def token_shares(
-    verbose: Iterable[WeightedIds], compressed: Iterable[WeightedIds]
-) -> list[tuple[int, float, float, float]]:
-    """(id, difference, share of the verbose tokens, share of the compressed ones) of each token that occurs.
-
-    The largest difference comes first, ties by id.  Sums are exact, and each figure is rounded once.
-    """
+def token_shares(verbose: Iterable[WeightedIds], compressed: Iterable[WeightedIds]) -> list[TokenShare]:
+    """Of each token that occurs, the largest difference first, ties by id.  Sums are exact and rounded once."""
     raw, comp = _weighted_shares(verbose), _weighted_shares(compressed)
     delta = {token: raw.get(token, 0) - comp.get(token, 0) for token in raw | comp}
     order = sorted(delta, key=lambda token: (-delta[token], token))
@@ -54,6 +57,58 @@ def _weighted_shares(side: Iterable[WeightedIds]) -> dict[int, Fraction]:
             weighted[token] += Fraction(count, m)
     total = sum(weighted.values())
     return {token: weight / total for token, weight in weighted.items()}
+
+
+# Places that vocabularies keep free, which some tokenizers do not mark as special.
+_RESERVED = re.compile(r"<\|?(?:reserved|unused|extra_id|dummy)\w*\|?>|\[(?:reserved|unused)\w*\]", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """`texts` has what `decode([id])` gives of each id; `special` are ids with a role or marked as special."""
+
+    texts: Sequence[str]
+    special: frozenset[int]
+    eos: int | None
+
+
+@dataclass(frozen=True)
+class Filters:
+    """`phase0.filters.*`: which tokens are not candidates.  The end-of-sequence token never is one."""
+
+    drop_special_tokens: bool
+    drop_whitespace_only: bool
+    drop_digit_only: bool
+
+
+def select_tokens(shares: Sequence[TokenShare], vocabulary: Vocabulary, k: int, filters: Filters) -> dict[str, Any]:
+    """The `token_selection` of the output: the first k of the shares that pass the filters.
+
+    Candidates are tokens that occur in a retained answer: of others there is no frequency to compare.  Where there are
+    fewer than k, all are chosen and a warning is logged.
+    """
+    chosen = [share for share in shares if _is_candidate(share[0], vocabulary, filters)][:k]
+    if len(chosen) < k:
+        log.warning("only %d tokens pass the filters, and k is %d: all of them are chosen", len(chosen), k)
+    return {
+        "k": len(chosen),
+        "v_steer": [{"token_id": i, "token_str": vocabulary.texts[i], "delta": delta} for i, delta, _, _ in chosen],
+        "v_steer_token_ids": [i for i, *_ in chosen],
+        "delta_by_token_id": {str(i): delta for i, delta, _, _ in chosen},
+        "freq_raw": {str(i): raw for i, _, raw, _ in chosen},
+        "freq_comp": {str(i): comp for i, _, _, comp in chosen},
+    }
+
+
+def _is_candidate(token: int, vocabulary: Vocabulary, filters: Filters) -> bool:
+    word = vocabulary.texts[token].strip()
+    if token == vocabulary.eos:
+        return False
+    if filters.drop_special_tokens and (token in vocabulary.special or _RESERVED.fullmatch(word)):
+        return False
+    if filters.drop_whitespace_only and all(unicodedata.category(c).startswith("P") for c in word):
+        return False  # nothing is left of white space, and of nothing all is punctuation
+    return not (filters.drop_digit_only and word and all("0" <= c <= "9" for c in word))
 
 
 def tokenize(job: Job) -> dict[str, Any]:
