@@ -42,7 +42,7 @@ from tasks.guide.jobs import AskedFor, ask_job
 from tasks.guide.prompts import Messages
 from tasks.guide.proposal import (
     PROPOSAL_SCHEMA,
-    BundleTicket,
+    Critiques,
     GuideProposal,
     narrowed_schema,
     parse_proposal,
@@ -134,9 +134,7 @@ class MissionReflector:
     tally: Tally
     replies: RejectionCounter
 
-    def criticise(
-        self, guidance: Guidance, findings: BatchFindings, step: int
-    ) -> Steps[tuple[Mapping[Place, Critique], Extras]]:
+    def criticise(self, guidance: Guidance, findings: BatchFindings, step: int) -> Steps[tuple[Critiques, Extras]]:
         """Critiques of the candidates of a batch, and what they add to their lines; none where the critic is off."""
         critic, template = self.setup.settings.critic, self.setup.templates.critic
         if template is None:
@@ -173,7 +171,7 @@ class MissionReflector:
         self,
         guidance: Guidance,
         findings: BatchFindings,
-        critiques: Mapping[Place, Critique],
+        critiques: Critiques,
         epoch: int,
         step: int,
         cap_left: int,
@@ -199,27 +197,22 @@ class MissionReflector:
         self,
         guidance: Guidance,
         findings: BatchFindings,
-        critiques: Mapping[Place, Critique],
+        critiques: Critiques,
         shown: Sequence[str],
         step: int,
     ) -> Steps[Proposed]:
         """One proposal.  In what is left of the prompt, tickets that were judged right are shown as contrast."""
         setup, reflection = self.setup, self.setup.settings.reflection
         by_id = {found.ticket.group_id: found for found in findings.groups}
-        bundle = [
-            BundleTicket(
-                found.ticket,
-                found.kind,
-                tuple((one, critiques.get((found.ticket.group_id, one.index))) for one in found.candidates),
-            )
-            for found in (by_id[group_id] for group_id in shown)
-        ]
+        bundle = [by_id[group_id] for group_id in shown]
         right = [found for found in findings.groups if found.label_free.label_match]
         right.sort(key=lambda found: (found.kind != "all_right", found.ticket.group_id))
         others = [found.ticket for found in right if found.ticket.group_id not in shown]
         contrast = alternating(others, reflection.batch_size - len(bundle))
         template, experiences = setup.templates.reflection, guidance.experiences
-        messages = proposal_messages(template, setup.focus, experiences, bundle, contrast, reflection.max_operations)
+        messages = proposal_messages(
+            template, setup.focus, experiences, bundle, critiques, contrast, reflection.max_operations
+        )
         schema: Schema = PROPOSAL_SCHEMA
         if reflection.backend == "target":
             # A small model proposes edits that cannot be applied, unless its grammar has none, and needs an example.

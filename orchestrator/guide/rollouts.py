@@ -29,7 +29,6 @@ from tasks.guide.ticket import (
     preview_seed,
     read_candidate,
     rollout_seed,
-    samples_of,
     three_lines_regex,
 )
 
@@ -162,14 +161,16 @@ class Rollout:
             first = preview_seed(cell, run_seed, ticket.group_id, index)
         else:
             first = rollout_seed(cell, run_seed, self.epoch, ticket.group_id, index)
-        return [first + sample for sample in range(samples_of(cell, settings.sampler.samples_per_decode))]
+        return [first + sample for sample in range(cell.samples(settings.sampler.samples_per_decode))]
 
     def _candidates(self, ticket: Ticket, row: Sequence[Mapping[str, Any]]) -> Iterator[GuideCandidate]:
-        index = 0
-        for cell, result in enumerate(row):
-            for sample, (seed, answer) in enumerate(zip(self._seeds(ticket, cell), result["answers"], strict=True)):
-                yield read_candidate(index, cell, sample, seed, answer["text"], answer["tokens"], answer["finish"])
-                index += 1
+        answers = [
+            (cell, seed, answer)
+            for cell, result in enumerate(row)
+            for seed, answer in zip(self._seeds(ticket, cell), result["answers"], strict=True)
+        ]
+        for index, (cell, seed, answer) in enumerate(answers):
+            yield read_candidate(index, cell, seed, answer["text"], answer["tokens"], answer["finish"])
 
 
 def prompt_of(setup: MissionSetup, ticket: Ticket, experiences: Mapping[str, str]) -> Messages:

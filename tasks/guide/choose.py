@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tasks.guide.ticket import DecodeCell, GuideCandidate, Ticket, TicketCandidates, Verdict
+from tasks.guide.ticket import DecodeCell, GuideCandidate, TicketCandidates, Verdict
 
 TieBreak = Literal["confidence", "temperature"]
 EligibilityPolicy = Literal["selected_mismatch_or_all_wrong", "contradictions_only", "contradictions_or_all_wrong"]
@@ -137,20 +137,16 @@ def _chosen(
 
 
 @dataclass(frozen=True)
-class TicketFindings:
-    """What was found of one ticket: the signals of its candidates, both selections, and how they did together.
+class TicketFindings(TicketCandidates):
+    """What was found of one ticket: the signals of its candidates, and both selections."""
 
-    Without a valid candidate it is all wrong.
-    """
-
-    ticket: Ticket
-    candidates: tuple[GuideCandidate, ...]
     signals: tuple[Signals, ...]
     label_first: TicketSelection
     label_free: TicketSelection
 
     @property
     def kind(self) -> GroupKind:
+        """How the candidates did together; without a valid one it is all wrong."""
         matches = {signal.label_match for signal in self.signals} - {None}
         return "mixed" if len(matches) == 2 else "all_right" if True in matches else "all_wrong"
 

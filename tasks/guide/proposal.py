@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from tasks.common.escaping import json_array
 from tasks.common.text import fill
-from tasks.guide.choose import GroupKind
 from tasks.guide.critique import (
     OPERATION,
     STRICT,
@@ -22,10 +21,12 @@ from tasks.guide.critique import (
 )
 from tasks.guide.experiences import Operation, normalised, render_experiences
 from tasks.guide.prompts import SOLVED, Messages, Template, numbered_images, prompt_language, require_experiences
-from tasks.guide.ticket import GuideCandidate, Ticket, Verdict, read_candidate
+from tasks.guide.ticket import Ticket, TicketCandidates, Verdict, read_candidate
 from tasks.openai.schema import strict_object
 
 SCHEMA_NAME = "proposal"
+Critiques = Mapping[tuple[str, int], Critique]
+"""By the group id of the ticket and the index of the candidate."""
 SHORT_NOTE: Mapping[str, Any] = {"type": ["string", "null"], "maxLength": 200}
 MOST_LISTED = 12  # tickets or experiences of one list, where the target writes under a grammar
 
@@ -44,15 +45,6 @@ An operation has "op" ("upsert", "remove" or "merge"), "key" (an experience's ke
 (string or null), "rationale" (string or null), "evidence" (list of groups such as "第1组", or of group ids) and \
 "merged_from" (list of keys, empty unless the operation is merge).
 """
-
-
-@dataclass(frozen=True)
-class BundleTicket:
-    """A ticket that is reflected on, with its candidates and what the critic said of each."""
-
-    ticket: Ticket
-    kind: GroupKind
-    candidates: tuple[tuple[GuideCandidate, Critique | None], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +110,12 @@ def proposal_messages(
     template: Template,
     focus: str,
     experiences: Mapping[str, str],
-    bundle: Sequence[BundleTicket],
+    bundle: Sequence[TicketCandidates],
+    critiques: Critiques,
     contrast: Sequence[Ticket],
     max_operations: int,
 ) -> Messages:
-    """The system and the user message.  The first ticket of the bundle is 第1组.
+    """The system and the user message.  The first ticket of the bundle, which are reflected on, is 第1组.
 
     `contrast` are tickets that were judged right: they have no number and are no evidence.  Of each list the
     passing ones stand first, so that a small model has all failing ones together.
@@ -132,12 +125,12 @@ def proposal_messages(
         "mission": bundle[0].ticket.mission,
         "focus": focus,
         "experiences": render_experiences(experiences),
-        "bundle": json_array(_shown(number, group) for number, group in numbered),
+        "bundle": json_array(_shown(number, group, critiques) for number, group in numbered),
         "contrast": json_array(
             {"label": ticket.label, "images": dict(ticket.per_image)}
             for ticket in sorted(contrast, key=lambda ticket: ticket.label == "fail")
         ),
-        "suggestions": json_array(pooled_suggestions(bundle)),
+        "suggestions": json_array(pooled_suggestions(bundle, critiques)),
         "max_operations": str(max_operations),
     }
     return SYSTEM, require_experiences(fill(template.text_for(focus), values), experiences)
@@ -151,14 +144,14 @@ def solved_before(messages: Messages, template: Template, focus: str) -> Message
     def ticket(number: int, label: Verdict, summaries: Sequence[str]) -> Ticket:
         return Ticket(f"ticket-{number}", solved.mission, label, numbered_images(summaries))
 
-    def answered(label: Verdict) -> tuple[tuple[GuideCandidate, None], ...]:
-        reply = f"Verdict: {'pass' if label == 'fail' else 'fail'}\nReason: {solved.reason}\nConfidence: 0.95"
-        return tuple((read_candidate(n, 0, n, n, reply, 1, "stop"), None) for n in range(8))
+    def answered(one: Ticket) -> TicketCandidates:
+        reply = f"Verdict: {'pass' if one.label == 'fail' else 'fail'}\nReason: {solved.reason}\nConfidence: 0.95"
+        return TicketCandidates(one, tuple(read_candidate(n, 0, n, reply, 1, "stop") for n in range(8)))
 
     wrong = [ticket(number, label, summaries) for number, (label, summaries) in enumerate(solved.wrong, 1)]
     right = [ticket(number, "pass", summaries) for number, summaries in enumerate(solved.right, len(wrong) + 1)]
-    bundle = [BundleTicket(one, "all_wrong", answered(one.label)) for one in wrong]
-    _, shown = proposal_messages(template, solved.focus, {"G0": solved.experience}, bundle, right, 1)
+    first = {"G0": solved.experience}
+    _, shown = proposal_messages(template, solved.focus, first, list(map(answered, wrong)), {}, right, 1)
     groups = [_name(number) for number, one in enumerate(wrong, 1) if one.label == "fail"]
     # In the order of `narrowed_schema`: first what is seen, then the rule.
     edit = {"op": "upsert", "key": None, "rationale": solved.rationale, "text": solved.rule, "evidence": groups}
@@ -179,11 +172,12 @@ def parse_proposal(text: str, finish: str) -> GuideProposal:
     return replace(found, uncertainty_note=(found.uncertainty_note or "").strip() or None)
 
 
-def pooled_suggestions(bundle: Sequence[BundleTicket]) -> list[dict[str, Any]]:
+def pooled_suggestions(bundle: Sequence[TicketCandidates], critiques: Critiques) -> list[dict[str, Any]]:
     """The edits that the critic suggested, each once, with all groups where it did, in the order of the bundle."""
     pooled: dict[tuple[str, str, str], dict[str, Any]] = {}
     for number, group in enumerate(bundle, 1):
-        for _, critique in group.candidates:
+        for candidate in group.candidates:
+            critique = critiques.get((group.ticket.group_id, candidate.index))
             for edit in (critique.candidate_ops if critique else None) or ():
                 same = (edit["op"], edit.get("key") or "", normalised(edit.get("text") or ""))
                 shown = {name: edit.get(name) for name in ("op", "key", "text", "rationale")}
@@ -194,10 +188,11 @@ def pooled_suggestions(bundle: Sequence[BundleTicket]) -> list[dict[str, Any]]:
     return list(pooled.values())
 
 
-def _shown(number: int, group: BundleTicket) -> dict[str, Any]:
+def _shown(number: int, group: TicketCandidates, critiques: Critiques) -> dict[str, Any]:
     """A ticket for the prompt, short: answers with one verdict are one entry, with how often they came and why."""
     answers: dict[str | None, dict[str, Any]] = {}
-    for candidate, critique in group.candidates:
+    for candidate in group.candidates:
+        critique = critiques.get((group.ticket.group_id, candidate.index))
         if candidate.verdict is None:
             answer = answers.setdefault(None, {"malformed": True, "times": 0})
         else:

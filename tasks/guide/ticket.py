@@ -18,7 +18,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 Verdict = Literal["pass", "fail"]
 
@@ -76,10 +76,9 @@ class DecodeCell:
     def is_greedy(self) -> bool:
         return self.temperature == 0
 
-
-def samples_of(cell: DecodeCell, samples_per_decode: int) -> int:
-    """How many candidates a cell gives: greedy ones are all alike, so there is one."""
-    return 1 if cell.is_greedy else samples_per_decode
+    def samples(self, samples_per_decode: int) -> int:
+        """How many candidates it gives: greedy ones are all alike, so there is one."""
+        return 1 if self.is_greedy else samples_per_decode
 
 
 def rollout_seed(cell: DecodeCell, run_seed: int, epoch: int, group_id: str, cell_index: int) -> int:
@@ -99,23 +98,25 @@ def _hashed(*parts: object) -> int:
 
 @dataclass(frozen=True)
 class GuideCandidate:
-    """One answer.  `index` counts over all cells of the grid, `sample` within the cell; `seed` is the sample's own.
+    """One answer.  `index` counts over all cells of the grid, `cell` is its place there; `seed` is the sample's own.
 
     A malformed answer has no verdict, reason and confidence, and a warning that says what is wrong.
     """
 
     index: int
     cell: int
-    sample: int
     seed: int
     text: str
     tokens: int
     finish: str
-    format_ok: bool
-    verdict: Verdict | None
-    reason: str | None
-    confidence: float | None
+    verdict: Verdict | None = None
+    reason: str | None = None
+    confidence: float | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def format_ok(self) -> bool:
+        return self.verdict is not None
 
 
 @dataclass(frozen=True)
@@ -126,25 +127,19 @@ class TicketCandidates:
     candidates: tuple[GuideCandidate, ...]
 
 
-def read_candidate(
-    index: int, cell: int, sample: int, seed: int, text: str, tokens: int, finish: str
-) -> GuideCandidate:
+def read_candidate(index: int, cell: int, seed: int, text: str, tokens: int, finish: str) -> GuideCandidate:
     """The candidate of an answer.  One that was cut after three whole lines is valid, and has a warning."""
-    cut = ("cut: length",) if finish == "length" else ()
+    lines: tuple[Verdict | None, str | None, float | None] = (None, None, None)
+    warnings = ["cut: length"] if finish == "length" else []
     try:
         lines = parse_three_lines(text)
     except ValueError as error:
-        warnings = (f"malformed: {error}", *cut)
-        return GuideCandidate(index, cell, sample, seed, text, tokens, finish, False, None, None, None, warnings)
-    return GuideCandidate(index, cell, sample, seed, text, tokens, finish, True, *lines, cut)
+        warnings.insert(0, f"malformed: {error}")
+    return GuideCandidate(index, cell, seed, text, tokens, finish, *lines, tuple(warnings))
 
 
-class ThreeLines(NamedTuple):
-    """The confidence is from 0 to 1."""
-
-    verdict: Verdict
-    reason: str
-    confidence: float
+ThreeLines = tuple[Verdict, str, float]
+"""Verdict, reason, and confidence from 0 to 1."""
 
 
 def parse_three_lines(text: str) -> ThreeLines:
@@ -169,7 +164,7 @@ def parse_three_lines(text: str) -> ThreeLines:
         raise ValueError("the reason is empty")
     if confidence is None:
         raise ValueError("the confidence is no number from 0 to 1 or 0 to 100 %")
-    return ThreeLines(verdict, values[1], confidence)
+    return verdict, values[1], confidence
 
 
 def parse_verdict(text: str) -> Verdict | None:

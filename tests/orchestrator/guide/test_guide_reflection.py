@@ -25,7 +25,7 @@ def test_without_a_filter_the_first_valid_candidates_are_criticised_with_one_the
 ) -> None:
     replies = [("pass", 0.9), ("fail", 0.5), None, ("fail", 0.8), ("pass", 0.95), ("fail", 0.8)]
     texts = ["Verdict: {}\nReason: r\nConfidence: {}".format(*reply) if reply else "" for reply in replies]
-    candidates = tuple(read_candidate(i, 0, i, i, text, 3, "stop") for i, text in enumerate(texts))
+    candidates = tuple(read_candidate(i, 0, i, text, 3, "stop") for i, text in enumerate(texts))
     none = TicketSelection(None, None, False)
     found = TicketFindings(small_tickets().training[0], candidates, (), none, none)  # its label is pass
 

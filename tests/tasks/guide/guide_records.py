@@ -21,7 +21,7 @@ def reply(verdict: str, confidence: float = 0.5) -> str:
 def answers(*given: tuple[str, float] | None) -> tuple[GuideCandidate, ...]:
     """Candidates with these verdicts and confidences, None a malformed one.  The first is greedy."""
     texts = ["I cannot tell." if pair is None else reply(*pair) for pair in given]
-    return tuple(read_candidate(i, min(i, 1), max(i - 1, 0), 7 + i, text, 20, "stop") for i, text in enumerate(texts))
+    return tuple(read_candidate(i, min(i, 1), 7 + i, text, 20, "stop") for i, text in enumerate(texts))
 
 
 def scores(label: Verdict, right: int, wrong: int, malformed: int = 0, group_id: str = "t-1") -> TicketScores:

@@ -16,13 +16,13 @@ from tasks.guide.critique import Critique
 from tasks.guide.experiences import Operation, apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.proposal import (
-    BundleTicket,
+    Critiques,
     narrowed_schema,
     parse_proposal,
     proposal_messages,
     solved_before,
 )
-from tasks.guide.ticket import Ticket
+from tasks.guide.ticket import Ticket, TicketCandidates
 
 TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
 EXPERIENCES = {"G0": "Fail when a cable is loose."}
@@ -30,20 +30,17 @@ EDIT: Any = {"op": "upsert", "key": None, "text": "Fail when the wire is black."
 WRONG = Critique("It passes.", "The wire is black.", root_cause="No rule.", candidate_ops=(EDIT,))
 
 
-def bundle() -> list[BundleTicket]:
-    first = answers(("pass", 0.9), ("pass", 0.4), ("fail", 0.5), None)
-    second = answers(("pass", 0.9))
+def bundle() -> tuple[list[TicketCandidates], Critiques]:
     again = Critique(
         "s", "c", candidate_ops=({**EDIT, "text": "fail when the wire is BLACK"}, {**EDIT, "op": "remove"})
     )
-    return [
-        BundleTicket(ticket("fail", "a"), "mixed", tuple(zip(first, (WRONG, None, None, None), strict=True))),
-        BundleTicket(ticket("fail", "b"), "all_wrong", tuple(zip(second, (again,), strict=True))),
-    ]
+    first = TicketCandidates(ticket("fail", "a"), answers(("pass", 0.9), ("pass", 0.4), ("fail", 0.5), None))
+    second = TicketCandidates(ticket("fail", "b"), answers(("pass", 0.9)))
+    return [first, second], {("a", 0): WRONG, ("b", 0): again}
 
 
-def user_message(groups: list[BundleTicket], contrast: tuple[Ticket, ...] = ()) -> str:
-    return proposal_messages(TEMPLATE, "Whether cables are tied.", EXPERIENCES, groups, contrast, 3)[1]
+def user_message(groups: list[TicketCandidates], critiques: Critiques, contrast: tuple[Ticket, ...] = ()) -> str:
+    return proposal_messages(TEMPLATE, "Whether cables are tied.", EXPERIENCES, groups, critiques, contrast, 3)[1]
 
 
 def shown_tickets(user: str) -> list[dict[str, Any]]:
@@ -51,7 +48,7 @@ def shown_tickets(user: str) -> list[dict[str, Any]]:
 
 
 def test_each_ticket_is_shown_with_its_number_label_and_answers() -> None:
-    right, failing, first, second = shown_tickets(user_message(bundle(), (ticket("fail", "d"), ticket("pass", "c"))))
+    right, failing, first, second = shown_tickets(user_message(*bundle(), (ticket("fail", "d"), ticket("pass", "c"))))
     assert [(one["group"], one["group_id"], one["label"]) for one in (first, second)] == [
         ("第1组", "a", "fail"), ("第2组", "b", "fail"),
     ]  # fmt: skip
@@ -77,9 +74,11 @@ def test_no_summary_or_reason_changes_the_structure(summary: str, reason: str) -
     hostile = Ticket("t", "cables", "fail", {"image_1": summary})
     said = Critique(reason, reason, issues=(reason,), candidate_ops=({**EDIT, "text": reason},))
     [candidate] = answers(("pass", 0.5))
-    groups = [BundleTicket(hostile, "all_wrong", ((candidate, said),))]
-    lines = user_message(groups, (hostile,)).split("\n")
-    plain = user_message([BundleTicket(ticket(), "all_wrong", ((candidate, WRONG),))], (ticket(),)).split("\n")
+    shown = [(hostile, said), (ticket(group_id="t"), WRONG)]
+    lines, plain = (
+        user_message([TicketCandidates(one, (candidate,))], {("t", 0): critique}, (one,)).split("\n")
+        for one, critique in shown
+    )
     assert [line[:9] for line in lines] == [line[:9] for line in plain]
     assert all(break_control_tokens(line) == line for line in lines), "no control token is left"
 
@@ -108,7 +107,7 @@ def test_a_proposal_is_read_and_its_operations_can_be_applied() -> None:
 
 def test_the_turn_before_is_a_solved_bundle_in_the_language_of_the_mission() -> None:
     for focus, rule in (("Whether cables are tied.", "Fail the ticket when"), ("检查线缆。", "时判不通过。")):
-        asked = proposal_messages(TEMPLATE, focus, EXPERIENCES, bundle(), (), 3)
+        asked = proposal_messages(TEMPLATE, focus, EXPERIENCES, *bundle(), (), 3)
         system, shown, reply, user = solved_before(asked, TEMPLATE, focus)
         assert (system, user) == asked and shown != user
         jsonschema.validate(json.loads(reply), narrowed_schema(["G0"], 5, 1))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tasks.common.validation import InvalidData, parse_json
 from tasks.guide.ticket import (
     DecodeCell,
-    ThreeLines,
     Ticket,
     parse_confidence,
     parse_three_lines,
@@ -21,14 +20,13 @@ from tasks.guide.ticket import (
     preview_seed,
     read_candidate,
     rollout_seed,
-    samples_of,
     three_lines_regex,
 )
 
 
 def test_three_lines_are_read_whatever_the_space_and_case() -> None:
     plain = "Verdict: fail\nReason: 图2: the lid is open\nConfidence: 0.85"
-    wanted = ThreeLines("fail", "图2: the lid is open", 0.85)
+    wanted = ("fail", "图2: the lid is open", 0.85)
     assert parse_three_lines(plain) == wanted
     assert parse_three_lines(f"\r\n  {plain}  \r\n\r\n".replace("\n", "\r\n\t \r\n")) == wanted
     spaced = "VERDICT ： 未 通 过。\nreason：图2: the lid is open\nConFidence:85 %"
@@ -93,7 +91,7 @@ def test_what_is_not_three_lines_is_malformed(text: str) -> None:
 @given(st.text() | st.text("Verdict: pasfilRonCc通过不未\n：:0123456789.%", max_size=80))
 def test_any_text_is_either_read_or_malformed(text: str) -> None:
     with contextlib.suppress(ValueError):
-        assert isinstance(parse_three_lines(text), ThreeLines)
+        assert len(parse_three_lines(text)) == 3
     parse_verdict(text)
     parse_confidence(text)
 
@@ -101,14 +99,13 @@ def test_any_text_is_either_read_or_malformed(text: str) -> None:
 @given(st.sampled_from(["pass", "fail", "通过", "不通过"]), st.integers(0, 60), st.text(max_size=1))
 def test_one_changed_character_never_turns_a_verdict_into_the_other(word: str, place: int, other: str) -> None:
     text = f"Verdict: {word}\nReason: as seen\nConfidence: 0.85"
-    found = read_candidate(0, 0, 0, 1, text[:place] + other + text[place + 1 :], 9, "stop")
+    found = read_candidate(0, 0, 1, text[:place] + other + text[place + 1 :], 9, "stop")
     assert not found.format_ok or found.verdict == parse_verdict(word) or "不" in (word[0], other)
 
 
 @given(st.from_regex(three_lines_regex(), fullmatch=True))
 def test_all_that_a_servers_grammar_lets_through_is_read(text: str) -> None:
-    found = parse_three_lines(text)
-    assert 1 <= len(found.reason) <= 160
+    assert 1 <= len(parse_three_lines(text)[1]) <= 160
 
 
 WARM = DecodeCell(0.8, 0.95, 64)
@@ -128,7 +125,7 @@ def test_an_image_without_a_number_is_refused(key: str) -> None:
 
 
 def test_a_greedy_cell_gives_one_candidate() -> None:
-    assert [samples_of(cell, 8) for cell in (DecodeCell(0.0, 1.0, 64), WARM)] == [1, 8]
+    assert [cell.samples(8) for cell in (DecodeCell(0.0, 1.0, 64), WARM)] == [1, 8]
 
 
 def test_without_a_seed_run_epoch_ticket_and_cell_each_make_another_one() -> None:

@@ -25,7 +25,7 @@ TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "crit
 MESSAGES = critic_messages(
     TEMPLATE, "Whether wires are right.", {"G0": "Look at the wire."},
     Ticket("t", "wiring", "fail", {"image_1": "The wire is black."}),
-    read_candidate(0, 0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop"),
+    read_candidate(0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop"),
     Signals(label_match=False), summary_max_chars=200, critique_max_chars=400,
 )  # fmt: skip
 

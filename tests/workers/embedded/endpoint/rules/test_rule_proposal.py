@@ -11,11 +11,10 @@ from tasks.guide.experiences import apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.proposal import (
     PROPOSAL_SCHEMA,
-    BundleTicket,
     parse_proposal,
     proposal_messages,
 )
-from tasks.guide.ticket import Ticket, Verdict, read_candidate
+from tasks.guide.ticket import Ticket, TicketCandidates, Verdict, read_candidate
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules
 
@@ -30,9 +29,9 @@ def ticket(number: int, label: Verdict, text: str) -> Ticket:
 def propose(
     bundle: Sequence[Ticket], contrast: Sequence[Ticket] = (), experiences: dict[str, str] = FIRST
 ) -> dict[str, Any]:
-    [candidate] = [read_candidate(0, 0, 0, 1, "Verdict: pass\nReason: r\nConfidence: 0.5", 9, "stop")]
-    groups = [BundleTicket(one, "mixed", ((candidate, None),)) for one in bundle]
-    messages = proposal_messages(TEMPLATE, "Whether wires are right.", experiences, groups, contrast, 3)
+    [candidate] = [read_candidate(0, 0, 1, "Verdict: pass\nReason: r\nConfidence: 0.5", 9, "stop")]
+    groups = [TicketCandidates(one, (candidate,)) for one in bundle]
+    messages = proposal_messages(TEMPLATE, "Whether wires are right.", experiences, groups, {}, contrast, 3)
     reply = all_rules()["proposal"](*messages)
     assert mismatch(reply, PROPOSAL_SCHEMA) is None
     return reply
