@@ -164,6 +164,7 @@ def collect(
     from orchestrator.collect.run import start_collection
     from orchestrator.collect.settings import CollectOptions, collect_settings_from
     from orchestrator.settings.documents import parse_document, read_mapping
+    from orchestrator.settings.farm import FARM_CHECKS
 
     chosen = {name: str(value) if isinstance(value, PathLike) else value for name, value in (settings or {}).items()}
     if output is not None:
@@ -173,7 +174,7 @@ def collect(
         for name, value in chosen.items():
             _put(values, name, value)
         checked = collect_settings_from(values)
-        farm = parse_document({**options, "is_fresh": fresh}, CollectOptions)
+        farm = parse_document({**options, "is_fresh": fresh}, CollectOptions, FARM_CHECKS)
         ending = start_collection(checked, farm, resume=resume, callbacks=callbacks, stream=stream)
     return _result(ending, Path(checked.output_dir))
 
@@ -187,9 +188,10 @@ def guide(config: PathName | Mapping[str, Any], **options: Any) -> OpenRun:
     from orchestrator.guide.run import StageBPipeline
     from orchestrator.guide.settings import GuideOptions
     from orchestrator.settings.documents import parse_document
+    from orchestrator.settings.farm import FARM_CHECKS
 
     with _as_guest(False, sys.stderr):
-        folder = StageBPipeline(config, parse_document(options, GuideOptions)).run_all()
+        folder = StageBPipeline(config, parse_document(options, GuideOptions, FARM_CHECKS)).run_all()
     return open_run(folder)
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from benchmarks.figures import table, write
 from orchestrator.route.build import arms
-from orchestrator.route.existing import load_route
 from orchestrator.route.report import registration_lines
 from orchestrator.route.results import EVALUATION_FILE, read_json_lines, rows_file
+from orchestrator.route.run import ROUTE
 from tasks.route.claims import REAL
 from tasks.route.jobs import Arm
 from tasks.route.loopholes import NO_LOOPHOLE
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--result", default="gpu_route_registered")
     options = parser.parse_args()
     folder: Path = options.folder
-    settings, _ = load_route(folder)
+    settings, _ = ROUTE.load(folder)
     found = rates_by_seed(folder)
     all_arms: list[Arm] = arms(settings)
     rows = {arm.name: read_json_lines(folder / rows_file(arm)) for arm in all_arms}

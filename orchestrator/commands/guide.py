@@ -66,11 +66,10 @@ def guide(ctx: click.Context, /, config: Path | None, step: Literal["all", "inge
 @click.option("--step", "to_step", type=int, required=True, metavar="N", help="a step with a snapshot")
 def rollback(run: Path, mission: str, to_step: int) -> int:
     from orchestrator.guide.guidance import roll_back
-    from orchestrator.guide.inputs import load_guide
-    from orchestrator.guide.run import KIND
+    from orchestrator.guide.run import GUIDE, KIND
     from orchestrator.runs.folder import OutputError
 
-    settings, _ = load_guide(run)
+    settings, _ = GUIDE.load(run)
     if not KIND.progress(run).is_finished:
         raise OutputError(f"{run} is not finished: its next steps build on the one that it is at")
     guidance = roll_back(run, mission, to_step, settings.guidance.retention)
@@ -87,9 +86,9 @@ def rollback(run: Path, mission: str, to_step: int) -> int:
 @click.option("--mission", multiple=True, metavar="NAME", help="only this one; may be repeated")
 def promote(run: Path, to: Path | None, mission: Sequence[str]) -> int:
     from orchestrator.guide.guidance import promote, run_guidance
-    from orchestrator.guide.inputs import load_guide
+    from orchestrator.guide.run import GUIDE
 
-    path = to or Path(load_guide(run)[0].guidance.path)
+    path = to or Path(GUIDE.load(run)[0].guidance.path)
     steps = promote(run_guidance(run, mission), path)
     lines = [f"{path}: {name} went from step {before} to step {after}" for name, (before, after) in steps.items()]
     print(*lines, sep="\n")

@@ -56,9 +56,9 @@ def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -
         checked_inputs(settings, is_planned=True)
         print(*plan_lines(settings), sep="\n")
         return console.DONE
-    from orchestrator.route.run import end_route, start_route
+    from orchestrator.route.run import start_route
 
-    return end_route(start_route(settings, chosen), settings)
+    return start_route(settings, chosen).exit(settings.folder)
 
 
 @route.command(

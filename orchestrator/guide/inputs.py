@@ -1,37 +1,31 @@
 """What a run of `guide` begins with: its settings, files and options are checked together at each start.
 
-They are kept in the run's folder, and a run goes on only with the same: `settings.yaml` has the settings and the
-options of the farm, `tickets.json` hashes of the tickets and templates.
+A run goes on only with the same: `tickets.json` in its folder has hashes of the tickets and templates.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from typing_extensions import TypedDict
 
 from orchestrator.guide.guidance import read_guidance
 from orchestrator.guide.ingest import INCOMPLETE, MissionTickets
-from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
+from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.runs.folder import OutputError, OutputFolder, read_state
-from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key
-from orchestrator.settings.farm import unwritable_folder
+from orchestrator.settings.documents import shown_key
+from orchestrator.settings.farm import missing_key, unwritable_folder
 from orchestrator.settings.options import SettingsError
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks.common.logs import secret
 from tasks.common.named import ChildFunctionError
-from tasks.common.text import quote
 from tasks.cpu.guide import load_verifier
 from tasks.guide.prompts import CRITIC_PLACES, OPERATIONS, REFLECTION_PLACES, Template
 from tasks.store.keys import content_hash
 
-SETTINGS_FILE, TICKETS_FILE = "settings.yaml", "tickets.json"
-RESUMABLE = ("endpoint.api_key_env", *(f"farm.{field.name}" for field in dataclasses.fields(GuideOptions)))
-"""The settings that may change before a run is resumed, by dotted name: none of them alters a result."""
+TICKETS_FILE = "tickets.json"
 MOST_LISTED = 10
 SHORT = 16  # digits of a hash
 
@@ -77,19 +71,13 @@ def check_guide(settings: GuideSettings, options: GuideOptions) -> Templates:
 
 
 def _problems(settings: GuideSettings, options: GuideOptions) -> Iterator[str]:
-    if options.redis_url and options.farm != "external":
-        yield "--redis-url: goes with --farm external, and only with that"
     if settings.model.model_name_or_path == EMBEDDED and options.sglang_url:
         yield '--sglang-url: is not asked while model.model_name_or_path is "embedded"'
-    if options.budget_usd and None in options.prices:
-        yield "--budget: needs --price-prompt, --price-cached and --price-completion"
-    if settings.endpoint is not None and settings.needs_endpoint:
-        if settings.endpoint.api_base == EMBEDDED:
-            if options.farm == "external":
-                yield 'endpoint.api_base: "embedded" needs --farm embedded'
-        elif options.farm == "embedded" and not secret(name := settings.endpoint.api_key_env):
-            # Workers of an external farm have their own environment; these have ours.
-            yield f"endpoint.api_key_env: neither {name} nor the file named by {name}_FILE holds a key"
+    if settings.asks_rules and options.farm == "external":
+        yield 'endpoint.api_base: "embedded" needs --farm embedded'
+    if settings.endpoint and settings.needs_endpoint and not settings.asks_rules and options.farm == "embedded":
+        # Workers of an external farm have their own environment; these have ours.
+        yield from missing_key("endpoint.api_key_env", settings.endpoint.api_key_env)
     if not all((settings.folder / name).is_dir() for name in settings.missions):  # a run that has begun has its own
         try:
             found = read_guidance(Path(settings.guidance.path))
@@ -114,44 +102,23 @@ class TicketsFile(TypedDict):
     templates: dict[str, str]
 
 
-def keep_run(output: OutputFolder, inputs: GuideInputs) -> None:
-    """Write down what the run depends on."""
-    values = {**dataclasses.asdict(inputs.settings), "farm": dataclasses.asdict(inputs.options)}
-    output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+def keep_tickets(output: OutputFolder, inputs: GuideInputs) -> None:
+    """Write down which tickets and templates the run depends on."""
     if not (output.path / TICKETS_FILE).exists():
         output.write_state(TICKETS_FILE, _tickets_file(inputs))
 
 
-def load_guide(folder: Path, overrides: Sequence[str] = ()) -> tuple[GuideSettings, GuideOptions]:
-    """What the run in a folder was started with, and what is changed of it; wherever the folder is now."""
-    values = read_mapping(folder / SETTINGS_FILE)
-    override_values(values, overrides, RESUMABLE)
-    options = pop_section(values, "farm", GuideOptions)
-    folder = folder.resolve()
-    if isinstance(output := values.get("output"), dict):
-        output |= {"root": str(folder.parent), "run_id": folder.name}
-    return guide_settings_from(values), options
-
-
 def differences(folder: Path, inputs: GuideInputs) -> list[str]:
-    """One line for each setting, template and mission that is another one than in the run in the folder."""
-    now, before = (
-        flatten({**dataclasses.asdict(settings), "output": {}}) for settings in (inputs.settings, load_guide(folder)[0])
-    )
-    problems = [
-        f"{name}: {quote(now.get(name))} here, but {quote(before.get(name))} in the run in {folder}"
-        for name in {**now, **before}
-        if name not in RESUMABLE and now.get(name) != before.get(name)
-    ]
+    """One line for each template and mission that is another one than in the run in the folder."""
     try:
         kept, made = read_state(folder / TICKETS_FILE, TicketsFile), _tickets_file(inputs)
     except FileNotFoundError:
         if not any((folder / name).is_dir() for name in inputs.tickets):
-            return problems
+            return []
         raise OutputError(
             f"{folder / TICKETS_FILE} is missing: which tickets the run began with is not known; start another run"
         ) from None
-    problems += [
+    problems = [
         f"{name}: the file has another content than when the run in {folder} began"
         for name, known in made["templates"].items()
         if kept["templates"].get(name) != known

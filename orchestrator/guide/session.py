@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.callbacks import Callbacks
-from orchestrator.farm import FarmUnavailable
-from orchestrator.farm.connection import FarmConnection, embedded_farm, external_farm
+from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.guide.artifacts import STATS, MissionFolder
@@ -34,7 +33,7 @@ from orchestrator.runs.journal import JOURNAL, Journal
 from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.sameness import current_server
 from orchestrator.runs.session import Budget, JobLimits, Session, open_session
-from orchestrator.settings.documents import flatten
+from orchestrator.runs.yaml_kind import told_settings
 from orchestrator.settings.options import SettingsError
 from orchestrator.settings.run import endpoint_at
 from orchestrator.settings.value_checks import EMBEDDED
@@ -44,33 +43,35 @@ from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import GUIDE, GuideContext
 from tasks.openai.endpoint import is_priced
 from tasks.store.ownership import RunTaken
-from workers.embedded.farm import FarmSpec
 
 log = logging.getLogger(__name__)
 KIND_NAME, CONTEXT_FILE = "guide", "context.json"
-LEVELS = {"debug": "DEBUG", "logging": "INFO", "warning": "WARNING"}
 SERVER_S = 600.0  # until the target is ready, and for one of its answers
 CPU_JOBS = 8  # in flight
 
 
-def run_missions(inputs: GuideInputs, output: OutputFolder, callbacks: Callbacks, only: Sequence[str]) -> list[str]:
+def run_missions(
+    inputs: GuideInputs,
+    output: OutputFolder,
+    farm: AbstractContextManager[FarmConnection],
+    callbacks: Callbacks,
+    only: Sequence[str],
+) -> list[str]:
     """All missions to their ends; returns the closing report.  What is raised is how the session ended."""
     settings, options = inputs.settings, inputs.options
     log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
     context = guide_context(settings, options)
     priced = context.endpoint is None or is_priced(context.endpoint)
     limits, budget = JobLimits(JOB_LIMIT_S, options.retry_wait_s, tuple(only)), Budget(options.budget_usd, priced)
-    with open_session(output, KIND_NAME, UNIT, open_guide_farm(settings, options), limits, budget) as session:
-        if _asks_rules(settings) and not session.farm.rules:
-            raise FarmUnavailable('the farm has no embedded endpoint, and endpoint.api_base is "embedded"')
+    with open_session(output, KIND_NAME, UNIT, farm, limits, budget) as session:
+        session.require_rules("endpoint.api_base", settings.asks_rules)
         session.begin(context.target.model)
         on_target = ("gpu.rollout", "gpu.prompt_lengths", "gpu.critique", "gpu.propose")
         in_flight = dict.fromkeys(on_target, options.rollout_jobs)
         in_flight |= dict.fromkeys(("openai.critique", "openai.propose"), options.endpoint_jobs)
         scheduler = session.scheduler({**in_flight, "cpu.verify": CPU_JOBS})
-        told = flatten({**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)})
         batches = sum(len(epoch_batches(one.training, settings, 1).batches) for one in inputs.tickets.values())
-        with session.working(callbacks, told, settings.runner.epochs * batches):
+        with session.working(callbacks, told_settings(settings, options), settings.runner.epochs * batches):
             context = _with_server(context, session, scheduler)
             runs = [_prepare(inputs, name, context, session, priced) for name in inputs.tickets]
 
@@ -116,28 +117,6 @@ def guide_context(settings: GuideSettings, options: GuideOptions) -> GuideContex
     if endpoint and settings.needs_endpoint:
         asked = endpoint_at(endpoint.api_base, endpoint.api_key_env, options)
     return GuideContext(target=target, endpoint=asked, endpoint_model=endpoint.model if endpoint else "")
-
-
-def open_guide_farm(
-    settings: GuideSettings, options: GuideOptions, notify: Callable[[str], None] = log.info
-) -> AbstractContextManager[FarmConnection]:
-    """Where no endpoint is asked, an embedded farm has the rules, which then have nothing to do."""
-    if options.farm == "external":
-        return external_farm(options.redis_url, notify)
-    spec = FarmSpec(
-        folder=str(Path(options.farm_dir).resolve()),
-        gpu_slots=options.rollout_jobs,
-        openai_threads=options.endpoint_jobs,
-        cpu_workers=1,
-        log_level=LEVELS[options.log_level],
-        embedded_endpoint=not settings.needs_endpoint or _asks_rules(settings),
-        offline=settings.model.model_name_or_path == EMBEDDED,
-    )
-    return embedded_farm(spec, notify)
-
-
-def _asks_rules(settings: GuideSettings) -> bool:
-    return settings.needs_endpoint and settings.endpoint is not None and settings.endpoint.api_base == EMBEDDED
 
 
 def _with_server(context: GuideContext, session: Session, scheduler: Scheduler) -> GuideContext:

@@ -198,6 +198,10 @@ class GuideSettings(Document):
     def needs_endpoint(self) -> bool:
         return self.reflection.backend == "endpoint" or (self.critic.enabled and self.critic.backend == "endpoint")
 
+    @property
+    def asks_rules(self) -> bool:
+        return self.needs_endpoint and self.endpoint is not None and self.endpoint.api_base == EMBEDDED
+
 
 @dataclass(frozen=True)
 class GuideOptions(EndpointOptions):

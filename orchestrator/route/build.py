@@ -5,13 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
-from orchestrator.farm.connection import FarmConnection, embedded_farm, external_farm
-from orchestrator.farm.embedded import FarmSpec
-from orchestrator.route.settings import RouteOptions, RouteSettings
+from orchestrator.route.settings import RouteSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks import records
@@ -102,26 +98,6 @@ def deployments(settings: RouteSettings, arm: Arm) -> list[Deployment]:
         for mode in evaluation.modes
         for name, quarantine in names
     ]
-
-
-def route_farm_spec(options: RouteOptions) -> FarmSpec:
-    """An embedded farm with as many slots as children may share the card."""
-    return FarmSpec(
-        folder=str(Path(options.farm_dir).resolve()),
-        gpu_slots=options.gpu_jobs,
-        openai_threads=1,
-        cpu_workers=1,
-        log_level=LEVELS[options.log_level],
-        embedded_endpoint=False,
-    )
-
-
-def open_route_farm(
-    options: RouteOptions, notify: Callable[[str], None] = log.info
-) -> AbstractContextManager[FarmConnection]:
-    if options.farm == "external":
-        return external_farm(options.redis_url, notify)
-    return embedded_farm(route_farm_spec(options), notify)
 
 
 def _target(settings: RouteSettings) -> records.Target:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.route.build import arms, deployments
-from orchestrator.route.existing import load_route
 from orchestrator.route.results import COMPARISON_FILE, EVALUATION_FILE, read_json_lines
+from orchestrator.route.run import ROUTE
 from orchestrator.runs.folder import read_state
 from tasks.route.claims import EvaluatedDeployment, Thresholds, compare_claims
 
@@ -30,7 +30,7 @@ def read_comparison(folder: Path) -> RunComparison:
         path = folder / EVALUATION_FILE
         if not path.exists():
             raise FileNotFoundError(path) from None
-    settings, _ = load_route(folder)
+    settings, _ = ROUTE.load(folder)
     records = [EvaluatedDeployment(**line) for line in read_json_lines(path)]
     wanted = sum(len(deployments(settings, arm)) for arm in arms(settings))
     found = compare_claims(records, Thresholds(**dataclasses.asdict(settings.claims)))

@@ -8,7 +8,6 @@ from typing import Any
 
 from orchestrator.route.build import arms, read_texts, world_source
 from orchestrator.route.comparison import read_comparison
-from orchestrator.route.existing import load_route
 from orchestrator.route.plan import RoutePlan, departures, input_hashes, make_plan, read_plan
 from orchestrator.route.results import (
     EVALUATION_FILE,
@@ -16,6 +15,7 @@ from orchestrator.route.results import (
     read_json_lines,
     rows_file,
 )
+from orchestrator.route.run import ROUTE
 from orchestrator.route.settings import RouteSettings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import ShownTable
@@ -40,7 +40,7 @@ def write_report(output: OutputFolder) -> None:
 
 def report_text(folder: Path) -> str:
     """The report, as Markdown; of an unfinished run what it has evaluated."""
-    settings, _ = load_route(folder)
+    settings, _ = ROUTE.load(folder)
     try:
         comparison = read_comparison(folder)
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
 def verdict_lines(folder: Path) -> list[str]:
     """The verdict in a few lines, for the terminal."""
     found = read_comparison(folder).found
-    settings, _ = load_route(folder)
+    settings, _ = ROUTE.load(folder)
     primary = [_primary(found)]
     return [*registration_lines(folder, settings), _verdict(found), *primary, f"report: {folder / REPORT_FILE}"]
 

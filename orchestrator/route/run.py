@@ -1,28 +1,100 @@
-"""The kind of runs that `orchestrator route` starts."""
+"""The kind of runs that `orchestrator route` starts.
+
+Beside its settings the folder of a run has `inputs/`, a copy of each data file: it goes on with the same alone.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from orchestrator.callbacks import Callback, Callbacks
-from orchestrator.console import raise_on_signals
-from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
-from orchestrator.route.existing import SETTINGS_FILE, keep_route, load_route, prepare_route_folder
-from orchestrator.route.progress import PROGRESS_FILE, read_route_progress, route_figure_lines, route_summary
-from orchestrator.route.settings import RouteOptions, RouteSettings
+from orchestrator.route.settings import RouteOptions, RouteSettings, route_settings_from
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
-from orchestrator.settings import SettingsError
+from orchestrator.runs.kinds import Figures, RunKind, ShownTable
+from orchestrator.runs.yaml_kind import Notify, YamlKind
+from orchestrator.settings.farm import LEVELS
 
 if TYPE_CHECKING:
+    from orchestrator.farm.embedded import FarmSpec
     from orchestrator.runs.session import Ending
 
 log = logging.getLogger(__name__)
+INPUTS = "inputs"
+
+
+class RouteKind(YamlKind[RouteSettings, RouteOptions]):
+    """A `route` run, by its output folder."""
+
+    name, unit, options = "route", "steps", RouteOptions
+    not_compared = ("output", "data", "estimate")
+
+    def settings_from(self, values: dict[str, Any], folder: Path) -> RouteSettings:
+        if isinstance(data := values.get("data"), dict):
+            data |= {name: str(_copy(folder, name)) for name, path in data.items() if path is not None}
+        return route_settings_from(values)
+
+    def farm_spec(self, settings: RouteSettings, options: RouteOptions) -> FarmSpec:
+        """With as many slots as children may share the card."""
+        from orchestrator.farm.embedded import FarmSpec
+
+        return FarmSpec(
+            folder=str(options.folder),
+            gpu_slots=options.gpu_jobs,
+            openai_threads=1,
+            cpu_workers=1,
+            log_level=LEVELS[options.log_level],
+            embedded_endpoint=False,
+        )
+
+    def go_on(self, settings: RouteSettings, options: RouteOptions, only: Sequence[str]) -> int:
+        return start_route(settings, options, resume=True, only=only).exit(settings.folder)
+
+    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
+        lines = []
+        if (total := figures.get("evaluations_total")) is not None:
+            lines.append(("evaluated", f"{figures.get('evaluations') or 0:,.0f} of {total:,.0f} deployments"))
+        if figures.get("real_hack") is not None:
+            hack = f"{_rate(figures, 'real_hack')} under real, {_rate(figures, 'none_hack')} unrouted"
+            lines.append(("hack of B", hack))
+        return lines
+
+    def summary(self, figures: Figures) -> str:
+        if figures.get("real_hack") is None:
+            return ""
+        return f"hack {_rate(figures, 'real_hack')} against {_rate(figures, 'none_hack')}"
+
+    def tables(self, folder: Path) -> Sequence[ShownTable]:
+        from orchestrator.route.report import route_tables
+
+        return route_tables(folder)
+
+    def open_for(
+        self, settings: RouteSettings, texts: Mapping[str, str], notify: Notify, *, is_resumed: bool
+    ) -> OutputFolder:
+        """The open folder of a run of these settings and data."""
+
+        def other_files(folder: Path) -> list[str]:
+            return [
+                f"data.{name}: the file is another one than in the run in {folder}"
+                for name, text in texts.items()
+                # as bytes: a line may end with CRLF
+                if _copy(folder, name).exists() and _copy(folder, name).read_bytes() != text.encode()
+            ]
+
+        return self.open_folder(settings, settings.output, notify, is_resumed=is_resumed, differing_content=other_files)
+
+
+ROUTE = RouteKind()
+KIND: RunKind = ROUTE
+
+
+def _rate(figures: Figures, name: str) -> str:
+    value = figures.get(name)
+    return "not measured" if value is None else f"{value:.0%}"
 
 
 def start_route(
@@ -39,77 +111,34 @@ def start_route(
     Of what has failed, `only` names what is to be retried.
     """
     # Imported here: a command that only shows a run does not need them.
-    from orchestrator.route.build import LEVELS
     from orchestrator.route.checks import checked_inputs
     from orchestrator.route.plan import input_hashes, keep_plan, make_plan
-    from orchestrator.route.session import Router
-    from orchestrator.runs.session import drive, log_to, restored_if_refused, settings_callbacks
+    from orchestrator.route.session import run_route
+    from orchestrator.runs.session import settings_callbacks
 
     stream = stream or sys.stderr
-    if options.redis_url and options.farm != "external":
-        raise SettingsError(["--redis-url: goes with --farm external, and only with that"])
     texts, source = checked_inputs(settings)
     plan = make_plan(settings, input_hashes(settings, texts, source))
-    output = OutputFolder(settings.folder)
     told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
-    prepare_route_folder(output, settings, texts, lambda line: print(line, file=stream), resume=resume)
-    log_to(output.path / "route.log", LEVELS[options.log_level], [logging.StreamHandler(stream)])
-    raise_on_signals()
+    output = ROUTE.open_for(settings, texts, lambda line: print(line, file=stream), is_resumed=resume)
 
     def work() -> None:
-        output.run_id("route")  # first of all: files without it are no run
-        with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
-            keep_route(output, settings, options, texts)
-            for line in keep_plan(output, plan):
-                print(f"not as registered: {line}", file=stream)
-            for line in Router(settings, options, texts, output, told, tuple(only)).run():
-                print(line, file=stream)
+        keep_texts(output, texts)
+        for line in keep_plan(output, plan):
+            print(f"not as registered: {line}", file=stream)
+        for line in run_route(settings, options, texts, output, ROUTE.connect(settings, options), told, only):
+            print(line, file=stream)
 
-    return drive(output, work, told, again=settings.output.goes_on)
-
-
-def end_route(ending: Ending, settings: RouteSettings) -> int:
-    """Print the run's folder, or why it did not end, and return the exit status."""
-    from orchestrator import console
-
-    if ending.status == console.DONE:
-        print(settings.folder)
-    return ending.exit()
+    level, again = LEVELS[options.log_level], settings.output.goes_on
+    return ROUTE.drive(output, settings, options, work, told, log_level=level, stream=stream, again=again)
 
 
-class RouteKind:
-    """A `route` run, by its output folder."""
-
-    files: Sequence[str] = (PROGRESS_FILE,)
-
-    def progress(self, folder: Path) -> RunProgress:
-        return read_route_progress(folder)
-
-    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
-        return route_figure_lines(figures)
-
-    def summary(self, figures: Figures) -> str:
-        return route_summary(figures)
-
-    def tables(self, folder: Path) -> Sequence[ShownTable]:
-        from orchestrator.route.report import route_tables
-
-        return route_tables(folder)
-
-    def farm_address(self, folder: Path) -> str:
-        _, options = load_route(folder)
-        if options.farm == "external":
-            return external_address(options.redis_url)
-        return embedded_address(Path(options.farm_dir))
-
-    def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
-        from orchestrator.route.build import open_route_farm
-
-        return open_route_farm(load_route(folder)[1], notify)
-
-    def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
-        settings, options = load_route(folder, overrides)
-        return end_route(start_route(settings, options, resume=True, only=only), settings)
+def keep_texts(output: OutputFolder, texts: Mapping[str, str]) -> None:
+    (output.path / INPUTS).mkdir(exist_ok=True)
+    for name, text in texts.items():
+        if not _copy(output.path, name).exists():
+            output.write(f"{INPUTS}/{name}.jsonl", text)
 
 
-KIND: RunKind = RouteKind()
+def _copy(folder: Path, name: str) -> Path:
+    return folder / INPUTS / f"{name}.jsonl"

@@ -8,33 +8,30 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
 
-from orchestrator.callbacks import Callbacks, RunInfo
+from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.jobs import Request, Scheduler
-from orchestrator.route.build import arms, deployments, open_route_farm, route_inputs
-from orchestrator.route.progress import PROGRESS_FILE, UNIT, RouteProgress
+from orchestrator.route.build import arms, deployments, route_inputs
 from orchestrator.route.report import verdict_lines, write_report
-from orchestrator.route.restore import restore_results, restore_training
 from orchestrator.route.results import COMPARISON_FILE, EVALUATION_FILE, checkpoint_file, json_lines, rows_file
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.journal import JOURNAL, Journal
-from orchestrator.runs.provenance import keep_versions
-from orchestrator.runs.session import run_session
-from orchestrator.runs.status import StatusPublisher, clear_parked_state
-from orchestrator.settings.documents import flatten
+from orchestrator.runs.kinds import ProgressFile
+from orchestrator.runs.session import JobLimits, Session, open_session
+from orchestrator.runs.yaml_kind import told_settings
 from tasks.route.claims import NONE, PROGRAMS, REAL, EvaluatedDeployment, Thresholds, compare_claims
 from tasks.route.jobs import (
     Arm,
     Deployment,
+    RouteInputs,
     RouteJob,
     bases_job,
     data_key,
@@ -44,15 +41,12 @@ from tasks.route.jobs import (
     train_checkpoint,
     train_job,
 )
-from tasks.store.keys import LIMIT
-from tasks.store.results import DAY_S, KEPT_S
-from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
 KIND_NAME = "route"
-NO_PROGRESS_S = 60.0  # beyond the hard limit of a job, which is reported as that job's failure
-PUBLISH_EVERY_S, DRAWING_S = 1.0, 60.0
+DRAWING_S = 60.0
 GPU_TASKS = ("gpu.evaluate", "gpu.bases", "gpu.train")  # what a training has led to goes before the next training
+TRAINING = "routetrain:"  # how the keys of `train_job` begin
 Result = Mapping[str, Any]
 
 
@@ -64,82 +58,70 @@ class OfArm(Request):
     deployed: tuple[Deployment, ...] = ()
 
 
+def run_route(
+    settings: RouteSettings,
+    options: RouteOptions,
+    texts: Mapping[str, str],
+    output: OutputFolder,
+    farm: AbstractContextManager[FarmConnection],
+    callbacks: Callbacks,
+    only: Sequence[str],
+) -> list[str]:
+    """The lines of the closing report.  What is raised is how the session ended."""
+    log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
+    inputs = route_inputs(settings, dict(texts))
+    limits = JobLimits(options.job_hours * 3600, options.retry_wait_s, tuple(only))
+    with open_session(output, KIND_NAME, "steps", farm, limits) as session:
+        session.begin(inputs.target.model)
+        for text in texts.values():
+            session.farm.store.put_shared(session.run_id, data_key(text), {"text": text})
+        # The arms need nothing of each other, and a night on a GPU is not to end with the first one that fails.
+        scheduler = session.scheduler(dict.fromkeys(GPU_TASKS, options.gpu_jobs), goes_on=True)
+        router = Router(session, settings, inputs, scheduler, Journal(output.path / JOURNAL))
+        router.restore_results()
+        with session.working(callbacks, told_settings(settings, options), len(arms(settings))):
+            router.work()
+        return verdict_lines(output.path)
+
+
 @dataclass
 class Router:
-    """One session of a run.  What `run` raises is how the session ended."""
+    """The jobs of a session, and what has come of them."""
 
+    session: Session
     settings: RouteSettings
-    options: RouteOptions
-    texts: Mapping[str, str]
-    output: OutputFolder
-    callbacks: Callbacks = field(default_factory=lambda: Callbacks(()))
-    only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
-
-    def run(self) -> list[str]:
-        """The lines of the closing report."""
-        log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
-        run_id = self.output.run_id(KIND_NAME)
-        opened = open_route_farm(self.options)
-        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as farm:
-            session = _Session(self, farm, run_id)
-            session.begin()
-            self.callbacks.start(session.info())
-            with session.publisher.publish_final_state():
-                session.work()
-                farm.store.release_shared(run_id)
-                return verdict_lines(self.output.path)
-
-
-@dataclass
-class _Session:
-    """The parts of a session, once its farm is up."""
-
-    router: Router
-    farm: FarmConnection
-    run_id: str
+    inputs: RouteInputs
+    scheduler: Scheduler
+    journal: Journal
     _trained: dict[Arm, tuple[RouteJob, Result]] = field(default_factory=dict)
     _evaluated: dict[Deployment, Result] = field(default_factory=dict)
     _trainings: dict[Arm, RouteJob] = field(default_factory=dict)
     _evaluations: dict[Arm, RouteJob] = field(default_factory=dict)
-    _reported: float = float("-inf")
 
     def __post_init__(self) -> None:
-        self.settings, self.options, self.output = self.router.settings, self.router.options, self.router.output
-        self.inputs = route_inputs(self.settings, dict(self.router.texts))
-        self.limit_s = self.options.job_hours * 3600
-        about = {"kind": KIND_NAME, "unit": UNIT}
-        self.publisher = StatusPublisher(self.run_id, self.farm.store, self.output, about, 0.0)
-        self.journal = Journal(self.output.path / JOURNAL)
+        self.store, self.run_id = self.session.farm.store, self.session.run_id
+        self.output, self.limit_s = self.session.output, self.session.limits.job_s
 
-    @cached_property
-    def scheduler(self) -> Scheduler:
-        limits = WaitLimits(self.limit_s + NO_PROGRESS_S, self.options.retry_wait_s)
-        dispatcher = Dispatcher(self.farm, self.run_id, limits, log.warning, self.router.only)
-        # The arms need nothing of each other, and a night on a GPU is not to end with the first one that fails.
-        return Scheduler(dispatcher, dict.fromkeys(GPU_TASKS, self.options.gpu_jobs), goes_on=True)
+    def restore_results(self) -> None:
+        """Put all that the journal has into the store, but for the trainings.
 
-    def begin(self) -> None:
-        """Put the run, its data and all earlier results into the store."""
-        store = self.farm.store
-        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
-        store.set_requirements(self.run_id, code_version(), self.inputs.target.model)
-        store.put_metadata(self.run_id, LIMIT, str(self.limit_s))
-        for text in self.router.texts.values():
-            store.put_shared(self.run_id, data_key(text), {"text": text})
-        restore_results(store, self.run_id, self.journal)
-        self.publisher.restore([])
-        keep_versions(self.output)
-        clear_parked_state(self.output)  # not earlier: a start that is refused leaves the run parked
+        A training's result is of use only with its checkpoint, which is a file of its own.  Without that file the
+        result stays out of the store, and a store that has lost it trains again.
+        """
+        for key, result in self.journal.results.items():
+            if not key.startswith(TRAINING):
+                self.store.put_shared(self.run_id, key, result)
 
-    def info(self) -> RunInfo:
-        """The run, as callbacks are told of it."""
-        farm = {"farm": dataclasses.asdict(self.options)}
-        settings = {**flatten(dataclasses.asdict(self.settings)), **flatten(farm)}
-        return RunInfo(self.run_id, KIND_NAME, self.output.path, settings, len(arms(self.settings)))
+    def _restore_training(self, job: RouteJob, checkpoint: Path) -> None:
+        """The result of a finished training, and its last checkpoint, which is in the file `checkpoint`."""
+        result = self.journal.results.get(job[0])
+        if result is not None and checkpoint.exists():
+            self.store.put_checkpoint(self.run_id, train_checkpoint(job), checkpoint.read_bytes())
+            self.store.put_shared(self.run_id, job[0], result)
 
     def work(self) -> None:
         """Everything that needs the farm, and the report."""
-        self.report()
+        self.session.report(self.progress())
         bases = self._one(bases_job(self.inputs, self.limit_s))
         log.info("bases: %d modules, largest error %.1e", bases["modules"], bases["largest_error"])
         pool = pool_job(self.inputs, self.limit_s) if self._has_pool() else None
@@ -148,8 +130,7 @@ class _Session:
         for arm in arms(self.settings):
             job = train_job(self.inputs, arm, bases["weights"], pool[0] if pool else None, self.limit_s)
             self._trainings[arm] = job
-            path = self.output.path / checkpoint_file(arm)
-            restore_training(self.farm.store, self.run_id, self.journal, job, path)
+            self._restore_training(job, self.output.path / checkpoint_file(arm))
             self.scheduler.submit(OfArm(*job, arm))
         for request, result in self._results():
             assert isinstance(request, OfArm)
@@ -172,7 +153,7 @@ class _Session:
         )
         artifacts.wait(DRAWING_S)
         write_report(self.output)
-        self.report(is_finished=True)
+        self.session.report(self.progress(is_finished=True))
 
     def _has_pool(self) -> bool:
         return self.settings.world == PROGRAMS and self.settings.training.teacher_rows > 0
@@ -186,17 +167,17 @@ class _Session:
     def _results(self) -> Any:
         """Each result as it comes, noted in the journal."""
         try:
-            for request, result in self.scheduler.results(self._watch):
+            for request, result in self.scheduler.results(lambda: self.session.report_sometimes(self.progress)):
                 self.journal.add(request.key, result)
                 self.journal.flush()
                 yield request, result
         finally:
-            self.report()
+            self.session.report(self.progress())
 
     def _end_training(self, arm: Arm, result: Result) -> None:
         """Keep rows and checkpoint, and have all that is deployed evaluated."""
         job = self._trainings[arm]
-        data = self.farm.store.checkpoint(self.run_id, train_checkpoint(job))
+        data = self.store.checkpoint(self.run_id, train_checkpoint(job))
         if data is None:  # another run has computed it, and its checkpoint has expired
             raise LookupError(f"the store has the result of {arm.name} and not its checkpoint")
         self.output.write(checkpoint_file(arm), data)
@@ -217,15 +198,10 @@ class _Session:
                     found.append(EvaluatedDeployment(*what, result["solved"], result["hacked"]))
         return found
 
-    def _watch(self) -> None:
-        if time.monotonic() - self._reported > PUBLISH_EVERY_S:
-            self.report()
-
-    def report(self, *, is_finished: bool = False) -> None:
-        """Publish how far the run is, and write it into the output folder."""
+    def progress(self, *, is_finished: bool = False) -> ProgressFile:
         steps = self.settings.training.steps
         found = arms(self.settings)
-        progress = RouteProgress(
+        return ProgressFile(
             done=sum(steps if arm in self._trained else self._done("train", self._trainings.get(arm)) for arm in found),
             total=steps * len(found),
             is_finished=is_finished,
@@ -236,9 +212,6 @@ class _Session:
                 "none_hack": self._hack(NONE),
             },
         )
-        self.output.write_state(PROGRESS_FILE, progress)
-        self.publisher.publish({"done": progress["done"], "total": progress["total"], **progress["figures"]})
-        self._reported = time.monotonic()
 
     def _answered(self, arm: Arm) -> int:
         """How much of an arm is evaluated."""
@@ -249,7 +222,7 @@ class _Session:
 
     def _done(self, stage: str, job: RouteJob | None) -> int:
         """The steps or evaluations of a job under way."""
-        said = json.loads(self.farm.store.metadata(self.run_id, progress_field(job[0])) or "{}") if job else {}
+        said = json.loads(self.store.metadata(self.run_id, progress_field(job[0])) or "{}") if job else {}
         return int(said["done"]) if said.get("stage") == stage else 0
 
     def _hack(self, deployed: str) -> float | None:

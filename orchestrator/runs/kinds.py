@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
-from orchestrator.runs.folder import OutputError, OutputFolder, read_state, run_file
-from orchestrator.settings import SettingsError
+from orchestrator.runs.folder import OutputError, read_state, run_file
 
 if TYPE_CHECKING:
     from orchestrator.farm.connection import FarmConnection
@@ -117,38 +116,6 @@ def kind_of(folder: Path) -> tuple[str, RunKind]:
         raise OutputError(f"{folder / 'run.json'}: no kind of runs is called {name!a}")
     kind: RunKind = importlib.import_module(MODULES[name]).KIND
     return name, kind
-
-
-def open_run_folder(
-    output: OutputFolder,
-    kind: str,
-    notify: Callable[[str], None],
-    *,
-    set_aside: bool,
-    problems: Callable[[], Sequence[str]],
-) -> None:
-    """Open the folder for a new run, or to go on with the one that it holds.
-
-    set_aside: whether a run that is there makes room for a new one; problems: why it cannot go on, if it stays.
-    """
-    if not (output.path / "run.json").exists():
-        if (output.path / "settings.yaml").exists():
-            raise OutputError(f"{output.path} has files of a run, but no run.json: restore it, or give another folder")
-        output.open()
-        return
-    check_kind(output.path, kind)
-    if set_aside:
-        if aside := output.rotate():
-            notify(f"the earlier run is now in {aside}")
-        return
-    if found := problems():
-        raise SettingsError(list(found))
-    output.open()
-
-
-def finished_problem(folder: Path) -> str:
-    """That a run which is finished is not begun again, as a problem of `output.fail_if_exists`."""
-    return f"output.fail_if_exists: {folder} holds a finished run; name another, or set false to set it aside"
 
 
 def check_kind(folder: Path, name: str) -> None:

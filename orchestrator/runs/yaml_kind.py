@@ -117,7 +117,9 @@ class YamlKind(ABC, Generic[S, O]):
         farm = [f"farm.{field.name}" for field in dataclasses.fields(self.options) if field.name not in self.fixed]
         override_values(values, overrides, (*self.resumable, *farm))
         options = pop_section(values, "farm", self.options, FARM_CHECKS)
-        return self.settings_from(values, folder), options
+        if isinstance(where := values.get("output"), dict):  # wherever the folder is now
+            where |= {"root": str(folder.resolve().parent), "run_id": folder.resolve().name}
+        return self.settings_from(values, folder.resolve()), options
 
     def differing(self, folder: Path, settings: S) -> list[str]:
         """One line for each setting that is another one than that of the run in the folder."""

@@ -34,8 +34,8 @@ def test_all_that_does_not_fit_is_told_at_once(values: dict[str, Any]) -> None:
     values = with_value(with_value(values, "missions", {"cabinet": "f", "tower 2": "f"}), "output.root", "/dev/null")
     values = with_value(with_value(values, "critic.prompt_path", "none.txt"), "reflection.prompt_path", "/dev/zero")
     values = with_value(values, "verifier", "nobody:has_it")
-    assert problems(values, redis_url="redis://h:1/0", budget_usd=1.0, sglang_url="http://h:1") == [
-        "--redis-url", "--sglang-url", "--budget", "guidance.path", "output.root", "verifier", "critic.prompt_path",
+    assert problems(values, sglang_url="http://h:1") == [
+        "--sglang-url", "guidance.path", "output.root", "verifier", "critic.prompt_path",
         "reflection.prompt_path",
     ]  # fmt: skip
 

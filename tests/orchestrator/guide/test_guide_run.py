@@ -14,8 +14,8 @@ from guide_values import guide_values, stage_a_row, write_rows
 
 from orchestrator import console
 from orchestrator.guide.ingest import ingest
-from orchestrator.guide.inputs import TICKETS_FILE, load_guide
-from orchestrator.guide.run import KIND, start_guide
+from orchestrator.guide.inputs import TICKETS_FILE
+from orchestrator.guide.run import GUIDE, KIND, start_guide
 from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_guide_settings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile, kind_of
@@ -60,7 +60,7 @@ def test_ingest_writes_tickets_shuffles_and_first_experiences_and_needs_no_farm(
     shuffled = (folder / "cabinet" / "epoch_1" / "shuffled_data.jsonl").read_text().splitlines()
     assert [json.loads(line)["batch"] for line in shuffled] == [1, 1, 2, 2, 3, 3]
     assert json.loads((folder / "cabinet" / "guidance.json").read_text())["cabinet"]["step"] == 0
-    assert load_guide(folder)[0] == guide_settings_from(values)
+    assert GUIDE.load(folder)[0] == guide_settings_from(values)
 
 
 def test_the_same_again_goes_on_and_other_settings_are_named(values: dict[str, Any]) -> None:
@@ -105,10 +105,10 @@ def test_a_finished_run_is_refused_or_set_aside(values: dict[str, Any]) -> None:
 
 def test_only_what_alters_no_result_may_change_on_the_way(values: dict[str, Any]) -> None:
     folder, _ = ingested(values)
-    _, options = load_guide(folder, ["farm.budget_usd=2", "farm.rollout_jobs=3"])
-    assert (options.budget_usd, options.rollout_jobs) == (2.0, 3)
+    _, options = GUIDE.load(folder, ["farm.retry_wait_s=2", "farm.rollout_jobs=3"])
+    assert (options.retry_wait_s, options.rollout_jobs) == (2.0, 3)
     with pytest.raises(SettingsError, match=r"--set runner\.epochs"):
-        load_guide(folder, ["runner.epochs=3"])
+        GUIDE.load(folder, ["runner.epochs=3"])
 
 
 def test_the_shipped_settings_are_those_of_make_guide(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from route_values import evaluated_arms, small_route
 
 from orchestrator.route.build import arms, deployments, read_texts, route_inputs, world_source
 from orchestrator.route.checks import checked_inputs
-from orchestrator.route.existing import keep_route, load_route, prepare_route_folder
 from orchestrator.route.plan import input_hashes, keep_plan, make_plan, read_plan
 from orchestrator.route.report import report_text, verdict_lines, write_report
 from orchestrator.route.results import COMPARISON_FILE, json_lines, rows_file
+from orchestrator.route.run import ROUTE, keep_texts
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.provenance import VERSIONS_FILE, versions_here
@@ -29,10 +29,10 @@ def plan(settings: RouteSettings) -> dict[str, str]:
 
 def written(settings: RouteSettings) -> OutputFolder:
     """The folder of a run whose jobs are done, but for the pictures."""
-    output = OutputFolder(settings.folder)
-    prepare_route_folder(output, settings, read_texts(settings), print, resume=False)
+    output = ROUTE.open_for(settings, read_texts(settings), print, is_resumed=False)
     output.run_id("route")
-    keep_route(output, settings, RouteOptions(), read_texts(settings))
+    ROUTE.save(output, settings, RouteOptions())
+    keep_texts(output, read_texts(settings))
     keep_plan(output, make_plan(settings, plan(settings)))
     figures = {"hkgap": 0.5, "lower": -0.1, "upper": 0.4, "x_p50": 0.2, "resid": None}
     for arm in arms(settings):
@@ -104,21 +104,19 @@ def test_rows_that_are_missing_or_were_cut_short_are_named(tmp_path: Path) -> No
 
 def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
     output = written(small_route(tmp_path))
-    prepare_route_folder(output, small_route(tmp_path), {}, print, resume=False)
-    output.close()
+    ROUTE.open_for(small_route(tmp_path), {}, print, is_resumed=False).close()
     with pytest.raises(SettingsError) as found:
-        prepare_route_folder(output, small_route(tmp_path, training__steps=5), {}, print, resume=False)
+        ROUTE.open_for(small_route(tmp_path, training__steps=5), {}, print, is_resumed=False)
     assert list(found.value.problems) == [f"training.steps: 5 here, but 4 in the run in {output.path}"]
-    settings, options = load_route(output.path, ["farm.gpu_jobs=7"])
+    settings, options = ROUTE.load(output.path, ["farm.gpu_jobs=7"])
     assert (settings.folder.resolve(), options.gpu_jobs) == (output.path.resolve(), 7)
     for override in ("training.steps=5", "farm.gpu_jobs", "nothing=1"):
         with pytest.raises(SettingsError, match="--set"):
-            load_route(output.path, [override])
+            ROUTE.load(output.path, [override])
     # and another run takes its place where the settings say so
     aside: list[str] = []
     again = small_route(tmp_path, training__steps=5, output__fail_if_exists=False)
-    prepare_route_folder(output, again, {}, aside.append, resume=False)
-    output.close()
+    ROUTE.open_for(again, {}, aside.append, is_resumed=False).close()
     assert aside == [f"the earlier run is now in {output.path}.1"]
 
 
