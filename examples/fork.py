@@ -16,9 +16,9 @@ if __name__ == "__main__":
 
     origin = open_run("outputs/examples/quickstart")
     print(f"{fork.run} begins with {origin.run}")
-    for name in origin.generations[1].population:
-        before = origin.individual(name)
+    for member in origin.generations[1]["population"]:
+        before = origin.individual(member["node"])
         now = next(one for one in fork.individuals if one.deltas == before.deltas)
-        print(f"  {name}: fitness {before.fitness:.4f} there, {now.fitness:.4f} here")
-    first = fork.generations[0].evaluations
-    print(f"first generation: {first.computed} evaluations computed, {first.cached} known")
+        print(f"  {before.node}: fitness {before.fitness:.4f} there, {now.fitness:.4f} here")
+    first = fork.generations[0]["evaluations"]
+    print(f"first generation: {first['computed']} evaluations computed, {first['cached']} known")

@@ -24,7 +24,7 @@ if __name__ == "__main__":
     assert run.report is not None, "a run with a validation set has a report"
     print(run.report.conclusion.sentence)
     for individual in run.individuals:
-        print(f"{individual.name:<14} {individual.fitness:.4f} {individual.mean_tokens:5.1f} tokens an answer")
+        print(f"{individual.node:<14} {individual.fitness:.4f} {individual.mean_tokens:5.1f} tokens an answer")
     for comparison in run.comparisons:
         before, after = next(comparison.pairs())
         print(f"{comparison.name}\n  before: {before.text!r}\n  after:  {after.text!r}")

@@ -7,7 +7,6 @@ used.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import logging
 import os
@@ -67,10 +66,10 @@ class OpenRun(RunResults):
         """
         rows = [
             {
-                **{name: getattr(one, name) for name in RECORDED},
-                **dataclasses.asdict(one.evaluations),
-                **{f"seconds_{name}": value for name, value in one.seconds.items()},
-                **{f"tokens_{name}": value for name, value in one.tokens.items()},
+                **{name: value for name, value in one.items() if name in RECORDED},
+                **one["evaluations"],
+                **{f"seconds_{name}": value for name, value in one["seconds"].items()},
+                **{f"tokens_{name}": value for name, value in one["tokens"].items()},
             }
             for one in self.generations
         ]

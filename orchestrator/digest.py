@@ -9,12 +9,12 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator.evolve.records import evaluations_of
 from orchestrator.evolve.systems import PLAIN
 from orchestrator.report.figures import ReportFile
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import TOKEN_COUNTS
-from tasks.plan import Evaluations
 
 FIELDS = (
     "run", "kind", "folder", "state", "progress", "reason", "verdict", "outcome", "measured_on", "test_uses",
@@ -62,9 +62,9 @@ def _of_evolution(results: RunResults) -> dict[str, Any]:
     own: dict[str, Any] = {
         "generations": len(generations),
         "individuals": len(results.individuals),
-        "best_fitness": generations[-1].best_ever if generations else None,
-        "search_evaluations": asdict(sum((generation.evaluations for generation in generations), Evaluations())),
-        "search_seconds": math.fsum(generation.seconds["wall"] for generation in generations),
+        "best_fitness": generations[-1]["best_ever"] if generations else None,
+        "search_evaluations": asdict(evaluations_of(generations)),
+        "search_seconds": math.fsum(generation["seconds"]["wall"] for generation in generations),
         "model": settings.get("TARGET_MODEL"),
         "optimiser": settings.get("OPTIMISER"),
         "seed": settings.get("SEED"),

@@ -10,28 +10,28 @@ file and the place in it, and leaves the other parts readable.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from orchestrator.collect.report import CollectionResult, read_collection
-from orchestrator.evolution_results import (
-    Descent,
-    GenerationResult,
-    IndividualResult,
-    LineageFile,
-    generation_result,
-    individual_result,
-)
 from orchestrator.evolve.changes import SettingsChange, read_changes, written_settings
-from orchestrator.evolve.individuals import read_individuals
+from orchestrator.evolve.records import (
+    Edge,
+    GenerationRecord,
+    Individual,
+    Tree,
+    read_history,
+    read_individuals,
+    read_tree,
+)
 from orchestrator.evolve.systems import Book, read_book
-from orchestrator.history import read_history
-from orchestrator.reflector_calls import ReflectorCall, read_reflector_call
 from orchestrator.report.figures import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
-from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, run_file
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_output_text, run_file
 from orchestrator.runs.kinds import ShownTable, kind_of
 from orchestrator.runs.provenance import ClusterOfRun, ClustersOfArm, Versions, read_clusters, read_versions
 from orchestrator.runs.sameness import QUESTIONS, QuestionHashes, read_servers
@@ -40,9 +40,10 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.population import ForkFile
 from orchestrator.settings.references import FORK_FILE
-from tasks.common.validation import Delta, checked_json
+from tasks.common.validation import Delta
 
 EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,6 @@ class RunResults:
 
     @classmethod
     def open(cls, folder: Path) -> RunResults:
-        """Raises: OutputError when the folder holds no run."""
         run_file(folder)
         return cls(folder)
 
@@ -67,7 +67,6 @@ class RunResults:
 
     @cached_property
     def kind(self) -> str:
-        """ "evolve", "collect", "guide" or "route"."""
         return run_file(self.folder)["kind"]
 
     @cached_property
@@ -77,7 +76,7 @@ class RunResults:
     @cached_property
     def settings(self) -> Mapping[str, str]:
         """All settings as text, by name: without CONFIG_, dotted for other kinds.  Empty before the run's start."""
-        return written_settings(self.output) if self.kind == EVOLVE else _yaml_settings(self.folder)
+        return written_settings(self.output) if self.kind == EVOLVE else _yaml_settings(self.folder / SETTINGS_FILE)
 
     @cached_property
     def figures(self) -> tuple[tuple[str, str], ...]:
@@ -97,10 +96,7 @@ class RunResults:
     @cached_property
     def fork(self) -> ForkFile | None:
         """The run that this one was forked from, and what it began with; None for one that began by itself."""
-        try:
-            return read_state(self.folder / FORK_FILE, ForkFile)
-        except FileNotFoundError:
-            return None
+        return self._read(FORK_FILE, ForkFile)
 
     @cached_property
     def versions(self) -> tuple[Versions, ...]:
@@ -115,10 +111,7 @@ class RunResults:
     @cached_property
     def question_hashes(self) -> Mapping[str, Mapping[str, str]]:
         """By set ("training", "validation", "test"), the content hash of each question by its id."""
-        try:
-            return read_state(self.folder / QUESTIONS, QuestionHashes)
-        except FileNotFoundError:
-            return {}
+        return self._read(QUESTIONS, QuestionHashes) or {}
 
     @property
     def questions(self) -> Mapping[str, tuple[str, ...]]:
@@ -146,66 +139,56 @@ class RunResults:
         return read_book(self.output)
 
     @cached_property
-    def generations(self) -> tuple[GenerationResult, ...]:
-        return tuple(generation_result(line) for line in read_history(self.output.history))
+    def generations(self) -> tuple[GenerationRecord, ...]:
+        return tuple(read_history(self.output))
 
     @cached_property
-    def _lineage(self) -> LineageFile:
-        try:
-            found: LineageFile = read_state(self.output.tree, LineageFile, parse=checked_json)
-        except FileNotFoundError:
-            return {"nodes": [], "edges": []}
-        return found
-
-    @cached_property
-    def individuals(self) -> tuple[IndividualResult, ...]:
+    def individuals(self) -> tuple[Individual, ...]:
         """Every evaluation of the recorded generations, in their order."""
-        recorded = {record["node"]: record for record in read_individuals(self.output.individuals)}
         count = len(self.generations)
-        nodes = [node for node in self._lineage["nodes"] if node["generation"] < count]
-        return tuple(individual_result(node, recorded.get(node["id"])) for node in nodes)
+        return tuple(one for one in read_individuals(self.output.individuals) if one.generation < count)
 
     @cached_property
-    def descent(self) -> tuple[Descent, ...]:
-        """The edges between these individuals."""
-        names = {one.name for one in self.individuals}
-        edges = self._lineage["edges"]
-        return tuple(Descent(e["from"], e["to"], e["kind"]) for e in edges if e["from"] in names and e["to"] in names)
+    def _tree(self) -> Tree:
+        return read_tree(self.output)
 
-    def individual(self, name: str) -> IndividualResult:
+    @cached_property
+    def descent(self) -> tuple[Edge, ...]:
+        """The edges between these individuals."""
+        names = {one.node for one in self.individuals}
+        return tuple(edge for edge in self._tree["edges"] if edge["from"] in names and edge["to"] in names)
+
+    @cached_property
+    def elites(self) -> frozenset[str]:
+        """The names of individuals that entered the next population unchanged."""
+        return frozenset(node["id"] for node in self._tree["nodes"] if node["elite"])
+
+    def individual(self, name: str) -> Individual:
         for one in self.individuals:
-            if one.name == name:
+            if one.node == name:
                 return one
-        raise OutputError(f"{self.folder} has no individual {name!a}; evolution_tree.json has the names")
+        raise OutputError(f"{self.folder} has no individual {name!a}; individuals.jsonl has the names")
 
     @cached_property
     def reflector_calls(self) -> tuple[ReflectorCall, ...]:
         """All calls of the reflector whose texts were kept, by file name."""
-        return tuple(read_reflector_call(path) for path in sorted(self.output.prompts.glob("*.txt")))
+        return tuple(_reflector_call(path) for path in sorted(self.output.prompts.glob("*.txt")))
 
     @cached_property
     def report(self) -> ReportFile | None:
         """What was shown; None for a run that has not ended."""
-        try:
-            return read_json(self.folder / "report.json", ReportFile)
-        except FileNotFoundError:
-            return None
+        return self._read("report.json", ReportFile)
 
     @cached_property
     def front(self) -> tuple[ReportedSystem, ...]:
         """What `front.json` lists, the fewest tokens first; none for a run that has not ended."""
-        try:
-            return read_json(self.folder / "front.json", FrontFile).members
-        except FileNotFoundError:
-            return ()
+        found = self._read("front.json", FrontFile)
+        return found.members if found else ()
 
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
         """The answers of the plain model and of the winner, one comparison for each set of questions."""
-        try:
-            return read_json(self.output.answers, tuple[Comparison, ...])
-        except FileNotFoundError:
-            return ()
+        return self._read("answers.json", tuple[Comparison, ...]) or ()
 
     @cached_property
     def collection(self) -> CollectionResult | None:
@@ -215,17 +198,56 @@ class RunResults:
     @cached_property
     def best_deltas(self) -> Mapping[str, float] | None:
         """By cluster: those of the best individual so far, by fitness; None before the first generation."""
+        return self._read("deltas_best.json", dict[str, Delta])
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            return read_json(self.folder / "deltas_best.json", dict[str, Delta])
+            return read_json(self.folder / name, kind)
         except FileNotFoundError:
             return None
 
 
-def _yaml_settings(folder: Path) -> dict[str, str]:
-    path = folder / SETTINGS_FILE
+def _yaml_settings(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
         return {name: str(value) for name, value in flatten(read_mapping(path)).items()}
     except SettingsError as error:
         raise OutputError("; ".join(error.problems)) from None
+
+
+@dataclass(frozen=True)
+class ReflectorCall:
+    """One call of the reflector: what for, who answered, and the texts.
+
+    candidate: the candidate that the call was made for, for example "g3_child1"; "" for one about the clusters.
+    """
+
+    file: str
+    title: str
+    provider: str
+    user: str
+    reply: str
+
+    @property
+    def candidate(self) -> str:
+        found = re.search(r"_(g\d+_(?:pop\d+|child\d+_(?:pre|mut)))(?:_attempt\d+)?\.txt$", self.file)
+        return _candidate_of(found[1]) if found else ""
+
+    def is_about(self, individual: str) -> bool:
+        """Whether the call was made for this individual: the merge before it, or the proposal before or after it."""
+        return self.candidate == _candidate_of(individual)
+
+
+def _candidate_of(individual: str) -> str:
+    return individual.removesuffix("_pre").removesuffix("_mut")
+
+
+def _reflector_call(path: Path) -> ReflectorCall:
+    """The parts of a file of reflector_prompts (`tasks.openai.calls.prompt_logger` writes it)."""
+    head, _, rest = read_output_text(path).partition("===== system =====\n")
+    _, _, rest = rest.partition("\n===== user =====\n")
+    user, _, reply = rest.partition("\n===== reply =====\n")
+    title, *others = [line.removeprefix("# ") for line in head.splitlines()] or [""]
+    provider = next((line.partition(": ")[2] for line in others if line.startswith("answered by: ")), "")
+    return ReflectorCall(path.name, title, provider, user, reply.rstrip("\n"))

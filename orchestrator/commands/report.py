@@ -241,18 +241,25 @@ def show(run: Path, node: str, as_json: bool) -> int:
     return console.DONE
 
 
+INDIVIDUAL = (
+    "generation", "stage", "arm", "fitness", "mean_tokens", "correctness", "target", "skip_reason", "merge_fallback",
+)  # fmt: skip
+
+
 def _individual(results: RunResults, name: str) -> dict[str, Any]:
     """The individual with its clusters, its ancestors, its descendants, and the files about it."""
-    one = dataclasses.asdict(results.individual(name))
-    arm = next((arm.clusters for arm in results.arms if arm.arm == one["arm"]), results.clusters)
+    one = results.individual(name)
+    arm = next((arm.clusters for arm in results.arms if arm.arm == one.arm), results.clusters)
     known = {cluster.id: dataclasses.asdict(cluster) for cluster in arm}
     return {
-        **{key: value for key, value in one.items() if key not in ("deltas", "scratchpad")},
-        "parents": [edge.start for edge in results.descent if edge.end == name],
-        "children": [edge.end for edge in results.descent if edge.start == name],
+        "name": name,
+        **{key: getattr(one, key) for key in INDIVIDUAL},
+        "is_elite": name in results.elites,
+        "parents": [edge["from"] for edge in results.descent if edge["to"] == name],
+        "children": [edge["to"] for edge in results.descent if edge["from"] == name],
         "files": [f"reflector_prompts/{call.file}" for call in results.reflector_calls if call.is_about(name)],
-        "scratchpad": one["scratchpad"],
-        "clusters": [{"id": id, "delta": delta, **known.get(id, {})} for id, delta in one["deltas"].items()],
+        "scratchpad": one.scratchpad,
+        "clusters": [{"id": id, "delta": delta, **known.get(id, {})} for id, delta in one.deltas.items()],
     }
 
 

@@ -12,10 +12,11 @@ vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator.evolve.front import halve, least_correct
 from orchestrator.evolve.measuring import Answers, Measurer, measurement_of
+from orchestrator.evolve.setup import Examples
 from orchestrator.evolve.systems import PLAIN, Arm, Book, System
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import Settings, SettingsError, layout_of
@@ -44,76 +45,70 @@ def parts_of(training: Sequence[Example]) -> dict[str, list[Example]]:
     return {name: rows for name, rows in parts.items() if len(rows) >= LEAST_RUNG}
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """All that precedes a search.  `raise_cap` makes a number of tokens the cap of the run."""
+def prepare(
+    settings: Settings, prompts: Mapping[str, str], measurer: Callable[[int], Measurer], cluster: Cluster
+) -> tuple[Book, Examples]:
+    """The arms of the run with all that was measured on the training set, and the questions that fit with its cap.
 
-    measurer: Measurer
-    settings: Settings
-    cluster: Cluster
-    raise_cap: Callable[[int], None]
+    prompts: by name, the plain one first; measurer: makes that of a cap, whose questions are those that fit with it.
+    """
+    plain, cap, measured_by = _plain(settings, prompts[PLAIN], measurer)
+    rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
+    least = least_correct(plain[0])
+    measured = [plain, *_halved(measured_by, rivals, least, whole=settings.whole)]
+    chosen = halve([one.on("training").point for one, _ in measured], ARMS, least) if settings.whole else [0]
+    golds = [example.gold for example in measured_by.examples["training"]]
+    arms, vectors = list[Arm](), list[System]()
+    for one, own in (measured[index] for index in chosen):
+        others = [answer for other, given in measured if other is not one for answer in given]
+        clustering, figures = cluster(sides_of(own, others, golds))
+        arms.append(Arm(one.name, one.system_prompt, clustering))
+        if settings.whole:
+            vectors += vectors_of(arms[-1], figures, layout_of(settings).count, settings.delta_bound)
+    vectors = measured_by.measure("vectors", vectors, "training")
+    known = Book(cap=cap, arms=tuple(arms), systems=(*(one for one, _ in measured), *vectors))
+    return known.with_systems([known.known(one) for one in rivals]), measured_by.examples
 
-    def prepare(self, prompts: Mapping[str, str]) -> Book:
-        """The arms of the run with all that was measured on the training set; prompts: by name, the plain one first."""
-        cap, plain = self._plain(prompts[PLAIN])
-        rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
-        least = least_correct(plain[0])
-        measured = [plain, *self._halved(rivals, least)]
-        points = [one.on("training").point for one, _ in measured]
-        chosen = halve(points, ARMS, least) if self.settings.whole else [0]
-        arms, vectors = self._arms(measured, chosen)
-        vectors = self.measurer.measure("vectors", vectors, "training")
-        known = Book(cap=cap, arms=tuple(arms), systems=(*(one for one, _ in measured), *vectors))
-        return known.with_systems([known.known(one) for one in rivals])
 
-    def _plain(self, system_prompt: str) -> tuple[int, Answered]:
-        """The plain model on all training questions, and the cap that at most 2 % of its answers reach.
+def _plain(
+    settings: Settings, system_prompt: str, measurer: Callable[[int], Measurer]
+) -> tuple[Answered, int, Measurer]:
+    """The plain model on all training questions, and the cap that at most 2 % of its answers reach.
 
-        A small cap would cut the plain model's answers, and make whatever is shorter seem right.  Answers that repeat
-        themselves reach every cap, and are not counted here.
-        """
-        first = cap = self.settings.target_max_new_tokens
-        plain = System(PLAIN, "plain", system_prompt)
-        sets: list[ExampleSet] = ["training", *(("ordering",) if self.measurer.examples.get("ordering") else ())]
-        while True:
-            found = self.measurer.answers("plain", [plain.candidate(which) for which in sets])
-            given = [one for answers in found for one in answers]
-            cut = sum(one.tokens >= cap and not one.is_loop for one in given)
-            if not self.settings.whole or cut <= max(1, AT_CAP * len(given)):
-                for which, answers in zip(sets, found, strict=True):
-                    plain = plain.measured(which, measurement_of(answers))
-                return cap, (plain, found[0])
-            if cap >= first * 2**MOST_DOUBLINGS:
-                what = f"{cut} of {len(given)} answers of the plain model are cut at {cap} tokens"
-                advice = f"raise it until at most {AT_CAP:.0%} are, or set CONFIG_WHOLE=n"
-                raise SettingsError([f"CONFIG_TARGET_MAX_NEW_TOKENS: {what}; {advice}"])
-            cap *= 2
-            self.raise_cap(cap)
+    A small cap would cut the plain model's answers, and make whatever is shorter seem right.  Answers that repeat
+    themselves reach every cap, and are not counted here.
+    """
+    first = cap = settings.target_max_new_tokens
+    plain = System(PLAIN, "plain", system_prompt)
+    while True:
+        asked = measurer(cap)
+        sets: list[ExampleSet] = ["training", *(("ordering",) if asked.examples.get("ordering") else ())]
+        found = asked.answers("plain", [plain.candidate(which) for which in sets])
+        given = [one for answers in found for one in answers]
+        cut = sum(one.tokens >= cap and not one.is_loop for one in given)
+        if not settings.whole or cut <= max(1, AT_CAP * len(given)):
+            for which, answers in zip(sets, found, strict=True):
+                plain = plain.measured(which, measurement_of(answers))
+            return (plain, found[0]), cap, asked
+        if cap >= first * 2**MOST_DOUBLINGS:
+            what = f"{cut} of {len(given)} answers of the plain model are cut at {cap} tokens"
+            advice = f"raise it until at most {AT_CAP:.0%} are, or set CONFIG_WHOLE=n"
+            raise SettingsError([f"CONFIG_TARGET_MAX_NEW_TOKENS: {what}; {advice}"])
+        cap *= 2
 
-    def _halved(self, prompts: Sequence[System], least: float) -> list[Answered]:
-        """The prompts that stay when they are halved on each of RUNGS, measured on the whole training set.
 
-        least: the share of correct answers that a prompt must have to stay.
-        """
-        left = list(prompts)
-        for name, _ in RUNGS if self.settings.whole else ():
-            if name in self.measurer.examples and len(left) > ARMS:
-                answers = self.measurer.answers("prompts", [one.candidate(name) for one in left])
-                points = [measurement_of(given).point for given in answers]
-                left = [left[i] for i in halve(points, (len(left) + 1) // 2, least)]
-        return self.measurer.with_answers("prompts", left, "training")
+def _halved(measurer: Measurer, prompts: Sequence[System], least: float, *, whole: bool) -> list[Answered]:
+    """The prompts that stay when they are halved on each of RUNGS, measured on the whole training set.
 
-    def _arms(self, measured: Sequence[Answered], chosen: Sequence[int]) -> tuple[list[Arm], list[System]]:
-        """The arms of the chosen prompts, and their vectors."""
-        golds = [example.gold for example in self.measurer.examples["training"]]
-        arms, vectors = list[Arm](), list[System]()
-        for one, own in (measured[index] for index in chosen):
-            others = [answer for other, given in measured if other is not one for answer in given]
-            clustering, figures = self.cluster(sides_of(own, others, golds))
-            arms.append(Arm(one.name, one.system_prompt, clustering))
-            if self.settings.whole:
-                vectors += vectors_of(arms[-1], figures, layout_of(self.settings).count, self.settings.delta_bound)
-        return arms, vectors
+    least: the share of correct answers that a prompt must have to stay.
+    """
+    left = list(prompts)
+    for name, _ in RUNGS if whole else ():
+        if name in measurer.examples and len(left) > ARMS:
+            answers = measurer.answers("prompts", [one.candidate(name) for one in left])
+            points = [measurement_of(given).point for given in answers]
+            left = [left[i] for i in halve(points, (len(left) + 1) // 2, least)]
+    return measurer.with_answers("prompts", left, "training")
 
 
 def sides_of(own: Iterable[JudgedAnswer], others: Iterable[JudgedAnswer], golds: Sequence[str]) -> Sides:

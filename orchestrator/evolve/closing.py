@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from orchestrator.evolve.choice import choose, order_members, passed, test_members
 from orchestrator.evolve.front import additions, halve, least_correct
 from orchestrator.evolve.measuring import Measurer, measurement_of
+from orchestrator.evolve.records import Individual
 from orchestrator.evolve.search import best_first
-from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, Point, System
+from orchestrator.evolve.systems import PLAIN, Arm, Book, Point, System
 from orchestrator.report.figures import LAST_FIRST, last_common
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputFolder
@@ -67,7 +68,7 @@ class Closing:
         Each on a front of its own: on a common one the evolved systems would remove the random ones by luck.
         """
         arms = {arm.name: arm for arm in book.arms}
-        distinct = list({(one.arm, one.deltas): one for one in reversed(individuals)}.values())[::-1]
+        distinct = list({(one.arm, one.vector): one for one in reversed(individuals)}.values())[::-1]
         draws = self._draw(distinct, arms) if self.settings.whole else []
         drawn = self.measurer.measure("random", [book.known(one) for one in draws], "training")
         known = [one.on("training").point for one in book.of_kind("plain", "prompt", "vector") if one.training]

@@ -144,14 +144,12 @@ def find_fork(spec: str) -> Fork:
     if at.isdecimal():
         if int(at) >= count:
             raise OutputError(f"{folder} has generations 0 to {count - 1}, and {count} for its end; there is no {at}")
-        individuals = [results.individual(name) for name in results.generations[int(at)].population]
+        individuals = [results.individual(one["node"]) for one in results.generations[int(at)]["population"]]
         at = f"generation {int(at)}"
     else:
         individuals = [results.individual(at)]
-    if lost := [one.name for one in individuals if not one.deltas]:
-        raise OutputError(f"{results.output.individuals} has no deltas of {lost[0]}")
     individuals.sort(key=lambda one: -one.fitness)  # of equal ones the first stays first
-    genomes = tuple(Genome(tuple(float(one.deltas[i]) for i in ids), one.scratchpad) for one in individuals)
+    genomes = tuple(Genome(one.vector, one.scratchpad) for one in individuals)
     arm = search.arm(individuals[0].arm)
     return Fork(results.run, folder, at, ids, {arm.name: (arm.clustering, genomes)})
 

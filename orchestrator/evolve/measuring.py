@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.evolve.setup import Examples
 from orchestrator.evolve.systems import Measurement, System
 from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.report.statistics import JudgedAnswer
@@ -23,7 +24,7 @@ class Measurer:
     """Evaluates systems on the farm."""
 
     evaluate: FarmEvaluator
-    examples: Mapping[str, Sequence[Example]]
+    examples: Examples
 
     @property
     def store(self) -> Store:

@@ -1,29 +1,39 @@
-"""From the record of the plan in flight to what a person sees, and new prompts into the output folder."""
+"""The plan in flight: shown to whoever watches the run, and written into the folder where it is interrupted."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import NamedTuple
 
-from orchestrator.evolve.optimisers.base import Generation
+import redis
+
+from orchestrator.evolve.optimisers.base import Generation, list_to_deltas
+from orchestrator.evolve.records import IN_PROGRESS, History, InProgressFile
+from orchestrator.evolve.search import FinishedGeneration, RunState, Search
+from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.evaluator import Records
-from orchestrator.report.formatting import INITIAL
-from orchestrator.report.live import CandidateView, Snapshot, Totals, View
+from orchestrator.report.formatting import INITIAL, format_duration, format_score
+from orchestrator.report.live import CandidateView, Snapshot, View, usage_text
 from orchestrator.runs.artifacts import ArtifactRequests
-from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.status import StatusPublisher
-from orchestrator.settings import Settings, layout_of
-from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs
+from orchestrator.settings import Settings, SettingsError, layout_of
+from tasks.plan import Candidate, Evaluations, Phase, Plan, evaluations, stage_refs
 from tasks.records import Failure
+from tasks.store.ownership import RunTaken
+from tasks.store.store import Store
 
+log = logging.getLogger(__name__)
 FLUSH_EVERY_S = 1.0
 
 
 @dataclass
-class GenerationProgress:
+class Fitness:
     """The generation in flight, from 0, and the fitness of its population (best, mean) and of the run (best_ever)."""
 
     generation: int = 0
@@ -32,17 +42,17 @@ class GenerationProgress:
     best_ever: float | None = None
     baseline: float | None = None
 
-    def update(self, history: Sequence[Mapping[str, Any]]) -> None:
+    def update(self, history: History) -> None:
         """Take over the last generation that was recorded."""
-        if not history:
-            return
-        self.generation = history[-1]["generation"] + 1
-        self.best, self.mean, self.best_ever = (history[-1][name] for name in ("best", "mean", "best_ever"))
-        self.baseline = history[0]["population"][0]["fitness"]
+        if history:
+            last = history[-1]
+            self.generation = last["generation"] + 1
+            self.best, self.mean, self.best_ever = last["best"], last["mean"], last["best_ever"]
+            self.baseline = history[0]["population"][0]["fitness"]
 
     def evaluated(self, generation: Generation, best_ever: float | None) -> None:
         """Take over the fitness of a population that has been evaluated, and the highest fitness of the run."""
-        fitness = [evaluated.score.fitness for evaluated in generation.population]
+        fitness = [one.score.fitness for one in generation.population]
         self.best, self.mean, self.best_ever = max(fitness), sum(fitness) / len(fitness), best_ever
         if generation.number == 0:
             self.baseline = fitness[0]
@@ -50,7 +60,10 @@ class GenerationProgress:
 
 @dataclass
 class ProgressReporter:
-    """Called with the records of the plan in flight, as often as they may have changed."""
+    """Called with the records of the plan in flight, as often as they may have changed.
+
+    `recorded` counts what the history has, and the finished plans of this generation.
+    """
 
     dispatcher: Dispatcher
     settings: Settings
@@ -58,61 +71,44 @@ class ProgressReporter:
     view: View
     artifacts: ArtifactRequests
     publisher: StatusPublisher
-    progress: GenerationProgress = field(default_factory=GenerationProgress)
+    fitness: Fitness = field(default_factory=Fitness)
+    recorded: Evaluations = field(default_factory=Evaluations)
     baseline_name: str = INITIAL
-    arms: Mapping[str, str] = field(default_factory=dict)  # the system prompts by name, where there are several
+    arms: Mapping[str, str] = field(default_factory=dict)  # the system prompts by name
     started: float = field(default_factory=time.monotonic)
-    recorded: Evaluations = field(
-        default_factory=Evaluations
-    )  # in the history, and in finished plans of this generation
 
     def __post_init__(self) -> None:
         self._store, self._run_id = self.dispatcher.store, self.dispatcher.run_id
         self._written: set[str] = set()
         self._flushed = 0.0
         self._began = time.monotonic()  # of the plan in flight
-        self._totals: Totals | None = None  # when the last generation was recorded
         self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and how many stages it had at the start
 
     def __call__(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
         """Show the records, and write what is new from time to time."""
         if self._plan[0] != plan.name:
             self._plan, self._began = (plan.name, len(records)), time.monotonic()
-        finished = len(records) - self._plan[1]
         usage = self._store.usage(self._run_id)
         if time.monotonic() - self._flushed > FLUSH_EVERY_S:
             self.flush(usage)
-        errors = {failure.name: failure.error for failure in failures}
-        self.view.show(self._snapshot(plan, records, errors, finished, usage))
+        self.view.show(self._snapshot(plan, records, {one.name: one.error for one in failures}, usage))
         if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
             self.recorded += _evaluated(plan, records)
             self._plan = ("", 0)
 
-    def end_generation(self, recorded: Evaluations) -> None:
-        """A generation is recorded: take over all evaluations so far, and what the run has used for them."""
+    def end_generation(self, history: History, recorded: Evaluations) -> None:
+        """A generation is recorded: say what the run has used until now."""
         self.recorded = recorded
-        usage = self._store.usage(self._run_id)
-        self._totals = Totals(*self._used(usage), recorded)
-
-    def _used(self, usage: Mapping[str, float]) -> tuple[int, int, float | None]:
-        """Calls, tokens and cost."""
-        cost = usage.get("cost_usd", 0.0) if self.publisher.is_priced else None
-        return int(usage.get("requests", 0)), int(usage.get("target", 0)), cost
+        self.fitness.update(history)
+        used = usage_text(self._with_usage(self._blank(""), self._store.usage(self._run_id)))
+        took = format_duration(time.monotonic() - self.started)
+        best = format_score(self.fitness.best_ever)
+        number = self.fitness.generation - 1
+        self.view.notify(f"generation {number} finished: best so far {best}; {used}; {took} so far")
 
     def report_setup(self, step: str, progress: tuple[int, int] | None) -> None:
         """Show how far the clustering of the vocabulary is."""
-        self.view.show(
-            Snapshot(
-                run=self._run_id,
-                generation=self.progress.generation,
-                generations=self.settings.ngen,
-                plan="clusters",
-                queues=dict(self.dispatcher.farm.queues()),
-                elapsed_s=time.monotonic() - self.started,
-                note=step,
-                progress=progress,
-            )
-        )
+        self.view.show(replace(self._blank("clusters"), note=step, progress=progress))
 
     def flush(self, usage: Mapping[str, float] | None = None) -> None:
         """Write new prompts and finished files into the output folder, and publish how far the run is."""
@@ -120,46 +116,53 @@ class ProgressReporter:
             self.output.write(f"reflector_prompts/{name}", text)
             self._written.add(name)
         self.artifacts.save_ready()
-        figures = asdict(self.progress)
+        figures = asdict(self.fitness)
         self.publisher.publish({"done": figures.pop("generation"), **figures}, usage=usage)
         self._flushed = time.monotonic()
 
-    def _snapshot(
-        self, plan: Plan, records: Records, errors: Mapping[str, str], finished: int, usage: Mapping[str, float]
-    ) -> Snapshot:
-        elapsed = time.monotonic() - self.started
-        left = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
-        done, took = len(records), time.monotonic() - self._began
-        calls, tokens, cost = self._used(usage)
+    def _blank(self, stage: str) -> Snapshot:
         return Snapshot(
             run=self._run_id,
-            generation=plan.generation,
+            generation=self.fitness.generation,
             generations=self.settings.ngen,
-            plan=plan.purpose,
-            note="stages",
-            progress=(done, done + left),
-            arm=self.arm(plan),
-            candidates=tuple(_view(plan, c, records, errors, layout_of(self.settings).ids) for c in plan.candidates),
-            best=self.progress.best,
-            mean=self.progress.mean,
-            best_ever=self.progress.best_ever,
-            baseline=self.progress.baseline,
+            plan=stage,
             queues=dict(self.dispatcher.farm.queues()),
-            elapsed_s=elapsed,
-            # Candidates are answered side by side: before half of the work is done, its pace says little.
-            left_s=took / finished * left if 0 < left <= finished else None,
-            calls=calls,
-            tokens=tokens,
-            cost_usd=cost,
-            budget_usd=self.publisher.budget_usd,
-            baseline_name=self.baseline_name,
-            evaluations=self.recorded + _evaluated(plan, records),
-            totals=self._totals,
+            elapsed_s=time.monotonic() - self.started,
+            evaluations=self.recorded,
         )
 
-    def arm(self, plan: Plan) -> str:
-        """The name of the arm of a generation's plan."""
-        return next((name for name, prompt in self.arms.items() if plan.candidates[0].system_prompt == prompt), "")
+    def _with_usage(self, snapshot: Snapshot, usage: Mapping[str, float]) -> Snapshot:
+        return replace(
+            snapshot,
+            calls=int(usage.get("requests", 0)),
+            tokens=int(usage.get("target", 0)),
+            cost_usd=usage.get("cost_usd", 0.0) if self.publisher.is_priced else None,
+            budget_usd=self.publisher.budget_usd,
+        )
+
+    def _snapshot(
+        self, plan: Plan, records: Records, errors: Mapping[str, str], usage: Mapping[str, float]
+    ) -> Snapshot:
+        left = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
+        done, took = len(records), time.monotonic() - self._began
+        finished = done - self._plan[1]
+        prompt, ids = plan.candidates[0].system_prompt, layout_of(self.settings).ids
+        return replace(
+            self._with_usage(self._blank(plan.purpose), usage),
+            generation=plan.generation,
+            note="stages",
+            progress=(done, done + left),
+            arm=next((name for name, text in self.arms.items() if text == prompt), ""),
+            candidates=tuple(_view(plan, c, records, errors, ids) for c in plan.candidates),
+            best=self.fitness.best,
+            mean=self.fitness.mean,
+            best_ever=self.fitness.best_ever,
+            baseline=self.fitness.baseline,
+            # Candidates are answered side by side: before half of the work is done, its pace says little.
+            left_s=took / finished * left if 0 < left <= finished else None,
+            baseline_name=self.baseline_name,
+            evaluations=self.recorded + _evaluated(plan, records),
+        )
 
 
 def _evaluated(plan: Plan, records: Records) -> Evaluations:
@@ -169,23 +172,129 @@ def _evaluated(plan: Plan, records: Records) -> Evaluations:
 
 
 def _view(
-    plan: Plan, candidate: Candidate, records: Records, errors: Mapping[str, str], cluster_ids: tuple[str, ...]
+    plan: Plan, candidate: Candidate, records: Records, errors: Mapping[str, str], cluster_ids: Sequence[str]
 ) -> CandidateView:
     """What a candidate is at: the first stage without a record, or how it ended."""
-    todo = [ref for ref in stage_refs(candidate) if ref.field not in records]
+    refs = stage_refs(candidate)
+    todo = [ref for ref in refs if ref.field not in records]
     error = errors.get(str(candidate.index))
-    last = stage_refs(candidate)[-1] if not todo else todo[0]
+    at = todo[0] if todo else refs[-1]
     score = records.get(f"{candidate.index}:mut:score") or records.get(f"{candidate.index}:pre:score") or {}
     if score.get("skipped"):
         score = records[f"{candidate.index}:pre:score"]
-    view = CandidateView(
-        node=plan.node(candidate.index, last.phase),
-        stage="done" if not todo else last.stage,
+    failed = bool(todo and error)
+    return CandidateView(
+        node=plan.node(candidate.index, at.phase),
+        stage="failed" if failed else "done" if not todo else "waiting" if todo == refs else at.stage,
         target=None if candidate.target is None else cluster_ids[candidate.target],
         fitness=score.get("fitness"),
+        error=error if failed else None,
     )
-    if todo and error:
-        return replace(view, stage="failed", error=error)
-    if todo == stage_refs(candidate):
-        return replace(view, stage="waiting")
-    return view
+
+
+class Scored(NamedTuple):
+    """An evaluated vector; `clustering` is that of its deltas."""
+
+    node: str
+    clustering: str
+    deltas: tuple[float, ...]
+    fitness: float
+
+
+def scored(plan: Plan, records: Records) -> Iterator[Scored]:
+    """The evaluations of a plan that are done, in its order."""
+    for candidate in plan.candidates:
+        vectors: dict[Phase, tuple[float, ...] | None] = {"pre": candidate.deltas, "mut": _mutated(candidate, records)}
+        for phase, deltas in vectors.items():
+            score = records.get(f"{candidate.index}:{phase}:score")
+            if deltas is not None and score is not None and not score.get("skipped"):
+                yield Scored(plan.node(candidate.index, phase), candidate.clustering, deltas, score["fitness"])
+
+
+def _mutated(candidate: Candidate, records: Records) -> tuple[float, ...] | None:
+    delta = records.get(f"{candidate.index}:mut:reflect", {}).get("delta")
+    if candidate.target is None or delta is None:
+        return None
+    return (*candidate.deltas[: candidate.target], delta, *candidate.deltas[candidate.target + 1 :])
+
+
+@dataclass
+class InProgress:
+    """The generation in progress: `state` at its start, and its `plans` with their records so far.
+
+    `evolution_state.json` describes the start of a generation, and a run goes on from there.  So where it exists it is
+    left as it is; before the end of the first generation it is that of the start.  The best deltas and the processors
+    are those of all evaluations so far, and `in_progress.json` says so until the generation is done.
+    """
+
+    output: OutputFolder
+    store: Store
+    run_id: str
+    search: Search
+    state: RunState
+    leader: Scored | None = None  # the best of the last population that was recorded
+    plans: dict[str, tuple[Plan, Records]] = field(default_factory=dict)
+
+    def next(self, finished: FinishedGeneration) -> None:
+        """A generation is recorded: all files are those of its end."""
+        self.state, one = finished.state, finished.generation.leader
+        self.leader = Scored(one.node, finished.arm.clustering, one.genome.deltas, one.score.fitness)
+        self.plans.clear()
+        self.clear()
+
+    def clear(self) -> None:
+        self.output.remove(IN_PROGRESS)
+
+    @contextmanager
+    def written_if_interrupted(self) -> Iterator[None]:
+        """Whatever ends the block early, what is known then is written into the output folder.
+
+        A run that its settings refuse has asked nothing, and leaves no state: they may still be changed.  A run that
+        another process has taken over is no longer written by this one.
+        """
+        try:
+            yield
+        except (SettingsError, RunTaken):
+            raise
+        except BaseException as error:
+            with suppress(OutputNotWritable):  # it is reported by what ended the block
+                self.write(is_farm_up=not isinstance(error, FarmUnavailable | redis.RedisError))
+            raise
+
+    def write(self, *, is_farm_up: bool) -> None:
+        """Where the farm is down, what it has finished last is not known, and no processor is written."""
+        if is_farm_up:
+            with suppress(redis.RedisError):
+                for name, (plan, records) in self.plans.items():
+                    self.plans[name] = (plan, {**records, **self.store.stages(self.run_id, name)})
+        done = [(plan.purpose, one) for plan, records in self.plans.values() for one in scored(plan, records)]
+        before = self.search.best(self.state)
+        known = [Scored("", before.arm.clustering, before.best.deltas, before.best.fitness)] if before else []
+        best = max([*known, *(one for _, one in done)], key=lambda one: one.fitness, default=None)
+        population = [one for purpose, one in done if purpose == "population"]
+        leader = max(population, key=lambda one: one.fitness, default=self.leader)
+        if not self.output.state.exists():
+            self.output.write("evolution_state.json", self.search.to_json(self.state))
+        for name, one in (("deltas_best.json", best), ("deltas_current.json", leader)):
+            if one is not None:
+                self.output.write_json(name, list_to_deltas(one.deltas, self.search.any_params.cluster_ids))
+        if is_farm_up:
+            self._write_processors({"processor_best.py": best, "processor.py": leader})
+        if self.state.generation < self.search.any_params.generations:
+            marker = InProgressFile(
+                generation=self.state.generation,
+                evaluations=len(done),
+                best_node=(best.node or None) if best else None,
+                best_fitness=best.fitness if best else None,
+            )
+            self.output.write_state(IN_PROGRESS, marker)
+            log.info("stopped in generation %d: %d evaluations of it are done", self.state.generation, len(done))
+
+    def _write_processors(self, chosen: Mapping[str, Scored | None]) -> None:
+        # Imported here: only an interruption needs it.
+        from tasks.gpu.processor import generate
+
+        with suppress(LookupError, ValueError, redis.RedisError):  # no clustering yet, or the store is gone
+            for name, one in chosen.items():
+                if one is not None:
+                    self.output.write(name, generate(self.store, self.run_id, one.deltas, clustering=one.clustering))

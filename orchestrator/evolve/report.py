@@ -1,29 +1,119 @@
-"""The closing report of an evolution, put together from what the run has recorded."""
+"""What a finished run leaves: `report.json` with its companions, the closing report, and `deploy/`.
+
+`deploy/` has all that a server needs to answer as the winner does: `system.json`, the labels of its clusters and the
+plugin beside it make a SGLang server answer all chat completions so (docs/export.md).  `processor.py` is for a server
+that does not load the plugin.
+"""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
 from orchestrator.console import command_line
 from orchestrator.evolve.changes import read_changes
-from orchestrator.evolve.deploy import FOLDER
-from orchestrator.evolve.records import Recorder
-from orchestrator.evolve.systems import PLAIN
-from orchestrator.farm.connection import FarmConnection
+from orchestrator.evolve.records import History
+from orchestrator.evolve.systems import PLAIN, Book, System
+from orchestrator.export.serving import FILE, files_beside, system_text
+from orchestrator.export.steering import read_steering
+from orchestrator.export.targets import TARGETS
+from orchestrator.report.document import front_file, report_of
 from orchestrator.report.figures import ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.report.text import FinalReport, ResourceUsage
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
+from orchestrator.settings.value_checks import EMBEDDED
+from tasks.common.text import fill
 from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.openai.endpoint import is_priced, listed
 from tasks.plan import Evaluations
+from tasks.queues import PROCESSOR_FILE
+from tasks.records import Example
 from tasks.store.store import Store
+from workers.embedded.models import FOLDER as EMBEDDED_MODEL
+from workers.embedded.models import cache_folder
+
+DEPLOY = "deploy"
+DEPLOY_FILES = tuple(
+    f"{DEPLOY}/{name}" for name in (PROCESSOR_FILE, "system_prompt.txt", FILE, "request.json", "README.md")
+)
+README = """\
+# {name}: what goes to the server
+
+Found for {model} by the run {run}.  `system.json` says what is served, with the hashes of the model and its tokenizer.
+
+In this folder, with SGLang:
+
+    PYTHONPATH=. WHETSTONE_SYSTEM=system.json python -m sglang.launch_server --model-path {model} --host 127.0.0.1
+    curl http://127.0.0.1:30000/v1/chat/completions -H 'Content-Type: application/json' -d @request.json
+
+Clients change nothing: the server adds the system prompt where a client sends none{steers}
+"""
+STEERS = """, and steers.
+`python processor.py` says how a server without the plugin is steered, `orchestrator export` writes other engines'."""
+NO_STEERING = """.
+Any other server answers so too: nothing is steered, and `request.json` has the system prompt."""
+
+
+def write_report(
+    output: OutputFolder, store: Store, run_id: str, settings: Settings, book: Book, comparisons: Sequence[Comparison]
+) -> ReportFile:
+    """Write what a finished run has shown, and what goes to the server."""
+    report = report_of(run_id, book, settings.goal, settings.margin, settings.seed, whole=settings.whole)
+    output.write_json("report.json", asdict(report))
+    output.write_json("front.json", asdict(front_file(report)))
+    output.write_json("answers.json", [asdict(comparison) for comparison in comparisons])
+    examples = store.examples(run_id)
+    example = (examples.get("validation") or examples["training"])[0]
+    write_deploy(output, run_id, settings, book.system(book.winner), book.cap, example)
+    return report
+
+
+def write_deploy(
+    output: OutputFolder, run_id: str, settings: Settings, winner: System, cap: int, example: Example
+) -> None:
+    """Write the winner's files; where the plain model stays, there are none.
+
+    What an earlier end of the run has written is removed: the run may have another winner.  `cap`: the most tokens of
+    an answer; `example` is the request's question.
+    """
+    shutil.rmtree(output.path / DEPLOY, ignore_errors=True)
+    if winner.name == PLAIN:
+        return
+    steering = read_steering(output.path, winner.name)
+    for name, content in files_beside(steering).items():
+        output.write(f"{DEPLOY}/{name}", content)
+    output.write(f"{DEPLOY}/{FILE}", system_text(steering))
+    output.write(f"{DEPLOY}/system_prompt.txt", winner.system_prompt)
+    output.write_json(f"{DEPLOY}/request.json", request_of(winner, settings, cap, example))
+    if winner.deltas:
+        output.write(f"{DEPLOY}/{PROCESSOR_FILE}", TARGETS["sglang"].render(steering))
+    about = STEERS if winner.deltas else NO_STEERING
+    model = cache_folder() / EMBEDDED_MODEL if settings.target_model == EMBEDDED else settings.target_model
+    text = README.format(name=winner.name, model=model, run=run_id, steers=about)
+    output.write(f"{DEPLOY}/README.md", text)
+
+
+def request_of(winner: System, settings: Settings, cap: int, example: Example) -> dict[str, Any]:
+    """The body of a request to `/v1/chat/completions`, as the run has asked it."""
+    question = fill(settings.target_prompt_template, {"context": example.context, "query": example.question})
+    system = [{"role": "system", "content": winner.system_prompt}] if winner.system_prompt else []
+    return {
+        "model": settings.target_model,
+        "messages": [*system, {"role": "user", "content": question}],
+        "temperature": settings.target_temperature,
+        "max_tokens": cap,
+    }
 
 
 def report_files(output: OutputFolder, report: ReportFile) -> tuple[tuple[str, str], ...]:
     """Label and path of each file.  Not every search asks a reflector, so not every run has prompts of one."""
     names = (
-        *((("what goes to the server", FOLDER),) if report.winner != PLAIN else ()),
+        *((("what goes to the server", DEPLOY),) if report.winner != PLAIN else ()),
         ("the front, to choose another system", "front.json"),
         ("all figures", "report.json"),
         *((plot.title, plot.file) for plot in (*COMPARISON_PLOTS, *EVOLUTION_PLOTS)),
@@ -35,21 +125,21 @@ def report_files(output: OutputFolder, report: ReportFile) -> tuple[tuple[str, s
 def build_report(
     settings: Settings,
     output: OutputFolder,
-    farm: FarmConnection,
+    store: Store,
     report: ReportFile,
-    recorder: Recorder,
+    history: History,
     comparisons: tuple[Comparison, ...],
     evaluations: Evaluations,
 ) -> FinalReport:
     """The report of a run whose `report.json` is `report`.  `evaluations` counts those of the whole run."""
     return FinalReport(
         run=report.run,
-        generations=len(recorder.history),
+        generations=len(history),
         report=report,
         comparisons=comparisons,
-        reflector=listed(farm.store.providers(report.run, "reflector")),
-        judge=listed(farm.store.providers(report.run, "judge")),
-        usage=_resource_usage(settings, farm.store, report.run, recorder, evaluations),
+        reflector=listed(store.providers(report.run, "reflector")),
+        judge=listed(store.providers(report.run, "judge")),
+        usage=_resource_usage(settings, store, report.run, history, evaluations),
         first_cap=settings.target_max_new_tokens,
         changes=tuple((change.generation, ", ".join(change.options)) for change in read_changes(output)),
         files=report_files(output, report),
@@ -66,11 +156,11 @@ def build_report(
 
 
 def _resource_usage(
-    settings: Settings, store: Store, run_id: str, recorder: Recorder, evaluations: Evaluations
+    settings: Settings, store: Store, run_id: str, history: History, evaluations: Evaluations
 ) -> ResourceUsage:
     usage = store.usage(run_id)
     return ResourceUsage(
-        seconds=sum(g["seconds"]["wall"] for g in recorder.history),
+        seconds=sum(g["seconds"]["wall"] for g in history),
         evaluations=evaluations,
         calls=int(usage.get("requests", 0)),
         target_tokens=int(usage.get("target", 0)),
@@ -80,15 +170,11 @@ def _resource_usage(
         cost_usd=usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None,
         budget_usd=settings.budget_usd,
         unconfirmed_usd=store.ledger(run_id).spending().unconfirmed,
-        skipped_mutations=_count(recorder, "skip_reason"),
-        merge_fallbacks=_count(recorder, "merge_fallback"),
+        skipped_mutations=_count(history, "skip_reason"),
+        merge_fallbacks=_count(history, "merge_fallback"),
     )
 
 
-def _count(recorder: Recorder, reason: str) -> int:
-    """How many evaluations have this reason (see orchestrator/evolve/individuals.py)."""
-    return sum(
-        reason in evaluated
-        for generation in recorder.history
-        for evaluated in (*generation["population"], *generation["offspring"])
-    )
+def _count(history: History, reason: str) -> int:
+    """How many evaluations have this reason."""
+    return sum(reason in one for line in history for one in (*line["population"], *line["offspring"]))

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.console import raise_on_signals
 from orchestrator.evolve.changes import saved_settings, written_settings
-from orchestrator.evolve.interruption import IN_PROGRESS, read_in_progress
+from orchestrator.evolve.records import IN_PROGRESS, read_history, read_in_progress
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
-from orchestrator.history import read_history
 from orchestrator.report.formatting import format_evaluations
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
@@ -44,7 +43,7 @@ def start_evolution(
     """
     # Imported here: a command that only shows a run needs neither DEAP nor reports.
     from orchestrator.evolve.changes import check_resumable
-    from orchestrator.evolve.session import Runner
+    from orchestrator.evolve.session import Evolution, run_evolution
     from orchestrator.evolve.setup import check_judge, choose_examples
     from orchestrator.report.live import open_view
     from orchestrator.report.text import final_report
@@ -76,8 +75,8 @@ def start_evolution(
         view.notify(f"begins with {fork.folder} at {fork.at}")
 
     def work() -> None:
-        report = Runner(settings, examples, output, view, open_farm, told, tuple(only), retry_wait_s).run()
-        text = final_report(report)
+        asked = Evolution(settings, examples, output, view, told, tuple(only), retry_wait_s)
+        text = final_report(run_evolution(asked, open_farm))
         output.write("report.txt", text + "\n")
         view.close()
         print(text, file=stream)
@@ -95,7 +94,7 @@ class EvolveKind:
 
     def progress(self, folder: Path) -> RunProgress:
         output = OutputFolder(folder)
-        history = read_history(output.history)
+        history = read_history(output)
         stopped = read_in_progress(folder)
         last = max(history[-1]["population"], key=lambda p: p["fitness"]) if history else None
         return RunProgress(

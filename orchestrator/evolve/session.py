@@ -12,27 +12,32 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from typing import Any
 
 from orchestrator.callbacks import Callbacks, GenerationInfo, RunInfo
-from orchestrator.evolve import clusters, setup
-from orchestrator.evolve.arms import Preparation, parts_of
+from orchestrator.evolve import arms, clusters, setup
 from orchestrator.evolve.changes import CHANGES_FILE, record_change, saved_settings
 from orchestrator.evolve.closing import Closing
-from orchestrator.evolve.individuals import individual_of, read_individuals
-from orchestrator.evolve.interruption import InProgress, read_in_progress
 from orchestrator.evolve.measuring import Measurer, measured_evaluations
 from orchestrator.evolve.optimisers.base import list_to_deltas
-from orchestrator.evolve.progress import ProgressReporter
-from orchestrator.evolve.records import Recorder, evaluations_of
-from orchestrator.evolve.report import build_report
-from orchestrator.evolve.search import FinishedGeneration, RunState, Search, Turn, known_of, load_state, make_search
+from orchestrator.evolve.progress import Fitness, InProgress, ProgressReporter
+from orchestrator.evolve.records import (
+    GenerationRecord,
+    Recorder,
+    evaluations_of,
+    read_history,
+    read_in_progress,
+    read_individuals,
+)
+from orchestrator.evolve.report import build_report, write_report
+from orchestrator.evolve.search import FinishedGeneration, RunState, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.evaluator import FarmEvaluator, Records
 from orchestrator.farm.jobs import Scheduler
 from orchestrator.farm.producer import delete_results
+from orchestrator.report.document import plot_points
 from orchestrator.report.formatting import baseline_name
 from orchestrator.report.live import STAGES, View
 from orchestrator.report.text import FinalReport
@@ -43,7 +48,7 @@ from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept, unknown_servers
 from orchestrator.runs.session import restored_if_refused, run_session
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
-from orchestrator.settings import Settings, layout_of, make_run, write_config
+from orchestrator.settings import Settings, make_run, write_config
 from orchestrator.settings.brevity import prompts_of
 from orchestrator.settings.options import options
 from orchestrator.settings.run import endpoint_of, relative_objective, stage_limit_s
@@ -60,222 +65,221 @@ KIND_NAME = "evolve"
 FINISHING_S = 60.0
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
 
+OpenFarm = Callable[[Settings, Callable[[str], None]], AbstractContextManager[FarmConnection]]
 
-@dataclasses.dataclass
-class Runner:
-    """One session of a run.  `run` returns the closing report; what it raises is how the session ended."""
+
+@dataclasses.dataclass(frozen=True)
+class Evolution:
+    """What a session is to do.  `only`: the failed tasks to retry, without names all; `retry_wait_s`: how long a run
+    with nothing left but failed tasks waits for a retry before it parks.
+    """
 
     settings: Settings
     examples: setup.Examples
     output: OutputFolder
     view: View
-    open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[FarmConnection]]
-    callbacks: Callbacks = dataclasses.field(default_factory=lambda: Callbacks(()))
-    only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
-    retry_wait_s: float = 0.0  # for a retry of the failed tasks, before the run parks
-
-    def run(self) -> FinalReport:
-        self.view.notify(setup.evolve_announcement(self.settings))
-        for line in setup.repeated_questions(self.examples):
-            self.view.notify(line)
-        clusters.collected_sides(self.settings)  # what cannot be read is refused before anything is started
-        book = read_book(self.output)
-        if self.output.state.exists() and not book.arms:
-            raise OutputError(f"{self.output.state} is of a search whose {SYSTEMS_FILE} is missing: it has the arms")
-        state = load_state(self.output, make_search(self.settings, book)) if book.arms else RunState()
-        run_id = self.output.run_id(KIND_NAME)
-        with restored_if_refused(self.output.config, self.output.path / CHANGES_FILE):
-            if self.output.config.exists():
-                record_change(self.output, saved_settings(self.output.path), self.settings, state.generation)
-            with writing(self.output.config):
-                write_config(self.settings, self.output.config)
-            return self._session(run_id, book, state)
-
-    def _session(self, run_id: str, book: Book, state: RunState) -> FinalReport:
-        notify = self.view.notify
-        opened = self.open_farm(self.settings, notify)
-        with run_session(self.output, run_id, KIND_NAME, opened, notify) as farm:
-            session = _Session(self, farm, run_id, book, state)
-            session.begin()
-            self.callbacks.start(session.info())
-            with session.publisher.publish_final_state():
-                session.check()
-                with servers_kept(self.output, farm.store, run_id):
-                    session.prepare()
-                    with session.in_progress.written_if_interrupted():
-                        session.generations()
-                        return session.finish()
+    callbacks: Callbacks
+    only: tuple[str, ...] = ()
+    retry_wait_s: float = 0.0
 
 
-@dataclasses.dataclass
-class _Session:
-    """The parts of a session, once its farm is up.  `book` and `state` are what earlier sessions have recorded."""
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What a search begins with: the questions that fit, the arms with all that was measured, and the saved state."""
 
-    runner: Runner
-    farm: FarmConnection
-    run_id: str
+    examples: setup.Examples
     book: Book
     state: RunState
 
-    def __post_init__(self) -> None:
-        runner, settings, store = self.runner, self.runner.settings, self.farm.store
-        limits = WaitLimits(stage_limit_s() + NO_PROGRESS_S, runner.retry_wait_s)
-        self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
-        self.examples = runner.examples
-        about = {"kind": KIND_NAME, "unit": "generations", "total": settings.ngen}
+
+def run_evolution(asked: Evolution, open_farm: OpenFarm) -> FinalReport:
+    """The closing report; what it raises is how the session ended."""
+    settings, output, notify = asked.settings, asked.output, asked.view.notify
+    for line in (setup.evolve_announcement(settings), *setup.repeated_questions(asked.examples)):
+        notify(line)
+    clusters.collected_sides(settings)  # what cannot be read is refused before anything is started
+    book = read_book(output)
+    if output.state.exists() and not book.arms:
+        raise OutputError(f"{output.state} is of a search whose {SYSTEMS_FILE} is missing: it has the arms")
+    state = load_state(output, make_search(settings, book)) if book.arms else RunState()
+    run_id = output.run_id(KIND_NAME)
+    with restored_if_refused(output.config, output.path / CHANGES_FILE):
+        if output.config.exists():
+            record_change(output, saved_settings(output.path), settings, state.generation)
+        with writing(output.config):
+            write_config(settings, output.config)
+        with run_session(output, run_id, KIND_NAME, open_farm(settings, notify), notify) as farm:
+            session = _Session(asked, farm, run_id, state.generation)
+            session.begin(book)
+            asked.callbacks.start(session.info())
+            with session.publisher.publish_final_state():
+                examples = session.check(book)
+                with servers_kept(output, farm.store, run_id):
+                    search = _Search(session, session.prepare(book, examples, state))
+                    with search.in_progress.written_if_interrupted():
+                        search.run()
+                        return search.finish()
+
+
+class _Session:
+    """What all parts of a session share, once its farm is up; `done`: the generations that are recorded."""
+
+    def __init__(self, asked: Evolution, farm: FarmConnection, run_id: str, done: int) -> None:
+        self.asked, self.farm, self.run_id, self.done = asked, farm, run_id, done
+        settings, output = asked.settings, asked.output
+        limits = WaitLimits(stage_limit_s() + NO_PROGRESS_S, asked.retry_wait_s)
+        self.store = farm.store
+        self.dispatcher = Dispatcher(farm, run_id, limits, asked.view.notify, asked.only)
+        self.scheduler = Scheduler(self.dispatcher)
+        self.artifacts = ArtifactRequests(self.scheduler, output, stage_limit_s())
         self.is_priced = is_priced(endpoint_of(settings))
-        self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
+        about = {"kind": KIND_NAME, "unit": "generations", "total": settings.ngen}
+        self.publisher = StatusPublisher(run_id, farm.store, output, about, settings.budget_usd, self.is_priced)
+        self.history = [line for line in read_history(output) if line["generation"] < done]
+        self.started = time.monotonic()
 
-    @cached_property
-    def scheduler(self) -> Scheduler:
-        return Scheduler(self.dispatcher)
+    def begin(self, book: Book) -> None:
+        """Put the run into the store, and take up what earlier sessions have recorded."""
+        settings, store = self.asked.settings, self.store
+        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
+        store.put_run(make_run(settings, self.run_id))
+        if book.arms:
+            self._set_cap(book.cap)
+            self._set_objective(book)
+        store.set_requirements(self.run_id, code_version(), settings.target_model)
+        store.put_metadata(self.run_id, LIMIT, str(stage_limit_s()))
+        self.publisher.restore(self.history)
+        clear_parked_state(self.asked.output)  # not earlier: a start that is refused leaves the run parked
+        self.reporter = self.make_reporter()
 
-    @cached_property
-    def artifacts(self) -> ArtifactRequests:
-        return ArtifactRequests(self.scheduler, self.runner.output, stage_limit_s())
-
-    @cached_property
-    def reporter(self) -> ProgressReporter:
-        runner = self.runner
+    def make_reporter(self, **of_search: Any) -> ProgressReporter:
+        asked, fitness = self.asked, Fitness(self.done)
+        fitness.update(self.history)
         return ProgressReporter(
-            self.dispatcher, runner.settings, runner.output, runner.view, self.artifacts, self.publisher
+            self.dispatcher, asked.settings, asked.output, asked.view, self.artifacts, self.publisher,
+            fitness, self.evaluations(self.history), started=self.started, **of_search,
+        )  # fmt: skip
+
+    def evaluations(self, history: Sequence[GenerationRecord]) -> Evaluations:
+        """Those of the recorded generations, and of what was measured around the search."""
+        return measured_evaluations(self.store, self.run_id) + evaluations_of(history)
+
+    def info(self) -> RunInfo:
+        """The run, as callbacks are told of it."""
+        settings = {option.field: getattr(self.asked.settings, option.field) for option in options()}
+        total = self.asked.settings.ngen
+        return RunInfo(self.run_id, KIND_NAME, self.asked.output.path, settings, total, self.done)
+
+    def _set_cap(self, tokens: int) -> None:
+        run = self.store.run(self.run_id)
+        sampling = dataclasses.replace(run.target.sampling, max_new_tokens=tokens)
+        self.store.put_run(dataclasses.replace(run, target=dataclasses.replace(run.target, sampling=sampling)))
+
+    def _set_objective(self, book: Book) -> None:
+        """The fitness is relative to the plain model on the training set."""
+        objective = relative_objective(self.asked.settings, *book.plain.on("training").point)
+        self.store.put_run(dataclasses.replace(self.store.run(self.run_id), objective=objective))
+
+    def check(self, book: Book) -> setup.Examples:
+        """Check the prompts and the target server, before anything is answered.  Returns the questions that fit."""
+        asked, store, output = self.asked, self.store, self.asked.output
+        examples = self._fitting([one.system_prompt for one in book.systems])
+        ensure_same_server(self.scheduler, asked.settings, store.run(self.run_id).target, output)
+        if unknown_servers(output, store, self.run_id):
+            asked.view.notify(
+                "a server that is not the run's has answered since its process was killed; that is computed again"
+            )
+            store.forget_stages(self.run_id, [plan_name(purpose, self.done) for purpose in STAGES])
+            store.forget_servers(self.run_id)
+        keep_questions(output, asked.examples)
+        keep_versions(output)
+        return examples
+
+    def _fitting(self, prompts: Sequence[str] = ()) -> setup.Examples:
+        """Of all questions those that fit with the run's cap, and the parts of them on which prompts are halved."""
+        settings, view = self.asked.settings, self.asked.view
+        asked = prompts or [*prompts_of(settings).values()]
+        watch = self.reporter.report_setup
+        fitting = check_prompts(self.scheduler, settings.too_long, self.asked.examples, asked, watch, view.notify)
+        examples = {**fitting, **arms.parts_of(fitting["training"])}
+        self.store.put_examples(self.run_id, examples)
+        return examples
+
+    def prepare(self, book: Book, examples: setup.Examples, state: RunState) -> Prepared:
+        """The arms: the prompts are measured, clusters are made of their answers, and their vectors are measured."""
+        settings, output, notify = self.asked.settings, self.asked.output, self.asked.view.notify
+        made = clusters.Clusters(self.scheduler, settings, output, self.reporter.report_setup, notify)
+        evaluator = FarmEvaluator(self.dispatcher, self.reporter)
+
+        def measurer(cap: int) -> Measurer:
+            """With a larger cap fewer prompts fit."""
+            if cap == settings.target_max_new_tokens:
+                return Measurer(evaluator, examples)
+            reason = "too many of the plain model's answers reach the limit of tokens"
+            notify(f"{reason}, which is doubled to {cap:,}")
+            self._set_cap(cap)
+            return Measurer(evaluator, self._fitting())
+
+        if not book.arms:
+            book, examples = arms.prepare(settings, prompts_of(settings), measurer, made.make)
+            book.write(output)
+        made.restore(book.arms)
+        self._set_objective(book)
+        notify(setup.reflector_prompt_estimate(self.store, self.run_id, len(examples["training"])))
+        return Prepared(examples, book, state)
+
+
+class _Search:
+    """The generations of a prepared run, and the choice among all systems after the last one."""
+
+    def __init__(self, session: _Session, prepared: Prepared) -> None:
+        self.session, self.prepared, self.asked = session, prepared, session.asked
+        self.output, self.store, self.run_id = session.asked.output, session.store, session.run_id
+        self.search = make_search(self.asked.settings, prepared.book)
+        self.recorder = Recorder(
+            self.output, self.store, self.run_id, self.search, session.artifacts,
+            is_priced=session.is_priced, generation=session.done,
+        )  # fmt: skip
+        self.reporter = session.make_reporter(
+            baseline_name=baseline_name(self.search.any_params.initial_deltas),
+            arms={arm.name: arm.system_prompt for arm in self.search.arms},
         )
-
-    @cached_property
-    def recorder(self) -> Recorder:
-        ids = layout_of(self.runner.settings).ids
-        return Recorder(self.runner.output, self.farm.store, self.run_id, ids, self.artifacts, self.is_priced)
-
-    @cached_property
-    def search(self) -> Search:
-        """From `prepare` on."""
-        return make_search(self.runner.settings, self.book)
-
-    @cached_property
-    def in_progress(self) -> InProgress:
-        """From `prepare` on."""
-        return InProgress(self.runner.output, self.farm.store, self.run_id, self.search, self.state)
-
-    @cached_property
-    def measurer(self) -> Measurer:
-        """From `check` on."""
-        return Measurer(FarmEvaluator(self.dispatcher, self._watch), self.examples)
+        self.in_progress = InProgress(self.output, self.store, self.run_id, self.search, prepared.state)
+        self.measurer = Measurer(FarmEvaluator(session.dispatcher, self._watch), prepared.examples)
 
     def _watch(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
         if plan.is_of_generation:
             self.in_progress.plans[plan.name] = (plan, records)
         self.reporter(plan, records, failures)
 
-    def begin(self) -> None:
-        """Put the run into the store, and take up what earlier sessions have recorded."""
-        settings, store, state = self.runner.settings, self.farm.store, self.state
-        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
-        store.put_run(make_run(settings, self.run_id))
-        if self.book.arms:
-            self._set_cap(self.book.cap)
-            self._set_objective()
-        store.set_requirements(self.run_id, code_version(), settings.target_model)
-        store.put_metadata(self.run_id, LIMIT, str(stage_limit_s()))
-        self.recorder.resume(state.generation)
-        self.publisher.restore(self.recorder.history)
-        clear_parked_state(self.runner.output)  # not earlier: a start that is refused leaves the run parked
-        self.reporter.progress.generation = state.generation
-        self.reporter.recorded = self._evaluations()
-        self.reporter.progress.update(self.recorder.history)
-
-    def _set_cap(self, tokens: int) -> None:
-        run = self.farm.store.run(self.run_id)
-        sampling = dataclasses.replace(run.target.sampling, max_new_tokens=tokens)
-        self.farm.store.put_run(dataclasses.replace(run, target=dataclasses.replace(run.target, sampling=sampling)))
-
-    def _set_objective(self) -> None:
-        """The fitness is relative to the plain model on the training set."""
-        run, plain = self.farm.store.run(self.run_id), self.book.plain.on("training")
-        self.farm.store.put_run(
-            dataclasses.replace(run, objective=relative_objective(self.runner.settings, *plain.point))
-        )
-
-    def check(self) -> None:
-        """Check the prompts and the target server, before anything is answered."""
-        settings, notify = self.runner.settings, self.runner.view.notify
-        self._check_prompts()
-        target, output = self.farm.store.run(self.run_id).target, self.runner.output
-        ensure_same_server(self.scheduler, settings, target, output)
-        if unknown_servers(output, self.farm.store, self.run_id):
-            notify("a server that is not the run's has answered since its process was killed; that is computed again")
-            self.farm.store.forget_stages(self.run_id, [plan_name(one, self.state.generation) for one in STAGES])
-            self.farm.store.forget_servers(self.run_id)
-        keep_questions(output, self.runner.examples)
-        keep_versions(output)
-
-    def _check_prompts(self) -> None:
-        """Of all questions those that fit with the run's cap, and the parts of them on which prompts are halved."""
-        runner, settings = self.runner, self.runner.settings
-        prompts = [one.system_prompt for one in self.book.systems] or [*prompts_of(settings).values()]
-        watch, notify = self.reporter.report_setup, runner.view.notify
-        fitting = check_prompts(self.scheduler, settings.too_long, runner.examples, prompts, watch, notify)
-        self.examples = {**fitting, **parts_of(fitting["training"])}
-        self.farm.store.put_examples(self.run_id, self.examples)
-
-    def _raise_cap(self, tokens: int) -> None:
-        """With a larger cap fewer prompts fit."""
-        reason = "too many of the plain model's answers reach the limit of tokens"
-        self.runner.view.notify(f"{reason}, which is doubled to {tokens:,}")
-        self._set_cap(tokens)
-        self._check_prompts()
-        self.measurer.examples = self.examples
-
-    def prepare(self) -> None:
-        """The arms: the prompts are measured, clusters are made of their answers, and their vectors are measured."""
-        settings, output, watch = self.runner.settings, self.runner.output, self.reporter.report_setup
-        made = clusters.Clusters(self.scheduler, settings, output, watch, self.runner.view.notify)
-        if not self.book.arms:
-            preparation = Preparation(self.measurer, settings, made.make, self._raise_cap)
-            self.book = preparation.prepare(prompts_of(settings)).write(output)
-        made.restore(self.book.arms)
-        self._set_objective()
-        self.reporter.recorded = self._evaluations()
-        self.runner.view.notify(
-            setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"]))
-        )
-
-    def _evaluations(self) -> Evaluations:
-        """Those of the recorded generations, and of what was measured around the search."""
-        return measured_evaluations(self.farm.store, self.run_id) + evaluations_of(self.recorder.history)
-
-    def generations(self) -> None:
+    def run(self) -> None:
         """Run the generations that are left."""
-        runner, total, state = self.runner, self.runner.settings.ngen, self.state
-        self.recorder.search = self.search
-        self.reporter.baseline_name = baseline_name(self.search.any_params.initial_deltas)
-        self.reporter.arms = {arm.name: arm.system_prompt for arm in self.search.arms}
+        state, recorder, total = self.prepared.state, self.recorder, self.asked.settings.ngen
         if state.generation:
-            runner.view.notify(f"going on with generation {state.generation} of {total}")
-            if self.recorder.history and read_in_progress(runner.output.path) is None:
-                self.recorder.request_again(state)
+            self.asked.view.notify(f"going on with generation {state.generation} of {total}")
+            if recorder.history and read_in_progress(self.output.path) is None:
+                recorder.request_again(state)
         started = time.monotonic()
-        watch = self.reporter.progress.evaluated
-        generations = self.search.generations(state, self.measurer.evaluate, watch, self._turns, known_of(self.book))
+        generations = self.search.generations(
+            state, self.measurer.evaluate, self.reporter.fitness.evaluated, self._turns, known_of(self.prepared.book)
+        )
         for finished in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
-            self.recorder.record(finished, time.monotonic() - started)
-            self._forget([plan_name(one, finished.generation.number) for one in STEMS])
-            self.reporter.end_generation(self._evaluations())
-            self.reporter.progress.update(self.recorder.history)
+            recorder.record(finished, time.monotonic() - started)
+            # The outcomes are in the output folder; the answers and verdicts of their stages may expire.
+            self.store.forget_plans(self.run_id, [plan_name(one, finished.generation.number) for one in STEMS])
+            self._release()
+            self.reporter.end_generation(recorder.history, self.session.evaluations(recorder.history))
             self.in_progress.next(finished)
-            runner.callbacks.end_generation(self._told(finished))
-            started, self.state = time.monotonic(), finished.state
+            self.asked.callbacks.end_generation(self._told(finished))
+            started = time.monotonic()
 
     def _turns(self) -> list[Turn]:
         """The recorded generations."""
-        evaluated = [(*line["population"], *line["offspring"]) for line in self.recorder.history]
-        points = [[Point(one["mean_tokens"], one["correctness"]) for one in rows] for rows in evaluated]
-        return [Turn(line["arm"], rows) for line, rows in zip(self.recorder.history, points, strict=True)]
 
-    def info(self) -> RunInfo:
-        """The run, as callbacks are told of it."""
-        settings = {option.field: getattr(self.runner.settings, option.field) for option in options()}
-        folder, total = self.runner.output.path, self.runner.settings.ngen
-        return RunInfo(self.run_id, KIND_NAME, folder, settings, total, self.state.generation)
+        def points(line: GenerationRecord) -> list[Point]:
+            return [Point(one["mean_tokens"], one["correctness"]) for one in (*line["population"], *line["offspring"])]
+
+        return [Turn(line["arm"], points(line)) for line in self.recorder.history]
 
     def _told(self, finished: FinishedGeneration) -> GenerationInfo:
         """A recorded generation, as callbacks are told of it."""
@@ -284,27 +288,25 @@ class _Session:
         deltas = list_to_deltas(found.best.deltas, self.search.any_params.cluster_ids)
         return GenerationInfo(finished.generation.number, self.recorder.history[-1], deltas, found.best.scratchpad)
 
-    def _forget(self, plans: Sequence[str]) -> None:
-        """Drop plans whose outcomes are in the output folder; the answers and verdicts of their stages may expire."""
-        self.farm.store.forget_plans(self.run_id, plans)
-        self._release()
-
     def _release(self) -> None:
-        keep_servers(self.runner.output, self.farm.store.servers(self.run_id))
-        self.farm.store.release_shared(self.run_id)
+        keep_servers(self.output, self.store.servers(self.run_id))
+        self.store.release_shared(self.run_id)
 
     def finish(self) -> FinalReport:
         """Choose among all systems, test the choice, save all files, and build the report."""
-        settings, output = self.runner.settings, self.runner.output
-        individuals = [individual_of(record) for record in read_individuals(output.individuals)]
-        closing = Closing(self.measurer, settings, output)
-        self.book = closing.conclude(self.book, individuals, self.state.generation).write(output)
-        comparisons = closing.comparisons(self.book)
-        report = self.recorder.record_final(self.book, comparisons, settings)
-        self.artifacts.wait(FINISHING_S)
+        settings, history, farm = self.asked.settings, self.recorder.history, self.session.farm
+        closing = Closing(self.measurer, settings, self.output)
+        individuals = read_individuals(self.output.individuals)
+        book = closing.conclude(self.prepared.book, individuals, len(history)).write(self.output)
+        comparisons = closing.comparisons(book)
+        report = write_report(self.output, self.store, self.run_id, settings, book, comparisons)
+        self.session.artifacts.request_comparison_plots(plot_points(report))
+        self.session.artifacts.wait(FINISHING_S)
         self._release()  # what is written later is held again
-        self.farm.store.release_clusterings(self.run_id)
+        self.store.release_clusterings(self.run_id)
         self.reporter.flush()
         self.in_progress.clear()
-        delete_results(self.farm.app, self.run_id)
-        return build_report(settings, output, self.farm, report, self.recorder, comparisons, self._evaluations())
+        delete_results(farm.app, self.run_id)
+        return build_report(
+            settings, self.output, self.store, report, history, comparisons, self.session.evaluations(history)
+        )

@@ -99,18 +99,6 @@ class System:
         )
 
 
-class Individual(NamedTuple):
-    """An evaluated vector of the search: its node, its arm, and what the training set has shown."""
-
-    node: str
-    arm: str
-    deltas: tuple[float, ...]
-    point: Point
-
-    def system(self, arm: Arm) -> System:
-        return System(self.node, "evolved", arm.system_prompt, arm.name, self.deltas, arm.clustering)
-
-
 @dataclass(frozen=True)
 class Arm:
     """A system prompt with clusters of its own, in which a search runs.  clustering: a content hash."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.evolve.individuals import individual_of, read_individuals
+from orchestrator.evolve.records import read_individuals
 from orchestrator.evolve.systems import System
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
@@ -94,11 +94,11 @@ def _chosen(results: RunResults, system: str, node: str) -> System:
             if one.name == name:
                 return one
         raise OutputError(f"{results.folder} has no system {name!a}; systems.json has the names")
-    found = [record for record in read_individuals(results.output.individuals) if node in ("", record["node"])]
+    found = [one for one in read_individuals(results.output.individuals) if node in ("", one.node)]
     if not found:
         problem = f"no individual {node!a}; individuals.jsonl has the names" if node else "no individual yet"
         raise OutputError(f"{results.folder} has {problem}")
-    best = individual_of(max(found, key=lambda record: record["fitness"]))
+    best = max(found, key=lambda one: one.fitness)
     return best.system(next(one for one in results.book.arms if one.name == best.arm))
 
 

@@ -8,20 +8,19 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.commands.export import engines_for
-from orchestrator.evolution_results import IndividualResult
 from orchestrator.evolve.front import front
+from orchestrator.evolve.records import Individual
 from orchestrator.evolve.systems import Measurement, Point, System
 from orchestrator.page.formats import number, plural, visible
-from orchestrator.reflector_calls import ReflectorCall
 from orchestrator.report.figures import Figures, ReportedSystem, figures_of
 from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.results import RunResults
+from orchestrator.results import ReflectorCall, RunResults
 
 SETS = ("validation", "test", "ordering", "training")
 PROMPT_CHARACTERS = 8_000_000
 """Of the reflector's prompts; a page names the files of more."""
 DESCENT = ("parent", "mutation", "next")
-INDIVIDUAL = ("name", "generation", "stage", "fitness", "mean_tokens", "correctness", "arm", "target", "scratchpad")
+INDIVIDUAL = ("node", "generation", "stage", "fitness", "mean_tokens", "correctness", "arm", "target", "scratchpad")
 TAGS = ("changed", "lost", "gained", "cut after", "wrong after")
 
 
@@ -36,7 +35,7 @@ def evolution_data(results: RunResults) -> dict[str, Any]:
             for which in SETS
             if (counts := [one[which]["n"] for one in systems if one[which]])
         },
-        "answered": generations[-1].answered if generations else {},
+        "answered": generations[-1].get("answered", {}) if generations else {},
         "answers": [answer_set(one.name, TAGS, one.pairs(), _tags) for one in reversed(results.comparisons)],
         "charts": {
             "systems": systems,
@@ -44,8 +43,8 @@ def evolution_data(results: RunResults) -> dict[str, Any]:
                 arm.clustering: [asdict(one) | {"examples": [*map(visible, one.examples)]} for one in arm.clusters]
                 for arm in results.arms
             },
-            "columns": (*INDIVIDUAL, "note", "deltas"),
-            "individuals": [_individual(one) for one in results.individuals],
+            "columns": ("name", *INDIVIDUAL[1:], "note", "deltas"),
+            "individuals": _individuals(results),
             "descent": _descent(results),
             "calls": _calls(results.reflector_calls),
             "winner": report.winner if report else "",
@@ -93,9 +92,13 @@ def ends_of(system: ReportedSystem | System, is_whole: bool) -> str:
     return f"by themselves; {number(raised, 2)} is added to the end of a turn{where}" if raised else "by themselves"
 
 
-def _individual(one: IndividualResult) -> list[Any]:
-    note = "; ".join(filter(None, ("kept as elite" if one.is_elite else "", one.skip_reason, one.merge_fallback)))
-    return [*(getattr(one, name) for name in INDIVIDUAL), note, [*one.deltas.values()]]
+def _individuals(results: RunResults) -> list[list[Any]]:
+    def note(one: Individual) -> str:
+        elite = "kept as elite" if one.node in results.elites else ""
+        return "; ".join(filter(None, (elite, one.skip_reason, one.merge_fallback)))
+
+    found = results.individuals
+    return [[*(getattr(one, name) for name in INDIVIDUAL), note(one), [*one.deltas.values()]] for one in found]
 
 
 def _calls(found: Sequence[ReflectorCall]) -> list[tuple[str, ...]]:
@@ -107,8 +110,8 @@ def _calls(found: Sequence[ReflectorCall]) -> list[tuple[str, ...]]:
 
 def _descent(results: RunResults) -> list[tuple[int, int, int]]:
     """(place of the ancestor, place of the descendant, place of the kind in DESCENT) of each edge."""
-    places = {one.name: place for place, one in enumerate(results.individuals)}
-    return [(places[edge.start], places[edge.end], DESCENT.index(edge.kind)) for edge in results.descent]
+    places = {one.node: place for place, one in enumerate(results.individuals)}
+    return [(places[edge["from"]], places[edge["to"]], DESCENT.index(edge["kind"])) for edge in results.descent]
 
 
 Pair = tuple[JudgedAnswer, JudgedAnswer]

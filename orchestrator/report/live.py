@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
@@ -54,16 +54,6 @@ class CandidateView:
 
 
 @dataclass(frozen=True)
-class Totals:
-    """What a run has used until a moment; the fields are those of `Snapshot`."""
-
-    calls: int
-    tokens: int
-    cost_usd: float | None
-    evaluations: Evaluations
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """The state of a run at a stage of STAGES.
 
@@ -94,7 +84,6 @@ class Snapshot:
     baseline_name: str = INITIAL
     evaluations: Evaluations = field(default_factory=Evaluations)
     arm: str = ""
-    totals: Totals | None = None  # when the last generation was recorded; None before the first in this session
 
 
 class View(Protocol):
@@ -204,7 +193,7 @@ def screen(now: Snapshot, height: int) -> Group:
     elif now.note:
         work.append(line(now.note, "yellow"))
     queues = "  ".join(f"{name} {depth}" for name, depth in now.queues.items())
-    foot = [line("  ".join(_usage_parts(now)), "dim"), line(f"queued  {queues or 'nothing'}", "dim")]
+    foot = [line(usage_text(now), "dim"), line(f"queued  {queues or 'nothing'}", "dim")]
     return Group(*parts, *work, line(""), *foot)
 
 
@@ -218,8 +207,6 @@ def _choose(candidates: tuple[CandidateView, ...], room: int) -> tuple[list[Cand
 
 def event_lines(last: Snapshot | None, now: Snapshot) -> Iterator[str]:
     """The events between two snapshots, oldest first, one line each."""
-    if last is not None and last.generation != now.generation and last.plan in OF_A_GENERATION:
-        yield _generation_finished(last.generation, now)
     if last is None or (last.plan, last.generation) != (now.plan, now.generation):
         yield _headline(now)
     before = {candidate.node for candidate in last.candidates if candidate.stage == "failed"} if last else set()
@@ -244,15 +231,6 @@ def _generation(now: Snapshot) -> str:
     return f"generation {now.generation} of {now.generations}{arm}"
 
 
-def _generation_finished(generation: int, now: Snapshot) -> str:
-    """`now` may hold work of the next generation; its totals do not."""
-    totals = now.totals
-    at_end = now if totals is None else replace(now, **{f.name: getattr(totals, f.name) for f in fields(totals)})
-    used = ", ".join(_usage_parts(at_end))
-    took = format_duration(now.elapsed_s)
-    return f"generation {generation} finished: best so far {format_score(now.best_ever)}; {used}; {took} so far"
-
-
 def _progress_text(snapshot: Snapshot) -> str:
     """`embedding vocabulary 12,288 of 49,152, about 20 s left`."""
     done, total = snapshot.progress or (0, 0)
@@ -261,8 +239,8 @@ def _progress_text(snapshot: Snapshot) -> str:
     return f"{snapshot.note} {done:,} of {total:,}{left}{tokens}"
 
 
-def _usage_parts(now: Snapshot) -> list[str]:
+def usage_text(now: Snapshot) -> str:
     """Evaluations, calls, tokens and cost so far."""
     cost = "cost unknown" if now.cost_usd is None else format_cost(now.cost_usd, now.budget_usd)
     evaluations = f"evaluations {format_evaluations(now.evaluations)}"
-    return [evaluations, f"{now.calls:,} calls", f"{now.tokens:,} tokens", cost]
+    return f"{evaluations}, {now.calls:,} calls, {now.tokens:,} tokens, {cost}"

@@ -31,8 +31,8 @@ class ArtifactRequests:
 
     def request_plots(
         self,
-        history: Sequence[dict[str, Any]],
-        tree: dict[str, Any],
+        history: Sequence[Mapping[str, Any]],
+        tree: Mapping[str, Any],
         baseline_tokens: float | None,
         baseline_name: str,
     ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from orchestrator.callbacks import Callback, GenerationInfo, RunEnd, RunInfo
-from orchestrator.evolve.deploy import FILES
+from orchestrator.evolve.report import DEPLOY_FILES
 from orchestrator.trackers.figures import figures_of_generation, figures_of_report, read_report
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 END_S = 60.0
 ARTIFACTS = (
     "report.html", "report.txt", "report.json", "systems.json", "front.json", "pareto.png", "fitness.png",
-    "evolution_lengths.png", "evolution_tree.png", "processor_best.py", "deltas_best.json", *FILES,
+    "evolution_lengths.png", "evolution_tree.png", "processor_best.py", "deltas_best.json", *DEPLOY_FILES,
     "history.jsonl", "individuals.jsonl", "answers.json", "config",
 )  # fmt: skip
 """The files of a finished run that its tracker gets, as far as they are there."""

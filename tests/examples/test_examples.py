@@ -72,10 +72,10 @@ def run_of(folder: Path, name: str) -> OpenRun:
 
 def test_the_quickstart_follows_a_run_and_prints_what_it_has_found(folder: Path, printed: dict[str, str]) -> None:
     run = run_of(folder, "quickstart")
-    best = [f"generation {g.generation} of 2: best fitness {g.best_ever:.4f}" for g in run.generations]
+    best = [f"generation {g['generation']} of 2: best fitness {g['best_ever']:.4f}" for g in run.generations]
     assert printed["quickstart"].splitlines()[:2] == best
     assert run.report is not None and run.report.conclusion.sentence in printed["quickstart"]
-    assert all(one.name in printed["quickstart"] for one in run.individuals)
+    assert all(one.node in printed["quickstart"] for one in run.individuals)
 
 
 def test_a_judge_in_ten_lines_steers_the_evolution(folder: Path, printed: dict[str, str]) -> None:
@@ -89,10 +89,10 @@ def test_a_judge_in_ten_lines_steers_the_evolution(folder: Path, printed: dict[s
         for answer in (*comparison.before, *comparison.after):
             assert function(answer.question, answer.gold, answer.text) == [answer.is_correct, answer.reasoning]
     # and the fitness is the judge's alone, so the best is the one of which it finds most answers right
-    shares = {one.name: one.correctness for one in run.individuals}
-    assert {one.name: one.fitness for one in run.individuals} == pytest.approx(shares)
+    shares = {one.node: one.correctness for one in run.individuals}
+    assert {one.node: one.fitness for one in run.individuals} == pytest.approx(shares)
     assert len(set(shares.values())) > 1 and shares["g0_pop0"] < max(shares.values())
-    assert run.generations[-1].best_ever == max(shares.values())
+    assert run.generations[-1]["best_ever"] == max(shares.values())
     assert f"best: {max(shares.values()):.0%}" in printed["own_judge"]
 
 
@@ -101,10 +101,11 @@ def test_a_fork_computes_nothing_that_its_origin_has_measured(folder: Path, prin
     known = {tuple(one.deltas.values()) for one in origin.individuals}
     first = [one for one in fork.individuals if one.generation == 0]
     new = {tuple(one.deltas.values()) for one in first} - known
-    counts = fork.generations[0].evaluations
-    assert counts.computed == len(new)
-    assert f"first generation: {counts.computed} evaluations computed, {counts.cached} known" in printed["fork"]
-    members = sorted((origin.individual(name) for name in origin.generations[1].population), key=lambda m: -m.fitness)
+    counts = fork.generations[0]["evaluations"]
+    assert counts["computed"] == len(new)
+    assert f"first generation: {counts['computed']} evaluations computed, {counts['cached']} known" in printed["fork"]
+    population = [one["node"] for one in origin.generations[1]["population"]]
+    members = sorted(map(origin.individual, population), key=lambda m: -m.fitness)
     begun = [one for one in first if one.stage == "pop"]
     assert [(one.deltas, one.scratchpad) for one in begun] == [(one.deltas, one.scratchpad) for one in members]
 

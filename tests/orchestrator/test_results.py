@@ -28,12 +28,12 @@ def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
     results = RunResults.open(finished_run)
     recorded = lines(finished_run / "individuals.jsonl")
     assert (results.kind, results.status.state) == ("evolve", "finished")
-    assert [one.name for one in results.individuals] == [line["node"] for line in recorded]
+    assert [one.node for one in results.individuals] == [line["node"] for line in recorded]
     assert [dict(one.deltas) for one in results.individuals] == [line["deltas"] for line in recorded]
     assert [one.scratchpad for one in results.individuals] == [line["scratchpad"] for line in recorded]
     history = lines(finished_run / "history.jsonl")
-    assert [generation.best_ever for generation in results.generations] == [line["best_ever"] for line in history]
-    assert [dict(generation.seconds) for generation in results.generations] == [line["seconds"] for line in history]
+    assert [generation["best_ever"] for generation in results.generations] == [line["best_ever"] for line in history]
+    assert [generation["seconds"] for generation in results.generations] == [line["seconds"] for line in history]
     tree = json.loads((finished_run / "evolution_tree.json").read_text())
     ids = {node["id"] for node in tree["nodes"]}
     assert len(results.descent) == sum({edge["from"], edge["to"]} <= ids for edge in tree["edges"])
@@ -65,14 +65,14 @@ def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> 
     # Then it has the first generation, without what comes later
     assert len(results.generations) == 1
     assert {one.generation for one in results.individuals} == {0}
-    names = {one.name for one in results.individuals}
-    assert all(edge.start in names and edge.end in names for edge in results.descent)
+    names = {one.node for one in results.individuals}
+    assert all(edge["from"] in names and edge["to"] in names for edge in results.descent)
     assert (results.report, results.front, results.comparisons) == (None, (), ())
 
 
 DAMAGE = {
     "history.jsonl": ("generations", '{"generation": 0}\n'),
-    "evolution_tree.json": ("individuals", '{"nodes": [{"id": 3}], "edges": []}'),
+    "evolution_tree.json": ("descent", '{"nodes": [{"id": 3}], "edges": []}'),
     "individuals.jsonl": ("individuals", '{"node": "g0_pop0"}\n'),
     "report.json": ("report", '{"run": "x"}'),
     "front.json": ("front", "[]"),

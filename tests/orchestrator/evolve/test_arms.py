@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from simulated_measurer import Reply, Respond, SimulatedMeasurer, evolve_settings, questions
 
-from orchestrator.evolve.arms import Preparation, parts_of, sides_of, vectors_of
+from orchestrator.evolve.arms import parts_of, prepare, sides_of, vectors_of
 from orchestrator.evolve.systems import Arm, Book
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import SettingsError
@@ -26,11 +26,17 @@ class World:
         sets = self.measurer.examples
         self.measurer.examples = {**sets, **parts_of(sets["training"])}
         self.settings = evolve_settings(**options)
-        self.caps = [] if caps is None else caps
+        self.caps = [] if caps is None else caps  # the first is the settings'
         self.sides: list[Sides | None] = []
 
     def prepare(self, prompts: Mapping[str, str]) -> Book:
-        return Preparation(self.measurer, self.settings, self._cluster, self.caps.append).prepare(prompts)
+        book, _ = prepare(self.settings, prompts, self._measurer, self._cluster)
+        return book
+
+    def _measurer(self, cap: int) -> SimulatedMeasurer:
+        if cap not in self.caps:
+            self.caps.append(cap)
+        return self.measurer
 
     def _cluster(self, sides: Sides | None) -> tuple[str, ClusterFigures]:
         self.sides.append(sides)

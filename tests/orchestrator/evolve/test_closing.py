@@ -11,7 +11,8 @@ from simulated_measurer import Reply, SimulatedMeasurer, evolve_settings
 
 from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.measuring import measurement_of
-from orchestrator.evolve.systems import PLAIN, Arm, Book, Individual, System, read_book
+from orchestrator.evolve.records import Individual
+from orchestrator.evolve.systems import PLAIN, Arm, Book, System, read_book
 from orchestrator.runs.folder import OutputFolder
 from tasks.plan import Candidate
 from tasks.records import Example
@@ -77,7 +78,8 @@ class World:
     def individual(self, node: str, arm: str, first: float, second: float = 0.0) -> Individual:
         deltas = (first, second, *ZEROS)
         one = System(node, "evolved", PROMPT if arm == "concise" else "", arm, deltas)
-        return Individual(node, arm, deltas, self.measured(one).on("training").point)
+        tokens, correct = self.measured(one).on("training").point
+        return Individual(node, 0, arm, 0.5, tokens, correct, {str(i): delta for i, delta in enumerate(deltas)})
 
     def conclude(self, book: Book, *individuals: Individual) -> Book:
         """After as many generations as there are individuals."""

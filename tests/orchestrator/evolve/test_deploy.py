@@ -9,7 +9,7 @@ from pathlib import Path
 from exported_run import CHECK, DELTAS, ENDS, write_run
 from measured_book import CLUSTERING, EVOLVED, ONE_SENTENCE, book
 
-from orchestrator.evolve.deploy import clear_deploy, write_deploy
+from orchestrator.evolve.report import write_deploy
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import load_settings
 from tasks.records import Example
@@ -43,12 +43,10 @@ def test_a_server_gets_the_system_one_whole_request_and_how_it_is_started(tmp_pa
     [started] = [line for line in (deploy / "README.md").read_text().splitlines() if "sglang.launch_server" in line]
     assert "WHETSTONE_SYSTEM=system.json" in started and f"--model-path {embedded_model()} " in started
     # and a prompt alone is served by the same plugin, without labels and without a processor
-    clear_deploy(output)
     write_deploy(output, "quiet-1", settings, book().system(ONE_SENTENCE), 128, EXAMPLE)
     served = read_system(deploy / "system.json", deploy)
     assert (served.params, served.system_prompt) == (None, prompt)
     assert not list(deploy.glob("*.npy")) and not (deploy / "processor.py").exists()
     # and where the plain model stays, nothing
-    clear_deploy(output)
     write_deploy(output, "quiet-1", settings, book().plain, 128, EXAMPLE)
     assert not deploy.exists()

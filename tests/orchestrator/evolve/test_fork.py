@@ -65,8 +65,8 @@ def test_a_fork_from_generation_2_repeats_no_evaluation_that_is_known(
     assert [one["mean_tokens"] for one in first] == [one["mean_tokens"] for one in recorded]
     # and its first generation has computed only vectors that its origin never evaluated
     new = {deltas for deltas in deltas_of([one for one in forked if one["generation"] == 0]) if deltas not in known}
-    counts = run.generations[0].evaluations
-    assert counts.computed == len(new) and counts.cached == len(first) + sum(
+    counts = run.generations[0]["evaluations"]
+    assert counts["computed"] == len(new) and counts["cached"] == len(first) + sum(
         deltas in known for deltas in deltas_of([one for one in forked if one["node"].startswith("g0_child")])
     )
     # and it is a run of its own, which says where it began and goes on without its origin

@@ -13,7 +13,7 @@ from simulated_run import RUN, Driver
 
 from orchestrator.evolve.progress import ProgressReporter
 from orchestrator.farm.jobs import Scheduler
-from orchestrator.report.live import Snapshot, Totals
+from orchestrator.report.live import Snapshot
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import StatusPublisher
@@ -32,11 +32,13 @@ class Screen:
     """A view that remembers what it was shown."""
 
     shown: list[Snapshot] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     def show(self, snapshot: Snapshot) -> None:
         self.shown.append(snapshot)
 
-    def notify(self, text: str) -> None: ...
+    def notify(self, text: str) -> None:
+        self.said.append(text)
 
     def close(self) -> None: ...
 
@@ -72,13 +74,14 @@ def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(
 ) -> None:
     reporter(POPULATION, {}, [])
     driver.store.put_shared(RUN.id, "answer:1", {}, {"requests": 3, "target": 40, "cost_usd": 0.5})
-    reporter.end_generation(Evaluations(2, 0, 2))
+    reporter.end_generation([], Evaluations(2, 0, 2))
     # Given a next plan of which something is done when it is first shown
     driver.store.put_shared(RUN.id, "answer:2", {}, {"requests": 1, "target": 10, "cost_usd": 0.25})
     reporter(PLAN, {"0:pre:answer": {"generated": 2}}, [])
     now = screen.shown[-1]
     assert (now.calls, now.evaluations) == (4, Evaluations(2, 0, 2) + Evaluations(1, 0, 0))
-    assert now.totals == Totals(3, 40, 0.5, Evaluations(2, 0, 2))
+    [said] = screen.said
+    assert "2 computed, 0 from the cache, 2 carried over, 3 calls, 40 tokens, $0.5000 of $5.00" in said
 
 
 def test_a_cost_without_prices_is_shown_as_unknown_and_published_nowhere(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import zlib
@@ -13,7 +14,6 @@ from typing import Any
 from measured_book import EVOLVED, report
 
 from orchestrator.callbacks import Callbacks, GenerationInfo, RunEnd, RunInfo
-from orchestrator.history import write_history
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.trackers import make_trackers
 
@@ -52,7 +52,8 @@ class TrackedRun:
         told = Callbacks(made, self.lines.append)
         told.start(RunInfo(self.run_id, "evolve", self.folder, self.settings, 3, done))
         for number in range(done, until):
-            write_history(self.output, [record(before) for before in range(number + 1)])
+            lines = [json.dumps(record(before)) + "\n" for before in range(number + 1)]
+            self.output.write("history.jsonl", "".join(lines))
             told.end_generation(GenerationInfo(number, record(number), {"0": 0.5}, ""))
         if end.state == "finished":
             self.write_result()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from orchestrator.evolve.evolution_tree import EvolutionTree
 from orchestrator.evolve.optimisers.base import SearchState, Turn, canonical_order, search
 from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams
+from orchestrator.evolve.records import Tree, add_to_tree
 from tasks.plan import Candidate, Outcome, Plan
 from tasks.records import Score
 
@@ -75,7 +75,7 @@ class Formula:
 
 
 def run(
-    parameters: ReflectiveParams, formula: Formula, tree: EvolutionTree | None = None, start: SearchState | None = None
+    parameters: ReflectiveParams, formula: Formula, tree: Tree | None = None, start: SearchState | None = None
 ) -> list[Any]:
     """The last turn of each generation; its state is reflective's own."""
     optimiser, ends = Reflective(), list[Turn]()
@@ -83,5 +83,5 @@ def run(
         if turn.ends_generation:
             ends.append(turn)
             if tree is not None:
-                tree.add(turn.generation)
+                add_to_tree(tree, turn.generation, IDS)
     return ends

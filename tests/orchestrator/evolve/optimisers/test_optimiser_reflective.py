@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from formula import IDS, START, Formula
 
-from orchestrator.evolve.evolution_tree import EvolutionTree
 from orchestrator.evolve.optimisers.base import search
 from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState, elites
+from orchestrator.evolve.records import Tree, add_to_tree
 
 COMMON: dict[str, Any] = {
     "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "population_size": 6, "generations": 6,
@@ -73,12 +73,12 @@ def test_the_same_seed_gives_the_states_and_the_tree_that_it_always_gave(
     found = []
     for seed in (1, 2, 3):
         params, files = ReflectiveParams(**{**COMMON, "seed": seed, **change}), ""
-        tree = EvolutionTree(IDS)
+        tree: Tree = {"nodes": [], "edges": []}
         for turn in search(OPTIMISER, OPTIMISER.init(params), params, Formula(shuffle=random.Random(seed))):
             if turn.ends_generation:
                 files += OPTIMISER.to_json(turn.state, params)
-                tree.add(turn.generation)
-        found.append(f"{digest(files)} {digest(json.dumps(tree.data()))}")
+                add_to_tree(tree, turn.generation, IDS)
+        found.append(f"{digest(files)} {digest(json.dumps(tree))}")
     assert found == digests
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from reflective_run import IDS, Formula, params, run
+from reflective_run import Formula, params, run
 
-from orchestrator.evolve.evolution_tree import EvolutionTree
 from orchestrator.evolve.optimisers.base import search
 from orchestrator.evolve.optimisers.reflective import Reflective
+from orchestrator.evolve.records import Tree
 from tasks.plan import Outcome, Plan
 from tasks.records import Score
 
@@ -79,10 +79,10 @@ def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
 
 def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_turn() -> None:
     formula = Formula(skip=frozenset(range(4)))
-    tree = EvolutionTree(IDS)
+    tree: Tree = {"nodes": [], "edges": []}
     generations = run(params(mutation_probability=1.0, generations=2), formula, tree)
     assert all(child.target is None for g in generations for child in g.generation.offspring)
-    assert not any(node["stage"] == "mut" for node in tree.nodes)
+    assert not any(node["stage"] == "mut" for node in tree["nodes"])
     assert generations[-1].state.rr_idx == 8
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from reflective_run import IDS, Formula, params, run
+from reflective_run import Formula, params, run
 
-from orchestrator.evolve.evolution_tree import EvolutionTree
 from orchestrator.evolve.optimisers.reflective import Reflective
+from orchestrator.evolve.records import Tree, tree_before
 
 
 @pytest.mark.parametrize("stopped_after", [1, 2, 4])
@@ -21,20 +21,18 @@ def test_a_resumed_run_ends_where_the_undisturbed_one_does(stopped_after: int) -
 
 
 def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
-    tree = EvolutionTree(IDS)
+    tree: Tree = {"nodes": [], "edges": []}
     run(params(generations=2, mutation_probability=1.0), Formula(), tree)
-    ids = {node["id"] for node in tree.nodes}
+    ids = {node["id"] for node in tree["nodes"]}
     assert {"g0_pop0", "g0_child3_pre", "g0_child3_mut", "g1_pop5"} <= ids
-    assert len(ids) == len(tree.nodes) == 2 * (6 + 4 + 4)
-    kinds = {(e["from"], e["to"]): e["kind"] for e in tree.edges}
+    assert len(ids) == len(tree["nodes"]) == 2 * (6 + 4 + 4)
+    kinds = {(e["from"], e["to"]): e["kind"] for e in tree["edges"]}
     assert kinds["g0_child3_pre", "g0_child3_mut"] == "mutation"
     assert kinds["g0_child3_mut", "g1_pop5"] == "next"
-    assert sum(node["elite"] for node in tree.nodes) == 4
-    data = json.loads(json.dumps(tree.data()))
-    kept = EvolutionTree(IDS)
-    kept.restore(data, 1)
-    assert {n["generation"] for n in kept.nodes} == {0}
-    assert {e["kind"] for e in kept.edges} == {"parent", "mutation", "next"}
+    assert sum(node["elite"] for node in tree["nodes"]) == 4
+    kept = tree_before(json.loads(json.dumps(tree)), 1)
+    assert {n["generation"] for n in kept["nodes"]} == {0}
+    assert {e["kind"] for e in kept["edges"]} == {"parent", "mutation", "next"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""individuals.jsonl and history.jsonl: each generation once, and what is damaged is named by its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.evolve.optimisers.base import Evaluated, Generation, Genome
+from orchestrator.evolve.records import GenerationRecord, individual_lines, read_history, read_individuals
+from orchestrator.evolve.systems import Point
+from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.lines import append_lines, json_line
+from tasks.records import Score
+
+SCORE = Score(0.5, 0.4, 0.6, 12.0)
+LINE: GenerationRecord = {
+    "generation": 0, "arm": "plain", "best": 0.5, "mean": 0.5, "best_ever": 0.5, "offspring": [],
+    "population": [{"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}],
+    "evaluations": {"computed": 1, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
+    "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3, "cost_usd": None,
+}  # fmt: skip
+
+
+def lines(number: int) -> list[dict[str, Any]]:
+    genome = Genome((0.0, 1.5), "learnt\nmuch")
+    pre = Evaluated(f"g{number}_child0_pre", genome, SCORE, merge_fallback="the merge was cut")
+    mut = Evaluated(f"g{number}_child0_mut", Genome((0.0, -2.0), "more"), SCORE, 1)
+    other = Evaluated(f"g{number}_child1_pre", genome, SCORE, skip_reason="refused")
+    found = Generation(number, (Evaluated(f"g{number}_pop0", genome, SCORE),), (pre, mut, other))
+    return individual_lines(found, "80 words", ("0", "1"))
+
+
+def test_each_evaluation_has_its_deltas_and_scratchpad(tmp_path: Path) -> None:
+    pop, pre, mut, other = lines(0)
+    assert pop == {
+        "node": "g0_pop0", "generation": 0, "arm": "80 words", "target": None, "fitness": 0.5,
+        "mean_tokens": 12.0, "correctness": 0.6,
+        "deltas": {"0": 0.0, "1": 1.5}, "scratchpad": "learnt\nmuch",
+    }  # fmt: skip
+    assert (pre["node"], pre["deltas"]["1"], pre["merge_fallback"]) == ("g0_child0_pre", 1.5, "the merge was cut")
+    assert (mut["node"], mut["deltas"]["1"], mut["scratchpad"], mut["target"]) == ("g0_child0_mut", -2.0, "more", "1")
+    assert other["skip_reason"] == "refused" and "skip_reason" not in pre and "merge_fallback" not in mut
+    # The choice reads the same: the arm, and the deltas in the order of the clusters.
+    append_lines(path := tmp_path / "individuals.jsonl", lines(0))
+    read = read_individuals(path)[2]
+    assert (read.node, read.arm, read.vector, read.point) == (
+        "g0_child0_mut",
+        "80 words",
+        (0.0, -2.0),
+        Point(12.0, 0.6),
+    )
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"{}", b'{"node": "n", "generation": 1e999}'])
+def test_a_damaged_line_is_named_and_the_file_stays(tmp_path: Path, damage: bytes) -> None:
+    append_lines(path := tmp_path / "individuals.jsonl", lines(0))
+    path.write_bytes(content := path.read_bytes() + damage + b"\n" + path.read_bytes())
+    with pytest.raises(OutputError, match=r"individuals.jsonl: line 5 is no individual"):
+        read_individuals(path)
+    assert path.read_bytes() == content
+
+
+def test_a_last_generation_that_was_cut_short_is_left_out_and_one_that_is_none_is_named(tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    assert read_history(output) == []
+    second: GenerationRecord = {**LINE, "generation": 1}
+    output.write("history.jsonl", json_line(LINE) + json_line(second) + b'{"generation": 2, "best"')
+    assert read_history(output) == [LINE, second]
+    output.write("history.jsonl", json_line(LINE) + json_line({**LINE, "population": []}) + json_line(LINE))
+    with pytest.raises(OutputError, match=r"history\.jsonl: line 2 is no generation"):
+        read_history(output)
