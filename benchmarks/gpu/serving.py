@@ -40,9 +40,9 @@ from tasks.gpu.clustering.vocabulary import classify_tokens, sentence_ends
 from tasks.gpu.model_files import model_hashes, reference
 from tasks.gpu.processor import ModelCheck
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
+from tasks.gpu.target import PROCESSOR
 from workers.processes import ChildProcess, Command, is_healthy
 from workers.sglang.engines.embedded import KEY_VARIABLE
-from workers.steering.request import reference_string
 from workers.steering.serving import SYSTEM_VARIABLE
 
 CLUSTERING = "0123456789abcdef"
@@ -146,18 +146,18 @@ def main() -> None:
     with serve(folder, "overlap", "sglang.launch_server", arguments, PYTHONPATH=path, **system) as url:
         served, plain = chat(url, questions, new), chat(url, questions, new, custom_params={})
         grammar = chat(url, questions[:4], new, regex="yes|no")
-        plugin = generate(url, prompts, new, stops, reference_string(), params)
+        plugin = generate(url, prompts, new, stops, PROCESSOR, params)
         lines = httpx.get(f"{url}/metrics").text.splitlines()
         counts = [line for line in lines if line.startswith("whetstone_chat_completions")]
     unloaded = {"SGLANG_PLUGINS": "none", "WHETSTONE_LABELS": deploy, "PYTHONPATH": path}
     with serve(folder, "processors", "sglang.launch_server", [*arguments, *shlex.split(PROCESSORS)], **unloaded) as url:
         found = {
-            "our class on SGLang's path": generate(url, prompts, new, stops, reference_string(), params),
+            "our class on SGLang's path": generate(url, prompts, new, stops, PROCESSOR, params),
             "generated file": generate(url, prompts, new, stops, reference("processor"), {}),
         }
     embedded = ["--model", model, "--labels", deploy, "--dtype", "float32", "--rows", "16"]
     with serve(folder, "embedded", "workers.embedded.target", embedded, **{KEY_VARIABLE: "key"}) as url:
-        found["embedded server"] = generate(url, prompts, new, stops, reference_string(), params)
+        found["embedded server"] = generate(url, prompts, new, stops, PROCESSOR, params)
 
     ids = [answer["output_ids"] for answer in plugin]
     same = {name: equal(ids, [answer["output_ids"] for answer in answers]) for name, answers in found.items()}

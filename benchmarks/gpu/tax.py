@@ -26,9 +26,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import figures
+from tasks.gpu.target import PROCESSOR
 from workers.processes import ChildProcess, Command, is_healthy
 from workers.sglang import server as target_server
-from workers.steering.request import LABELS_VARIABLE, reference_string
+from workers.steering.request import LABELS_VARIABLE
 
 VOCABULARY = 128256
 LLAMA = {
@@ -40,7 +41,7 @@ LLAMA = {
 }  # fmt: skip
 CLUSTERS = 14
 CLUSTERING = "0123456789abcdef"
-WAYS = {"plain": None, "plugin": reference_string(), "sentences": reference_string()}
+WAYS = {"plain": None, "plugin": PROCESSOR, "sentences": PROCESSOR}
 ARGUMENTS = (
     "--attention-backend triton --sampling-backend pytorch --skip-tokenizer-init --enable-custom-logit-processor "
     "--max-running-requests 256 --cuda-graph-max-bs 256"

@@ -21,7 +21,7 @@ from server_target import http_client
 from tasks.common.files import unix_path
 from tasks.gpu.clustering.vocabulary import sentence_ends
 from tasks.gpu.target import Generated, TargetClient, request_body
-from workers.steering.sentence_ends import OPEN, next_state
+from workers.steering.request import OPEN, next_state
 
 pytestmark = pytest.mark.gpu
 CLEAR = 0.5  # between the two highest logits: bfloat16 rounds logits of this size by up to 0.13

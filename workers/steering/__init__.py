@@ -6,7 +6,9 @@ Imports torch, numpy and SGLang only.  Inside a server the package is called `wh
 NAME = "whetstone_steering"
 VERSION = "0.1.0"
 PLUGIN = "whetstone_steering.plugin:register"
-PREFIX_CACHE_VARIABLE = "WHETSTONE_PREFIX_CACHE"  # in the environment of a server's processes, see `prefix_cache`
+# In the environment of a server's processes, see `farm`.
+PREFIX_CACHE_VARIABLE = "WHETSTONE_PREFIX_CACHE"
+SOCKET_VARIABLE, DESCRIPTOR_VARIABLE = "WHETSTONE_TARGET_SOCKET", "WHETSTONE_TARGET_FD"
 
 
 def distribution_metadata() -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 The server holds the labels of each clustering once, on its device (`LabelTable`).  Each row of a batch has a row of
 that table and its own deltas (`BatchSteering`).  Whether the delta of cluster 0 acts depends on the answer so far
-(`Answers`).  Building, filtering and merging these never waits for the device.  A
-Triton kernel adds the deltas on a GPU, in one pass over the logits; torch does it elsewhere.  A dense bias would be
-as large as the logits and would have to be built again whenever the batch changes; labels are one byte a token, and
-the deltas of a row are a few hundred bytes.  They have been multiplied by the request's strength when it arrived.
+(`Answers`).  Building, filtering and merging these never waits for the device.  A Triton kernel adds the deltas on a
+GPU, in one pass over the logits; torch does it elsewhere (`biases`).  A dense bias would be as large as the logits and
+would have to be built again whenever the batch changes; labels are one byte a token, and the deltas of a row are a few
+hundred bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
-from .request import Steering
-from .sentence_ends import OPEN, next_state
+from .request import OPEN, Steering, next_state
 
 try:
     import triton
@@ -61,7 +60,7 @@ class LabelTable:
         return self._tables(width, device)[0]
 
     def classes(self, width: int, device: torch.device) -> torch.Tensor:
-        """Which tokens end a sentence (`sentence_ends`), int8 [clusterings, width]: all, where that is not asked."""
+        """Which tokens end a sentence (`next_state`), int8 [clusterings, width]: all, where that is not asked."""
         return self._tables(width, device)[1]
 
     def _tables(self, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -92,7 +91,7 @@ class LabelTable:
 class BatchSteering:
     """`deltas` float32 [B, 1 + K], the first column 0; `label_rows` int32 [B], rows of the `LabelTable`.
 
-    `states` int8 [B]: that of each answer (`sentence_ends`) when its prompt was read; NO_STATE for a row that joined a
+    `states` int8 [B]: that of each answer (`next_state`) when its prompt was read; NO_STATE for a row that joined a
     batch whose prompts are read now, and is itself in the middle of its answer.
     """
 
@@ -156,7 +155,7 @@ def _unsteered(length: int, like: BatchSteering) -> BatchSteering:
 
 
 class Answers:
-    """The state of each answer (`sentence_ends`), on the device, by the place that the server has given its request.
+    """The state of each answer (`next_state`), on the device, by the place that the server has given its request.
 
     The server's steps read and change it in their order, so it never waits for the device.
     """
@@ -181,6 +180,13 @@ class Answers:
         self._states[places] = next_state(self._states[places], found)
 
 
+def biases(deltas: torch.Tensor, states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """What is added to each token's logit [B, V]: `deltas` [B, 1 + K], `states` [B] and `labels` [B, V] of each row."""
+    acting = deltas.clone()
+    acting[:, 1] *= states & OPEN
+    return acting.gather(1, labels.long())
+
+
 def add_deltas(logits: torch.Tensor, batch: BatchSteering, states: torch.Tensor, labels: torch.Tensor) -> None:
     """Add to each row of logits [B, V], in place, the delta of each token's cluster.
 
@@ -197,10 +203,9 @@ def add_deltas(logits: torch.Tensor, batch: BatchSteering, states: torch.Tensor,
             logits.shape[1], logits.stride(0), batch.deltas.stride(0), labels.stride(0), BLOCK=BLOCK,
         )  # fmt: skip
     else:
-        deltas, steered = batch.deltas.clone(), batch.label_rows[:, None] >= 0
-        deltas[:, 1] *= states & OPEN
+        steered = batch.label_rows[:, None] >= 0
         columns = torch.where(steered, labels[batch.label_rows.long()], 0)  # -1 finds the labels of another clustering
-        logits.copy_(torch.where(steered, logits + deltas.gather(1, columns.long()), logits))
+        logits.copy_(torch.where(steered, logits + biases(batch.deltas, states, columns), logits))
 
 
 if triton is not None:

@@ -22,8 +22,7 @@ import torch
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
 from .batch import Answers, LabelTable, add_deltas, batch_steering, merge_batches
-from .listening import take_listening
-from .prefix_cache import CACHES, free_answer, keeps_prompts_only
+from .farm import CACHES, free_answer, keeps_prompts_only, take_listening
 from .request import LABELS_VARIABLE, Steering, check_params, is_cluster_bias
 from .serving import CHAT, SYSTEM_VARIABLE, Serving, read_system
 

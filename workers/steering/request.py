@@ -14,35 +14,50 @@ Parameters that pass `check_params` cannot raise inside a server's sampler, wher
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from .deltas import check_deltas, check_strength
-from .sentence_ends import OPEN, next_state
+if TYPE_CHECKING:
+    import torch
 
 MODULE = "whetstone_steering.processor"  # the module's name inside the server, see pyproject.toml in this folder
 CLASS = "ClusterBias"
 LABELS_VARIABLE = "WHETSTONE_LABELS"  # the folder of labels, in the environment of a server's processes
 HASH = re.compile(r"[0-9a-f]{16,64}")
 KEYS = {"clustering", "deltas", "strength", "end"}
+MAX_DELTA = 1000.0  # in logits: more than any use needs, and safe in float32
 MOST_LABEL_BYTES = 16 * 2**20  # labels of eight million tokens
 
 # Protocol 4, the GLOBAL opcode with module and class each on a line, STOP.
 _PICKLED = re.compile(rb"\x80\x04c([\w.]+)\n(\w+)\n\.")
+
+OPEN, DIGIT = 1, 2
+State = TypeVar("State", int, "torch.Tensor")
+
+
+def next_state(state: State, token_class: State) -> State:
+    """Where an answer has just ended a sentence: its state after one more token, as numbers or as tensors of int8.
+
+    The classes of tokens are those of `tasks.gpu.clustering.vocabulary`; bit 4 of a class is a "." that counts unless a
+    digit came before.  A state has the bit OPEN after a token that ends a sentence, and the bit DIGIT after one whose
+    last character is a digit; before an answer's first token it is 0.
+    """
+    return token_class & (OPEN | DIGIT) | (token_class >> 2) & ~(state >> 1) & OPEN
 
 
 @dataclass(frozen=True, eq=False)
 class Steering:
     """Checked parameters: `labels` [V] uint8 or uint16, the cluster of each token; `deltas` [K] float32, scaled.
 
-    `classes` [V] uint8 say which tokens end a sentence (`sentence_ends`); None where cluster 0 is steered everywhere.
+    `classes` [V] uint8 say which tokens end a sentence; None where cluster 0 is steered everywhere.
     """
 
     clustering: str
@@ -51,7 +66,7 @@ class Steering:
     classes: npt.NDArray[np.uint8] | None = None
 
     def state(self, answer: Sequence[int]) -> int:
-        """Of `sentence_ends`: that after the tokens of an answer; always OPEN where cluster 0 is steered everywhere."""
+        """The state after the tokens of an answer; always OPEN where cluster 0 is steered everywhere."""
         if self.classes is None:
             return OPEN
         state = 0
@@ -60,14 +75,8 @@ class Steering:
         return state
 
 
-def reference_string() -> str:
-    """The value of `custom_logit_processor` that selects `ClusterBias`, in SGLang and in the embedded server."""
-    pickled = b"\x80\x04c" + f"{MODULE}\n{CLASS}\n".encode() + b"."
-    return json.dumps({"callable": pickled.hex()})
-
-
 def parse_reference(string: str) -> tuple[str, str]:
-    """The module and the class that such a string names.  Nothing is imported, nothing is un-pickled.
+    """The module and the class that a `custom_logit_processor` names.  Nothing is imported, nothing is un-pickled.
 
     Raises: ValueError when the string is not a class by reference.
     """
@@ -98,7 +107,6 @@ def check_params(custom_params: object, labels_folder: Path) -> Steering:
     """The parameters, checked against the labels of their clustering, `<labels_folder>/<hash>.npy`.
 
     The number of clusters K is the highest label + 1: clusters are numbered from 0 and the last one is never empty.
-    Labels are read once for each hash and process, because a file named by its content hash does not change.
 
     Raises: ValueError with one sentence that says what is wrong.
     """
@@ -111,7 +119,10 @@ def check_params(custom_params: object, labels_folder: Path) -> Steering:
         raise ValueError(f"clustering must be 16 to 64 lower-case hexadecimal digits, not {clustering!r:.80}")
     labels = _load(labels_folder / f"{clustering}.npy", "labels")
     clusters = int(labels.max()) + 1
-    deltas = check_deltas(custom_params.get("deltas")) * check_strength(custom_params.get("strength", 1))
+    strength = custom_params.get("strength", 1)
+    if not _is_number(strength) or not 0 <= strength <= 1:
+        raise ValueError(f"strength must be a number from 0 to 1, not {strength!r:.80}")
+    deltas = _check_deltas(custom_params.get("deltas")) * np.float32(strength)
     if len(deltas) != clusters:
         raise ValueError(f"deltas has {len(deltas)} numbers, but the clustering has {clusters} clusters")
     if (end := custom_params.get("end", "any")) not in ("any", "sentence"):
@@ -124,7 +135,26 @@ def check_params(custom_params: object, labels_folder: Path) -> Steering:
     return Steering(clustering, labels, deltas, classes)
 
 
-@lru_cache(maxsize=32)
+def _check_deltas(values: object) -> npt.NDArray[np.float32]:
+    """One finite number from -MAX_DELTA to MAX_DELTA for each cluster, [K] float32."""
+    if not isinstance(values, list):
+        raise ValueError(f"deltas must be a list of numbers, not {values!r:.80}")
+    for cluster, value in enumerate(values):
+        if not _is_number(value):
+            raise ValueError(f"the delta of cluster {cluster} is not a number: {value!r:.80}")
+        # The comparison comes first: isfinite would overflow on a huge int.
+        if not -MAX_DELTA <= value <= MAX_DELTA or not math.isfinite(value):
+            limits = f"from {-MAX_DELTA:g} to {MAX_DELTA:g}"
+            raise ValueError(f"the delta of cluster {cluster} must be {limits}, not {value!r:.80}")
+    return np.asarray(values, dtype=np.float32)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a JSON value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@lru_cache(maxsize=32)  # a file named by its content hash does not change
 def _load(path: Path, what: str) -> npt.NDArray[np.unsignedinteger[Any]]:
     """One number for each token [V] uint8 or uint16."""
     try:

@@ -16,12 +16,11 @@ import importlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .request import check_params, reference_string
+from .request import CLASS, MODULE, check_params
 
 SYSTEM_VARIABLE = "WHETSTONE_SYSTEM"
 CHAT = "sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat"
@@ -59,10 +58,11 @@ def read_system(path: Path, labels: Path) -> ServedSystem:
 
 
 class Serving:
-    """Steers the chat completions of one server process; `make_message(role=, content=)` makes SGLang's message."""
+    """Steers the chat completions of one server process."""
 
-    def __init__(self, system: ServedSystem, make_message: Callable[..., Any] | None = None) -> None:
-        self._system, self._make_message = system, make_message
+    def __init__(self, system: ServedSystem) -> None:
+        self._system = system
+        self._model_files: Any = importlib.import_module(f"{__package__}.model_files")  # the export puts it there
         self._counts: Counter[str] = Counter()
         self._metric: Any = None
 
@@ -71,10 +71,8 @@ class Serving:
 
         Raises: SystemExit for another model than that of the system.
         """
-        # The export puts this module beside the plugin's own.
-        module = importlib.import_module(f"{__package__}.model_files")
         try:
-            module.check_same_model(manager.server_args.model_path, self._system.model)
+            self._model_files.check_same_model(manager.server_args.model_path, self._system.model)
         except ValueError as error:
             raise SystemExit(f"{SYSTEM_VARIABLE}: {error}") from None
 
@@ -86,16 +84,12 @@ class Serving:
             return
         system = self._system
         if system.params is not None:
-            request.custom_logit_processor, request.custom_params = reference_string(), dict(system.params)
+            request.custom_logit_processor = self._model_files.reference(MODULE, CLASS)
+            request.custom_params = dict(system.params)
         if system.system_prompt and not any(one.role in ("system", "developer") for one in request.messages):
-            request.messages = [self._message(role="system", content=system.system_prompt), *request.messages]
+            from sglang.srt.entrypoints.openai.protocol import ChatCompletionMessageGenericParam as Message
 
-    def _message(self, **fields: str) -> Any:
-        if self._make_message is None:
-            from sglang.srt.entrypoints.openai.protocol import ChatCompletionMessageGenericParam
-
-            self._make_message = ChatCompletionMessageGenericParam
-        return self._make_message(**fields)
+            request.messages = [Message(role="system", content=system.system_prompt), *request.messages]
 
     def _count(self, kind: str) -> None:
         self._counts[kind] += 1

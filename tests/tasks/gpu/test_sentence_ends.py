@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasks.gpu.clustering.vocabulary import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends, token_class
 from tasks.gpu.prompt import load_tokenizer
 from workers.embedded.models import embedded_model
-from workers.steering.sentence_ends import OPEN, next_state
+from workers.steering.request import OPEN, next_state
 
 
 def test_of_each_text_in_tokens_of_the_model_it_is_known_whether_it_ends_a_sentence() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from workers.steering.request import reference_string
+from tasks.gpu.target import PROCESSOR
 
 CLUSTERING = "c0ffee" * 4
 CLUSTERS = 6
@@ -29,7 +29,7 @@ def steered_body(deltas: list[float], **sampling: Any) -> dict[str, Any]:
     return {
         "input_ids": [504, 3575, 282],
         "sampling_params": {"temperature": 0, "max_new_tokens": 6, "custom_params": params, **sampling},
-        "custom_logit_processor": reference_string(),
+        "custom_logit_processor": PROCESSOR,
     }
 
 

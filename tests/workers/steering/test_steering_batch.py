@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.steering.batch import (
@@ -118,6 +118,7 @@ class Server:
         return [request for request in gone if self.random.random() < 0.5]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(steerings, min_size=1, max_size=5), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_each_row_has_what_its_own_answer_and_deltas_say_however_requests_join_and_leave(
     history: list[list[Steering | None]], random: Random

@@ -13,12 +13,13 @@ from farm_bench import until
 from server_target import http_client
 
 from tasks.common.files import unix_url
-from workers.steering.listening import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE, take_listening
+from workers.steering import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
+from workers.steering.farm import take_listening
 
 # SGLang's order: the plugin is loaded, the model is loaded, uvicorn starts, and then the warm-up thread asks.
 SERVER = """
 import os, sys, threading, time, urllib.request, uvicorn
-from workers.steering.listening import take_listening
+from workers.steering.farm import take_listening
 
 listening = take_listening(os.environ)
 assert not any("WHETSTONE_TARGET" in name for name in os.environ)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from workers.steering import PREFIX_CACHE_VARIABLE
-from workers.steering.prefix_cache import free_answer, keeps_prompts_only
+from workers.steering.farm import free_answer, keeps_prompts_only
 
 
 class Cache:

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.gpu.target import PROCESSOR
 from workers import steering
 from workers.sglang import server
-from workers.steering.request import CLASS, LABELS_VARIABLE, MODULE, parse_reference, reference_string
+from workers.steering.request import CLASS, LABELS_VARIABLE, MODULE, parse_reference
 
 FIRST, SECOND = "ab" * 8, "cd" * 8
 
@@ -81,11 +82,11 @@ def test_an_error_is_not_swallowed(processor: Any) -> None:
 
 def test_the_string_unpickles_to_the_class(processor: Any) -> None:
     """SGLang un-pickles the string; the embedded server never does."""
-    assert pickle.loads(bytes.fromhex(json.loads(reference_string())["callable"])) is type(processor)
+    assert pickle.loads(bytes.fromhex(json.loads(PROCESSOR)["callable"])) is type(processor)
 
 
 def test_the_class_is_read_from_the_string_without_unpickling() -> None:
-    assert parse_reference(reference_string()) == (MODULE, CLASS)
+    assert parse_reference(PROCESSOR) == (MODULE, CLASS)
 
 
 def test_a_call_hidden_behind_a_reference_is_refused() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 
 from workers.embedded.target.protocol import SamplingParams
-from workers.steering.request import Steering
-from workers.steering.sentence_ends import OPEN
+from workers.steering.batch import biases
+from workers.steering.request import OPEN, Steering
 
 CACHED_BIASES = 128  # 200 kB each at a vocabulary of 49,152
 GREEDY_BELOW = 1e-6  # temperature, as in SGLang
@@ -30,11 +30,10 @@ class BiasCache:
         """
         key = (steering.clustering, steering.deltas.tobytes(), steering.state(answer) & OPEN)
         if key not in self._biases:
-            deltas = steering.deltas.copy()
-            deltas[0] *= key[2]
-            bias = torch.zeros(self._vocabulary)
-            bias[: len(steering.labels)] = torch.from_numpy(deltas[steering.labels])
-            self._biases[key] = bias
+            labels = torch.zeros(1, self._vocabulary, dtype=torch.int64)
+            labels[0, : len(steering.labels)] = torch.from_numpy(steering.labels.astype("int64") + 1)
+            deltas = torch.tensor([[0.0, *steering.deltas.tolist()]])
+            self._biases[key] = biases(deltas, torch.tensor([key[2]], dtype=torch.int8), labels)[0]
         self._biases.move_to_end(key)
         if len(self._biases) > CACHED_BIASES:
             self._biases.popitem(last=False)

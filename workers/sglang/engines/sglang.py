@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tasks.records import Target
 from workers.sglang.engines import LaunchFiles, ListenOptions, TargetEngine
-from workers.steering.listening import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
+from workers.steering import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
 
 
 def _command(target: Target, files: LaunchFiles) -> list[str]:

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from embedded_server import CLUSTERS, HEADERS, KEY, steered_body
 
+from tasks.gpu.target import PROCESSOR
 from workers.embedded.target.__main__ import main
-from workers.steering.request import reference_string
 
 JSON = "application/json"
 
@@ -35,7 +35,7 @@ JSON = "application/json"
         ({"input_ids": [5] * 8150}, "context length"),
         (steered_body([0.0] * (CLUSTERS - 1)), "5 numbers"),
         (steered_body([0.0] * CLUSTERS) | {"custom_logit_processor": None}, "go together"),
-        ({"text": "a", "custom_logit_processor": reference_string()}, "go together"),
+        ({"text": "a", "custom_logit_processor": PROCESSOR}, "go together"),
         (steered_body([2000.0] * CLUSTERS), "-1000"),
         (steered_body([0.0] * CLUSTERS) | {"custom_logit_processor": json.dumps({"callable": "80"})}, "by reference"),
     ],

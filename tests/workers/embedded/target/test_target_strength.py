@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from embedded_server import CLUSTERING, CLUSTERS
 
-from workers.steering.request import reference_string
+from tasks.gpu.target import PROCESSOR
 
 PROMPTS = ([504, 3575, 282], [1, 1780, 198], [253, 617, 19])
 DELTAS = [2.0 * (i % 3) - 1.5 for i in range(CLUSTERS)]
@@ -28,7 +28,7 @@ def answers(http: httpx.Client, string: str | None = None, params: dict[str, Any
 
 
 def steered(http: httpx.Client, deltas: list[float], **strength: float) -> list[list[int]]:
-    return answers(http, reference_string(), {"clustering": CLUSTERING, "deltas": deltas, **strength})
+    return answers(http, PROCESSOR, {"clustering": CLUSTERING, "deltas": deltas, **strength})
 
 
 def test_answers_are_those_of_the_scaled_deltas(http: httpx.Client) -> None:

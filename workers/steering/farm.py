@@ -1,4 +1,4 @@
-"""Where a SGLang server listens that a worker has started: on a Unix socket that only its user can reach.
+"""What is different in a SGLang server that a worker has started: where it listens, and what it keeps.  Needs uvicorn.
 
 SGLang itself can listen on a TCP port only, and a port of the loopback interface is open to all users of the machine.
 Whoever takes it while the server loads, or after it died, would get the requests and their key.  So the worker names a
@@ -6,7 +6,12 @@ socket in a private folder (`WHETSTONE_TARGET_SOCKET`), and uvicorn serves there
 
 SGLang's warm-up sends requests, with the key, to its own TCP port.  The worker has bound that port before it started
 the server (`WHETSTONE_TARGET_FD` is the descriptor), so no other process can have it, and it is closed when the
-server is warm.  Needs only Python and uvicorn.
+server is warm.
+
+SGLang keeps the keys and values of every prompt and answer until it needs their memory.  From then on it orders all
+that it keeps for each step of the model, to find what to evict (0.5.16: `RadixCache.evict`), and answers at half the
+rate.  Each request of a farm is a prompt alone, and none continues an answer.  So where `WHETSTONE_PREFIX_CACHE` is
+"prompts", an answer that has ended frees its memory at once.
 """
 
 from __future__ import annotations
@@ -19,9 +24,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-SOCKET_VARIABLE = "WHETSTONE_TARGET_SOCKET"
-DESCRIPTOR_VARIABLE = "WHETSTONE_TARGET_FD"
+from . import DESCRIPTOR_VARIABLE, PREFIX_CACHE_VARIABLE, SOCKET_VARIABLE
+
 STARTED_S = 10.0  # the warm-up may be skipped, and its thread then ends before the server listens
+CACHES = (
+    "sglang.srt.mem_cache.radix_cache.RadixCache",
+    "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache",
+)
+"""Those of models with full attention.  A prompt is inserted when it has been read, an answer when it has ended."""
 
 
 class Listening:
@@ -60,3 +70,12 @@ def take_listening(environment: MutableMapping[str, str]) -> Listening | None:
         return None
     os.set_inheritable(int(descriptor), False)
     return Listening(Path(path), socket.socket(fileno=int(descriptor)))
+
+
+def keeps_prompts_only() -> bool:
+    return os.environ.get(PREFIX_CACHE_VARIABLE) == "prompts"
+
+
+def free_answer(original: Callable[..., Any], cache: Any, request: Any, is_insert: bool = True, **options: Any) -> Any:
+    """`cache_finished_req` of a cache without inserting: the cache frees what the request has beyond its prompt."""
+    return original(cache, request, is_insert=False, **options)
