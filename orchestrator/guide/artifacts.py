@@ -8,17 +8,21 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator.guide.guidance import utc_now
 from orchestrator.guide.ingest import INCOMPLETE, MissionTickets
+from orchestrator.guide.reflecting import Decision, shown_tickets
 from orchestrator.guide.rollouts import RolledOut, Rollout
+from orchestrator.guide.settings import settings_hash
 from orchestrator.runs.folder import write_output
 from orchestrator.runs.lines import json_line
-from tasks.guide.choose import BatchFindings
+from tasks.guide.choose import BatchFindings, Screening
+from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.ticket import NO_VALID_CANDIDATE, GuideCandidate, Ticket
+from tasks.store.keys import content_hash
 
 STATS = "stats.json"
 REFLECTIONS = "reflection.jsonl"
@@ -63,7 +67,7 @@ def rollout_lines(rolled: RolledOut) -> Iterator[Line]:
             yield {
                 **_place(rolled.rollout, found.ticket),
                 "purpose": rolled.rollout.purpose,
-                **_guidance(rolled.rollout),
+                **rolled.rollout.guided_by,
                 "candidate_index": candidate.index,
                 "decode": _decode(rolled.rollout, candidate),
                 "response_text": candidate.text,
@@ -89,7 +93,7 @@ def trajectory_lines(
                 "candidate_index": candidate.index,
                 "decode": _decode(rollout, candidate),
                 "response_text": candidate.text,
-                **_guidance(rollout),
+                **rollout.guided_by,
                 "format_ok": candidate.format_ok,
                 "verdict": candidate.verdict,
                 "reason": candidate.reason,
@@ -101,7 +105,7 @@ def trajectory_lines(
 
 
 def selection_lines(
-    rollout: Rollout, findings: BatchFindings, reflection_change: str | None, held_out: frozenset[str] = frozenset()
+    rollout: Rollout, findings: BatchFindings, reflection_change: str | None, held_out: Container[str] = ()
 ) -> Iterator[Line]:
     """One for each ticket, with both selections.
 
@@ -131,7 +135,7 @@ def selection_lines(
                 "selected_candidate": free.candidate,
                 "label_match": free.label_match,
             },
-            **_guidance(rollout),
+            **rollout.guided_by,
             "reflection_change": reflection_change,
             "eligible": ineligible is None,
             **({"ineligible_reason": ineligible} if ineligible else {}),
@@ -152,9 +156,52 @@ def review_lines(rollout: Rollout, findings: BatchFindings, reflection_id: str |
                 **_place(rollout, found.ticket),
                 "label": found.ticket.label,
                 "reasons": reasons,
-                **_guidance(rollout),
+                **rollout.guided_by,
                 "reflection_id": reflection_id,
             }
+
+
+def reflection_id(rollout: Rollout) -> str:
+    """Names the reflection after a batch: equal in runs of equal settings."""
+    setup = rollout.setup
+    return content_hash(settings_hash(setup.settings), setup.mission, rollout.epoch, rollout.step)[:16]
+
+
+def reflection_line(rollout: Rollout, screening: Screening, decision: Decision, after: Guidance) -> Line:
+    """What became of a batch; `after` is the guidance that holds from here on."""
+    setup, before, proposed = rollout.setup, rollout.guidance, decision.proposed
+    applied, rejected = decision.applied, proposed.rejected if proposed else None
+    figures = None
+    if decision.figures:
+        figures = {**dataclasses.asdict(decision.figures), "tickets": len(setup.tickets.holdout)}
+        del figures["reason"]
+    return {
+        "reflection_id": reflection_id(rollout),
+        "mission": setup.mission,
+        "epoch": rollout.epoch,
+        "step": rollout.step,
+        "backend": setup.settings.reflection.backend,
+        "by": proposed.by if proposed else None,
+        "proposal": dataclasses.asdict(proposed.proposal) if proposed and proposed.proposal else None,
+        "eligible": bool(screening.bundle),
+        **({"ineligible_reason": screening.ineligible_reason} if screening.ineligible_reason else {}),
+        "applied": decision.edit is not None,
+        "gate": decision.gate,
+        "gate_reason": decision.reason,
+        "figures": figures,
+        "guidance_step_before": before.step,
+        "guidance_step_after": after.step,
+        "guidance_hash_before": guidance_hash(before.experiences),
+        "guidance_hash_after": guidance_hash(after.experiences),
+        "accepted_operations": [dataclasses.asdict(one) for one in applied.accepted] if applied else [],
+        "rejected_operations": [{"index": i, "reason": why} for i, why in applied.rejected] if applied else [],
+        "experiences_proposed": dict(applied.experiences) if applied and applied.accepted else None,
+        "bundle": list(screening.bundle),
+        "shown": list(shown_tickets(setup, screening)),
+        "manual_review": list(screening.manual_review),
+        "warnings": [],
+        **({"rejected": {"reason": str(rejected), "reply": proposed.text}} if proposed and rejected else {}),
+    }
 
 
 def excluded_lines(tickets: MissionTickets) -> Iterator[Line]:
@@ -180,10 +227,6 @@ def _place(rollout: Rollout, ticket: Ticket) -> Line:
         "epoch": rollout.epoch,
         "step": rollout.step,
     }
-
-
-def _guidance(rollout: Rollout) -> Line:
-    return {"guidance_step": rollout.guidance_step, "guidance_hash": rollout.guidance_hash}
 
 
 def _decode(rollout: Rollout, candidate: GuideCandidate) -> Line:

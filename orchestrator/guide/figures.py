@@ -70,7 +70,7 @@ class Tally:
     def add_judged(self, rolled: RolledOut, judged: Sequence[Judged]) -> None:
         """The verdicts on a batch."""
         rollout = rolled.rollout
-        place = {"epoch": rollout.epoch, "step": rollout.step, "guidance_step": rollout.guidance_step}
+        place = {"epoch": rollout.epoch, "step": rollout.step, "guidance_step": rollout.guidance.step}
         self.learning.append({**place, "judged": judged_value(judged)})
         for found, (label, verdict) in zip(rolled.tickets, judged, strict=True):
             if label != verdict:

@@ -15,6 +15,8 @@ from orchestrator.guide.artifacts import (
     REFLECTIONS,
     MissionFolder,
     excluded_lines,
+    reflection_id,
+    reflection_line,
     review_lines,
     rollout_lines,
     selection_lines,
@@ -27,13 +29,9 @@ from orchestrator.guide.reflecting import (
     Decision,
     Extras,
     MissionReflector,
-    RejectionCounter,
-    reflection_id,
-    reflection_line,
 )
 from orchestrator.guide.rollouts import (
     MissionSetup,
-    Purpose,
     RolledOut,
     Rollout,
     Steps,
@@ -67,8 +65,7 @@ class Mission:
 
     def __post_init__(self) -> None:
         self.guidance = self.first
-        replies = RejectionCounter(self.setup.mission, self.setup.parked_at)
-        self._reflector = MissionReflector(self.setup, self.tally, replies)
+        self._reflector = MissionReflector(self.setup, self.tally)
 
     def steps(self) -> Steps[None]:
         self.folder.extend("review.jsonl", excluded_lines(self.setup.tickets))
@@ -87,7 +84,10 @@ class Mission:
 
     def _check_all_prompts(self) -> Steps[None]:
         """Whether every ticket's prompt fits, before anything is asked; an edit with which one does not is refused."""
-        rollout, longest = self._rollout("final", self.guidance, self.setup.tickets.judged), longest_reply(self.setup)
+        rollout, longest = (
+            Rollout(self.setup, "final", self.guidance, self.setup.tickets.judged),
+            longest_reply(self.setup),
+        )
         most, too_long = yield from find_too_long(self.setup, rollout.prompts, longest, "final")
         if too_long:
             shown = [f"{rollout.tickets[i].group_id} ({tokens})" for i, tokens in list(too_long.items())[:5]]
@@ -136,8 +136,8 @@ class Mission:
 
     def _judge_batch(self, epoch: int, step: int, tickets: Sequence[Ticket]) -> Steps[RolledOut]:
         """The candidates of a batch; after an edit also those under the guidance before it, with the same seeds."""
-        now = self._rollout("learning", self.guidance, tickets, epoch, step)
-        before = [self._rollout("paired", one, tickets, epoch, step) for one in [self.previous] if one]
+        now = Rollout(self.setup, "learning", self.guidance, tickets, epoch, step)
+        before = [Rollout(self.setup, "paired", one, tickets, epoch, step) for one in [self.previous] if one]
         results = yield [request for rollout in (now, *before) for request in rollout.requests]
         rolled = now.read(results)
         self._keep(f"step_{step}/rollout.jsonl", rolled)
@@ -161,9 +161,8 @@ class Mission:
         self, rolled: RolledOut, findings: BatchFindings, extras: Sequence[Extras], decision: Decision
     ) -> None:
         """The artifacts of a step, the guidance first: what is there of a step says that it is complete."""
-        setup, before, rollout = self.setup, self.guidance, rolled.rollout
-        epoch, step = rollout.epoch or 0, rollout.step or 0
-        name = reflection_id(setup, epoch, step)
+        before, rollout, step = self.guidance, rolled.rollout, rolled.rollout.step
+        name = reflection_id(rollout)
         if decision.edit:
             self.guidance = next_guidance(before, decision.edit, name, utc_now())
             self.repository.commit(self.guidance)
@@ -176,23 +175,20 @@ class Mission:
         self.folder.write_lines(f"step_{step}/trajectories.jsonl", trajectory_lines(rollout, findings, extras))
         self.folder.extend("selections.jsonl", selection_lines(rollout, findings, change))
         self.folder.extend("review.jsonl", review_lines(rollout, findings, name))
-        place = {"reflection_id": name, "mission": setup.mission, "epoch": epoch, "step": step}
-        shown = self._reflector.shown(findings.screening)
-        line = reflection_line(setup, place, findings.screening, shown, decision, before, self.guidance)
-        self.folder.extend(REFLECTIONS, [line])
+        self.folder.extend(REFLECTIONS, [reflection_line(rollout, findings.screening, decision, self.guidance)])
         self.tally.eligible += bool(findings.screening.bundle)
         self.tally.gates.append(decision.gate)
 
     def _final_pass(self) -> Steps[None]:
         """Every ticket under the last guidance, and the held-out ones under the first, with the seeds of previews."""
         tickets = self.setup.tickets
-        now = self._rollout("final", self.guidance, tickets.judged)
-        before = self._rollout("before", self.first, tickets.holdout)
+        now = Rollout(self.setup, "final", self.guidance, tickets.judged)
+        before = Rollout(self.setup, "before", self.first, tickets.holdout)
         results = yield [*now.requests, *before.requests]
         rolled, first = now.read(results), before.read(results)
         findings = self._findings(rolled)
         extras = yield from self._verify(rolled, "final")
-        held_out = frozenset(ticket.group_id for ticket in tickets.holdout)
+        held_out = {ticket.group_id for ticket in tickets.holdout}
         self._keep("final/rollout.jsonl", rolled)
         if held_out:
             self._keep("final/preview.jsonl", first)
@@ -203,7 +199,7 @@ class Mission:
         self.tally.after = self._held_out(rolled, held_out)
         self.repository.load()  # as after each batch
 
-    def _held_out(self, rolled: RolledOut, held_out: frozenset[str]) -> Value | None:
+    def _held_out(self, rolled: RolledOut, held_out: set[str]) -> Value | None:
         """The figures of the held-out tickets: by majority and, where a cell is greedy, by the first such candidate."""
         if not held_out:
             return None
@@ -215,21 +211,10 @@ class Mission:
             if found.ticket.group_id in held_out and cells
         ]
         return {
-            "guidance_step": rolled.rollout.guidance_step,
-            "guidance_hash": rolled.rollout.guidance_hash,
+            **rolled.rollout.guided_by,
             "majority": judged_value(majority_pairs(scores)),
             "greedy": judged_value(greedy) if greedy else None,
         }
-
-    def _rollout(
-        self,
-        purpose: Purpose,
-        guidance: Guidance,
-        tickets: Sequence[Ticket],
-        epoch: int | None = None,
-        step: int | None = None,
-    ) -> Rollout:
-        return Rollout(self.setup, purpose, guidance.experiences, guidance.step, tickets, epoch, step)
 
     def _keep(self, name: str, *rollouts: RolledOut) -> None:
         """Write rollouts as one file, and count them."""

@@ -24,9 +24,8 @@ from orchestrator.guide.rollouts import (
     as_request,
     find_too_long,
     longest_reply,
-    prompt_of,
 )
-from orchestrator.guide.settings import CriticSettings, ReflectionSettings, settings_hash
+from orchestrator.guide.settings import CriticSettings, ReflectionSettings
 from tasks.guide.choose import BatchFindings, Screening, TicketFindings
 from tasks.guide.critique import (
     CRITIQUE_SCHEMA,
@@ -36,7 +35,7 @@ from tasks.guide.critique import (
     narrowed_critique,
     parse_critique,
 )
-from tasks.guide.experiences import Applied, Guidance, apply_operations, guidance_hash, resolve_evidence
+from tasks.guide.experiences import Applied, Guidance, apply_operations, next_guidance, resolve_evidence
 from tasks.guide.gate import GateDecision, decide
 from tasks.guide.jobs import AskedFor, ask_job
 from tasks.guide.prompts import Messages
@@ -51,7 +50,6 @@ from tasks.guide.proposal import (
 )
 from tasks.guide.ticket import GuideCandidate, Ticket
 from tasks.openai.schema import Schema
-from tasks.store.keys import content_hash
 
 REPLY_SHOWN = 2000  # characters of an unusable reply that artifacts keep
 MOST_REJECTED = 5  # unusable replies in a row, before the run parks
@@ -68,32 +66,6 @@ class TooManyRejected(Exception):
     def __init__(self, message: str, replies: int) -> None:
         super().__init__(message)
         self.replies = replies
-
-
-@dataclass
-class RejectionCounter:
-    """The unusable replies in a row of one mission, of critic and reflector each.
-
-    A reflector that is never understood would otherwise look like one that has nothing to say.  `parked_at` are the
-    counts of replies at which it has parked before: from there on it begins anew, so that a retry goes on.
-    """
-
-    mission: str
-    parked_at: frozenset[int]
-    replies: int = 0
-    in_a_row: Counter[AskedFor] = field(default_factory=Counter)
-
-    def add(self, asked_for: AskedFor, rejected: UnusableReply | None) -> None:
-        self.replies += 1
-        self.in_a_row[asked_for] = self.in_a_row[asked_for] + 1 if rejected else 0
-        if rejected and self.in_a_row[asked_for] >= MOST_REJECTED:
-            if self.replies not in self.parked_at:
-                raise TooManyRejected(
-                    f"mission {self.mission}: {MOST_REJECTED} replies in a row could not be used as a {asked_for}, the "
-                    f"last one because {rejected}",
-                    self.replies,
-                )
-            self.in_a_row[asked_for] = 0
 
 
 @dataclass(frozen=True)
@@ -126,13 +98,14 @@ class Decision:
         return self.applied if self.gate in APPLIED else None
 
 
-@dataclass(frozen=True)
+@dataclass
 class MissionReflector:
     """Asks critic and reflector for one mission, and counts what they reply."""
 
     setup: MissionSetup
     tally: Tally
-    replies: RejectionCounter
+    _replies: int = 0
+    _unusable: Counter[AskedFor] = field(default_factory=Counter)  # in a row
 
     def criticise(self, guidance: Guidance, findings: BatchFindings, step: int) -> Steps[tuple[Critiques, Extras]]:
         """Critiques of the candidates of a batch, and what they add to their lines; none where the critic is off."""
@@ -164,7 +137,7 @@ class MissionReflector:
                 shown = {"reason": str(error), "reply": reply["text"][:REPLY_SHOWN]}
                 extras[place] = {"warnings": ["critic_rejected"], "critic_by": reply["by"], "critic_rejected": shown}
             self.tally.add_critique(reply, is_rejected=rejected is not None)
-            self.replies.add("critique", rejected)
+            self._count("critique", rejected)
         return critiques, extras
 
     def reflect(
@@ -177,7 +150,7 @@ class MissionReflector:
         cap_left: int,
     ) -> Steps[Decision]:
         """What becomes of a batch; `cap_left` operations may still be applied in the epoch."""
-        shown = self.shown(findings.screening)
+        shown = shown_tickets(self.setup, findings.screening)
         if not shown:
             return Decision("ineligible", findings.screening.ineligible_reason or "")
         if cap_left < 1:
@@ -187,11 +160,7 @@ class MissionReflector:
         decision = self._checked(guidance, proposed, findings, shown, cap_left)
         if decision.gate or decision.applied is None:
             return decision
-        return (yield from self._decide(guidance, decision, decision.applied.experiences, step))
-
-    def shown(self, screening: Screening) -> tuple[str, ...]:
-        """The tickets that are shown to the reflector, in this order."""
-        return screening.bundle[: self.setup.settings.reflection.batch_size]
+        return (yield from self._decide(guidance, decision, decision.applied, step))
 
     def _propose(
         self,
@@ -225,7 +194,7 @@ class MissionReflector:
         except UnusableReply as error:
             rejected = error
         self.tally.add_proposal(reply, is_refine=proposal is not None and proposal.action == "refine")
-        self.replies.add("proposal", rejected)
+        self._count("proposal", rejected)
         return Proposed(proposal, rejected, reply["text"][:REPLY_SHOWN], reply["by"])
 
     def _checked(
@@ -254,20 +223,21 @@ class MissionReflector:
             return Decision("uncertain", proposal.uncertainty_note, proposed, applied)
         return Decision("", "", proposed, applied)
 
-    def _decide(
-        self, guidance: Guidance, decision: Decision, experiences: Mapping[str, str], step: int
-    ) -> Steps[Decision]:
+    def _decide(self, guidance: Guidance, decision: Decision, applied: Applied, step: int) -> Steps[Decision]:
         """Whether a valid edit is applied: every prompt must fit with it, and the held-out tickets decide."""
         setup, settings, held_out = self.setup, self.setup.settings, self.setup.tickets.holdout
-        prompts = [prompt_of(setup, ticket, experiences) for ticket in setup.tickets.judged]
+        edited = next_guidance(guidance, applied, "", "")
+        prompts = Rollout(setup, "after", edited, setup.tickets.judged).prompts
         most, too_long = yield from find_too_long(setup, prompts, longest_reply(setup), f"edit{step}")
         if too_long:
             fault = f"with it {len(too_long)} prompts exceed {most} tokens, the longest has {max(too_long.values())}"
             return dataclasses.replace(decision, gate="too_long", reason=fault)
         if (kind := gate_kind(settings)) != "preview":
             return dataclasses.replace(decision, gate=kind, reason="applied without a preview")
-        before = Rollout(setup, "before", guidance.experiences, guidance.step, held_out)
-        after = Rollout(setup, "after", experiences, guidance.step + 1, held_out)
+        before, after = (
+            Rollout(setup, "before", guidance, held_out),
+            Rollout(setup, "after", edited, held_out),
+        )
         results = yield [*before.requests, *after.requests]
         preview = before.read(results), after.read(results)
         bounds = settings.reflection.apply_if_delta, settings.holdout.min_probability
@@ -327,51 +297,26 @@ class MissionReflector:
         results = yield requests
         return [results[request.key] for request in requests]
 
+    def _count(self, asked_for: AskedFor, rejected: UnusableReply | None) -> None:
+        """A reflector that is never understood would otherwise look like one that has nothing to say.
 
-def reflection_id(setup: MissionSetup, epoch: int, step: int) -> str:
-    """Names the reflection after a batch: equal in runs of equal settings."""
-    return content_hash(settings_hash(setup.settings), setup.mission, epoch, step)[:16]
+        Where the mission has parked before, it begins anew, so that a retry goes on.
+        """
+        self._replies += 1
+        self._unusable[asked_for] = self._unusable[asked_for] + 1 if rejected else 0
+        if self._unusable[asked_for] >= MOST_REJECTED:
+            self._unusable[asked_for] = 0
+            if self._replies not in self.setup.parked_at:
+                raise TooManyRejected(
+                    f"mission {self.setup.mission}: {MOST_REJECTED} replies in a row could not be used as a "
+                    f"{asked_for}, the last one because {rejected}",
+                    self._replies,
+                )
 
 
-def reflection_line(
-    setup: MissionSetup,
-    place: Mapping[str, Any],
-    screening: Screening,
-    shown: Sequence[str],
-    decision: Decision,
-    before: Guidance,
-    after: Guidance,
-) -> dict[str, Any]:
-    """One line of reflection.jsonl.  `place` is reflection_id, mission, epoch and step."""
-    proposed, applied, figures = decision.proposed, decision.applied, None
-    if decision.figures:
-        figures = {**asdict(decision.figures), "tickets": len(setup.tickets.holdout)}
-        del figures["reason"]
-    rejected = proposed.rejected if proposed else None
-    return {
-        **place,
-        "backend": setup.settings.reflection.backend,
-        "by": proposed.by if proposed else None,
-        "proposal": asdict(proposed.proposal) if proposed and proposed.proposal else None,
-        "eligible": bool(screening.bundle),
-        **({"ineligible_reason": screening.ineligible_reason} if screening.ineligible_reason else {}),
-        "applied": decision.edit is not None,
-        "gate": decision.gate,
-        "gate_reason": decision.reason,
-        "figures": figures,
-        "guidance_step_before": before.step,
-        "guidance_step_after": after.step,
-        "guidance_hash_before": guidance_hash(before.experiences),
-        "guidance_hash_after": guidance_hash(after.experiences),
-        "accepted_operations": [asdict(one) for one in applied.accepted] if applied else [],
-        "rejected_operations": [{"index": i, "reason": why} for i, why in applied.rejected] if applied else [],
-        "experiences_proposed": dict(applied.experiences) if applied and applied.accepted else None,
-        "bundle": list(screening.bundle),
-        "shown": list(shown),
-        "manual_review": list(screening.manual_review),
-        "warnings": [],
-        **({"rejected": {"reason": str(rejected), "reply": proposed.text}} if proposed and rejected else {}),
-    }
+def shown_tickets(setup: MissionSetup, screening: Screening) -> tuple[str, ...]:
+    """The tickets that are shown to the reflector, in this order."""
+    return screening.bundle[: setup.settings.reflection.batch_size]
 
 
 def chosen_candidates(found: TicketFindings, critic: CriticSettings) -> list[GuideCandidate]:

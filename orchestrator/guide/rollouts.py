@@ -16,13 +16,12 @@ from orchestrator.farm.jobs import Request
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.inputs import Templates
 from orchestrator.guide.settings import GuideSettings
-from tasks.guide.experiences import guidance_hash
+from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.gate import TicketScores
 from tasks.guide.jobs import GuideContext, KeyedJob, lengths_job, rollout_job
 from tasks.guide.prompts import Messages, rollout_messages
 from tasks.guide.ticket import (
     REASON_CHARACTERS,
-    DecodeCell,
     GuideCandidate,
     Ticket,
     TicketCandidates,
@@ -102,43 +101,50 @@ class RolledOut:
 
 @dataclass(frozen=True)
 class Rollout:
-    """`epoch` and `step` are those of a batch, None outside of the epochs; `guidance_step` is that of `experiences`."""
+    """`epoch` and `step` are those of a batch, None outside of the epochs."""
 
     setup: MissionSetup
     purpose: Purpose
-    experiences: Mapping[str, str]
-    guidance_step: int
+    guidance: Guidance
     tickets: Sequence[Ticket]
     epoch: int | None = None
     step: int | None = None
 
     @cached_property
-    def guidance_hash(self) -> str:
-        return guidance_hash(self.experiences)
+    def guided_by(self) -> dict[str, Any]:
+        """As artifacts name the guidance."""
+        return {"guidance_step": self.guidance.step, "guidance_hash": guidance_hash(self.guidance.experiences)}
 
     @cached_property
     def prompts(self) -> list[Messages]:
         """One for each ticket."""
-        return [prompt_of(self.setup, ticket, self.experiences) for ticket in self.tickets]
+        setup, experiences, form = self.setup, self.guidance.experiences, self.setup.settings.sampler.prompt
+        try:
+            return [rollout_messages(setup.mission, setup.focus, experiences, one, form) for one in self.tickets]
+        except ValueError as error:
+            raise StepStopped(f"mission {setup.mission}: {error}") from None
 
     @cached_property
     def _requests(self) -> list[list[Request]]:
         return [
-            [
-                as_request(
-                    rollout_job(self.setup.context, prompt, cell, self._seeds(ticket, index), self._form(cell), label)
-                )
-                for index, cell in enumerate(self.setup.settings.sampler.grid)
-                for label in [self.setup.label(self.purpose, self.step or "all", ticket.group_id, index)]
-            ]
+            [self._request(ticket, prompt, index) for index in range(len(self.setup.settings.sampler.grid))]
             for ticket, prompt in zip(self.tickets, self.prompts, strict=True)
         ]
+
+    def _request(self, ticket: Ticket, prompt: Messages, index: int) -> Request:
+        setup, cell = self.setup, self.setup.settings.sampler.grid[index]
+        label = setup.label(self.purpose, self.step or "all", ticket.group_id, index)
+        form, seeds = None, self._seeds(ticket, index)
+        if setup.settings.sampler.constrain == "three_line":  # with a reason that English does not run out of
+            form = three_lines_regex(min(REASON_CHARACTERS, max(SHORTEST_REASON, cell.max_new_tokens - FORM_TOKENS)))
+        return as_request(rollout_job(setup.context, prompt, cell, seeds, form, label))
 
     @property
     def requests(self) -> list[Request]:
         return [request for row in self._requests for request in row]
 
     def read(self, results: Results) -> RolledOut:
+        """The candidates, once the answers to `requests` are there."""
         rows = [[results[request.key] for request in row] for row in self._requests]
         tickets = tuple(
             TicketCandidates(ticket, tuple(self._candidates(ticket, row)))
@@ -146,12 +152,6 @@ class Rollout:
         )
         tokens = {r.key: sum(answer["tokens"] for answer in results[r.key]["answers"]) for r in self.requests}
         return RolledOut(self, tickets, tuple(row[0]["prompt_tokens"] for row in rows), tokens)
-
-    def _form(self, cell: DecodeCell) -> str | None:
-        """What the server makes the answers match: the three lines, with a reason that English does not run out of."""
-        if self.setup.settings.sampler.constrain != "three_line":
-            return None
-        return three_lines_regex(min(REASON_CHARACTERS, max(SHORTEST_REASON, cell.max_new_tokens - FORM_TOKENS)))
 
     def _seeds(self, ticket: Ticket, index: int) -> list[int]:
         """Of the samples of one cell."""
@@ -171,13 +171,6 @@ class Rollout:
         ]
         for index, (cell, seed, answer) in enumerate(answers):
             yield read_candidate(index, cell, seed, answer["text"], answer["tokens"], answer["finish"])
-
-
-def prompt_of(setup: MissionSetup, ticket: Ticket, experiences: Mapping[str, str]) -> Messages:
-    try:
-        return rollout_messages(setup.mission, setup.focus, experiences, ticket, setup.settings.sampler.prompt)
-    except ValueError as error:
-        raise StepStopped(f"mission {setup.mission}: the prompt of {ticket.group_id}: {error}") from None
 
 
 def find_too_long(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from guided_world import RULE, MissionOnDisk, World, proposal_text, small_settings, small_tickets
 
-from orchestrator.guide.reflecting import TooManyRejected, chosen_candidates, reflection_id
+from orchestrator.guide.artifacts import reflection_id
+from orchestrator.guide.reflecting import TooManyRejected, chosen_candidates
+from orchestrator.guide.rollouts import Rollout
 from orchestrator.guide.settings import PrefilterSettings
 from tasks.guide.choose import TicketFindings, TicketSelection
 from tasks.guide.ticket import read_candidate
@@ -50,12 +53,17 @@ def test_an_unusable_critique_is_kept_with_its_reason_and_the_others_go_on(on_di
 
 
 def test_a_reflection_has_one_name_in_all_equal_runs(on_disk: MissionOnDisk, tmp_path: Path) -> None:
-    setup = on_disk.start()[0].setup
-    elsewhere = dataclasses.replace(setup.settings.output, root="elsewhere", run_id="another")
-    moved = dataclasses.replace(setup, settings=dataclasses.replace(setup.settings, output=elsewhere))
-    assert reflection_id(moved, 1, 1) == reflection_id(setup, 1, 1)
-    changed = dataclasses.replace(setup, settings=small_settings(tmp_path, runner__shuffle_seed=99))
-    assert len({reflection_id(setup, 1, 1), reflection_id(setup, 1, 2), reflection_id(changed, 1, 1)}) == 3
+    mission = on_disk.start()[0]
+    elsewhere = dataclasses.replace(mission.setup.settings.output, root="elsewhere", run_id="another")
+
+    def name(epoch: int, step: int, **changes: Any) -> str:
+        settings = dataclasses.replace(mission.setup.settings, **changes)
+        setup = dataclasses.replace(mission.setup, settings=settings)
+        return reflection_id(Rollout(setup, "learning", mission.guidance, (), epoch, step))
+
+    assert name(1, 1, output=elsewhere) == name(1, 1)
+    runner = dataclasses.replace(mission.setup.settings.runner, shuffle_seed=99)
+    assert len({name(1, 1), name(1, 2), name(1, 1, runner=runner)}) == 3
 
 
 def test_only_the_first_operations_are_applied_and_the_others_have_a_reason(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from orchestrator.guide.rollouts import (
     Purpose,
     Rollout,
 )
+from tasks.guide.experiences import first_guidance
 
 FIRST, EDITED = {"G0": "Look closely."}, {"G0": "Look closely.", "G1": RULE}
 
@@ -27,7 +28,7 @@ def setup(tmp_path: Path) -> MissionSetup:
 
 
 def rollout(setup: MissionSetup, purpose: Purpose, experiences: dict[str, str], epoch: int | None = None) -> Rollout:
-    return Rollout(setup, purpose, experiences, 0, setup.tickets.training, epoch, epoch)
+    return Rollout(setup, purpose, first_guidance(experiences, ""), setup.tickets.training, epoch, epoch)
 
 
 def seeds(asked: Rollout) -> list[list[int]]:
