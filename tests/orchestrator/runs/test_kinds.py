@@ -27,7 +27,7 @@ def test_each_kind_of_run_is_found_by_its_name(tmp_path: Path, name: str) -> Non
     assert found == name
     status = run_status(tmp_path)
     assert (status.run, status.kind, status.state, status.done, status.total) == (run_id, name, "stopped", 0, None)
-    assert kind.figure_lines(status.figures) == ()
+    assert not kind.figure_lines(status.figures)
     # When it has parked, then its reason is shown
     write_parked_state(OutputFolder(tmp_path), ParkedState(CANCELLED_REASON))
     assert (run_status(tmp_path).state, run_status(tmp_path).reason) == ("parked", CANCELLED_REASON)
