@@ -19,6 +19,14 @@ from typing import TypeVar
 
 from orchestrator.collect.report import CollectionResult, read_collection
 from orchestrator.evolve.changes import SettingsChange, read_changes, written_settings
+from orchestrator.evolve.fingerprints import (
+    QUESTIONS,
+    ClusterOfRun,
+    ClustersOfArm,
+    QuestionHashes,
+    read_clusters,
+    read_servers,
+)
 from orchestrator.evolve.records import (
     Edge,
     GenerationRecord,
@@ -33,8 +41,7 @@ from orchestrator.report.figures import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_output_text, run_file
 from orchestrator.runs.kinds import ShownTable, kind_of
-from orchestrator.runs.provenance import ClusterOfRun, ClustersOfArm, Versions, read_clusters, read_versions
-from orchestrator.runs.sameness import QUESTIONS, QuestionHashes, read_servers
+from orchestrator.runs.preflight import Versions, read_versions
 from orchestrator.runs.status import RunStatus, read_usage, run_status
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping

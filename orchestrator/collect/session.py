@@ -21,9 +21,8 @@ from orchestrator.collect.settings import CollectSettings
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.kinds import ProgressFile
-from orchestrator.runs.lengths import find_long_prompts
 from orchestrator.runs.lines import append_lines, load_lines
-from orchestrator.runs.sameness import current_server
+from orchestrator.runs.preflight import current_server, find_long_prompts
 from orchestrator.runs.session import Session
 from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection

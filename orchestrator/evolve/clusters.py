@@ -14,6 +14,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from orchestrator.evolve.fingerprints import keep_clusters
 from orchestrator.evolve.setup import Watch
 from orchestrator.evolve.systems import Arm
 from orchestrator.farm.connection import open_farm
@@ -22,7 +23,6 @@ from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.report.announcement import provider_at
 from orchestrator.report.live import Snapshot, View
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, write_output
-from orchestrator.runs.provenance import keep_clusters
 from orchestrator.settings import Settings, SettingsError, layout_of, make_run, read_sides
 from orchestrator.settings.run import by_rules, clusters_folder, stage_limit_s
 from tasks.common.validation import Hash, InvalidData, check_value, checked_json

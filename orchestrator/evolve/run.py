@@ -43,11 +43,11 @@ def start_evolution(
     """
     # Imported here: a command that only shows a run needs neither DEAP nor reports.
     from orchestrator.evolve.changes import check_resumable
+    from orchestrator.evolve.fingerprints import check_same_questions
     from orchestrator.evolve.session import Evolution, run_evolution
     from orchestrator.evolve.setup import check_judge, choose_examples
     from orchestrator.report.live import open_view
     from orchestrator.report.text import final_report
-    from orchestrator.runs.sameness import check_same_questions
     from orchestrator.runs.session import drive, log_to, settings_callbacks, settings_trackers
     from orchestrator.settings.brevity import prompts_of
 

@@ -18,6 +18,13 @@ from orchestrator.callbacks import Callbacks, GenerationInfo, RunInfo
 from orchestrator.evolve import arms, clusters, setup
 from orchestrator.evolve.changes import CHANGES_FILE, record_change, saved_settings
 from orchestrator.evolve.closing import Closing
+from orchestrator.evolve.fingerprints import (
+    ensure_same_server,
+    keep_questions,
+    keep_servers,
+    servers_kept,
+    unknown_servers,
+)
 from orchestrator.evolve.measuring import Measurer, measured_evaluations
 from orchestrator.evolve.optimisers.base import list_to_deltas
 from orchestrator.evolve.progress import Fitness, InProgress, ProgressReporter
@@ -31,6 +38,7 @@ from orchestrator.evolve.records import (
 )
 from orchestrator.evolve.report import build_report, write_report
 from orchestrator.evolve.search import FinishedGeneration, RunState, Turn, known_of, load_state, make_search
+from orchestrator.evolve.setup import check_prompts
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
@@ -43,9 +51,7 @@ from orchestrator.report.live import STAGES, View
 from orchestrator.report.text import FinalReport
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputError, OutputFolder, writing
-from orchestrator.runs.lengths import check_prompts
-from orchestrator.runs.provenance import keep_versions
-from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept, unknown_servers
+from orchestrator.runs.preflight import keep_versions
 from orchestrator.runs.session import restored_if_refused, run_session
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import Settings, make_run, write_config

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal
 
+from orchestrator.farm.jobs import Scheduler
 from orchestrator.report.announcement import announce, highest_cost, provider_at
+from orchestrator.runs.preflight import LongPrompts, find_long_prompts
 from orchestrator.settings import Settings, SettingsError, parse_selection
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.common.text import estimate_tokens
@@ -134,3 +137,61 @@ def evolve_announcement(settings: Settings) -> str:
         else title_of(settings.judge),
         highest_cost(endpoint, rules=rules),
     )
+
+
+TooLong = Literal["error", "drop", "truncate"]
+
+
+def check_prompts(
+    scheduler: Scheduler,
+    mode: TooLong,
+    examples: Mapping[str, list[Example]],
+    system_prompts: Collection[str],
+    watch: Callable[[str, tuple[int, int] | None], None],
+    notify: Callable[[str], None],
+) -> dict[str, list[Example]]:
+    """The examples of an evolution after CONFIG_TOO_LONG.
+
+    All questions must fit with the longest of the system prompts, so that every system is asked the same ones.
+    """
+    store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
+    longest = max(system_prompts, key=lambda text: (len(text), text))
+    found = find_long_prompts(
+        scheduler,
+        dataclasses.replace(store.run(run_id).target, system_prompt=longest),
+        [example for asked in examples.values() for example in asked],
+        truncate=mode == "truncate",
+        watch=lambda: watch("measuring the prompts", None),
+    )
+    return apply_too_long(mode, examples, found, notify)
+
+
+def apply_too_long(
+    mode: TooLong, examples: Mapping[str, Sequence[Example]], found: LongPrompts, notify: Callable[[str], None]
+) -> dict[str, list[Example]]:
+    """The examples without those that are too long, or with shorter contexts; `notify` says which."""
+    if not found.lengths:
+        return {which: list(rows) for which, rows in examples.items()}
+    if mode == "error":
+        raise SettingsError([f"CONFIG_TOO_LONG: {found.reason()}", _advice()])
+    if mode == "truncate":
+        if hopeless := [name for name in found.lengths if name not in found.contexts]:
+            names = ", ".join(hopeless)
+            raise SettingsError([f"CONFIG_TOO_LONG: {names}: too long even without a context", _advice()])
+        notify(f"contexts were cut, because their prompts are longer than {found.limit:,} tokens: {found.listed()}")
+        return {which: [_shortened(row, found.contexts) for row in rows] for which, rows in examples.items()}
+    kept = {which: [row for row in rows if row.id not in found.lengths] for which, rows in examples.items()}
+    if not kept.get("training", True):
+        raise SettingsError(
+            [f"CONFIG_TOO_LONG: {found.reason()}", "CONFIG_TOO_LONG: dropping them leaves no question to learn from"]
+        )
+    notify(f"questions were dropped, because their prompts are longer than {found.limit:,} tokens: {found.listed()}")
+    return kept
+
+
+def _advice() -> str:
+    return 'CONFIG_TOO_LONG: leave these questions out of the indices, or set it to "drop" or "truncate"'
+
+
+def _shortened(example: Example, contexts: Mapping[str, str]) -> Example:
+    return dataclasses.replace(example, context=contexts.get(example.id, example.context))

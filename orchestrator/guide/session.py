@@ -29,9 +29,9 @@ from orchestrator.guide.report import UNIT, closing_lines, progress_of
 from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
 from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.runs.folder import OutputFolder, read_state
-from orchestrator.runs.journal import JOURNAL, Journal
 from orchestrator.runs.kinds import ProgressFile
-from orchestrator.runs.sameness import current_server
+from orchestrator.runs.lines import JOURNAL, Journal
+from orchestrator.runs.preflight import current_server
 from orchestrator.runs.session import Budget, JobLimits, Session, open_session
 from orchestrator.runs.yaml_kind import told_settings
 from orchestrator.settings.options import SettingsError

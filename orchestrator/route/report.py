@@ -19,7 +19,7 @@ from orchestrator.route.run import ROUTE
 from orchestrator.route.settings import RouteSettings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import ShownTable
-from orchestrator.runs.provenance import read_versions
+from orchestrator.runs.preflight import read_versions
 from orchestrator.settings import SettingsError
 from tasks.cpu.plot import ROUTE_PLOTS
 from tasks.route.claims import CEILING, REAL, readings

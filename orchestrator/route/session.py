@@ -23,8 +23,8 @@ from orchestrator.route.results import COMPARISON_FILE, EVALUATION_FILE, checkpo
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.journal import JOURNAL, Journal
 from orchestrator.runs.kinds import ProgressFile
+from orchestrator.runs.lines import JOURNAL, Journal
 from orchestrator.runs.session import JobLimits, Session, open_session
 from orchestrator.runs.yaml_kind import told_settings
 from tasks.route.claims import NONE, PROGRAMS, REAL, EvaluatedDeployment, Thresholds, compare_claims

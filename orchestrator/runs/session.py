@@ -24,7 +24,7 @@ from orchestrator.farm.jobs import Scheduler
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, RunInUse, write_output
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile
 from orchestrator.runs.ownership import owned
-from orchestrator.runs.provenance import keep_versions
+from orchestrator.runs.preflight import keep_versions
 from orchestrator.runs.status import ParkedState, StatusPublisher, clear_parked_state, write_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.trackers import make_trackers

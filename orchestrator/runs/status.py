@@ -22,8 +22,7 @@ from pydantic import FiniteFloat
 
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.report.formatting import format_count
-from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_state, run_id_of
-from orchestrator.runs.folder_lock import LOCK
+from orchestrator.runs.folder import LOCK, OutputError, OutputFolder, OutputNotWritable, read_state, run_id_of
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
 from tasks.common.files import open_regular

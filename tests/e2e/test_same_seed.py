@@ -7,8 +7,8 @@ from typing import Any
 
 from run_folder import RunFolder
 
+from orchestrator.evolve.fingerprints import read_model
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.sameness import read_model
 from tasks.gpu.model_files import model_hashes
 from workers.embedded.models import embedded_model
 

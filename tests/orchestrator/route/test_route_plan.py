@@ -18,7 +18,7 @@ from orchestrator.route.results import COMPARISON_FILE, json_lines, rows_file
 from orchestrator.route.run import ROUTE, keep_texts
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.provenance import VERSIONS_FILE, versions_here
+from orchestrator.runs.preflight import VERSIONS_FILE, versions_here
 from orchestrator.settings import SettingsError
 from tasks.route.claims import Thresholds, compare_claims
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from test_output import no_room
 
-from orchestrator.runs.folder import OutputFolder, RunInUse
-from orchestrator.runs.folder_lock import holder_of, lock_folder
+from orchestrator.runs.folder import OutputFolder, RunInUse, holder_of, lock_folder
 
 
 def test_who_holds_the_lock_says_so(tmp_path: Path) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.evolve.systems import Book
-from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.sameness import (
+from orchestrator.evolve.fingerprints import (
     check_same_questions,
     keep_questions,
     keep_servers,
@@ -17,6 +15,8 @@ from orchestrator.runs.sameness import (
     servers_kept,
     unknown_servers,
 )
+from orchestrator.evolve.systems import Book
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 from tasks.records import Example
 from tasks.store.store import Store

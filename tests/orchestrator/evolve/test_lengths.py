@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.runs.lengths import LongPrompts, apply_too_long
+from orchestrator.evolve.setup import apply_too_long
+from orchestrator.runs.preflight import LongPrompts
 from orchestrator.settings import SettingsError
 from tasks.records import Example
 

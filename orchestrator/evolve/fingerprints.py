@@ -1,7 +1,8 @@
-"""What the scores of a run depend on beside its settings: the texts of its questions, and its target's servers.
+"""What the scores of a run depend on beside its settings: its questions, its target's servers, and its clusters.
 
-Both are kept in the output folder before anything is asked.  A run that is resumed with other questions or with a
-server that is none of its own is refused: its old and new scores could not be compared.
+All are kept in the output folder.  A run that is resumed with other questions or with a server that is none of its own
+is refused: its old and new scores could not be compared.  The clusters have examples of their tokens, so that the
+folder can be read where the clustering is not.
 """
 
 from __future__ import annotations
@@ -9,24 +10,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import redis
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.systems import SYSTEMS_FILE
-from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.evolve.systems import SYSTEMS_FILE, Arm
+from orchestrator.farm.jobs import Scheduler
 from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_state
+from orchestrator.runs.preflight import ask_server
 from orchestrator.settings import Settings, SettingsError
 from tasks.common.validation import checked_json
 from tasks.gpu.host import differences
 from tasks.gpu.processor import ModelCheck
-from tasks.job import JobSpec
 from tasks.records import Example, Target
 from tasks.store.keys import content_hash
 from tasks.store.store import Store
 
-QUESTIONS, SERVERS, MODEL = "questions.json", "servers.json", "model.json"
+QUESTIONS, SERVERS, MODEL, CLUSTERS_FILE = "questions.json", "servers.json", "model.json", "clusters.json"
 MOST_LISTED = 10
 SHORT = 16  # digits of a hash
 ANOTHER_RUN = "`orchestrator evolve` starts another run with another --output, or --fresh"
@@ -82,26 +84,9 @@ def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example
         output.write_state(QUESTIONS, question_hashes(examples))
 
 
-def current_server(scheduler: Scheduler, target: Target, limit_s: float | None = None) -> dict[str, Any]:
-    """What the gpu queue says of the server of `target`, which all keys cover; `TargetHost.identity` has the fields.
-
-    limit_s: of the job, in seconds; None is the run's own.
-    """
-    server: dict[str, Any] = _ask_server(scheduler, target, limit_s)["server"]
-    return server
-
-
-def _ask_server(scheduler: Scheduler, target: Target, limit_s: float | None) -> dict[str, Any]:
-    # With the attempt in its key: at each start the server may be another one.
-    key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
-    scheduler.submit(Request(key, JobSpec("gpu.identity", "server", {"target": dataclasses.asdict(target)}, limit_s)))
-    [(_, result)] = scheduler.results()
-    return result
-
-
 def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
     """Ask the gpu queue which server answers and which model it has, and keep both with the run."""
-    found = _ask_server(scheduler, target, None)
+    found = ask_server(scheduler, target, None)
     now = found["server"]
     known = read_servers(output)
     if known and now not in known:
@@ -157,3 +142,53 @@ def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
 def read_model(output: OutputFolder) -> ModelCheck:
     """The target's model.  Raises: FileNotFoundError for a run that has asked no server yet."""
     return read_state(output.path / MODEL, ModelCheck)
+
+
+@dataclass(frozen=True)
+class ClusterOfRun:
+    """One cluster of the vocabulary: `count` tokens, of which `examples` are texts; 0 and empty where not known."""
+
+    id: str
+    description: str
+    examples: tuple[str, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class ClustersOfArm:
+    """The clusters of an arm in the order of their ids; `clustering` is the content hash."""
+
+    arm: str
+    clustering: str
+    clusters: tuple[ClusterOfRun, ...]
+
+
+class ClustersFile(TypedDict):
+    """clusters.json."""
+
+    arms: list[ClustersOfArm]
+
+
+def keep_clusters(output: OutputFolder, store: Store, run_id: str, arms: Sequence[Arm]) -> None:
+    """Write what the clusters of the arms hold.  Descriptions of the user's own keep the examples of the clustering."""
+    found = []
+    for arm in arms:
+        made = {str(one["id"]): one for one in store.clusterings.made_descriptions(arm.clustering)}
+        clusters = tuple(
+            _cluster(str(one["id"]), str(one["description"]), made.get(str(one["id"]), {}))
+            for one in store.clusterings.descriptions(run_id, arm.clustering)
+        )
+        found.append(ClustersOfArm(arm.name, arm.clustering, clusters))
+    output.write_state(CLUSTERS_FILE, {"arms": [asdict(one) for one in found]})
+
+
+def _cluster(cluster: str, description: str, made: Mapping[str, Any]) -> ClusterOfRun:
+    return ClusterOfRun(cluster, description, tuple(made.get("examples", ())), int(made.get("count", 0)))
+
+
+def read_clusters(output: OutputFolder) -> list[ClustersOfArm]:
+    """None before the vocabulary is clustered."""
+    try:
+        return read_state(output.path / CLUSTERS_FILE, ClustersFile)["arms"]
+    except FileNotFoundError:
+        return []
