@@ -23,7 +23,6 @@ from benchmarks import figures
 from tasks.common.files import unix_path
 from tasks.common.http import http_url
 from tasks.judging.exact_number import final_number
-from tasks.judging.grader import EXACT_NUMBER
 from tasks.records import Sampling, Target
 from workers.embedded import models
 from workers.embedded.farm import FarmSpec
@@ -67,7 +66,7 @@ def fresh(folder: Path) -> Path:
 def judge_for(data: Path) -> str:
     """By numbers where every right answer of the questions has one, else by rules."""
     golds = [str(json.loads(line)["answer"]) for line in data.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return RULE_JUDGE if any(final_number(gold) is None for gold in golds) else EXACT_NUMBER
+    return RULE_JUDGE if any(final_number(gold) is None for gold in golds) else "exact_number"
 
 
 def server_arguments(options: argparse.Namespace) -> str:

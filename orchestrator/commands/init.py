@@ -27,8 +27,7 @@ from orchestrator.commands import options
 from orchestrator.settings import Settings, load_settings, write_config
 from orchestrator.settings.farm import EndpointOptions
 from orchestrator.settings.value_checks import server_address
-from tasks.judging.exact_number import lacks_number
-from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
+from tasks.judging.grader import RULE_JUDGES, THREE_STAGES, unfit
 from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
@@ -330,12 +329,14 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
     free = {**FREE, "OPTIMISER": "cma"} if external else FREE
     if text in ("rules", THREE_STAGES):
         if external:
-            raise ValueError("only an embedded farm has rules: name exact_number, file.py:function, or a model")
+            raise ValueError(
+                f"only an embedded farm has rules: name {', '.join(RULE_JUDGES)}, file.py:function, or a model"
+            )
         return Answer({**FREE, "JUDGE": THREE_STAGES}, "fixed rules for numbers, yes and no, and words; free")
-    if text == EXACT_NUMBER:
-        if without := [example.id for example in examples if lacks_number(example.gold)]:
-            raise ValueError(f"right answers without a number: {', '.join(without[:5])}")
-        return Answer({**free, "JUDGE": EXACT_NUMBER}, "the last number must be that of the right answer; free")
+    if text in RULE_JUDGES:
+        if problem := unfit(text, {example.id: example.gold for example in examples}):
+            raise ValueError(problem)
+        return Answer({**free, "JUDGE": text}, f"{RULE_JUDGES[text].title}; free")
     module, _, function = text.rpartition(":")
     if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
         from tasks.judging.user_function import UserFunctionError, load_function
@@ -346,7 +347,7 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
             raise ValueError(str(error)) from None
         return Answer({**free, "JUDGE": text}, f"your function {text}; free")
     if not re.fullmatch(r"[A-Za-z0-9][\w./:-]*", text, re.ASCII):
-        raise ValueError("name a judge: rules, exact_number, file.py:function, or a model such as gpt-4o")
+        raise ValueError(f"name a judge: rules, {', '.join(RULE_JUDGES)}, file.py:function, or a model such as gpt-4o")
     address = "" if external else os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
     options = {"JUDGE": THREE_STAGES, "JUDGE_MODEL": text, "REFLECTOR_MODEL": text, "OPENAI_BASE_URL": address}
     options["OPENAI_PRICES"] = prices or PRICES.get(text, "")

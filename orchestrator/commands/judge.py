@@ -109,14 +109,12 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
 
 def _read_rows(file: Path, judge: str) -> list[AnswerRow]:
     from tasks.dataset import DatasetError
-    from tasks.judging.exact_number import lacks_number
-    from tasks.judging.grader import EXACT_NUMBER
+    from tasks.judging.grader import unfit
     from tasks.judging.rows import read_answer_rows
 
     rows = read_answer_rows(file)
-    for number, row in enumerate(rows, start=1):
-        if judge == EXACT_NUMBER and lacks_number(row.gold):
-            raise DatasetError(f"{file}: row {number}: the gold {row.gold[:80]!r} has no number; name another judge")
+    if problem := unfit(judge, {f"row {number}": row.gold for number, row in enumerate(rows, start=1)}):
+        raise DatasetError(f"{file}: {problem}; name another judge")
     return rows
 
 

@@ -15,8 +15,7 @@ from orchestrator.settings import Settings, SettingsError, parse_selection
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.common.text import estimate_tokens
 from tasks.dataset import DatasetError
-from tasks.judging.exact_number import lacks_number
-from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES, needs_model, title_of
+from tasks.judging.grader import is_function, needs_model, title_of, unfit
 from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.openai.fitting import prompt_estimate
 from tasks.plan import EXAMPLE_SETS
@@ -26,7 +25,6 @@ from tasks.store.store import Store
 
 Examples = dict[str, list[Example]]
 Watch = Callable[[str, tuple[int, int] | None], None]
-MOST_LISTED = 10
 LEAST_TO_ORDER = 24
 """Training questions.  Of fewer all are searched on, and the same ones order the front."""
 
@@ -60,18 +58,13 @@ def choose_examples(settings: Settings) -> Examples:
 
 
 def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -> None:
-    """Whether the chosen judge can judge: golds have numbers, and the workers of an embedded farm have the function.
+    """Whether the chosen judge can judge: golds have what it needs, and an embedded farm has the function.
 
     The workers of an external farm have an environment of their own, which is not known here.
     """
-    if settings.judge == EXACT_NUMBER:
-        rows = [row for rows in examples.values() for row in rows]
-        if without := [row.id for row in rows if lacks_number(row.gold)]:
-            more = f" and {len(without) - MOST_LISTED} more" if len(without) > MOST_LISTED else ""
-            raise SettingsError(
-                [f"CONFIG_JUDGE: right answers without a number: {', '.join(without[:MOST_LISTED])}{more}"]
-            )
-    elif settings.judge != THREE_STAGES and settings.is_embedded:
+    if problem := unfit(settings.judge, {row.id: row.gold for rows in examples.values() for row in rows}):
+        raise SettingsError([f"CONFIG_JUDGE: {problem}"])
+    if is_function(settings.judge) and settings.is_embedded:
         try:
             load_function(settings.judge)
         except UserFunctionError as error:

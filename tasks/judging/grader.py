@@ -1,22 +1,23 @@
 """Who decides whether an answer is right: one interface, and the three-stage judge behind it.
 
-Beside the three stages there are `exact_number.ExactNumber` for arithmetic and `user_function.UserFunction` for a
-function of the user's own.  `make_grader` picks one by the name that the settings give.
+Beside the three stages there are judges by fixed rules (`RULE_JUDGES`) and `user_function.UserFunction` for a function
+of the user's own.  `make_grader` picks one by the name that the settings give.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from tasks.judging.exact_number import ExactNumber
+from tasks.judging.exact_number import ExactNumber, lacks_number
 from tasks.judging.user_function import load_function
 from tasks.judging.verdict import Ask, judge, verdict_key
 from tasks.records import Judge, Verdict
 
-THREE_STAGES, EXACT_NUMBER = "three_stages", "exact_number"
+THREE_STAGES = "three_stages"
+MOST_LISTED = 10
 
 
 class Grader(Protocol):
@@ -53,8 +54,24 @@ class ThreeStages:
         return judge(question, gold, answer, self.settings, self.ask)
 
 
+@dataclass(frozen=True)
+class RuleJudge:
+    """A judge without a language model: its grader, its name in reports, and what a right answer must have for it.
+
+    `lacks` says whether a right answer has nothing of `needs`.
+    """
+
+    make: Callable[[], Grader]
+    title: str
+    needs: str
+    lacks: Callable[[str], bool]
+
+
+RULE_JUDGES = {"exact_number": RuleJudge(ExactNumber, "exact final number", "number", lacks_number)}
+
+
 def make_grader(name: str, three_stages: Callable[[], Grader]) -> Grader:
-    """The grader of this name: "three_stages", "exact_number", "module:function", or the name of an entry point.
+    """The grader of this name: "three_stages", one of `RULE_JUDGES`, "module:function", or the name of an entry point.
 
     `three_stages` is called only where that judge is chosen: it needs an endpoint.  A function is loaded once a
     process, so that its key and its code belong together when its file changes.
@@ -62,9 +79,7 @@ def make_grader(name: str, three_stages: Callable[[], Grader]) -> Grader:
     """
     if name == THREE_STAGES:
         return three_stages()
-    if name == EXACT_NUMBER:
-        return ExactNumber()
-    return _loaded(name)
+    return RULE_JUDGES[name].make() if name in RULE_JUDGES else _loaded(name)
 
 
 def needs_model(name: str) -> bool:
@@ -72,9 +87,24 @@ def needs_model(name: str) -> bool:
     return name == THREE_STAGES
 
 
+def is_function(name: str) -> bool:
+    """Whether the name is that of a user's function."""
+    return name != THREE_STAGES and name not in RULE_JUDGES
+
+
 def title_of(name: str) -> str:
     """A judge without a model, as the first line of a run and reports name it."""
-    return "exact final number (no language model)" if name == EXACT_NUMBER else f"the function {name}"
+    return f"{RULE_JUDGES[name].title} (no language model)" if name in RULE_JUDGES else f"the function {name}"
+
+
+def unfit(name: str, golds: Mapping[str, str]) -> str:
+    """Which right answers, by the ids of their rows, the judge of this name cannot judge; empty where it can all."""
+    rule = RULE_JUDGES.get(name)
+    found = [f"{row} ({gold[:60]!r})" for row, gold in golds.items() if rule is not None and rule.lacks(gold)]
+    if rule is None or not found:
+        return ""
+    more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    return f"right answers without a {rule.needs}: {', '.join(found[:MOST_LISTED])}{more}"
 
 
 _loaded = functools.cache(load_function)

@@ -90,7 +90,7 @@ def test_exact_numbers_need_golds_with_a_number(settle: Settle) -> None:
     settings = settle(CSV.replace(",22", ",many").replace(",66", ",several"), *OWN, "JUDGE=exact_number")
     with pytest.raises(SettingsError) as error:
         check_judge(settings, choose_examples(settings))
-    assert str(error.value) == "CONFIG_JUDGE: right answers without a number: train/2, held out/1"
+    assert str(error.value) == "CONFIG_JUDGE: right answers without a number: train/2 ('many'), held out/1 ('several')"
     numbers = settle(CSV, *OWN, "JUDGE=exact_number")
     check_judge(numbers, choose_examples(numbers))
 
