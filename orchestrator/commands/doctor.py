@@ -101,9 +101,9 @@ def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
     import redis
 
     from orchestrator.farm import FarmUnavailable, StoreLost, workers
-    from orchestrator.farm.checks import check_broker, check_clock, clock_offset, failed_check
-    from orchestrator.farm.connection import named_address, reach
-    from orchestrator.farm.worker_checks import check_all
+    from orchestrator.farm.checks import check_all, check_broker, check_clock, clock_offset, failed_check
+    from orchestrator.farm.connection import reach
+    from orchestrator.farm.embedded import named_address
 
     try:
         address = named_address(config)

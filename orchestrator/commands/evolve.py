@@ -69,7 +69,7 @@ def evolve(
 
 def _ways(missing: Path) -> list[str]:
     """How to begin without the settings that are missing."""
-    from orchestrator.farm.compose import unused_reason
+    from orchestrator.farm.connection import unused_reason
 
     return [
         f"{missing}: there is no such file.  Three ways to begin:",

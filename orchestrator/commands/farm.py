@@ -104,8 +104,7 @@ def farm(action: str, config: Path, overrides: Sequence[str], output: str | None
 
 
 def _up(settings: Settings) -> list[str]:
-    from orchestrator.farm.connection import farm_spec
-    from orchestrator.farm.embedded import control
+    from orchestrator.farm.embedded import control, farm_spec
 
     farm = control.up(farm_spec(settings))
     return [
@@ -131,7 +130,7 @@ def _status_lines(settings: Settings, found: FarmStatus) -> list[str]:
 
 def _compose_lines() -> list[str]:
     """What to do with the farm that `docker compose up` runs in this folder; nothing where there is none."""
-    from orchestrator.farm.compose import compose_address
+    from orchestrator.farm.connection import compose_address
     from tasks.store.client import redacted
 
     if (address := compose_address(Path.cwd())) is None:
@@ -154,7 +153,7 @@ def _compose_lines() -> list[str]:
 @click.option("--data", type=options.path_option, default="outputs/flower", metavar="DIR",
               help="folder of the history (default outputs/flower), readable by you only")  # fmt: skip
 def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int:
-    from orchestrator.farm.connection import named_address
+    from orchestrator.farm.embedded import named_address
 
     accounts = secret("FLOWER_BASIC_AUTH")
     if ":" not in accounts and (accounts or os.environ.get("FLOWER_BASIC_AUTH_FILE")):

@@ -238,19 +238,21 @@ def overrides_of(overrides: Sequence[str], output: str | None) -> list[str]:
 
 def is_without_settings(named: Path) -> bool:
     """Whether no file is named, there is no .config, and no compose farm of this folder has settings."""
-    from orchestrator.farm import compose
+    if named != DEFAULT_CONFIG or named.exists():
+        return False
+    from orchestrator.farm.connection import compose_address
 
-    return named == DEFAULT_CONFIG and not named.exists() and compose.compose_address(Path.cwd()) is None
+    return compose_address(Path.cwd()) is None
 
 
 def config_file(named: Path) -> Path:
     """The file that is named; that of this folder's compose farm where none is named and there is no .config."""
-    from orchestrator.farm import compose
-
     if named != DEFAULT_CONFIG or named.exists() or is_without_settings(named):
         return named
-    print(f"no .config: the settings are {compose.CONFIG}, for the farm of docker compose", file=sys.stderr)
-    return compose.CONFIG
+    from orchestrator.farm.connection import COMPOSE_CONFIG
+
+    print(f"no .config: the settings are {COMPOSE_CONFIG}, for the farm of docker compose", file=sys.stderr)
+    return COMPOSE_CONFIG
 
 
 def print_found(as_json: bool, value: object, lines: Iterable[str]) -> None:

@@ -44,7 +44,8 @@ exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm canno
 @options.json_option
 def workers(pause: str | None, resume: str | None, config: Path | None, as_json: bool) -> int:
     from orchestrator.farm import workers
-    from orchestrator.farm.connection import named_address, reach
+    from orchestrator.farm.connection import reach
+    from orchestrator.farm.embedded import named_address
 
     if pause and resume:
         raise click.UsageError("--pause and --resume exclude each other")

@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 from orchestrator.evolve.fingerprints import keep_clusters
 from orchestrator.evolve.setup import Watch
 from orchestrator.evolve.systems import Arm
-from orchestrator.farm.connection import open_farm
 from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
+from orchestrator.farm.embedded import open_farm
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.report.announcement import provider_at
 from orchestrator.report.live import Snapshot, View

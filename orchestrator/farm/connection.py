@@ -1,11 +1,11 @@
-"""Connections to a farm: the embedded one, started and taken down with a run, or the one at a Redis address.
-
-`open_farm` may start a farm; `reach` connects to a farm that is up, and starts nothing.
-"""
+"""Connections to a farm at a Redis address: of a run, which waits for it, and of a command, which looks at it."""
 
 from __future__ import annotations
 
 import os
+import re
+import socket
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,14 +15,9 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from orchestrator import console
 from orchestrator.farm import FarmLost, FarmUnavailable, StoreLost
-from orchestrator.farm.compose import compose_address, unused_reason
-from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
-from orchestrator.settings import Settings, SettingsError, load_settings
-from orchestrator.settings.run import needs_endpoint
-from tasks.common.logs import secret
+from tasks.common.files import LONGEST_SOCKET_PATH, OTHERS, is_own_folder
 from tasks.common.text import escape_control
 from tasks.openai.endpoint import DEFAULT_BASE_URL, listed
 from tasks.queues import QUEUES
@@ -30,6 +25,8 @@ from tasks.store.client import (
     DEFAULT,
     ENVIRONMENT_VARIABLE,
     NO_WAITING,
+    PASSWORD_VARIABLE,
+    AddressError,
     StoreUnusable,
     Waiting,
     connect,
@@ -42,6 +39,10 @@ from tasks.store.client import (
 )
 from tasks.store.store import Store, open_store
 from tasks.store.workers import WorkerRegistry
+
+PING_S = 5.0
+START_WAIT_S = 15.0  # for a server that loads its data
+COMMAND_WAIT_S = 15.0  # of a command that looks at a farm or changes something there
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,6 @@ class FarmConnection:
 
 
 @contextmanager
-def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[FarmConnection]:
-    """The farm that the settings name; an embedded one is taken down at the end, unless it was up before."""
-    if not settings.is_embedded:
-        with external_farm(settings.redis_url, line) as external:
-            yield external
-        return
-    with embedded_farm(farm_spec(settings), line) as embedded:
-        yield embedded
-
-
-@contextmanager
 def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[FarmConnection]:
     """The farm whose workers are at this address or, when it is empty, where `external_address` finds one."""
     redis_url = external_address(redis_url)
@@ -85,51 +75,6 @@ def endpoints_of(farm: FarmConnection) -> set[str]:
     """The addresses that the openai workers of a farm call where a run names none."""
     found = [report.get("endpoint") for report in WorkerRegistry(farm.store.redis).workers()]
     return {escape_control(one.get("base_url") or DEFAULT_BASE_URL) for one in found if one}
-
-
-@contextmanager
-def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmConnection]:
-    """The embedded farm of a folder, taken down at the end unless it was up before."""
-    line(f"starting the embedded farm in {spec.folder}")
-    try:
-        farm = control.attach_or_start(spec)
-    except control.FarmError as error:
-        raise FarmUnavailable(str(error)) from None
-
-    def check() -> None:
-        if not farm.alive:
-            raise FarmLost(farm.failure() or f"the embedded farm in {spec.folder} has ended")
-
-    with farm:
-        if (farm.endpoint_url is not None) != spec.embedded_endpoint:
-            answers = "answer by rules" if farm.endpoint_url else "call a real endpoint"
-            raise FarmUnavailable(
-                f"the workers of the farm that is up in {spec.folder} {answers}, and these settings name the other; "
-                "stop it with `orchestrator farm down`, or change CONFIG_OPENAI_BASE_URL"
-            )
-        try:
-            rules, waiting = farm.endpoint_url is not None, run_waiting(line, check)
-            with connected(farm.redis_url, rules=rules, check=check, waiting=waiting) as embedded:
-                yield embedded
-        finally:
-            if farm.owned:
-                line("taking the embedded farm down")
-                console.ignore_signals()
-
-
-def farm_spec(settings: Settings) -> FarmSpec:
-    """The embedded farm of the settings."""
-    name = settings.openai_api_key_env
-    if settings.openai_base_url and needs_endpoint(settings) and not secret(name):
-        reason = f"needs a key, and neither {name} nor the file named by {name}_FILE has one"
-        raise SettingsError([f"CONFIG_OPENAI_BASE_URL: {reason}"])
-    return FarmSpec(
-        folder=str(settings.farm_dir.resolve()),
-        gpu_slots=GPU_SLOTS,
-        cpu_workers=1,
-        embedded_endpoint=not settings.openai_base_url,
-        offline=settings.target_model == "embedded",
-    )
 
 
 def run_waiting(line: Callable[[str], None], check: Callable[[], None] = lambda: None) -> Waiting:
@@ -161,10 +106,10 @@ def connected(
 
 def _no_server(redis_url: str, error: Exception) -> FarmUnavailable:
     said = f"no Redis or Valkey at {redacted(redis_url)}: {error}"
-    return _with_reason(said) if redis_url == DEFAULT else FarmUnavailable(said)
+    return with_reason(said) if redis_url == DEFAULT else FarmUnavailable(said)
 
 
-def _with_reason(said: str) -> FarmUnavailable:
+def with_reason(said: str) -> FarmUnavailable:
     """Nobody has named an address, so the farm of docker compose in this folder may be meant."""
     return FarmUnavailable("; ".join(filter(None, (said, unused_reason(Path.cwd())))))
 
@@ -179,50 +124,6 @@ def _lost(error: Exception, where: str) -> FarmLost | None:
     if isinstance(error, redis.AuthenticationError):
         return FarmLost(f"{name} no longer accepts its password: {error}")
     return None
-
-
-GPU_SLOTS = 64  # a worker takes no more individuals than keep its server busy
-PING_S = 5.0
-START_WAIT_S = 15.0  # for a server that loads its data
-COMMAND_WAIT_S = 15.0  # of a command that looks at a farm or changes something there
-DEFAULT_CONFIG = Path("configs/embedded.config")
-
-
-def address_of(settings: Settings) -> str:
-    """Where the farm of these settings answers."""
-    return embedded_address(settings.farm_dir) if settings.is_embedded else external_address(settings.redis_url)
-
-
-def external_address(redis_url: str) -> str:
-    """The address that is configured, or else the environment's, that of this folder's compose farm, the usual one."""
-    return (not redis_url and found_address()) or redis_url_of(os.environ, redis_url)
-
-
-def found_address() -> str | None:
-    """The address that the environment names, or else that of a compose farm that is up in this folder."""
-    if os.environ.get(ENVIRONMENT_VARIABLE):
-        return redis_url_of(os.environ)
-    return compose_address(Path.cwd())
-
-
-def embedded_address(folder: Path) -> str:
-    """Where the embedded farm of a folder answers."""
-    address = control.status(folder.resolve()).redis_url
-    if address is None:
-        raise FarmUnavailable(f"no farm is up in {folder}")
-    return address
-
-
-def named_address(config: Path | None) -> str:
-    """The farm of a .config; without one that of WHETSTONE_REDIS_URL, or else the one that is up in this folder: of
-    containers, or the embedded one.
-    """
-    if config is None and (address := found_address()):
-        return address
-    try:
-        return address_of(load_settings(config or DEFAULT_CONFIG))
-    except FarmUnavailable as error:
-        raise error if config else _with_reason(str(error)) from None
 
 
 @contextmanager
@@ -240,3 +141,60 @@ def ping(address: str) -> None:
             client.ping()
     except (ValueError, redis.RedisError) as error:
         raise _no_server(address, error) from None
+
+
+def external_address(redis_url: str) -> str:
+    """The address that is configured, or else the environment's, that of this folder's compose farm, the usual one."""
+    return (not redis_url and found_address()) or redis_url_of(os.environ, redis_url)
+
+
+def found_address() -> str | None:
+    """The address that the environment names, or else that of a compose farm that is up in this folder."""
+    if os.environ.get(ENVIRONMENT_VARIABLE):
+        return redis_url_of(os.environ)
+    return compose_address(Path.cwd())
+
+
+SECRETS = Path("secrets")
+SOCKET = SECRETS / "socket" / "valkey.sock"
+PASSWORD = SECRETS / "broker" / "valkey_password"
+COMPOSE_CONFIG = Path("ops/compose.config")
+"""The settings of a run on the farm of `docker compose up`, where a user has none."""
+COMPOSE_ANSWER_S = 2.0
+
+
+def compose_address(folder: Path) -> str | None:
+    """The address of the farm that `docker compose up` runs in a folder, with its password; None where none is up.
+
+    Its Valkey listens on a Unix socket in secrets/, a folder that only the owner of the clone can enter.
+    """
+    path = folder.resolve() / SOCKET
+    if not _is_private(folder / SECRETS) or not path.is_socket():
+        return None
+    if len(str(path).encode()) > LONGEST_SOCKET_PATH or re.search(r"[?#%]", str(path)):
+        raise AddressError(
+            f"{path}: an address cannot have this path (at most {LONGEST_SOCKET_PATH} bytes, without ? # %);"
+            f" move the clone, or set {ENVIRONMENT_VARIABLE}"
+        )
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(COMPOSE_ANSWER_S)
+        try:
+            client.connect(str(path))
+        except OSError:  # a farm that was killed leaves its socket
+            return None
+    here = {ENVIRONMENT_VARIABLE: f"unix://{path}?db=0", f"{PASSWORD_VARIABLE}_FILE": str(folder / PASSWORD)}
+    return redis_url_of(here)
+
+
+def unused_reason(folder: Path) -> str:
+    """Why `compose_address` finds no farm in a clone that was made ready for one; "" in any other folder."""
+    if not (folder / COMPOSE_CONFIG).is_file() or not (folder / SECRETS).is_dir():
+        return ""
+    if not _is_private(folder / SECRETS):
+        return f"{SECRETS}/ is not used: it must be yours, no link, and closed to others (chmod 700 {SECRETS})"
+    return f"no farm of docker compose answers at {SOCKET}; `docker compose up --detach` starts it"
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether no other user can have put anything into the folder."""
+    return is_own_folder(folder) and not stat.S_IMODE(folder.stat().st_mode) & OTHERS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import count_messages
-from orchestrator.farm.workers import start_hint
+from orchestrator.farm.workers import WorkerAvailabilityMonitor
 from tasks.openai.endpoint import BudgetSpent
 from tasks.records import Failure
 from tasks.store.keys import CANCELLED
@@ -161,47 +161,3 @@ def parking_reason(failures: list[Failure]) -> str:
     """Why a run parks, in one line."""
     first, more = failures[0], f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     return f"{first.stage} of {first.node} failed: {first.error}{more}"
-
-
-CHECK_EVERY_S = 5.0
-MISSES_BEFORE_WARNING = 3  # in a row without a worker: an embedded one that died is back sooner
-
-
-class WorkerAvailabilityMonitor:
-    """Checks every few seconds whether each queue with waiting messages has a worker, and reports a change once."""
-
-    def __init__(
-        self, registry: WorkerRegistry, queues: Callable[[], Mapping[str, int]], notify: Callable[[str], None]
-    ) -> None:
-        self._registry, self._queues, self._notify = registry, queues, notify
-        self._checked = time.monotonic()
-        self._misses: dict[str, int] = {}
-        self._reported: dict[str, str] = {}
-
-    def look(self) -> None:
-        """Look when it is time to."""
-        if time.monotonic() - self._checked < CHECK_EVERY_S:
-            return
-        self._checked = time.monotonic()
-        self._registry.check_writes()  # while tasks wait for a store that refuses, their run must say so
-        reports = self._registry.workers()
-        for queue, waiting in self._queues().items():
-            self._note(queue, unavailable_line(queue, waiting, reports))
-
-    def _note(self, queue: str, line: str) -> None:
-        self._misses[queue] = self._misses.get(queue, 0) + 1 if line else 0
-        if line and self._misses[queue] < MISSES_BEFORE_WARNING:
-            return
-        if line and self._reported.get(queue) != line:
-            self._notify(line)
-        self._reported[queue] = line
-
-
-def unavailable_line(queue: str, waiting: int, reports: list[dict[str, Any]]) -> str:
-    """A line when messages wait in a queue and no worker takes them; else ""."""
-    workers = [report for report in reports if report["queue"] == queue]
-    if not waiting or any(report.get("state", "ready") == "ready" for report in workers):
-        return ""
-    reasons = sorted({f"{report['worker']}: {report.get('why')}" for report in workers})
-    why = "; ".join(reasons) or start_hint(queue)
-    return f"no worker is available for queue {queue}: {why}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.farm.connection import FarmConnection
@@ -96,3 +96,47 @@ def _what(task: Mapping[str, Any]) -> str:
 
 def _for(since: float | None, now: float) -> str:
     return "" if since is None else f", for {max(0.0, now - since):.0f} s"
+
+
+CHECK_EVERY_S = 5.0
+MISSES_BEFORE_WARNING = 3  # in a row without a worker: an embedded one that died is back sooner
+
+
+class WorkerAvailabilityMonitor:
+    """Checks every few seconds whether each queue with waiting messages has a worker, and reports a change once."""
+
+    def __init__(
+        self, registry: WorkerRegistry, queues: Callable[[], Mapping[str, int]], notify: Callable[[str], None]
+    ) -> None:
+        self._registry, self._queues, self._notify = registry, queues, notify
+        self._checked = time.monotonic()
+        self._misses: dict[str, int] = {}
+        self._reported: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Look when it is time to."""
+        if time.monotonic() - self._checked < CHECK_EVERY_S:
+            return
+        self._checked = time.monotonic()
+        self._registry.check_writes()  # while tasks wait for a store that refuses, their run must say so
+        reports = self._registry.workers()
+        for queue, waiting in self._queues().items():
+            self._note(queue, unavailable_line(queue, waiting, reports))
+
+    def _note(self, queue: str, line: str) -> None:
+        self._misses[queue] = self._misses.get(queue, 0) + 1 if line else 0
+        if line and self._misses[queue] < MISSES_BEFORE_WARNING:
+            return
+        if line and self._reported.get(queue) != line:
+            self._notify(line)
+        self._reported[queue] = line
+
+
+def unavailable_line(queue: str, waiting: int, reports: list[dict[str, Any]]) -> str:
+    """A line when messages wait in a queue and no worker takes them; else ""."""
+    workers = [report for report in reports if report["queue"] == queue]
+    if not waiting or any(report.get("state", "ready") == "ready" for report in workers):
+        return ""
+    reasons = sorted({f"{report['worker']}: {report.get('why')}" for report in workers})
+    why = "; ".join(reasons) or start_hint(queue)
+    return f"no worker is available for queue {queue}: {why}"

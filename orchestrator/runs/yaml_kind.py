@@ -89,14 +89,16 @@ class YamlKind(ABC, Generic[S, O]):
         return read_progress_file(folder, self.unit)
 
     def connect(self, settings: S, options: O, notify: Notify = log.info) -> AbstractContextManager[FarmConnection]:
-        from orchestrator.farm.connection import embedded_farm, external_farm
+        from orchestrator.farm.connection import external_farm
+        from orchestrator.farm.embedded import embedded_farm
 
         if options.farm == "external":
             return external_farm(options.redis_url, notify)
         return embedded_farm(self.farm_spec(settings, options), notify)
 
     def farm_address(self, folder: Path) -> str:
-        from orchestrator.farm.connection import embedded_address, external_address
+        from orchestrator.farm.connection import external_address
+        from orchestrator.farm.embedded import embedded_address
 
         _, options = self.load(folder)
         return external_address(options.redis_url) if options.farm == "external" else embedded_address(options.folder)

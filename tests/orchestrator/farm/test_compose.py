@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.commands.options import DEFAULT_CONFIG, load_given
-from orchestrator.farm.compose import PASSWORD, SOCKET, compose_address
-from orchestrator.farm.connection import external_address, found_address, named_address, ping
+from orchestrator.farm.connection import PASSWORD, SOCKET, compose_address, external_address, found_address, ping
+from orchestrator.farm.embedded import named_address
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import SettingsError
 from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, redacted

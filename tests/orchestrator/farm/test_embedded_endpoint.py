@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.farm import FarmUnavailable
-from orchestrator.farm.connection import embedded_farm, farm_spec
-from orchestrator.farm.embedded import control
+from orchestrator.farm.embedded import control, embedded_farm, farm_spec
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run
 
 ROOT = Path(__file__).parents[3]

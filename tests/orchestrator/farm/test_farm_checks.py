@@ -15,9 +15,10 @@ from orchestrator.farm.checks import (
     check_disk,
     check_endpoint,
     check_persistence,
+    check_queue,
+    check_versions,
     check_writes,
 )
-from orchestrator.farm.worker_checks import check_queue, check_versions
 from tasks.store.workers import code_version
 
 WELL = {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 10, "maxmemory": 100}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from refusing_valkey import RefusingValkey
 
-from orchestrator.farm import dispatcher
-from orchestrator.farm.dispatcher import WorkerAvailabilityMonitor, unavailable_line
+from orchestrator.farm import workers
+from orchestrator.farm.workers import WorkerAvailabilityMonitor, unavailable_line
 from tasks.store.client import StoreUnusable, Waiting, connect, store_url
 from tasks.store.workers import WorkerRegistry
 
@@ -26,7 +26,7 @@ def test_no_worker_is_missed_where_nothing_waits_or_one_is_ready() -> None:
 def test_a_store_that_refuses_is_reported_while_the_run_only_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher, "CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr(workers, "CHECK_EVERY_S", 0.0)
     server, said = RefusingValkey(tmp_path), list[str]()
     try:
         server.start()
