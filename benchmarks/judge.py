@@ -33,6 +33,7 @@ from typing import Any, Literal
 from figures import table, write
 
 from tasks.judging.numbers import read_numbers
+from tasks.judging.prompt import JudgeReply
 from tasks.judging.rule import decide_by_rule, in_one_unit, is_close, pure_number
 from tasks.judging.verdict import judge
 from tasks.records import Judge
@@ -81,15 +82,15 @@ def with_model(errs: bool) -> Callable[[JudgedAnswer, float], bool]:
     """All three stages; with `errs` the model is wrong in one answer of ten."""
 
     def decide(row: JudgedAnswer, tolerance: float) -> bool:
-        def ask(system: str, user: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+        def ask(_: tuple[str, str]) -> JudgeReply:
             is_flipped = errs and hashlib.sha256(row.answer.encode()).digest()[1] < 26
             target = read_numbers(row.gold)[0]
             near = [v for n in read_numbers(row.answer) if (v := in_one_unit(n, target, row.question, row.answer))]
-            return {
-                "reasoning": "", "category": "numerical", "confidence": 0.9, "relative_error_pct": None,
-                "normalized_gt": target.value, "is_correct": row.is_right != is_flipped,
-                "normalized_pred": min((value for value, _ in near), key=lambda v: abs(v - target.value), default=None),
-            }  # fmt: skip
+            return JudgeReply(
+                reasoning="", category="numerical", confidence=0.9, relative_error_pct=None,
+                normalized_gt=target.value, is_correct=row.is_right != is_flipped,
+                normalized_pred=min((value for value, _ in near), key=lambda v: abs(v - target.value), default=None),
+            )  # fmt: skip
 
         settings = Judge("stand-in", tolerance, True, 0.0, 1.0, 512, 42, 1)
         return judge(row.question, row.gold, row.answer, settings, ask).is_correct

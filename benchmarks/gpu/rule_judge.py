@@ -6,6 +6,7 @@ A run whose reflector is a language model would ask that model to judge as well;
 from __future__ import annotations
 
 from tasks.judging.grader import ThreeStages
+from tasks.judging.prompt import JudgeReply
 from tasks.records import Judge
 from workers.embedded.endpoint.rules import verdict
 
@@ -17,6 +18,6 @@ SETTINGS = Judge(
 
 def judge(question: str, gold: str, answer: str) -> tuple[bool, str]:
     """Whether the answer is right, and why."""
-    stages = ThreeStages(SETTINGS, lambda system, user, *_: verdict.answer(system, user), "rules")
+    stages = ThreeStages(SETTINGS, lambda messages: JudgeReply(**verdict.answer(*messages)), "rules")
     found = stages.grade(question, gold, answer)
     return found.is_correct, found.reasoning

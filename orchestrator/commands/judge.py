@@ -19,7 +19,7 @@ from orchestrator.commands import options
 
 if TYPE_CHECKING:
     from tasks.judging.rows import AnswerRow
-    from tasks.openai.budget import LocalBudget
+    from tasks.openai.limits import LocalLimits
     from tasks.records import Endpoint, Judge
 
 DESCRIPTION = """\
@@ -42,6 +42,12 @@ exit status: 0 all rows are judged; 1 the arguments, the settings or a row are w
 reached: the verdicts of the rows before it are written."""
 
 Record = dict[str, Any]
+
+
+class _NoModel(Exception):
+    """Stage 2 needs a model, and there is none."""
+
+
 OPEN: Record = {"is_correct": None, "stage": 1, "reasoning": "Rules decide nothing here."}
 
 
@@ -64,9 +70,8 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     from tasks.dataset import DatasetError
     from tasks.judging.grader import needs_model
     from tasks.judging.user_function import UserFunctionError
-    from tasks.judging.verdict import JudgeReplyError
-    from tasks.openai.budget import LocalBudget
     from tasks.openai.endpoint import CallError, is_priced
+    from tasks.openai.limits import LocalLimits
 
     settings, endpoint = judging_settings(config)
     if tolerance is not None:
@@ -76,12 +81,12 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
         check_inputs("--output", output, {"the rows to judge": file})
     if not needs_model(settings.name):
         endpoint = None
-    budget = None if endpoint is None else LocalBudget(endpoint)
+    limits = None if endpoint is None else LocalLimits(endpoint)
     counts: Counter[str] = Counter()
     with ExitStack() as stack:
         try:
             rows = _read_rows(file, settings.name)
-            grade = _grade(settings, endpoint, budget)
+            grade = _grade(settings, endpoint, limits)
         except (DatasetError, UserFunctionError) as error:
             return console.fail(console.WRONG, str(error))
         if endpoint is not None:
@@ -96,14 +101,14 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
                 verdict = calls[row].result()
                 counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
                 out.write(json.dumps({field: verdict[field] for field in OPEN}, ensure_ascii=False) + "\n")
-        except (CallError, JudgeReplyError, PromptTooLong, UserFunctionError) as error:
+        except (CallError, PromptTooLong, UserFunctionError) as error:
             return console.fail(console.BROKEN, f"row {counts.total() + 1}: {error}")
         finally:
             pool.shutdown(cancel_futures=True)
             print(f"{counts.total()} rows: " + ", ".join(f"{n} {word}" for word, n in counts.items()), file=sys.stderr)
-            if endpoint is not None and budget is not None:
-                cost = format_cost(budget.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
-                print(f"{budget.used.requests} calls, cost: {cost}", file=sys.stderr)
+            if endpoint is not None and limits is not None:
+                cost = format_cost(limits.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
+                print(f"{limits.used.requests} calls, cost: {cost}", file=sys.stderr)
     return console.DONE
 
 
@@ -118,34 +123,33 @@ def _read_rows(file: Path, judge: str) -> list[AnswerRow]:
     return rows
 
 
-def _grade(settings: Judge, endpoint: Endpoint | None, budget: LocalBudget | None) -> Callable[[AnswerRow], Record]:
+def _grade(settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | None) -> Callable[[AnswerRow], Record]:
     """Judges a row; without an endpoint by rules alone."""
     from tasks.judging.grader import make_grader, needs_model
-    from tasks.judging.verdict import JudgeReplyError, judge, verdict_key
-    from tasks.openai.calls import ReplyCounter
+    from tasks.judging.verdict import judge as decide
+    from tasks.judging.verdict import verdict_key
     from tasks.openai.client import OpenAIClient
     from tasks.openai.judge import verdict_record
-    from tasks.openai.limits import LocalLimiter
 
     def leave_open(*call: object) -> Any:
-        raise JudgeReplyError("there is no model")
+        raise _NoModel
 
     def by_rules(row: AnswerRow) -> Record:
         try:
-            return dataclasses.asdict(judge(row.question, row.gold, row.answer, settings, leave_open))
-        except JudgeReplyError:
+            return dataclasses.asdict(decide(row.question, row.gold, row.answer, settings, leave_open))
+        except _NoModel:
             return OPEN
 
     if not needs_model(settings.name):
         grader = make_grader(settings.name, leave_open)
         return lambda row: dataclasses.asdict(grader.grade(row.question, row.gold, row.answer))
-    if endpoint is None or budget is None:
+    if endpoint is None or limits is None:
         return by_rules
-    client = OpenAIClient(endpoint, LocalLimiter(endpoint.requests_per_minute, endpoint.tokens_per_minute), budget)
+    client = OpenAIClient(endpoint, limits)
 
     def by_model(row: AnswerRow) -> Record:
         texts = row.question, row.gold, row.answer
         call = f"judge-{verdict_key(*texts, settings, endpoint.base_url)}"
-        return verdict_record(client, settings, call, texts, ReplyCounter())
+        return verdict_record(client, settings, call, texts)
 
     return by_model

@@ -27,7 +27,7 @@ from orchestrator.settings import Settings, SettingsError, layout_of, make_run, 
 from orchestrator.settings.run import by_rules, clusters_folder, stage_limit_s
 from tasks.common.validation import Hash, InvalidData, check_value, checked_json
 from tasks.job import JobSpec
-from tasks.openai.describe import SCHEMA, describe_messages, described
+from tasks.openai.describe import Descriptions, describe_messages
 from tasks.records import ClusterFigures, Sides
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS, content_hash
 from tasks.store.store import Store
@@ -198,7 +198,9 @@ def description_request(settings: Settings, clusters: Sequence[Mapping[str, Any]
     run = make_run(settings, "")
     external = not settings.is_embedded
     provider = provider_at(run.reflector.model, run.endpoint, rules=by_rules(settings), external=external)
-    return content_hash(provider, dataclasses.asdict(run.reflector), describe_messages(described(clusters)), SCHEMA)
+    return content_hash(
+        provider, dataclasses.asdict(run.reflector), describe_messages(clusters), Descriptions.model_json_schema()
+    )
 
 
 def cached_descriptions(path: Path, request: str) -> list[dict[str, Any]] | None:

@@ -30,6 +30,7 @@ from orchestrator.settings.value_checks import EMBEDDED
 from tasks.common.text import fill
 from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.openai.endpoint import is_priced, listed
+from tasks.openai.limits import spending_of
 from tasks.plan import Evaluations
 from tasks.queues import PROCESSOR_FILE
 from tasks.records import Example
@@ -169,7 +170,7 @@ def _resource_usage(
         completion_tokens=int(usage.get("completion", 0)),
         cost_usd=usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None,
         budget_usd=settings.budget_usd,
-        unconfirmed_usd=store.ledger(run_id).spending().unconfirmed,
+        unconfirmed_usd=spending_of(store.redis, run_id).unconfirmed,
         skipped_mutations=_count(history, "skip_reason"),
         merge_fallbacks=_count(history, "merge_fallback"),
     )

@@ -17,7 +17,7 @@ from tasks.common.text import estimate_tokens
 from tasks.dataset import DatasetError
 from tasks.judging.grader import is_function, needs_model, title_of, unfit
 from tasks.judging.user_function import UserFunctionError, load_function
-from tasks.openai.fitting import prompt_estimate
+from tasks.openai.reflect import prompt_estimate
 from tasks.plan import EXAMPLE_SETS
 from tasks.questions import SplitExample, in_split, parse_columns, read_questions
 from tasks.records import Example

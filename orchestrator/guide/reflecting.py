@@ -38,7 +38,7 @@ from tasks.guide.critique import (
 from tasks.guide.experiences import Applied, Guidance, apply_operations, next_guidance, resolve_evidence
 from tasks.guide.gate import GateDecision, decide
 from tasks.guide.jobs import AskedFor, ask_job
-from tasks.guide.prompts import Messages
+from tasks.guide.prompts import Messages, Schema
 from tasks.guide.proposal import (
     PROPOSAL_SCHEMA,
     Critiques,
@@ -49,7 +49,6 @@ from tasks.guide.proposal import (
     solved_before,
 )
 from tasks.guide.ticket import GuideCandidate, Ticket
-from tasks.openai.schema import Schema
 
 REPLY_SHOWN = 2000  # characters of an unusable reply that artifacts keep
 MOST_REJECTED = 5  # unusable replies in a row, before the run parks

@@ -26,6 +26,7 @@ from orchestrator.runs.folder import LOCK, OutputError, OutputFolder, OutputNotW
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
 from tasks.common.files import open_regular
+from tasks.openai.limits import spending_of
 from tasks.records import Failure
 from tasks.store.keys import STATUS
 from tasks.store.ownership import RunTaken
@@ -251,7 +252,7 @@ class StatusPublisher:
     def _write(self, usage: Mapping[str, float]) -> None:
         cost = {"cost_usd": usage.get("cost_usd", 0.0)} if self.is_priced else {}
         used = {name: value for name, value in usage.items() if name != "cost_usd"} | cost
-        used["unconfirmed_usd"] = self.store.ledger(self.run_id).spending().unconfirmed
+        used["unconfirmed_usd"] = spending_of(self.store.redis, self.run_id).unconfirmed
         used["budget_usd"] = self.budget_usd
         if used != self._written:
             self.output.write_state(USAGE, used)

@@ -66,7 +66,11 @@ class Collection:
 
     def compression_key(self, example: Example, verbose: str) -> str:
         messages = compression.messages(self.compress_template, example.question, verbose)
-        asked = [dataclasses.asdict(self.reflector), self.reflector_endpoint.base_url, compression.SCHEMA]
+        asked = [
+            dataclasses.asdict(self.reflector),
+            self.reflector_endpoint.base_url,
+            compression.SCHEMA,
+        ]
         skipped = ["skipped"] if self.too_long(messages) else []  # another limit may allow the call
         return "compression:" + content_hash(asked, messages, *skipped, *self._salt())
 

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from annotated_types import Ge, Le, Lt, MaxLen
-from pydantic import Field, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from tasks.common.text import escape_control, quote, shorten
@@ -116,6 +116,13 @@ REASONS: Mapping[str, str] = {
     "json_invalid": "it is not JSON: {error}",
     "value_error": "{error}",
 }
+
+
+class ReplyModel(BaseModel):
+    """What a reply of a language model must be, and the name of its schema."""
+
+    schema_name: ClassVar[str]
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InvalidData(ValueError):

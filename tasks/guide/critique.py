@@ -20,9 +20,8 @@ from tasks.common.text import fill
 from tasks.common.validation import parse_json, unrepeated
 from tasks.guide.choose import Signals
 from tasks.guide.experiences import LONGEST, render_experiences
-from tasks.guide.prompts import Messages, Template, quoted_summaries, require_experiences
+from tasks.guide.prompts import Messages, Schema, Template, quoted_summaries, require_experiences, strict_object
 from tasks.guide.ticket import GuideCandidate, Ticket
-from tasks.openai.schema import Schema, strict_object
 
 T = TypeVar("T")
 

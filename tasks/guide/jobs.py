@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tasks.common.validation import parse_json
-from tasks.guide.prompts import Messages
+from tasks.guide.prompts import Messages, Schema
 from tasks.guide.ticket import DecodeCell, TicketCandidates
 from tasks.job import Job, JobSpec
 from tasks.openai.endpoint import EMBEDDED
-from tasks.openai.schema import Schema
 from tasks.records import Endpoint, Target
 from tasks.store.keys import content_hash
 from tasks.task import discard

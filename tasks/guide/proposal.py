@@ -20,9 +20,16 @@ from tasks.guide.critique import (
     read_reply,
 )
 from tasks.guide.experiences import Operation, normalised, render_experiences
-from tasks.guide.prompts import SOLVED, Messages, Template, numbered_images, prompt_language, require_experiences
+from tasks.guide.prompts import (
+    SOLVED,
+    Messages,
+    Template,
+    numbered_images,
+    prompt_language,
+    require_experiences,
+    strict_object,
+)
 from tasks.guide.ticket import Ticket, TicketCandidates, Verdict, read_candidate
-from tasks.openai.schema import strict_object
 
 SCHEMA_NAME = "proposal"
 Critiques = Mapping[tuple[str, int], Critique]

@@ -50,7 +50,6 @@ class ThreeStages:
         return verdict_key(question, gold, answer, self.settings, self.address)
 
     def grade(self, question: str, gold: str, answer: str) -> Verdict:
-        """Raises: JudgeReplyError, and whatever `ask` raises."""
         return judge(question, gold, answer, self.settings, self.ask)
 
 

@@ -6,53 +6,36 @@ The three texts are JSON strings under their headings, so that no answer can pos
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from tasks.common.escaping import escape_in_json
 from tasks.common.text import PromptTooLong, cut_middle, estimate_tokens, largest_length
+from tasks.common.validation import ReplyModel
 from tasks.judging.marks import accepted_answers
 
-SCHEMA_NAME = "verdict"
 
-# Reasoning stands first: the model thinks before it decides, and its verdict follows from what it wrote.
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reasoning": {
-            "type": "string",
-            "description": "The comparison, step by step: what each side claims, units brought to one, the difference.",
-        },
-        "category": {
-            "type": "string",
-            "enum": ["numerical", "yes_no", "text"],
-            "description": "What kind of ground truth it is.",
-        },
-        "normalized_gt": {
-            "type": ["number", "null"],
-            "description": "The number of the ground truth in the common unit; null unless numerical.",
-        },
-        "normalized_pred": {
-            "type": ["number", "null"],
-            "description": "The number that the answer settles on, in the common unit; null where it gives none.",
-        },
-        "relative_error_pct": {
-            "type": ["number", "null"],
-            "description": "100 * |normalized_pred - normalized_gt| / |normalized_gt|; null where undefined.",
-        },
-        "confidence": {"type": "number", "description": "How sure the verdict is, from 0 to 1."},
-        "is_correct": {"type": "boolean", "description": "The verdict."},
-    },
-    "required": [
-        "reasoning",
-        "category",
-        "normalized_gt",
-        "normalized_pred",
-        "relative_error_pct",
-        "confidence",
-        "is_correct",
-    ],
-    "additionalProperties": False,
-}
+class JudgeReply(ReplyModel):
+    """What the judge says.  The reasoning stands first: the model thinks before it decides."""
+
+    schema_name: ClassVar = "verdict"
+    reasoning: str = Field(
+        description="The comparison, step by step: what each side claims, units brought to one, the difference."
+    )
+    category: Literal["numerical", "yes_no", "text"] = Field(description="What kind of ground truth it is.")
+    normalized_gt: float | None = Field(
+        description="The number of the ground truth in the common unit; null unless numerical."
+    )
+    normalized_pred: float | None = Field(
+        description="The number that the answer settles on, in the common unit; null where it gives none."
+    )
+    relative_error_pct: float | None = Field(
+        description="100 * |normalized_pred - normalized_gt| / |normalized_gt|; null where undefined."
+    )
+    confidence: float = Field(description="How sure the verdict is, from 0 to 1.")
+    is_correct: bool = Field(description="The verdict.")
+
 
 _SYSTEM = """\
 You grade answers to questions about company filings. You get a question, its ground truth and one answer to judge, \

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from tasks.common.text import PromptTooLong
 from tasks.judging import prompt, rule
 from tasks.judging.marks import accepted_answers, without_thinking
+from tasks.judging.prompt import JudgeReply
 from tasks.records import Judge, Verdict
 
-Ask = Callable[[str, str, str, dict[str, Any]], dict[str, Any]]
+Ask = Callable[[tuple[str, str]], JudgeReply]  # of the system and the user message
 Category = Literal["numerical", "yes_no", "text"]
 Rule = Callable[[str, str, str, float], tuple[bool, str] | None]
 """A rule of stage 1: (question, gold, answer, tolerance) -> (is correct, reasoning), or None where it is not sure."""
@@ -23,10 +23,6 @@ Rule = Callable[[str, str, str, float], tuple[bool, str] | None]
 _SIDE = re.compile(
     r"[\W_]*(yes|no)(?![\w'’])(?!\.\s*\d)(?!\s+(?:doubt|question|wonder|one|longer|matter|problem)\b)", re.IGNORECASE
 )
-
-
-class JudgeReplyError(ValueError):
-    """The judge's reply is not what its schema promises. Such a reply is an error and never a verdict."""
 
 
 def _empty_rule(_question: str, _gold: str, answer: str, _tolerance: float) -> tuple[bool, str] | None:
@@ -39,20 +35,19 @@ def _number_rule(question: str, gold: str, answer: str, tolerance: float) -> tup
 
 
 RULES: tuple[Rule, ...] = (_empty_rule, _number_rule)  # the first that is sure decides
+_SCHEMA = JudgeReply.model_json_schema()
 RULES_VERSION = 3  # part of the key of a verdict: add 1 when the rules change
 
 
 def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> Verdict:
     """Whether `answer` agrees with `gold`.
 
-    `ask(system, user, schema_name, schema)` puts the question of stage 2 to a model and returns its reply as the schema
-    has it.  Whatever it raises passes through: a judge that cannot be reached is never a wrong answer.  Of a gold with
-    several accepted answers any will do.  What a model thinks before its answer is not judged; an answer without a
-    visible character is wrong and costs no call.  The model reads an answer that is too long with its middle cut out;
-    the rules read all of it.
+    `ask` puts the question of stage 2 to a model.  Whatever it raises passes through: a judge that cannot be reached
+    is never a wrong answer.  Of a gold with several accepted answers any will do.  What a model thinks before its
+    answer is not judged; an answer without a visible character is wrong and costs no call.  The model reads an answer
+    that is too long with its middle cut out; the rules read all of it.
 
-    Raises: PromptTooLong when question and gold do not fit the judge's context; JudgeReplyError when the reply does not
-    follow the schema or has a number that is not finite.
+    Raises: PromptTooLong when question and gold do not fit the judge's context.
     """
     answer = without_thinking(answer)
     golds = accepted_answers(gold)
@@ -63,8 +58,8 @@ def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> V
                 return Verdict(is_correct, 1, 1.0, category_of(one), reasoning)
     system = prompt.system_message(settings.tolerance, settings.forgiving)
     shown = prompt.fitting_answer(system, question, gold, answer, settings.prompt_limit)
-    reply = ask(system, prompt.user_message(question, gold, shown), prompt.SCHEMA_NAME, prompt.SCHEMA)
-    verdict = _verdict(reply)
+    reply = ask((system, prompt.user_message(question, gold, shown)))
+    verdict = Verdict(reply.is_correct, 2, min(1.0, max(0.0, reply.confidence)), reply.category, reply.reasoning)
     return next(
         (v for one in golds if (v := _checked(verdict, reply, question, one, answer, settings.tolerance))), verdict
     )
@@ -82,7 +77,7 @@ def verdict_key(question: str, gold: str, answer: str, settings: Judge, address:
     for name in ("tolerance", "temperature", "top_p"):  # 1 and 1.0 are the same setting
         values[name] = None if values[name] is None else float(values[name])
     system = prompt.system_message(settings.tolerance, settings.forgiving)
-    parts = [question, gold, answer, values, address, system, prompt.SCHEMA, RULES_VERSION]
+    parts = [question, gold, answer, values, address, system, _SCHEMA, RULES_VERSION]
     try:
         shown = prompt.fitting_answer(system, question, gold, answer, settings.prompt_limit)
     except PromptTooLong:
@@ -108,50 +103,15 @@ def polarity(text: str) -> Literal["yes", "no"] | None:
     return "yes" if match[1].lower() == "yes" else "no"
 
 
-def _verdict(reply: dict[str, Any]) -> Verdict:
-    missing = [name for name in prompt.SCHEMA["required"] if name not in reply]
-    if missing:
-        raise JudgeReplyError(f"the judge's reply lacks {', '.join(missing)}")
-    reasoning, category, is_correct = reply["reasoning"], reply["category"], reply["is_correct"]
-    if not isinstance(reasoning, str):
-        raise JudgeReplyError("the judge's reasoning is not text")
-    if category not in get_args(Category):
-        raise JudgeReplyError(f"the judge's category is {category!r}")
-    if not isinstance(is_correct, bool):
-        raise JudgeReplyError(f"the judge's is_correct is {is_correct!r}")
-    for name in ("normalized_gt", "normalized_pred", "relative_error_pct"):
-        _number(reply, name)
-    confidence = _number(reply, "confidence")
-    if confidence is None:
-        raise JudgeReplyError("the judge's confidence is null")
-    return Verdict(is_correct, 2, min(1.0, max(0.0, confidence)), category, reasoning)
-
-
-def _number(reply: dict[str, Any], name: str) -> float | None:
-    """A number of the reply, or None for null. JSON readers let NaN and Infinity pass, and so they are refused here."""
-    value = reply[name]
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise JudgeReplyError(f"the judge's {name} is {value!r}, not a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise JudgeReplyError(f"the judge's {name} is not finite")
-    return number
-
-
 def _checked(
-    verdict: Verdict, reply: dict[str, Any], question: str, gold_text: str, answer: str, tolerance: float
+    verdict: Verdict, reply: JudgeReply, question: str, gold_text: str, answer: str, tolerance: float
 ) -> Verdict | None:
     """Stage 3: a numerical "wrong" whose own two numbers agree within the tolerance is overridden to "correct".
 
     The tolerance is that of a quantity.  Years, dates, identifiers and counts have none, and the number that the answer
     settles on must agree in the unit and currency of the gold: else it is the model's numbers that are wrong.
     """
-    gold, predicted = _number(reply, "normalized_gt"), _number(reply, "normalized_pred")
+    gold, predicted = reply.normalized_gt, reply.normalized_pred
     if verdict.is_correct or verdict.category != "numerical" or gold is None or predicted is None:
         return None
     if not rule.is_close(predicted, gold, tolerance) or not rule.has_quantity(question, gold_text, answer, tolerance):

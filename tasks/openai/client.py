@@ -1,43 +1,50 @@
 """The one client for OpenAI-compatible endpoints: Chat Completions, strict schema, one layer of retries.
 
 The SDK's own retries are off; tenacity waits as long as the endpoint asks for or else a growing random time.  Every
-attempt passes the rate limiter and reserves its cost in the budget.
+attempt passes the limits.
 """
 
 from __future__ import annotations
 
+import email.utils
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NotRequired, TypeVar
 
 import tenacity
-from pydantic import FailFast, Field
-from typing_extensions import TypedDict, Unpack
+from pydantic import FailFast, Field, ValidationError
+from typing_extensions import TypedDict
 
-from tasks.common.http import http_url
 from tasks.common.logs import SecretError, secret
 from tasks.common.text import escape_control, estimate_tokens
-from tasks.common.validation import InvalidData, check_value, reply_bytes
+from tasks.common.validation import InvalidData, ReplyModel, check_value, first_error, reply_bytes
 from tasks.openai import endpoint as errors
-from tasks.openai.endpoint import Usage, api_path, provider_of, url_of
-from tasks.openai.schema import Schema, mismatch
-from tasks.records import Endpoint
+from tasks.openai.endpoint import CONTEXT_EXCEEDED, NO_RULE, Usage, api_path, provider_of, url_of
+from tasks.openai.limits import Limits
+from tasks.records import Endpoint, Judge, Reflector
 
 if TYPE_CHECKING:
-    import httpx2
-    from openai import OpenAI
+    import openai
 
-    from tasks.openai.budget import Budget
-    from tasks.openai.limits import Limiter
+RETRIED_STATUS = frozenset({408, 409, 429})
+LONGEST_BACKOFF_S = 30.0
+# When the endpoint asks for a longer wait, the call fails as transient and the task is retried later.
+LONGEST_REQUESTED_S = 300.0
+NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"})  # errors of httpx2
+
+
+R = TypeVar("R", bound=ReplyModel)
+Messages = tuple[str, str]  # system and user
 
 
 @dataclass(frozen=True)
-class Reply:
-    """A reply that fits the schema: parsed, as text, its usage, and who wrote it (see `provider_of`)."""
+class Reply(Generic[R]):
+    """A reply as its model has it, as text, its usage, and who wrote it (see `provider_of`)."""
 
-    data: Mapping[str, Any]
+    data: R
     text: str
     usage: Usage
     system_fingerprint: str
@@ -45,7 +52,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Written:
+class RawReply:
     """A reply as it came, whether it can be used or not.  `text` is that of a refusal where the model refused.
 
     `finish` is the endpoint's reason, "stop" where it gives none, or "refusal".
@@ -54,74 +61,106 @@ class Written:
     text: str
     finish: str
     usage: Usage
+    system_fingerprint: str
     provider: str
-
-
-class CallOptions(TypedDict):
-    """What a call asks for.
-
-    All attempts of the call carry `call_id` as `Idempotency-Key`, so that endpoints and logs can tell a repeated call
-    from a new one.  `temperature`, `top_p` and `seed` are not sent when they are None, because reasoning models refuse
-    them.
-    """
-
-    model: str
-    schema_name: str
-    schema: Schema
-    temperature: float | None
-    top_p: float | None
-    max_completion_tokens: int
-    seed: int | None
-    call_id: str
 
 
 class OpenAIClient:
     """Calls an endpoint. Safe to share between threads; the key is read for each call."""
 
-    def __init__(self, endpoint: Endpoint, limiter: Limiter, budget: Budget) -> None:
-        self._endpoint = endpoint
-        self._limiter = limiter
-        self._budget = budget
+    def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
+        self._endpoint, self._limits = endpoint, limits
 
-    def ask(self, system: str, user: str, **options: Unpack[CallOptions]) -> Reply:
-        """One answer in the form of its schema."""
-        completion = self._completion(*_request(system, user, options))
-        return read_completion(completion, options["schema"], options["model"])
+    def ask(
+        self, messages: Messages, reply: type[R], settings: Reflector | Judge, call_id: str, repeated: int = 0
+    ) -> Reply[R]:
+        """One answer in the form of `reply`.
 
-    def write(self, system: str, user: str, **options: Unpack[CallOptions]) -> Written:
-        """One answer, as it came."""
-        completion = self._completion(*_request(system, user, options))
-        return read_written(completion, options["model"])
+        `repeated` is how often the same was asked before: the call then has another seed, because the same seed and
+        messages would give the same reply, and is another one to the endpoint.
+        """
+        from openai.lib._pydantic import to_strict_json_schema
 
-    def _completion(self, request: dict[str, Any], most: Usage) -> Completion:
-        # Imported here: the SDK takes half a second to import, and not every process calls.
-        import openai
+        call_id, seed = f"{call_id}-{repeated + 1}" if repeated else call_id, settings.seed
+        seed = None if seed is None else seed + repeated
+        raw = self.write(messages, reply.schema_name, to_strict_json_schema(reply), settings, call_id, seed)
+        if raw.finish in _UNUSABLE:
+            raise errors.UnusableReplyError(_UNUSABLE[raw.finish].format(raw.text), raw.text)
+        try:
+            data = reply.model_validate_json(raw.text)
+        except ValidationError as error:
+            why = f"the reply does not fit its schema: {first_error(error)}"
+            raise errors.UnusableReplyError(why, raw.text) from None
+        return Reply(data, raw.text, raw.usage, raw.system_fingerprint, raw.provider)
 
-        from tasks.openai import retry_policy
+    def write(
+        self,
+        messages: Messages,
+        name: str,
+        schema: Mapping[str, Any],
+        settings: Reflector | Judge,
+        call_id: str,
+        seed: int | None,
+    ) -> RawReply:
+        """One answer as it came, requested in the form of a strict schema of this name.
 
-        key, sdk = self._connect(most.completion)
+        All attempts carry `call_id` as `Idempotency-Key`, so that endpoints and logs can tell a repeated call from a
+        new one.  `temperature`, `top_p` and `seed` are not sent when they are None: reasoning models refuse them.
+        """
+        sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "seed": seed}
+        form = {"name": name, "strict": True, "schema": schema}
+        completion = self._complete(
+            Usage(prompt=sum(map(estimate_tokens, messages)), completion=settings.max_completion_tokens),
+            {
+                "model": settings.model,
+                "messages": [dict(role=r, content=text) for r, text in zip(("system", "user"), messages, strict=True)],
+                "response_format": {"type": "json_schema", "json_schema": form},
+                "max_completion_tokens": settings.max_completion_tokens,
+                **{name: value for name, value in sampling.items() if value is not None},
+                "extra_headers": {"Idempotency-Key": call_id},
+            },
+        )
+        choice, fingerprint = completion["choices"][0], completion.get("system_fingerprint") or ""
+        refusal, reason = choice["message"].get("refusal"), choice.get("finish_reason")
+        return RawReply(
+            text=refusal or choice["message"].get("content") or "",
+            finish="refusal" if refusal else reason if isinstance(reason, str) and reason else "stop",
+            usage=usage_of(completion),
+            system_fingerprint=fingerprint,
+            provider=provider_of(fingerprint, settings.model),
+        )
+
+    def _complete(self, most: Usage, request: dict[str, Any]) -> Completion:
+        import openai  # here, since it takes half a second, and not every process calls
+
+        key = self._key()
+        sdk = _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s, reply_bytes(most.completion))
 
         def attempt() -> Completion:
-            self._limiter.acquire(most.prompt + most.completion)
-            reservation_id = self._budget.reserve(most)
+            call = self._limits.begin(most)
             try:
-                completion = read_response(sdk.chat.completions.with_raw_response.create(**request).http_response)
+                response = sdk.chat.completions.with_raw_response.create(**request).http_response
+                completion = read_completion(response.content, response.headers)
             except BaseException as error:
-                self._budget.settle(
-                    reservation_id, request["model"], Usage() if retry_policy.is_unbilled(error) else None
-                )
+                self._limits.settle(call, request["model"], Usage() if is_unbilled(error) else None)
                 raise
             provider = provider_of(completion.get("system_fingerprint") or "", request["model"])
-            self._budget.settle(reservation_id, provider, usage_of(completion) if completion.get("usage") else None)
+            self._limits.settle(call, provider, usage_of(completion) if completion.get("usage") else None)
             return completion
 
+        tries = tenacity.stop_after_attempt(max(1, self._endpoint.max_tries))
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_retried),
+            wait=lambda state: _backoff(state) if (asked := _requested(state)) is None else asked,
+            stop=lambda state: tries(state) or (_requested(state) or 0.0) > LONGEST_REQUESTED_S,
+            reraise=True,
+        )
         try:
-            return tenacity.Retrying(**retry_policy.retry_options(self._endpoint.max_tries))(attempt)
+            return retrying(attempt)
         except openai.APIError as error:
-            raise retry_policy.to_call_error(error, self._endpoint.max_tries, key) from error
+            raise to_call_error(error, self._endpoint.max_tries, key) from error
 
-    def _connect(self, tokens: int) -> tuple[str, OpenAI]:
-        """The current key, and the SDK's client for it and for replies of so many tokens."""
+    def _key(self) -> str:
         name = self._endpoint.api_key_env
         try:
             key = secret(name)
@@ -131,36 +170,25 @@ class OpenAIClient:
             raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
         if not (key.isascii() and key.isprintable()):
             raise errors.MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
-        return key, _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s, reply_bytes(tokens))
+        return key
 
 
-def _request(system: str, user: str, options: CallOptions) -> tuple[dict[str, Any], Usage]:
-    """The body of a call with what the SDK is told beside it, and the most that one attempt uses."""
-    sampling = {"temperature": options["temperature"], "top_p": options["top_p"], "seed": options["seed"]}
-    form = {"name": options["schema_name"], "strict": True, "schema": options["schema"]}
-    most = options["max_completion_tokens"]
-    request = {
-        "model": options["model"],
-        "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-        "response_format": {"type": "json_schema", "json_schema": form},
-        "max_completion_tokens": most,
-        **{name: value for name, value in sampling.items() if value is not None},
-        "extra_headers": {"Idempotency-Key": options["call_id"]},
-    }
-    return request, Usage(prompt=estimate_tokens(system) + estimate_tokens(user), completion=most)
+_UNUSABLE = {
+    "refusal": "the model refused: {}",
+    "content_filter": "the endpoint's content filter cut the reply",
+    "length": "the reply was cut at max_completion_tokens",
+}
 
 
 @lru_cache(maxsize=8)
-def _sdk(key: str, url: str, timeout_s: float, most: int) -> OpenAI:
+def _sdk(key: str, url: str, timeout_s: float, most: int) -> openai.OpenAI:
     """One for each address, key and limit of bytes in a process: it takes 20 ms to create."""
     import openai
 
-    from tasks.common.http import bounded_client
+    from tasks.common.http import bounded_client, http_url
 
-    client = bounded_client(url, timeout_s, most)
-    return openai.OpenAI(
-        api_key=key, base_url=http_url(url, api_path(url, "")), timeout=timeout_s, max_retries=0, http_client=client
-    )
+    client, address = bounded_client(url, timeout_s, most), http_url(url, api_path(url, ""))
+    return openai.OpenAI(api_key=key, base_url=address, timeout=timeout_s, max_retries=0, http_client=client)
 
 
 class Message(TypedDict):
@@ -174,29 +202,30 @@ class Choice(TypedDict):
 
 
 class Completion(TypedDict):
-    """What is read of a completion."""
+    """What is read of a completion.
+
+    The SDK's own models are not made: they check no types, and take 500 times the memory of a reply that has many small
+    objects.
+    """
 
     choices: Annotated[list[Choice], Field(min_length=1), FailFast()]
     system_fingerprint: NotRequired[str | None]
     usage: NotRequired[Any]
 
 
-def read_response(response: httpx2.Response) -> Completion:
-    """The completion that a reply with status 200 holds.
-
-    The SDK's own models are not made of it: they check no types, and take 500 times the memory of a reply that has
-    many small objects.
-    """
+def read_completion(body: bytes, headers: Mapping[str, str]) -> Completion:
+    """The completion that a reply with status 200 holds."""
     try:
-        return cast("Completion", check_value(Completion, json.loads(response.content)))
+        found: Completion = check_value(Completion, json.loads(body))
     except InvalidData as error:
         raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {error}") from None
     except (ValueError, RecursionError) as error:
-        if "json" not in response.headers.get("content-type", "json"):
-            said = escape_control(response.content[:200].decode("utf-8", "replace"))
+        if "json" not in headers.get("content-type", "json"):
+            said = escape_control(body[:200].decode("utf-8", "replace"))
             raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {said}") from None
         reason = f"{type(error).__name__} {error}"[:300]
         raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
+    return found
 
 
 def usage_of(completion: Completion) -> Usage:
@@ -218,43 +247,98 @@ def _count(used: object, *path: str) -> int:
     return used if isinstance(used, int) and 0 <= used < 2**31 else 0
 
 
-def read_completion(completion: Completion, schema: Schema, model: str) -> Reply:
-    """The reply of a completion; `model` is the one that was requested."""
-    choice = completion["choices"][0]
-    message, finish_reason = choice["message"], choice.get("finish_reason")
-    text = message.get("content") or ""
-    if refusal := message.get("refusal"):
-        raise errors.UnusableReplyError(f"the model refused: {refusal}", refusal)
-    if finish_reason == "content_filter":
-        raise errors.UnusableReplyError("the endpoint's content filter cut the reply", text)
-    if finish_reason == "length":
-        raise errors.UnusableReplyError("the reply was cut at max_completion_tokens", text)
-    data = _parse(text)
-    reason = mismatch(data, schema)
-    if reason:
-        raise errors.UnusableReplyError(f"the reply does not fit its schema: {reason}", text)
-    fingerprint = completion.get("system_fingerprint") or ""
-    return Reply(data, text, usage_of(completion), fingerprint, provider_of(fingerprint, model))
+# When a failed attempt is repeated, after how long, and which error a call ends with.
 
 
-def read_written(completion: Completion, model: str) -> Written:
-    """The reply of a completion as it came; `model` is the one that was requested."""
-    choice = completion["choices"][0]
-    message, reason = choice["message"], choice.get("finish_reason")
-    refusal = message.get("refusal")
-    return Written(
-        text=refusal or message.get("content") or "",
-        finish="refusal" if refusal else reason if isinstance(reason, str) and reason else "stop",
-        usage=usage_of(completion),
-        provider=provider_of(completion.get("system_fingerprint") or "", model),
-    )
+def is_retried(error: BaseException) -> bool:
+    """408, 409, 429, 5xx, no connection, no reply in time.
+
+    Never `insufficient_quota`, which is a 429 too, nor a reply that is too large: the same request gives it again.
+    """
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return not _is_quota(error) and (error.status_code in RETRIED_STATUS or error.status_code >= 500)
+    return isinstance(error, openai.APIConnectionError | errors.UnavailableError) and not _is_oversized(error)
 
 
-def _parse(text: str) -> Any:
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not JSON")
+def is_unbilled(error: BaseException) -> bool:
+    """Whether a failed attempt was certainly not billed: it was refused, or never reached the endpoint.
 
+    After a timeout or a broken connection the endpoint may have answered.
+    """
+    import openai
+
+    is_refused = isinstance(error, openai.APIStatusError | errors.RejectedError)
+    return is_refused or type(error.__cause__).__name__ in NOT_SENT
+
+
+def requested_wait_s(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds that the endpoint asks to wait: `retry-after-ms`, else `retry-after` (seconds or an HTTP date).
+
+    `now` in seconds since 1970.  None without a readable value.
+    """
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * scale
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
     try:
-        return json.loads(text, parse_constant=refuse)  # NaN and Infinity are Python's, not JSON's
-    except (ValueError, RecursionError) as error:
-        raise errors.UnusableReplyError(f"the reply is not JSON: {error}", text) from error
+        return max(0.0, email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now)
+    except (TypeError, ValueError):
+        return None
+
+
+def to_call_error(error: openai.APIError, max_tries: int, key: str) -> errors.CallError:
+    """The CallError for an error of the SDK. The key is removed from the message: some endpoints repeat it."""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return _of_status(error, max_tries, key)
+    if isinstance(error, openai.APITimeoutError):
+        return errors.UnavailableError(f"no reply in time, tried {max_tries} times")
+    if _is_oversized(error):
+        return errors.UnusableReplyError(f"the endpoint ignores max_completion_tokens: {error.__cause__}")
+    if isinstance(error, openai.APIConnectionError):
+        return errors.UnavailableError(f"no connection ({error.__cause__ or error}), tried {max_tries} times")
+    return errors.RejectedError(f"the endpoint's answer is not a completion ({error})")
+
+
+def _of_status(error: openai.APIStatusError, max_tries: int, key: str) -> errors.CallError:
+    from tasks.common.http import redirect_of
+
+    said = error.body.get("message") if isinstance(error.body, dict) else None
+    if location := redirect_of(error.response):
+        said = f"it redirects to {location}, which is not followed"
+    message = f"HTTP {error.status_code}: " + str(said or error.message)[:300].replace(key, "[key]")
+    if _is_quota(error):
+        return errors.RejectedError(f"the account's credit is used up ({message})")
+    if error.status_code == 429:
+        return errors.UnavailableError(f"rate limited ({message}), tried up to {max_tries} times")
+    if error.code == NO_RULE:
+        return errors.NoRuleError(message)
+    if error.status_code == 400 and (error.code == CONTEXT_EXCEEDED or "context length" in message):
+        return errors.ContextExceededError(f"the prompt is too long for the model ({message})")
+    if is_retried(error):
+        return errors.UnavailableError(f"the endpoint fails ({message}), tried up to {max_tries} times")
+    return errors.RejectedError(f"the endpoint does not take the request ({message})")
+
+
+def _is_oversized(error: BaseException) -> bool:
+    return type(error.__cause__).__name__ == "OversizedReply"
+
+
+_backoff = tenacity.wait_random_exponential(multiplier=0.5, max=LONGEST_BACKOFF_S)
+
+
+def _requested(state: tenacity.RetryCallState) -> float | None:
+    import openai
+
+    error = state.outcome.exception() if state.outcome else None
+    return requested_wait_s(error.response.headers, time.time()) if isinstance(error, openai.APIStatusError) else None
+
+
+def _is_quota(error: openai.APIStatusError) -> bool:
+    return "insufficient_quota" in (error.code, error.type)

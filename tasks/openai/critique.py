@@ -15,6 +15,7 @@ from tasks.guide.jobs import guide_context
 from tasks.job import Job, JobTask, run_job
 from tasks.openai.calls import client_for
 from tasks.openai.endpoint import cost_usd
+from tasks.records import Reflector
 
 
 def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
@@ -22,18 +23,16 @@ def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
     context, arguments = guide_context(job), job.arguments
     if context.endpoint is None:
         raise ValueError("the run has no endpoint")
-    system, user = arguments["messages"]
-    written = client_for(job.store, job.run, context.endpoint).write(
-        system,
-        user,
+    settings = Reflector(
         model=context.endpoint_model,
-        schema_name=schema_name,
-        schema=arguments["schema"],
         temperature=arguments["temperature"],
         top_p=arguments["top_p"],
         max_completion_tokens=arguments["max_new_tokens"],
         seed=arguments["seed"],
-        call_id=job.call_id,
+    )
+    system, user = arguments["messages"]
+    written = client_for(job.store, job.run, context.endpoint).write(
+        (system, user), schema_name, arguments["schema"], settings, job.call_id, settings.seed
     )
     job.store.add_providers(job.run, "reflector", [written.provider])
     used = dataclasses.asdict(written.usage)

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from celery import shared_task
+from pydantic import AfterValidator
 
 from tasks.common.escaping import json_array, normalize_lines
 from tasks.common.text import fill
-from tasks.common.validation import ContentKey, Count, RunId
+from tasks.common.validation import ContentKey, Count, ReplyModel, RunId
 from tasks.job import JobTask, run_job
-from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
+from tasks.openai.calls import Invalid, ask_reflector
+from tasks.openai.client import Messages
 from tasks.openai.endpoint import MissingKeyError, NoRuleError
-from tasks.openai.fitting import prompt_limit
-from tasks.openai.schema import strict_object
 from tasks.store.store import Store
 
-SCHEMA_NAME = "descriptions"
-SCHEMA = strict_object(
-    {
-        "descriptions": {
-            "type": "array",
-            "items": strict_object({"cluster": {"type": "integer"}, "description": {"type": "string"}}),
-        }
-    }
-)
 LONGEST = 400  # characters of one description
+FIXED = (0, 1)  # clusters whose descriptions the reflector is not asked for
 
 SYSTEM = """\
 You describe clusters of a language model's vocabulary to an optimiser. It will make the tokens of a cluster likelier \
@@ -51,39 +43,37 @@ USER = """\
 """
 
 
-def describe_messages(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """The system and the user message for clusters as `cluster_descriptions.json` has them."""
-    shown = [{"cluster": c["id"], "tokens": c["count"], "examples": c["examples"]} for c in clusters]
+class Description(ReplyModel):
+    cluster: int
+    description: Annotated[str, AfterValidator(lambda text: " ".join(normalize_lines(text).split()))]
+
+
+class Descriptions(ReplyModel):
+    """A description for each of the clusters."""
+
+    schema_name: ClassVar = "descriptions"
+    descriptions: list[Description]
+
+    def fault(self, clusters: Sequence[Mapping[str, Any]]) -> str:
+        """What is wrong with the reply, as one on these clusters; "" for nothing."""
+        ids, wanted = sorted(entry.cluster for entry in self.descriptions), sorted(int(c["id"]) for c in clusters)
+        if ids != wanted:
+            return f"the reply describes the clusters {ids}, not {wanted}"
+        for entry in self.descriptions:
+            if not entry.description:
+                return f"the description of cluster {entry.cluster} is empty"
+            if len(entry.description) > LONGEST:
+                return f"the description of cluster {entry.cluster} has more than {LONGEST} characters"
+        return ""
+
+
+def describe_messages(clusters: Sequence[Mapping[str, Any]]) -> Messages:
+    """The system and the user message for clusters as `cluster_descriptions.json` has them, but those of `FIXED`."""
+    shown = [{"cluster": c["id"], "tokens": c["count"], "examples": c["examples"]} for c in to_describe(clusters)]
     return SYSTEM, fill(USER, {"clusters": json_array(shown)})
 
 
-def check_descriptions(data: Mapping[str, Any], clusters: Sequence[Mapping[str, Any]]) -> dict[int, str] | Invalid:
-    """A description for each of the clusters, by id, or what is wrong with the reply."""
-    listed = data["descriptions"]
-    ids = [entry["cluster"] for entry in listed]
-    requested = [int(c["id"]) for c in clusters]
-    if sorted(ids) != sorted(requested):
-        return Invalid(f"the reply describes the clusters {sorted(ids)}, not {sorted(requested)}")
-    result = {entry["cluster"]: " ".join(normalize_lines(entry["description"]).split()) for entry in listed}
-    if empty := [i for i in requested if not result[i]]:
-        return Invalid(f"the description of cluster {empty[0]} is empty")
-    if long := [i for i in requested if len(result[i]) > LONGEST]:
-        return Invalid(f"the description of cluster {long[0]} has more than {LONGEST} characters")
-    return result
-
-
-def ask_descriptions(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) -> dict[int, str] | Invalid:
-    """Ask for descriptions of the clusters; once more when the reply cannot be used."""
-    return ask_with_retry(
-        ask, "descriptions", describe_messages(clusters), lambda data: check_descriptions(data, clusters), log
-    )
-
-
-FIXED = (0, 1)
-
-
-def described(clusters: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The clusters whose descriptions the reflector is asked for."""
+def to_describe(clusters: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [cluster for cluster in clusters if cluster["id"] not in FIXED]
 
 
@@ -91,22 +81,19 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     """{"by": "model", "descriptions": [...]}, or {"by": "rules", "why": ...} without a key, with rules in
     place of a model, or when no reply is usable.
     """
-    run = store.run(run_id)
-    descriptions = store.clusterings.descriptions(run_id)
-    call = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}"
-    ask = make_ask(
-        client_for(store, run.id, run.endpoint), run.reflector, "descriptions", SCHEMA, call, prompt_limit(run)
-    )
+    run, clusters = store.run(run_id), store.clusterings.descriptions(run_id)
+    call, asked = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}", to_describe(clusters)
     try:
-        result = ask_descriptions(ask, described(descriptions), prompt_logger(store, run_id, "clusters_describe"))
+        found = ask_reflector(
+            store, run, describe_messages(clusters), Descriptions, call, "clusters_describe", lambda r: r.fault(asked)
+        )
     except (MissingKeyError, NoRuleError) as error:
         return {"by": "rules", "why": str(error)}
-    if isinstance(result, Invalid):
-        return {"by": "rules", "why": result.reason}
-    return {
-        "by": "model",
-        "descriptions": [d | {"description": result.get(d["id"], d["description"])} for d in descriptions],
-    }
+    if isinstance(found, Invalid):
+        return {"by": "rules", "why": found.reason}
+    texts = {entry.cluster: entry.description for entry in found.descriptions}
+    described = [cluster | {"description": texts.get(cluster["id"], cluster["description"])} for cluster in clusters]
+    return {"by": "model", "descriptions": described}
 
 
 @shared_task(name="openai.describe", base=JobTask)

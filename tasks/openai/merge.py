@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from celery import shared_task
 
-from tasks.common.escaping import quote_lines, written_scratchpad
+from tasks.common.escaping import quote_lines
 from tasks.common.text import fill
-from tasks.common.validation import SCRATCHPAD_CHARACTERS, Count, PlanName, RunId
-from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
-from tasks.openai.fitting import prompt_limit
-from tasks.openai.schema import strict_object
-from tasks.plan import Phase
+from tasks.common.validation import SCRATCHPAD_CHARACTERS, Count, PlanName, ReplyModel, RunId
+from tasks.openai.calls import Invalid, ask_reflector
+from tasks.openai.client import Messages
+from tasks.openai.reflect import WrittenScratchpad
+from tasks.plan import Merge, Phase
 from tasks.stage import Stage, StageTask, run_stage
-
-SCHEMA_NAME = "merge"
-SCHEMA = strict_object({"scratchpad": {"type": "string"}})
 
 SYSTEM = f"""\
 You are the reflector of an evolutionary run, and you merge the scratchpads of two parent individuals. You receive \
@@ -48,54 +43,34 @@ Output only: {"scratchpad": "<merged string>"}.
 """
 
 
-@dataclass(frozen=True)
-class Parent:
-    """A parent's scratchpad and fitness."""
+class MergedScratchpad(ReplyModel):
+    """What the child starts with."""
 
-    scratchpad: str
-    fitness: float
-
-
-@dataclass(frozen=True)
-class Merged:
-    """The child's scratchpad: with a `fallback`, the reason why no reply was usable, it is the first parent's."""
-
-    scratchpad: str
-    fallback: str = ""
+    schema_name: ClassVar = "merge"
+    scratchpad: WrittenScratchpad
 
 
-def merge_messages(first: Parent, second: Parent) -> tuple[str, str]:
+def merge_messages(parents: Merge) -> Messages:
     """The system and the user message for one merge. Fitness has all its digits."""
     values = {
-        "fitness_a": repr(float(first.fitness)),
-        "scratchpad_a": quote_lines(first.scratchpad),
-        "fitness_b": repr(float(second.fitness)),
-        "scratchpad_b": quote_lines(second.scratchpad),
+        "fitness_a": repr(float(parents.fitness_a)),
+        "scratchpad_a": quote_lines(parents.scratchpad_a),
+        "fitness_b": repr(float(parents.fitness_b)),
+        "scratchpad_b": quote_lines(parents.scratchpad_b),
     }
     return SYSTEM, fill(USER, values)
 
 
-def merge(ask: Ask, first: Parent, second: Parent, log: Log) -> Merged:
-    """Ask for a merge; once more when the reply is unusable; then take the first parent's scratchpad."""
-
-    def read(data: Mapping[str, Any]) -> Merged | Invalid:
-        return Merged(written_scratchpad(data["scratchpad"]))
-
-    result = ask_with_retry(ask, "merge", merge_messages(first, second), read, log)
-    return Merged(first.scratchpad, result.reason) if isinstance(result, Invalid) else result
-
-
 def merge_stage(stage: Stage) -> dict[str, Any]:
+    """Where no reply is usable, the child starts with the first parent's scratchpad; `fallback` says why."""
     parents = stage.candidate.merge
     if parents is None:
         raise ValueError(f"{stage.node} has no parents to merge")
-    client = client_for(stage.store, stage.run.id, stage.run.endpoint)
-    call_id = f"{stage.run.id}-{stage.node}-merge"
-    ask = make_ask(client, stage.run.reflector, "merge", SCHEMA, call_id, prompt_limit(stage.run))
-    log = prompt_logger(stage.store, stage.run.id, f"gen_{stage.plan.generation}_merge_{stage.node}")
-    first, second = Parent(parents.scratchpad_a, parents.fitness_a), Parent(parents.scratchpad_b, parents.fitness_b)
-    merged = merge(ask, first, second, log)
-    return {"scratchpad": merged.scratchpad, "fallback": merged.fallback}
+    call, file = f"{stage.run.id}-{stage.node}-merge", f"gen_{stage.plan.generation}_merge_{stage.node}"
+    merged = ask_reflector(stage.store, stage.run, merge_messages(parents), MergedScratchpad, call, file)
+    if isinstance(merged, Invalid):
+        return {"scratchpad": parents.scratchpad_a, "fallback": merged.reason}
+    return {"scratchpad": merged.scratchpad, "fallback": ""}
 
 
 @shared_task(name="openai.merge", base=StageTask)

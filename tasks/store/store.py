@@ -15,7 +15,6 @@ from tasks.records import ClusterFigures, Example, Run
 from tasks.store import keys
 from tasks.store.client import NO_WAITING, Waiting, connect, store_url, waiting_of
 from tasks.store.keys import clustering_key, result_key, run_key, test_uses_key
-from tasks.store.ledger import Ledger
 from tasks.store.plans import PlanRecords, read_run
 from tasks.store.results import Retention, SharedResults
 
@@ -160,10 +159,6 @@ class Store(PlanRecords, SharedResults):
         """Where the run has no counters, begin with these: after the store has lost them."""
         if parts := [part for name, value in counts.items() for part in (name, repr(float(value)))]:
             self._restore_usage(run_id, [run_key(run_id, keys.USAGE)], parts)
-
-    def ledger(self, run_id: str) -> Ledger:
-        """The run's money: its usage and its calls in flight."""
-        return Ledger(self.redis, run_key(run_id, keys.USAGE), run_key(run_id, keys.CALLS))
 
     def add_providers(self, run_id: str, role: str, names: Iterable[str]) -> None:
         """Note who answered for the run in the role of "reflector" or "judge"."""

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tasks.openai.budget import TOKENS
+from tasks.openai.limits import TOKENS, spending_of
 from tasks.queues import QUEUES, TASKS
 from tasks.store.keys import MODEL, STATUS
 from tasks.store.store import Store
@@ -145,7 +145,7 @@ def _runs(store: Store) -> Iterator[Sample]:
 
 
 def _usage(store: Store, run: str, status: Mapping[str, Any]) -> Iterator[Sample]:
-    usage, spending, labels = store.usage(run), store.ledger(run).spending(), {"run": run}
+    usage, spending, labels = store.usage(run), spending_of(store.redis, run), {"run": run}
     if status.get("is_priced", True):
         yield "cost_usd", labels, spending.spent
     yield "cost_in_flight_usd", labels, spending.in_flight

@@ -11,6 +11,9 @@ import pytest
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import StatusPublisher, read_usage
+from tasks.openai.endpoint import Usage
+from tasks.openai.limits import MARGIN_S, RunLimits
+from tasks.records import Endpoint
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
@@ -36,7 +39,8 @@ def test_how_a_run_ended_is_told_however_it_does(
 ) -> None:
     here = publisher(store, tmp_path)
     store.restore_usage("run-1", {"requests": 2, "cost_usd": 0.5})
-    store.ledger("run-1").reserve("lost", 0.25, 0.0, life_s=-1)
+    asked = Endpoint("", "K", -MARGIN_S - 1, 1, 0, 0, 1.0, 1.0, 1.0, 0.0)
+    RunLimits(store.redis, "run-1", asked).begin(Usage(completion=250_000))
     try:
         with here.publish_final_state():
             here.publish(PROGRESS)

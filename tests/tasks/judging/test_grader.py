@@ -9,19 +9,20 @@ import pytest
 
 from tasks.judging.exact_number import ExactNumber
 from tasks.judging.grader import Grader, ThreeStages, make_grader, needs_model, title_of
+from tasks.judging.prompt import JudgeReply
 from tasks.judging.user_function import UserFunctionError
 from tasks.judging.verdict import verdict_key
 from tasks.records import Judge
 
 SETTINGS = Judge("rules", 0.01, True, 0.0, 1.0, 512, 42, 4)
-REPLY = {
+REPLY: dict[str, Any] = {
     "reasoning": "Both say so.", "category": "text", "normalized_gt": None, "normalized_pred": None,
     "relative_error_pct": None, "confidence": 0.8, "is_correct": True,
 }  # fmt: skip
 
 
-def ask(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return REPLY
+def ask(messages: tuple[str, str]) -> JudgeReply:
+    return JudgeReply(**REPLY)
 
 
 def three_stages() -> Grader:

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.common.text import PromptTooLong, estimate_tokens
+from tasks.common.validation import InvalidData, parse_json
 from tasks.judging import prompt, verdict
 from tasks.judging.numbers import read_numbers
-from tasks.judging.verdict import JudgeReplyError, judge, polarity, verdict_key
+from tasks.judging.verdict import judge, polarity, verdict_key
 from tasks.records import Judge
 
 HERE = "https://judge.example/v1"
@@ -32,11 +33,11 @@ class Asked:
 
     def __init__(self, **changes: Any) -> None:
         self.reply = {name: value for name, value in {**REPLY, **changes}.items() if value is not ...}
-        self.calls: list[tuple[str, str, str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, str]] = []
 
-    def __call__(self, system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
-        self.calls.append((system, user, schema_name, schema))
-        return self.reply
+    def __call__(self, messages: tuple[str, str]) -> prompt.JudgeReply:
+        self.calls.append(messages)
+        return parse_json(prompt.JudgeReply, json.dumps(self.reply))
 
 
 def test_a_number_that_agrees_needs_no_call() -> None:
@@ -70,7 +71,7 @@ def test_an_answer_that_is_too_long_for_the_judge_is_cut_in_the_middle() -> None
 
     assert judge("Why?", "Because.", answer, small, asked).is_correct
 
-    [(system, user, _, _)] = asked.calls
+    [(system, user)] = asked.calls
     assert 0.95 * (2000 - 512) < tokens_of(system, user) <= 2000 - 512
     assert "It begins so. " in user and user.endswith('It ends so."') and " characters cut ...]" in user
     # And a verdict on a part is never taken for one on the whole, while a limit that cuts nothing changes no key
@@ -90,17 +91,14 @@ def test_what_cannot_fit_the_judge_is_an_error_before_the_call_and_no_verdict() 
     assert judge("How much?", "$5 million", "It was $5.1 million.", tiny, asked).is_correct
 
 
-def test_what_the_rule_leaves_is_asked_once_with_the_strict_schema() -> None:
+def test_what_the_rule_leaves_is_asked_once() -> None:
     asked = Asked(is_correct=False, confidence=1.7)
 
     verdict = judge("Did it pay?", "No.", "Yes.", SETTINGS, asked)
 
     assert (verdict.is_correct, verdict.stage, verdict.confidence) == (False, 2, 1.0)
-    ((system, user, name, schema),) = asked.calls
+    ((system, user),) = asked.calls
     assert "15%" in system
-    assert name == "verdict"
-    assert list(schema["properties"]) == schema["required"] == list(REPLY)
-    assert schema["additionalProperties"] is False
     assert json.loads(user.split("## Answer to judge\n")[1]) == "Yes."
 
 
@@ -156,12 +154,12 @@ def test_without_two_numbers_of_a_numerical_answer_nothing_is_overridden(changes
     ],
 )
 def test_a_reply_that_breaks_the_schema_is_an_error_and_no_verdict(changes: dict[str, Any]) -> None:
-    with pytest.raises(JudgeReplyError):
+    with pytest.raises(InvalidData):
         judge("Q", "G", "A", SETTINGS, Asked(**changes))
 
 
 def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict() -> None:
-    def unreachable(*_: Any) -> dict[str, Any]:
+    def unreachable(_: Any) -> Any:
         raise ConnectionError("refused")
 
     with pytest.raises(ConnectionError, match="refused"):

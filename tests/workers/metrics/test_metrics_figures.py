@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.settings import load_settings, make_run
-from tasks.openai.budget import RedisBudget
 from tasks.openai.endpoint import Usage
+from tasks.openai.limits import RunLimits
 from tasks.records import Endpoint
 from tasks.store.client import NO_WAITING, connect, queues_url
 from tasks.store.keys import STATUS
@@ -39,10 +39,10 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     }
     store.put_metadata(run.id, STATUS, json.dumps({**progress, "updated": 1000.0}))
     store.restore_usage(run.id, {"target": 123})
-    budget = RedisBudget(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
-    budget.settle(budget.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
-    budget.settle(budget.reserve(Usage(completion=20_000)), "judge-m", None)
-    budget.reserve(Usage(completion=10_000))
+    budget = RunLimits(store.redis, run.id, Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
+    budget.settle(budget.begin(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
+    budget.settle(budget.begin(Usage(completion=20_000)), "judge-m", None)
+    budget.begin(Usage(completion=10_000))
     roster = WorkerRegistry(store.redis)
     target = {"in_flight": 7, "tokens_a_second": 812.5, "gpu": GPU}
     for queue, name, more in (("gpu", "gpu@a", {"target": target}), ("openai", "openai@a", {})):

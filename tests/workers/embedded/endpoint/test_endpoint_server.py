@@ -12,11 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tasks.openai.merge import SCHEMA, Parent, merge_messages
+from tasks.openai.merge import merge_messages
+from tasks.plan import Merge
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 
-SYSTEM, USER = merge_messages(Parent("a", 0.5), Parent("b", 0.25))
-FORMAT = {"type": "json_schema", "json_schema": {"name": "merge", "strict": True, "schema": SCHEMA}}
+SYSTEM, USER = merge_messages(Merge("a", 0.5, "b", 0.25))
+FORMAT = {"type": "json_schema", "json_schema": {"name": "merge", "strict": True, "schema": {}}}
 MESSAGES = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}]
 BODY = {"model": "any", "messages": MESSAGES, "response_format": FORMAT, "seed": 3}
 

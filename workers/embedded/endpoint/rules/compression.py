@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tasks.collect import compression
-
-SCHEMA_NAME = compression.SCHEMA_NAME
+SCHEMA_NAME = "compression"
 
 _PROMPT = re.compile(r"\s*Question:\n(.*?)\n\s*Previous answer:\n(.*)\n\s*Rewritten answer:\s*", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")

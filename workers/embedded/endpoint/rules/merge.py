@@ -6,11 +6,10 @@ import re
 from typing import Any
 
 from tasks.common.escaping import unquote_lines
-from tasks.openai import merge
 from workers.embedded.endpoint.rules.mutation import MAX_LINES
 from workers.embedded.endpoint.sections import sections
 
-SCHEMA_NAME = merge.SCHEMA_NAME
+SCHEMA_NAME = "merge"
 _PARENT = re.compile(r"Parent [AB] \(fitness: (.+)\)")
 _CLUSTER = re.compile(r"cluster (\d+)", re.IGNORECASE)
 

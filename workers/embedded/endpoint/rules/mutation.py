@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.common.escaping import unquote_lines
-from tasks.openai import mutation
-from tasks.openai.variant import variant_of
+from tasks.openai.reflect import variant_of
 from workers.embedded.endpoint.sections import json_section, section
 
-SCHEMA_NAME = mutation.SCHEMA_NAME
+SCHEMA_NAME = "mutation"
 END_OF_TURN, NUMBERS = "0", "1"
 BOUND = 8.0
 SMALLEST_STEP = 0.25
@@ -101,7 +100,7 @@ class MutationPrompt:
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.mutation.mutation_messages`."""
+    """The reply to `tasks.openai.reflect.mutation_messages`."""
     del system
     prompt = parse_prompt(user)
     scratchpad = complete_steps(unquote_lines(section(user, "Current scratchpad")), prompt.deltas, prompt.now)

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.common.escaping import unquote_lines
-from tasks.openai import rewrite
-from tasks.openai.variant import variant_of
+from tasks.openai.reflect import variant_of
 from workers.embedded.endpoint.rules.mutation import (
     BOUND,
     SMALLEST_STEP,
@@ -32,7 +31,7 @@ from workers.embedded.endpoint.rules.mutation import (
 )
 from workers.embedded.endpoint.sections import json_section, section
 
-SCHEMA_NAME = rewrite.SCHEMA_NAME
+SCHEMA_NAME = "rewrite"
 _LINE = re.compile(r"(\d+(?:\.\d+)?) tokens, (\d+(?:\.\d+)?) correct with (\{[^{}]*\})")
 Deltas = Mapping[str, float]
 
@@ -49,7 +48,7 @@ class Round:
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.rewrite.rewrite_messages`."""
+    """The reply to `tasks.openai.reflect.rewrite_messages`."""
     del system
     responses = json_section(user, "All minibatch responses")
     now = Round(json_section(user, "Deltas used"), observe(responses))

@@ -13,7 +13,6 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.judging import prompt
 from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.marks import accepted_answers
 from tasks.judging.numbers import Number, read_numbers
@@ -21,7 +20,7 @@ from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure
 from tasks.judging.verdict import Category, category_of, polarity
 from workers.embedded.endpoint.sections import json_section
 
-SCHEMA_NAME = prompt.SCHEMA_NAME
+SCHEMA_NAME = "verdict"
 DEFAULT_TOLERANCE = 0.15
 ENOUGH_WORDS = 0.5
 # For a gold with numbers too: with half of them in the answer fewer words are needed, without them more.

@@ -7,19 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.collect.compression import SCHEMA, messages, rewritten
-from tasks.openai.schema import mismatch
+from tasks.collect.compression import Compression, messages
+from tasks.common.validation import check_value
 from workers.embedded.endpoint.rules import all_rules
-from workers.embedded.endpoint.rules.compression import SCHEMA_NAME
 
 CONFIG = Path(__file__).parents[5] / "configs" / "collect.yaml"
 TEMPLATE = yaml.safe_load(CONFIG.read_text())["reflector"]["compress_prompt_template"]
 
 
 def compress(question: str, said: str) -> str:
-    reply = all_rules()[SCHEMA_NAME](*messages(TEMPLATE, question, said))
-    assert mismatch(reply, SCHEMA) is None
-    return rewritten(reply)
+    found: Compression = check_value(Compression, all_rules()["compression"](*messages(TEMPLATE, question, said)))
+    return found.rewritten_answer
 
 
 @pytest.mark.parametrize(

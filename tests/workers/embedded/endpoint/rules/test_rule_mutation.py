@@ -5,9 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.openai.fitting import Response
-from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
-from tasks.openai.variant import as_variant
+from tasks.openai.reflect import Mutation, Response, as_variant, mutation_messages
 from workers.embedded.endpoint.rules import mutation
 from workers.embedded.endpoint.rules.mutation import (
     MAX_LINES,
@@ -30,10 +28,10 @@ def responses(tokens: float, correct: int = 3, n: int = 4) -> list[Response]:
     return [Response(f"q{i}", i < correct, "why", text, round(tokens)) for i in range(n)]
 
 
-def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[Response]) -> Proposal:
+def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[Response]) -> Mutation:
     reply = mutation.answer(*mutation_messages(CLUSTERS, deltas, scratchpad, target, given))
-    proposal = check_proposal(reply, deltas[target])
-    assert isinstance(proposal, Proposal), f"the rule made an invalid proposal: {proposal}"
+    proposal = Mutation(**reply)
+    assert proposal.fault(deltas[target]) == ""
     return proposal
 
 

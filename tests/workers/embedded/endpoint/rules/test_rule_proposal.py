@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
 from tasks.guide.experiences import apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.proposal import (
@@ -15,7 +17,6 @@ from tasks.guide.proposal import (
     proposal_messages,
 )
 from tasks.guide.ticket import Ticket, TicketCandidates, Verdict, read_candidate
-from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules
 
 TEMPLATE = Template.read(Path(__file__).parents[5] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
@@ -33,7 +34,7 @@ def propose(
     groups = [TicketCandidates(one, (candidate,)) for one in bundle]
     messages = proposal_messages(TEMPLATE, "Whether wires are right.", experiences, groups, {}, contrast, 3)
     reply = all_rules()["proposal"](*messages)
-    assert mismatch(reply, PROPOSAL_SCHEMA) is None
+    jsonschema.validate(reply, PROPOSAL_SCHEMA)
     return reply
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.openai.fitting import Response
-from tasks.openai.rewrite import Rewrite, check_rewrite, rewrite_messages, schema_of
-from tasks.openai.schema import mismatch
-from tasks.openai.variant import as_variant
+from tasks.common.validation import check_value
+from tasks.openai.reflect import Response, Rewrite, as_variant, rewrite_messages
 from workers.embedded.endpoint.rules import rewrite
 
 IDS = ("0", "1", "2")
@@ -26,25 +24,27 @@ def responses(tokens: int, correct: int = 4) -> list[Response]:
 def asked(deltas: dict[str, float], summary: str, given: list[Response], variant: int = 0) -> tuple[Rewrite, str]:
     """A proposal, and the summary after it."""
     reply: Any = rewrite.answer(*as_variant(rewrite_messages(CLUSTERS, deltas, summary, given), variant))
-    assert mismatch(reply, schema_of(IDS)) is None
-    found = check_rewrite(reply, IDS)
-    assert isinstance(found, Rewrite)
+    found = check_value(Rewrite.of(IDS), reply)
     return found, "\n".join(filter(None, [summary, found.summary]))
+
+
+def values(found: Rewrite) -> tuple[float, ...]:
+    return tuple(found.deltas.model_dump().values())
 
 
 def test_the_first_proposal_raises_the_end_of_turn_and_lowers_what_long_answers_use() -> None:
     found, summary = asked(ZERO, "", responses(60))
-    assert found.deltas == (1.0, 0.25, -0.5)
+    assert values(found) == (1.0, 0.25, -0.5)
     assert summary == '60.0 tokens, 1 correct with {"0": 0.0, "1": 0.0, "2": 0.0}'
 
 
 def test_a_step_that_helped_is_repeated() -> None:
     first, summary = asked(ZERO, "", responses(60))
-    second, _ = asked(dict(zip(IDS, first.deltas, strict=True)), summary, responses(40))
-    assert second.deltas == (2.0, 0.5, -1.0)
+    second, _ = asked(first.deltas.model_dump(), summary, responses(40))
+    assert values(second) == (2.0, 0.5, -1.0)
 
 
 def test_after_a_step_that_hurt_the_next_is_half_way_back_to_the_best() -> None:
     first, summary = asked(ZERO, "", responses(60))
-    second, _ = asked(dict(zip(IDS, first.deltas, strict=True)), summary, responses(40, correct=1))
-    assert second.deltas == (0.5, 0.125, -0.25)
+    second, _ = asked(first.deltas.model_dump(), summary, responses(40, correct=1))
+    assert values(second) == (0.5, 0.125, -0.25)

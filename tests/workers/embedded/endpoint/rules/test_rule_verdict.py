@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.common.validation import check_value
 from tasks.judging import prompt
-from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import verdict
 
 
@@ -57,7 +57,7 @@ def judge_message(gold: str, said: str, question: str = "How much?") -> str:
 def test_the_verdict_has_its_keys_in_order_and_the_tolerance_of_the_prompt():
     message = judge_message("$100", "It was 110")
     reply = verdict.answer("Allow 15% tolerance.", message)
-    assert list(reply) == prompt.SCHEMA["required"] and mismatch(reply, prompt.SCHEMA) is None
+    assert list(reply) == list(prompt.JudgeReply.model_fields) and check_value(prompt.JudgeReply, reply)
     assert (reply["normalized_gt"], reply["normalized_pred"], reply["relative_error_pct"]) == (100.0, 110.0, 10.0)
     assert reply["is_correct"] is True
     assert verdict.answer("Allow 5% tolerance.", message)["is_correct"] is False
@@ -83,4 +83,4 @@ NUMBER = st.from_regex(r"(about )?-?\$?[0-9]{1,5}(\.[0-9]{1,2})?( ?%| million| b
 
 @given(st.text() | NUMBER, st.text() | NUMBER)
 def test_any_gold_and_any_answer_get_a_verdict_that_fits_the_schema(gold, said):
-    assert mismatch(verdict.answer("", judge_message(gold, said)), prompt.SCHEMA) is None
+    assert check_value(prompt.JudgeReply, verdict.answer("", judge_message(gold, said)))

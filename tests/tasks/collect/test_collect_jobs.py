@@ -8,9 +8,8 @@ import pytest
 
 from orchestrator.collect.report import Gathered
 from tasks.collect.collection import Collection, SampleJob
+from tasks.collect.jobs import compress, judge_sample
 from tasks.job import Job
-from tasks.openai.compress import compress
-from tasks.openai.judge import judge_sample
 from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.store import Store
 from tasks.task import current_store

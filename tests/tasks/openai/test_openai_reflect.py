@@ -1,10 +1,10 @@
-"""The reflector's prompt fits its limits: the longest and the wrong answers are cut first, each in the middle."""
+"""The reflector: its prompt fits its limits, which replies can be used, and when it is asked again."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,20 @@ import pytest
 from orchestrator.settings import load_settings, make_run
 from tasks.common.escaping import limit_scratchpad
 from tasks.common.text import estimate_tokens
-from tasks.common.validation import SCRATCHPAD_CHARACTERS
+from tasks.common.validation import SCRATCHPAD_CHARACTERS, InvalidData, parse_json
+from tasks.openai.calls import prompt_limit
+from tasks.openai.describe import LONGEST, Descriptions
 from tasks.openai.endpoint import ContextExceededError
-from tasks.openai.fitting import (
+from tasks.openai.merge import merge_stage
+from tasks.openai.reflect import (
+    Mutation,
     Response,
     fit_responses,
-    prompt_limit,
+    fitted,
+    mutation_messages,
+    read_responses,
+    reflect_stage,
 )
-from tasks.openai.merge import merge_stage
-from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
-from tasks.openai.reflect import fitted, mutation_builder, read_responses, reflect_stage
 from tasks.plan import Candidate, Merge, Plan
 from tasks.records import Example, Run
 from tasks.stage import Stage
@@ -39,6 +43,14 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(ROOT)
     limits = {"OPENAI_CONTEXT_TOKENS": "0", "OPENAI_TOKENS_PER_MINUTE": "30000", "TARGET_MAX_NEW_TOKENS": "512"}
     return make_run(load_settings(Path("configs/embedded.config"), limits), "a-run")
+
+
+@pytest.fixture(autouse=True)
+def at_the_store(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    current_store.cache_clear()
+    yield
+    current_store.cache_clear()
 
 
 def response(number: int, length: int, is_correct: bool = True) -> Response:
@@ -84,29 +96,22 @@ def reflecting(store: Store, run: Run, responses: Sequence[Response]) -> Stage:
     return Stage(store, run, plan, plan.candidates[0], "mut", 1)
 
 
-def test_the_prompt_of_a_mutation_is_fitted(
-    store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_prompt_of_a_mutation_is_fitted(store: Store, run: Run) -> None:
     # Given a child with 100 answers, more than the endpoint takes in a minute
-    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    current_store.cache_clear()
     responses = [response(i, 2800, is_correct=i % 2 == 0) for i in range(100)]
     # When the messages of its mutation are written
     stage = reflecting(store, run, responses)
-    messages, cut = fitted(stage, mutation_builder(stage, 1))
+    messages, cut = fitted(
+        run, lambda r: mutation_messages(DESCRIPTIONS, {"0": 0.0, "1": 0.0}, "", "1", r), read_responses(stage)
+    )
     # Then they fit, and every answer is in them
     limit = prompt_limit(run)
     assert limit is not None and sum(map(estimate_tokens, messages)) <= limit
-    assert (cut, messages[1].count('"example_id"')) == ({"answers_cut": 100}, 100)
-    current_store.cache_clear()
+    assert (cut, messages[1].count('"example_id"')) == (100, 100)
 
 
-def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(
-    store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(store: Store, run: Run) -> None:
     # Given two right answers, of which the second is cut
-    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    current_store.cache_clear()
     stage = reflecting(store, run, [response(0, 40), response(1, 40)])
     record = stage.need("answer", "pre")
     record["answers"][1]["whole"] = False
@@ -115,15 +120,10 @@ def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(
     found = read_responses(stage)
     assert [one.is_correct for one in found] == [True, False]
     assert found[0].explanation == "because" and found[1].explanation.startswith("cut: ")
-    current_store.cache_clear()
 
 
-def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(
-    store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(store: Store, run: Run) -> None:
     # Given a context in which not even the shortest answers fit, and no endpoint that could be called
-    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    current_store.cache_clear()
     nowhere = dataclasses.replace(run.endpoint, base_url="http://127.0.0.1:9/v1", api_key_env="NO_SUCH_KEY")
     small = dataclasses.replace(run, endpoint=nowhere, reflector_context_tokens=4_000)
     stage = reflecting(store, small, [response(i, 2800) for i in range(100)])
@@ -145,11 +145,9 @@ def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(
 
 @pytest.mark.parametrize("limit", [30_000, 0])
 def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
-    limit: int, store: Store, run: Run, service: Any, call_as: Any, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+    limit: int, store: Store, run: Run, service: Any, call_as: Any
 ) -> None:
     # Given an endpoint that refuses two prompts as longer than its model's context, with and without a limit of ours
-    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    current_store.cache_clear()
     service.fail("mutation:context:2")
     endpoint = dataclasses.replace(
         run.endpoint, base_url=service.url, api_key_env="KEY_OF_THIS_TEST", tokens_per_minute=0
@@ -169,7 +167,6 @@ def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
     service.fail("mutation:context:*")
     with pytest.raises(ContextExceededError, match="too long for the model"):
         reflect_stage(stage)
-    current_store.cache_clear()
 
 
 def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:
@@ -178,7 +175,79 @@ def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:
     assert len(kept) <= SCRATCHPAD_CHARACTERS and kept.split("\n") == lines[-len(kept.split("\n")) :]
     assert len(limit_scratchpad("x" * 9000)) == SCRATCHPAD_CHARACTERS and limit_scratchpad("short\n") == "short\n"
     assert limit_scratchpad("y" * 100 + "\n" + "x" * SCRATCHPAD_CHARACTERS) == "x" * SCRATCHPAD_CHARACTERS
-    proposal = check_proposal({"delta": 1.0, "scratchpad": "x\n" * 9000}, 0.0)
-    assert isinstance(proposal, Proposal) and len(proposal.scratchpad) <= SCRATCHPAD_CHARACTERS
-    for system in (mutation_messages(DESCRIPTIONS, {"1": 0.0}, "", "1", [])[0],):
-        assert f"at most {SCRATCHPAD_CHARACTERS} characters" in system
+    assert len(Mutation(delta=1.0, scratchpad="x\n" * 9000).scratchpad) <= SCRATCHPAD_CHARACTERS
+    system, _ = mutation_messages(DESCRIPTIONS, {"1": 0.0}, "", "1", [])
+    assert f"at most {SCRATCHPAD_CHARACTERS} characters" in system
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ('{"delta": NaN, "scratchpad": ""}', "finite"),
+        ('{"delta": 1e999, "scratchpad": ""}', "finite"),
+        ('{"delta": 1' + "0" * 400 + ', "scratchpad": ""}', "finite"),
+        ('{"delta": -1000.5, "scratchpad": ""}', "within"),
+        ('{"delta": "1", "scratchpad": ""}', "number"),
+        ('{"delta": 1}', "missing"),
+        ('{"delta": 1, "scratchpad": "", "more": 1}', "not expected"),
+    ],
+)
+def test_a_reply_of_another_form_is_no_proposal(reply: str, reason: str) -> None:
+    with pytest.raises(InvalidData, match=reason):
+        parse_json(Mutation, reply)
+
+
+@pytest.mark.parametrize("proposed", [0.5, 0.5 + 1e-10])
+def test_the_current_value_is_no_proposal(proposed: float) -> None:
+    assert "current value" in Mutation(delta=proposed, scratchpad="").fault(0.5)
+    assert Mutation(delta=proposed, scratchpad="").fault(0.6) == ""
+
+
+@pytest.fixture
+def asking(store: Store, run: Run, service: Any, call_as: Any) -> Stage:
+    """A reflect stage whose reflector is the service."""
+    endpoint = dataclasses.replace(run.endpoint, base_url=service.url, api_key_env="KEY_OF_THIS_TEST")
+    return reflecting(store, dataclasses.replace(run, endpoint=endpoint), [response(0, 40), response(1, 40)])
+
+
+@pytest.mark.parametrize("fault", ["unchanged", "invalid_json"])
+def test_an_unusable_proposal_is_asked_for_once_more(asking: Stage, store: Store, service: Any, fault: str) -> None:
+    service.fail(f"mutation:{fault}:1")
+    record = reflect_stage(asking)
+    assert record["delta"] is not None and record["scratchpad"].startswith("cluster 1: ")
+    first, second = store.prompts(asking.run.id).values()
+    assert first.startswith("# mutation, attempt 1: invalid: ") and second.startswith("# mutation, attempt 2: used\n")
+    # And the second unusable one skips the mutation, with its reason
+    service.fail(f"mutation:{fault}:2")
+    skipped = reflect_stage(asking)
+    assert (
+        skipped["delta"] is None and ("the current value" if fault == "unchanged" else "not JSON") in skipped["reason"]
+    )
+
+
+def test_a_merge_is_taken_asked_for_again_and_given_up(asking: Stage, service: Any) -> None:
+    parents = Merge("what the first has learnt", 0.25, "what the second has learnt", 0.75)
+    merging = dataclasses.replace(asking, candidate=Candidate(0, (0.0, 0.0, 0.0), merge=parents))
+    both = {"scratchpad": "what the second has learnt\nwhat the first has learnt", "fallback": ""}
+    assert merge_stage(merging) == both
+    service.fail("merge:invalid_json:1")
+    assert merge_stage(merging) == both
+    service.fail("merge:invalid_json:2")
+    given_up = merge_stage(merging)
+    assert given_up["scratchpad"] == parents.scratchpad_a and "not JSON" in given_up["fallback"]
+
+
+@pytest.mark.parametrize(
+    ("described", "reason"),
+    [
+        ([(2, "a")], "describes the clusters [2], not [2, 3]"),
+        ([(2, "a"), (3, "b"), (3, "c")], "[2, 3, 3]"),
+        ([(2, "a"), (3, " \n")], "cluster 3 is empty"),
+        ([(2, "a" * (LONGEST + 1)), (3, "b")], "more than"),
+    ],
+)
+def test_a_reply_that_does_not_describe_each_cluster_once_is_invalid(
+    described: list[tuple[int, str]], reason: str
+) -> None:
+    reply = {"descriptions": [{"cluster": cluster, "description": text} for cluster, text in described]}
+    assert reason in parse_json(Descriptions, json.dumps(reply)).fault([{"id": 2}, {"id": 3}])
