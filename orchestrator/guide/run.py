@@ -147,21 +147,18 @@ def _say(*lines: str) -> None:
 
 
 class StageBPipeline:
-    """What `orchestrator guide` does, for a script: `config` is its YAML file, the values of one, or checked settings.
-
-    Raises: SettingsError with everything that is wrong.
-    """
+    """What `orchestrator guide` does, for a script: `config` is its YAML file, or the values of one."""
 
     def __init__(
-        self, config: str | PathLike[str] | Mapping[str, Any] | GuideSettings, options: GuideOptions | None = None
+        self,
+        config: str | PathLike[str] | Mapping[str, Any],
+        options: GuideOptions = GuideOptions(),  # frozen
     ) -> None:
-        if isinstance(config, GuideSettings):
-            self.settings = config
-        elif isinstance(config, Mapping):
+        if isinstance(config, Mapping):
             self.settings = guide_settings_from(config)
         else:
             self.settings = read_guide_settings(Path(config))
-        self.options = options or GuideOptions()
+        self.options = options
 
     def run_all(self) -> Path:
         """The whole run, or what is left of one that was interrupted; returns its folder.

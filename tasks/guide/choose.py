@@ -91,14 +91,11 @@ class TieRule:
 
 @dataclass(frozen=True)
 class TicketSelection:
-    """The index of the chosen candidate, its verdict, and whether that is the label.
+    """The index of the chosen candidate, its verdict, and whether that is the label."""
 
-    Without a valid candidate: None, None, False.
-    """
-
-    candidate: int | None
-    verdict: Verdict | None
-    label_match: bool
+    candidate: int | None = None
+    verdict: Verdict | None = None
+    label_match: bool = False
 
 
 def majority(verdicts: Iterable[Verdict | None]) -> Verdict | None:
@@ -109,31 +106,25 @@ def majority(verdicts: Iterable[Verdict | None]) -> Verdict | None:
     return "pass" if 2 * votes.count("pass") > len(votes) else "fail"
 
 
-def select_label_first(
+def select_both(
     label: Verdict, candidates: Sequence[GuideCandidate], signals: Sequence[Signals], rule: TieRule
-) -> TicketSelection:
-    """The best of the candidates that agree with the label; where none does, the best of all valid ones."""
+) -> tuple[TicketSelection, TicketSelection]:
+    """Label first: the best of the candidates that agree with the label; where none does, the best of all valid ones.
+
+    Label free: the best of those with the majority's verdict; the label only says whether that is right.
+    """
+
+    def best(among: Sequence[GuideCandidate], rule: TieRule) -> TicketSelection:
+        one = min(among, key=lambda candidate: rule.order(candidate, signals[candidate.index]), default=None)
+        return TicketSelection(one.index, one.verdict, one.verdict == label) if one else TicketSelection()
+
     valid = [candidate for candidate in candidates if candidate.verdict is not None]
-    return _chosen(label, [c for c in valid if c.verdict == label] or valid, signals, rule)
-
-
-def select_label_free(
-    label: Verdict, candidates: Sequence[GuideCandidate], signals: Sequence[Signals], rule: TieRule
-) -> TicketSelection:
-    """The best of the candidates with the majority's verdict.  The label only says whether that is right."""
     verdict = majority(candidate.verdict for candidate in candidates)
-    weights = replace(rule.weights, label_match=0.0) if rule.weights else None
-    agreeing = [c for c in candidates if c.verdict is not None and c.verdict == verdict]
-    return _chosen(label, agreeing, signals, replace(rule, weights=weights))
-
-
-def _chosen(
-    label: Verdict, among: Sequence[GuideCandidate], signals: Sequence[Signals], rule: TieRule
-) -> TicketSelection:
-    best = min(among, key=lambda candidate: rule.order(candidate, signals[candidate.index]), default=None)
-    if best is None:
-        return TicketSelection(None, None, False)
-    return TicketSelection(best.index, best.verdict, best.verdict == label)
+    blind = replace(rule, weights=rule.weights and replace(rule.weights, label_match=0.0))
+    return (
+        best([one for one in valid if one.verdict == label] or valid, rule),
+        best([one for one in valid if one.verdict == verdict], blind),
+    )
 
 
 @dataclass(frozen=True)
@@ -185,7 +176,7 @@ def find_in_batch(
         signals = compute_signals(
             label, candidates, store_confidence=store_confidence, enable_consistency=enable_consistency
         )
-        chosen = (select(label, candidates, signals, rule) for select in (select_label_first, select_label_free))
+        chosen = select_both(label, candidates, signals, rule)
         found.append(TicketFindings(group.ticket, candidates, signals, *chosen))
     return BatchFindings(tuple(found), screen(found, policy, all_wrong_strategy))
 

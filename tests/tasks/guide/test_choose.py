@@ -19,8 +19,7 @@ from tasks.guide.choose import (
     compute_signals,
     majority,
     screen,
-    select_label_first,
-    select_label_free,
+    select_both,
 )
 from tasks.guide.ticket import GuideCandidate, Verdict
 
@@ -44,7 +43,7 @@ def both(
     label: Verdict, candidates: tuple[GuideCandidate, ...], rule: TieRule = BY_CONFIDENCE
 ) -> tuple[TicketSelection, TicketSelection]:
     signals = compute_signals(label, candidates, store_confidence=True, enable_consistency=True)
-    return select_label_first(label, candidates, signals, rule), select_label_free(label, candidates, signals, rule)
+    return select_both(label, candidates, signals, rule)
 
 
 def test_one_right_candidate_is_enough_for_the_first_and_not_for_the_second() -> None:
