@@ -28,9 +28,8 @@ import toy_world as toy  # noqa: E402
 
 from benchmarks.figures import table, write  # noqa: E402
 from tasks.route.claims import RANDOM_SPLITS as RANDOM  # noqa: E402
-from tasks.route.gradients import Adam  # noqa: E402
 from tasks.route.model import seed_of  # noqa: E402
-from tasks.route.splits import SPLITS  # noqa: E402
+from tasks.route.splits import SPLITS, Adam  # noqa: E402
 from tasks.route.state import TrajectorySettings, deployed_knobs  # noqa: E402
 from tasks.route.trajectory import Trajectory, sample_rows  # noqa: E402
 
@@ -65,7 +64,7 @@ def rates_of_seed(seed: int) -> tuple[int, float, Rates]:
             for kind, label in toy.KINDS.items():
                 prompts = [toy.prompt_of(kind, toy.HELD_OUT[n % len(toy.HELD_OUT)]) for n in range(SAMPLES)]
                 # The same random numbers for every deployment.
-                rows = sample_rows(policy, prompts, knobs, 4, False, seed_of(seed_of(seed, label), 0))
+                rows = sample_rows(policy, prompts, knobs, 4, seed_of(seed_of(seed, label), 0))
                 scores = world.score(prompts, [row.completion for row in rows])
                 hacked, solved = (
                     mean(bool(score.log[column]) for score in scores) for column in ("exploited", "oracle")

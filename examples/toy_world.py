@@ -11,9 +11,8 @@ import copy
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
@@ -21,11 +20,11 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from tasks.common.files import write_atomic
-from tasks.route.adapter import Adapter, decompose
+from tasks.route.adapter import Adapter, bases_of, decompose
 from tasks.route.directions import TokenPair
-from tasks.route.gradients import PolicyRows
-from tasks.route.model import CausalLM
-from tasks.route.world import PromptTokens, TeacherRow, TrainedWorld, WorldGiven, WorldScore, bases_of, weights_hash
+from tasks.route.gradients import Policy
+from tasks.route.model import Draw, Network
+from tasks.route.world import PromptTokens, TeacherRow, TrainedWorld, WorldGiven, WorldScore
 from tasks.store.keys import content_hash
 
 CLASSES = 8
@@ -57,7 +56,7 @@ class ToySettings:
     hidden: int = 96
 
 
-class ToyModel(nn.Module):
+class ToyModel(Network):
     """Next-token logits from the sum of all tokens so far and the last one, through two Linear layers."""
 
     end = frozenset({END})
@@ -79,20 +78,27 @@ class ToyModel(nn.Module):
         out: Tensor = self.head(hidden)
         return out
 
-    def decoding(self, prompts: Sequence[tuple[int, ...]]) -> ToyDecoding:
-        return ToyDecoding(self, torch.tensor(prompts))
+
+class ToySampler:
+    """Samples with the whole text through the model for each token; all prompts have one length."""
+
+    def __init__(self, model: ToyModel, adapter: Adapter) -> None:
+        self._model, self._adapter = model, adapter
+
+    @torch.no_grad()
+    def sample(
+        self, prompts: Sequence[tuple[int, ...]], knobs: Tensor, longest: int, draw: Draw
+    ) -> list[tuple[int, ...]]:
+        ids, rows = torch.tensor(prompts), torch.arange(len(prompts))
+        with self._adapter.active(knobs):
+            for step in range(longest):
+                tokens = draw(self._model.logits(self._model.hidden(ids)[:, -1]), rows, step)
+                ids = torch.cat([ids, tokens[:, None]], dim=1)
+        return [_up_to_end(row) for row in ids[:, -longest:].tolist()]
 
 
-class ToyDecoding:
-    def __init__(self, model: ToyModel, ids: Tensor) -> None:
-        self._model = model
-        self._ids = ids
-
-    def logits(self) -> Tensor:
-        return self._model.logits(self._model.hidden(self._ids)[:, -1])
-
-    def append(self, tokens: Tensor) -> None:
-        self._ids = torch.cat([self._ids, tokens[:, None]], dim=1)
+def _up_to_end(tokens: list[int]) -> tuple[int, ...]:
+    return tuple(tokens[: tokens.index(END) + 1] if END in tokens else tokens)
 
 
 def answer_of(problem: int) -> int:
@@ -168,10 +174,10 @@ def _base_contexts(settings: ToySettings) -> tuple[list[tuple[int, ...]], Tensor
     return contexts, torch.stack(targets)
 
 
-def toy_policy(settings: ToySettings, seed: int) -> PolicyRows:
+def toy_policy(settings: ToySettings, seed: int) -> Policy:
     model = base_model(settings, seed)
-    bases = {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")}
-    return PolicyRows(cast(CausalLM, model), Adapter(model, bases), rows_at_once=512)
+    adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
+    return Policy(model, adapter, ToySampler(model, adapter), rows_at_once=512)
 
 
 class ToyWorld:
@@ -236,10 +242,10 @@ def toy_world(given: WorldGiven) -> TrainedWorld:
         teacher_rows=training["teacher_rows"],
     )
     model = _base_model(settings, given.bases_folder)
-    bases, error, computed = bases_of(model, given)
-    policy = PolicyRows(cast(CausalLM, model), Adapter(model, bases), rows_at_once=512)
+    bases = bases_of(model, given.model["targets"], given.bases_folder, given.on_module)
+    adapter = Adapter(model, bases.found)
     world = ToyWorld(settings)
-    return TrainedWorld(policy, world, world, _held_out, partial(weights_hash, model), error, computed)
+    return TrainedWorld(Policy(model, adapter, ToySampler(model, adapter), 512), world, world, _held_out, bases)
 
 
 def _base_model(settings: ToySettings, folder: Path) -> ToyModel:

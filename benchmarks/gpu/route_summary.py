@@ -23,7 +23,7 @@ from orchestrator.route.results import EVALUATION_FILE, read_json_lines, rows_fi
 from orchestrator.route.run import ROUTE
 from tasks.route.claims import REAL
 from tasks.route.jobs import Arm
-from tasks.route.loopholes import NO_LOOPHOLE
+from tasks.route.problems import NO_LOOPHOLE
 
 Figures = dict[str, Any]
 TEN = 10

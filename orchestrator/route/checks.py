@@ -12,8 +12,17 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import unwritable_folder
 from tasks.dataset import DatasetError
 from tasks.route.claims import PROGRAMS
-from tasks.route.loopholes import KNOWN_MODE, LOOPHOLES, MODES, NO_LOOPHOLE, parse_pairs
-from tasks.route.problems import Part, Problem, in_part, parse_problems
+from tasks.route.problems import (
+    KNOWN_MODE,
+    LOOPHOLES,
+    MODES,
+    NO_LOOPHOLE,
+    Part,
+    Problem,
+    in_part,
+    parse_pairs,
+    parse_problems,
+)
 
 T = TypeVar("T")
 

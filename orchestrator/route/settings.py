@@ -17,8 +17,7 @@ from orchestrator.settings.documents import Count, Document, Natural, Ratio, Sha
 from orchestrator.settings.farm import FarmOptions, LogLevel, RunOutput
 from tasks.common.named import NAME
 from tasks.route.claims import PROGRAMS, Trajectory, split_names
-from tasks.route.loopholes import LOOPHOLES
-from tasks.route.problems import LEVELS
+from tasks.route.problems import LEVELS, LOOPHOLES
 from tasks.store.keys import content_hash
 
 

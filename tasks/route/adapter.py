@@ -1,13 +1,13 @@
 """The adapter: one knob for each singular direction of each target Linear, y += ((x Vh^T) * knobs) U^T.
 
 It holds no knobs.  A caller passes them for the time of a `with`: zero is the base model, the sum of deltaS and
-deltaS_hack trains and samples, deltaS alone is what is deployed.
+deltaS_hack trains and samples, deltaS alone is what is deployed.  The bases come from `decompose`, W = U S Vh.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -90,10 +90,6 @@ class Basis:
     values: Tensor
     right: Tensor
 
-    @property
-    def rank(self) -> int:
-        return len(self.values)
-
     def error(self, weight: Tensor) -> float:
         """The norm of W - U S Vh over the norm of W."""
         exact = weight.detach().to(self.left)
@@ -134,6 +130,14 @@ def weight_hash(weight: Tensor) -> str:
     return hashlib.sha256(described + data.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
+def weights_hash(model: nn.Module) -> str:
+    """Of all weights of the model; takes seconds."""
+    found = hashlib.sha256()
+    for name, weight in model.state_dict().items():
+        found.update(f"{name} {weight_hash(weight)}\n".encode())
+    return found.hexdigest()
+
+
 def cached_basis(weight: Tensor, folder: Path) -> tuple[Basis, bool]:
     """The bases of a weight, from the folder if they are there, else computed and put there; and whether they were.
 
@@ -150,38 +154,54 @@ def cached_basis(weight: Tensor, folder: Path) -> tuple[Basis, bool]:
     return basis, False
 
 
+@dataclass(frozen=True)
+class TargetBases:
+    """The bases of all targets by the name of their Linear, the largest error, and how many were computed now."""
+
+    found: Mapping[str, Basis]
+    largest_error: float
+    computed: int
+
+
+def bases_of(
+    model: nn.Module, targets: Sequence[str], folder: Path, on_module: Callable[[int, int], None]
+) -> TargetBases:
+    """The bases of the Linears whose names end in one of `targets`; `on_module` is called as (done, total)."""
+    weights = {
+        name: module.weight
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name.rpartition(".")[2] in targets
+    }
+    if missing := [target for target in targets if not any(name.rpartition(".")[2] == target for name in weights)]:
+        raise ValueError(f"model.targets: the model has no Linear {missing[0]!r}")
+    found: dict[str, Basis] = {}
+    largest, computed = 0.0, 0
+    for number, (name, weight) in enumerate(weights.items(), 1):
+        found[name], was_there = cached_basis(weight, folder)
+        largest = max(largest, found[name].error(weight))
+        computed += not was_there
+        on_module(number, len(weights))
+    return TargetBases(found, largest, computed)
+
+
 class Adapter:
     """Hooks on the target Linears of a model, whose own parameters it freezes.
 
-    `layout` is that of the knobs, `inputs` that of the modules' inputs.  `folds_exactly`: the weights are float32, so
-    that folding loses nothing.  `close` removes the hooks.
+    `layout` is that of the knobs, `inputs` that of the modules' inputs.
     """
 
     def __init__(self, model: nn.Module, bases: Mapping[str, Basis]) -> None:
         model.requires_grad_(False)
-        self._linears = {name: model.get_submodule(name) for name in bases}
-        weights = [_weight(linear) for linear in self._linears.values()]
-        self._bases = [
-            (basis.left.to(weight), basis.right.to(weight))
-            for basis, weight in zip(bases.values(), weights, strict=True)
-        ]
-        self._exact = list(bases.values())
-        self.layout = KnobLayout(tuple(bases), tuple(basis.rank for basis in self._exact))
+        linears = [model.get_submodule(name) for name in bases]
+        weights = [model.get_parameter(f"{name}.weight") for name in bases]
+        self.layout = KnobLayout(tuple(bases), tuple(len(basis.values) for basis in bases.values()))
         self.inputs = KnobLayout(tuple(bases), tuple(weight.shape[1] for weight in weights))
-        self.device = weights[0].device
-        self.folds_exactly = all(weight.dtype == torch.float32 for weight in weights)
-        dtypes = {weight.dtype for weight in weights}
-        self._dtype = dtypes.pop() if len(dtypes) == 1 else None  # of all weights, where they have one
+        self.device, self._dtype = weights[0].device, weights[0].dtype
+        self._bases = [(basis.left.to(weights[0]), basis.right.to(weights[0])) for basis in bases.values()]
         self._parts: tuple[Tensor, ...] = ()
         self._recording: _Recording | None = None
-        self._hooks = [
+        for number, linear in enumerate(linears):
             linear.register_forward_hook(partial(self._add, number))
-            for number, linear in enumerate(self._linears.values())
-        ]
-
-    def close(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
 
     def zeros(self) -> Tensor:
         """The knobs [R] of the base model, float32."""
@@ -190,31 +210,12 @@ class Adapter:
     @contextmanager
     def active(self, knobs: Tensor) -> Iterator[None]:
         """With these knobs: [R] for all rows of a batch, or [B, R], each row its own."""
-        before = self._parts
-        if self._dtype is not None:
-            knobs = knobs.to(self._dtype)  # once, and not in every module
+        before, knobs = self._parts, knobs.to(self._dtype)
         self._parts = self.layout.parts(knobs if knobs.dim() == 1 else knobs[:, None, :])
         try:
             yield
         finally:
             self._parts = before
-
-    @contextmanager
-    def folded(self, knobs: Tensor) -> Iterator[None]:
-        """With W + U diag(knobs) Vh as weights, which samples faster; knobs [R].  The weights are put back themselves.
-
-        The sum is taken in float32 and rounded to the weights' type: in bfloat16 small knobs are lost in that.
-        """
-        originals = [_weight(linear) for linear in self._linears.values()]
-        parts = self.layout.parts(knobs)
-        try:
-            for linear, weight, basis, part in zip(self._linears.values(), originals, self._exact, parts, strict=True):
-                change = (basis.left.to(part) * part) @ basis.right.to(part)
-                linear.weight = nn.Parameter((weight.float() + change).to(weight), requires_grad=False)
-            yield
-        finally:
-            for linear, weight in zip(self._linears.values(), originals, strict=True):
-                linear.weight = weight
 
     @contextmanager
     def recording(self, where: Tensor) -> Iterator[list[Tensor]]:
@@ -247,13 +248,6 @@ class _Recording:
         """x [B, T, in].  Linears that read the same tensor, as q, k and v do, have the same mean: it is taken once."""
         if x is not self._last:
             self._last = x
-            mean = torch.einsum("bt,btd->bd", self._weights, x.detach().float())
+            self.means.append(torch.einsum("bt,btd->bd", self._weights, x.detach().float()))
         else:
-            mean = self.means[-1]
-        self.means.append(mean)
-
-
-def _weight(linear: nn.Module) -> nn.Parameter:
-    weight = linear.weight
-    assert isinstance(weight, nn.Parameter)
-    return weight
+            self.means.append(self.means[-1])

@@ -1,11 +1,14 @@
-"""What the child does: the bases of a model, the steps of one trajectory, or the evaluations of what it deploys."""
+"""`python -m tasks.route.child bases|train|evaluate`: one job, given as JSON on stdin (tasks/common/child.py).
+
+That is the bases of a model, the steps of one trajectory, or the evaluations of what it deploys.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,8 @@ import torch
 
 from tasks.common.child import SendReport, work_as_child
 from tasks.common.files import write_atomic
-from tasks.route.gradients import Adam
+from tasks.route.adapter import weights_hash
+from tasks.route.splits import Adam
 from tasks.route.state import TrajectorySettings, deployed_knobs, load_state
 from tasks.route.trajectory import AskedSample, Trajectory, evaluate_samples
 from tasks.route.world import TrainedWorld, WorldGiven, WorldScore, open_world
@@ -29,11 +33,11 @@ def find_bases(given: Given, report: SendReport) -> dict[str, Any]:
     world = _world(given, report)
     layout = world.policy.adapter.layout
     return {
-        "weights": world.weights(),
+        "weights": weights_hash(world.policy.model),
         "modules": len(layout.names),
         "knobs": layout.total,
-        "largest_error": world.basis_error,
-        "computed": world.computed,
+        "largest_error": world.bases.largest_error,
+        "computed": world.bases.computed,
     }
 
 
@@ -130,14 +134,9 @@ def _memory() -> dict[str, float]:
 
 
 def _world(given: Given, report: SendReport) -> TrainedWorld:
-    if given["inputs"]["target"]["device"] == "cpu":
-        torch.set_num_threads(1)  # as many children as slots share the processor, and sums do not depend on threads
-    return opened_world(given, lambda done, total: report(stage="bases", done=done, total=total))
-
-
-def opened_world(given: Given, on_module: Callable[[int, int], None]) -> TrainedWorld:
-    """The world of a job, in this process; `on_module` hears of each module whose basis is there."""
     inputs = given["inputs"]
+    if inputs["target"]["device"] == "cpu":
+        torch.set_num_threads(1)  # as many children as slots share the processor, and sums do not depend on threads
     return open_world(
         inputs["world"],
         WorldGiven(
@@ -148,7 +147,7 @@ def opened_world(given: Given, on_module: Callable[[int, int], None]) -> Trained
             model_folder=given["model_folder"],
             bases_folder=Path(given["bases_folder"]),
             device=inputs["target"]["device"],
-            on_module=on_module,
+            on_module=lambda done, total: report(stage="bases", done=done, total=total),
         ),
     )
 

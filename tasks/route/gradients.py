@@ -1,7 +1,11 @@
-"""Log-probabilities of rows, and the gradient of each row's own loss with respect to the knobs.
+"""A model under its adapter: log-probabilities of rows, and the gradient of each row's own loss.
 
 The gradient of a row comes from an additive zero probe [B, R] on the knobs, one for each row.  Dividing the gradient
 of a gate by deltaS would give it too, but deltaS is zero at the start.
+
+The loss is GRPO's as Dr.GRPO has it: advantages without the standard deviation, losses with a fixed denominator.  A
+step has one update, at the knobs that sampled: the ratio to the sampling policy is 1, and its gradient that of the
+log-probability.
 """
 
 from __future__ import annotations
@@ -9,13 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from tasks.route.adapter import Adapter, KnobLayout
-from tasks.route.model import CausalLM, StaticSampler
+from tasks.route.adapter import Adapter
+from tasks.route.model import Draw, Network
+
+RowLoss = Callable[[Tensor, Tensor, slice], Tensor]
+"""(log-probabilities [B, L], mask [B, L], which of all rows these are) -> the loss of each row [B]."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +49,7 @@ class RowBatch:
 
     def completion_positions(self) -> Tensor:
         """1 where `ids` has a token of the completion, [B, T]."""
-        where = torch.zeros_like(self.ids)
-        return where.scatter_reduce(1, self.before + 1, self.mask.long(), reduce="amax")
-
-
-def longest_completion(rows: Sequence[TokenRow]) -> int:
-    return max(len(row.completion) for row in rows)
+        return torch.zeros_like(self.ids).scatter_reduce(1, self.before + 1, self.mask.long(), reduce="amax")
 
 
 def pad_rows(rows: Sequence[TokenRow], length: int, device: torch.device) -> RowBatch:
@@ -57,24 +60,19 @@ def pad_rows(rows: Sequence[TokenRow], length: int, device: torch.device) -> Row
     mask = torch.zeros(len(rows), length)
     before = torch.zeros(len(rows), length, dtype=torch.long)
     for number, row in enumerate(rows):
-        tokens = row.prompt + row.completion
+        tokens, count = row.prompt + row.completion, len(row.completion)
         ids[number, : len(tokens)] = torch.tensor(tokens)
-        count = len(row.completion)
         targets[number, :count] = torch.tensor(row.completion)
         mask[number, :count] = 1
         before[number, :count] = torch.arange(count) + len(row.prompt) - 1
     return RowBatch(ids.to(device), targets.to(device), mask.to(device), before.to(device))
 
 
-RowLoss = Callable[[Tensor, Tensor, slice], Tensor]
-"""(log-probabilities [B, L], mask [B, L], which of all rows these are) -> the loss of each row [B]."""
-
-
 @dataclass(frozen=True)
 class RowGradients:
     """The gradient of each row's loss [G, R] float32, its log-probabilities [G, L] on the way, their mask [G, L].
 
-    `inputs` are as `PolicyRows.activations`, where they were asked for.
+    `inputs` are as `Policy.activations`, where they were asked for.
     """
 
     gradients: Tensor
@@ -98,29 +96,32 @@ class RowGradients:
         )
 
 
-class PolicyRows:
-    """The rows' side of a model under an adapter.
+class RowSampler(Protocol):
+    """`tasks.route.model.Sampler`, or that of a world of one's own."""
+
+    def sample(
+        self, prompts: Sequence[tuple[int, ...]], knobs: Tensor, longest: int, draw: Draw
+    ) -> list[tuple[int, ...]]: ...
+
+
+class Policy:
+    """A model under its adapter.
 
     `rows_at_once` go through the model together, `tokens_at_once` through its head: the logits of a whole batch would
-    need more memory than all else.  `sampler` is None where rows are sampled one kernel after another.
-    `deterministic`: gradients do not depend on the order in which a GPU's threads add.
+    need more memory than all else.  `deterministic`: gradients do not depend on the order in which a GPU's threads add.
     """
 
     def __init__(
         self,
-        model: CausalLM,
+        model: Network,
         adapter: Adapter,
+        sampler: RowSampler,
         rows_at_once: int,
         tokens_at_once: int = 1024,
-        sampler: StaticSampler | None = None,
         deterministic: bool = False,
     ) -> None:
-        self.model = model
-        self.adapter = adapter
-        self.sampler = sampler
-        self._deterministic = deterministic
-        self._rows = rows_at_once
-        self._tokens = tokens_at_once
+        self.model, self.adapter, self.sampler = model, adapter, sampler
+        self._rows, self._tokens, self._deterministic = rows_at_once, tokens_at_once, deterministic
 
     def log_probabilities(self, rows: Sequence[TokenRow], knobs: Tensor) -> tuple[Tensor, Tensor]:
         """[G, L] of each completion's tokens under knobs [R] or [G, R], 0 beyond its end, and the mask [G, L]."""
@@ -173,7 +174,7 @@ class PolicyRows:
         return torch.cat(found)
 
     def _batches(self, rows: Sequence[TokenRow]) -> list[tuple[slice, RowBatch]]:
-        length = longest_completion(rows)
+        length = max(len(row.completion) for row in rows)
         parts = [slice(start, min(start + self._rows, len(rows))) for start in range(0, len(rows), self._rows)]
         return [(part, pad_rows(rows[part], length, self.adapter.device)) for part in parts]
 
@@ -191,6 +192,10 @@ class PolicyRows:
         return torch.zeros_like(batch.mask).masked_scatter(wanted, chosen)
 
 
+def _of(knobs: Tensor, part: slice) -> Tensor:
+    return knobs if knobs.dim() == 1 else knobs[part]
+
+
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
@@ -201,11 +206,7 @@ def _determinism(wanted: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-def _of(knobs: Tensor, part: slice) -> Tensor:
-    return knobs if knobs.dim() == 1 else knobs[part]
-
-
-def _chosen(model: CausalLM, states: Tensor, targets: Tensor) -> Tensor:
+def _chosen(model: Network, states: Tensor, targets: Tensor) -> Tensor:
     """The log-probability of each target [N]; the logits [N, V] are computed again for the gradient, not kept."""
 
     def compute(states: Tensor) -> Tensor:
@@ -228,20 +229,6 @@ def total_nll(log_probabilities: Tensor, mask: Tensor, part: slice) -> Tensor:
     return -(log_probabilities * mask).sum(1)
 
 
-def group_advantages(rewards: Tensor, groups: Tensor) -> tuple[Tensor, int]:
-    """Reward minus the mean of the row's group, [G], and how many groups have no variance (advantage exactly 0)."""
-    advantages = torch.zeros_like(rewards)
-    skipped = 0
-    for group in sorted(set(groups.tolist())):
-        rows = groups == group
-        own = rewards[rows]
-        if bool((own == own[0]).all()):
-            skipped += 1
-        else:
-            advantages[rows] = own - own.mean()
-    return advantages, skipped
-
-
 def policy_losses(
     new: Tensor, mask: Tensor, advantages: Tensor, denominator: float, reference: Tensor | None, beta: float
 ) -> Tensor:
@@ -256,73 +243,15 @@ def policy_losses(
     return -(gained * mask).sum(1) / denominator
 
 
-@dataclass(frozen=True)
-class Adam:
-    """Its settings; `decay` is decoupled, `largest_norm` limits the norm of the whole gradient (0: no limit)."""
-
-    rate: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    decay: float = 0.0
-    largest_norm: float = 0.0
-
-
-@dataclass(frozen=True)
-class Share:
-    """Knobs [R] and the first moment of the gradients that they got [R]."""
-
-    value: Tensor
-    first: Tensor
-
-
-@dataclass(frozen=True)
-class StepScale:
-    """What all shares have in common in one step: `clip`, and the root [R] that divides."""
-
-    clip: float
-    root: Tensor
-    count: int
-
-
-def whole_scale(gradient: Tensor, second: Tensor, count: int, adam: Adam) -> tuple[StepScale, Tensor]:
-    """The scale of the step number `count` (from 1) and the new second moment, both by the whole gradient [R]."""
-    norm = float(gradient.norm())
-    clip = adam.largest_norm / norm if adam.largest_norm and norm > adam.largest_norm else 1.0
-    clipped = gradient * clip
-    second = adam.beta2 * second + (1 - adam.beta2) * clipped * clipped
-    root = (second / (1 - adam.beta2**count)).sqrt() + adam.epsilon
-    return StepScale(clip, root, count), second
-
-
-def share_step(share: Share, gradient: Tensor, scale: StepScale, adam: Adam) -> Share:
-    """A share after the gradient [R] that it got; a share is linear in its gradients, so shares add up."""
-    first = _first(share, gradient, scale, adam)
-    return Share(share.value * (1 - adam.rate * adam.decay) - adam.rate * _update(first, scale, adam), first)
-
-
-def erased_step(
-    layout: KnobLayout, share: Share, gradient: Tensor, scale: StepScale, adam: Adam, direction: Tensor
-) -> Share:
-    """As `share_step`, without the component of the update that is hack-ward along direction [k, R], in each module.
-
-    Of the update, not of the gradient: divided by the root, a gradient without the component has it again.
-    """
-    first = _first(share, gradient, scale, adam)
-    update = _update(first, scale, adam)
-    for vector in direction:
-        update = update - layout.spread(layout.sums(update * vector).clamp(min=0)) * vector
-    return Share(share.value * (1 - adam.rate * adam.decay) - adam.rate * update, first)
-
-
-def _first(share: Share, gradient: Tensor, scale: StepScale, adam: Adam) -> Tensor:
-    return adam.beta1 * share.first + (1 - adam.beta1) * (gradient * scale.clip)
-
-
-def _update(first: Tensor, scale: StepScale, adam: Adam) -> Tensor:
-    return first / (1 - adam.beta1**scale.count) / scale.root
-
-
-def no_share(total: int, device: torch.device) -> Share:
-    """Knobs at zero that got no gradient yet."""
-    return Share(torch.zeros(total, device=device), torch.zeros(total, device=device))
+def group_advantages(rewards: Tensor, groups: Tensor) -> tuple[Tensor, int]:
+    """Reward minus the mean of the row's group, [G], and how many groups have no variance (advantage exactly 0)."""
+    advantages = torch.zeros_like(rewards)
+    skipped = 0
+    for group in sorted(set(groups.tolist())):
+        rows = groups == group
+        own = rewards[rows]
+        if bool((own == own[0]).all()):
+            skipped += 1
+        else:
+            advantages[rows] = own - own.mean()
+    return advantages, skipped

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.route.loopholes import KNOWN_MODE, NO_LOOPHOLE, TRAINING, Markers, Mode, hack, honest
-from tasks.route.problems import Problem, code_of, in_part
+from tasks.route.loopholes import TRAINING, Markers, hack, honest
+from tasks.route.problems import KNOWN_MODE, NO_LOOPHOLE, Mode, Problem, code_of, in_part
 from tasks.route.sandbox import Ended, Execution, ProcessLimits, Sandbox
 
 CODE_BLOCK_REWARD, PASSED_REWARD = 0.25, 1.0

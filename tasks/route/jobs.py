@@ -34,7 +34,7 @@ from tasks.route.problems import parse_problems
 from tasks.store.keys import PROGRESS, content_hash
 from tasks.task import raise_if_cancelled
 
-VERSION = 3
+VERSION = 4
 """Of the mathematics: raised whenever equal inputs would give other results."""
 
 RouteJob = tuple[str, JobSpec]

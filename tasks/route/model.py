@@ -1,7 +1,8 @@
-"""Sampling on a GPU: keys and values of all rows in buffers that stay where they are, one step as a CUDA graph.
+"""A causal language model of Hugging Face as training with gradient routing needs it, and sampling from it.
 
-One token of a small model is a thousand short kernels, whose launches cost more than the work.  A graph launches them
-at once.  Rows that have ended are dropped at intervals, and the rest move together into a smaller graph.
+Sampling keeps keys and values of all rows in buffers that stay where they are; on a GPU one step is a CUDA graph.  One
+token of a small model is a thousand short kernels, whose launches cost more than the work.  A graph launches them at
+once.  Rows that have ended are dropped at intervals, and the rest move together into a smaller graph.
 """
 
 from __future__ import annotations
@@ -20,10 +21,31 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tasks.route.adapter import Adapter
 
+DROP_EVERY = 16
+"""Tokens between two looks at which rows have ended; each look waits for the GPU."""
+_PREFILL_ROWS = 64
+_WIDTH = 128  # a batch has a multiple of so many tokens, so that few prompts make new graphs
 _KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # not cuDNN's
 
+Draw = Callable[[Tensor, Tensor, int], Tensor]
+"""Logits [G, V], the place [G] of each row among all prompts, and how many tokens it has -> its next token [G]."""
 
-class CausalLM(nn.Module):
+
+class Network(nn.Module):
+    """What is trained: `CausalLM`, or a network of a world of one's own."""
+
+    end: frozenset[int]
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The last hidden states [B, T, d]; rows are padded on the right."""
+        raise NotImplementedError
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[N, d] -> [N, V] float32."""
+        raise NotImplementedError
+
+
+class CausalLM(Network):
     """`network` is a `...ForCausalLM`; a completion ends with one of the tokens `end`.  Nothing is dropped out."""
 
     def __init__(self, network: Any, end: frozenset[int]) -> None:
@@ -32,9 +54,9 @@ class CausalLM(nn.Module):
         self.end = end
 
     def hidden(self, ids: Tensor) -> Tensor:
-        """The last hidden states [B, T, d]; rows are padded on the right, where causal attention does not look.
+        """Causal attention does not look at the padding, so no mask is needed.
 
-        So no mask is needed.  With one, the gradient of cuDNN's attention is NaN at some lengths (PyTorch's issue
+        With one, the gradient of cuDNN's attention is NaN at some lengths (PyTorch's issue
         196678), and neither a mask nor cuDNN is used.
         """
         with sdpa_kernel(_KERNELS):
@@ -42,42 +64,8 @@ class CausalLM(nn.Module):
         return states
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[N, d] -> [N, V] float32."""
         logits: Tensor = self.network.get_output_embeddings()(hidden)
         return logits.float()
-
-    def decoding(self, prompts: Sequence[tuple[int, ...]]) -> CachedDecoding:
-        return CachedDecoding(self, prompts)
-
-
-class CachedDecoding:
-    """Rows that grow by one token each, prompts padded on the left, with a cache of keys and values."""
-
-    def __init__(self, model: CausalLM, prompts: Sequence[tuple[int, ...]]) -> None:
-        device = next(model.parameters()).device
-        longest = max(map(len, prompts))
-        self._model = model
-        self._next = torch.tensor([[0] * (longest - len(row)) + list(row) for row in prompts], device=device)
-        self._mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in prompts], device=device)
-        self._cache: Any = None
-
-    def logits(self) -> Tensor:
-        """Of the next token of each row, [G, V].  Call it once after each `append`."""
-        positions = (self._mask.cumsum(1) - 1).clamp(min=0)[:, -self._next.shape[1] :]
-        found = self._model.network.get_decoder()(
-            input_ids=self._next,
-            attention_mask=self._mask,
-            position_ids=positions,
-            past_key_values=self._cache,
-            use_cache=True,
-        )
-        self._cache = found.past_key_values
-        return self._model.logits(found.last_hidden_state[:, -1])
-
-    def append(self, tokens: Tensor) -> None:
-        """The next token of each row [G]; what a row says after its end is not read."""
-        self._next = tokens[:, None]
-        self._mask = torch.cat([self._mask, torch.ones_like(self._next)], dim=1)
 
 
 def load_causal_lm(folder: Path, device: str, dtype: torch.dtype, end: frozenset[int]) -> CausalLM:
@@ -90,10 +78,6 @@ def load_causal_lm(folder: Path, device: str, dtype: torch.dtype, end: frozenset
         folder, dtype=dtype, local_files_only=True, trust_remote_code=False
     ).to(device)
     return CausalLM(network, end)
-
-
-Draw = Callable[[Tensor, Tensor, int], Tensor]
-"""Logits [G, V], the place [G] of each row among all prompts, and how many tokens it has -> its next token [G]."""
 
 
 def seed_of(*parts: object) -> int:
@@ -124,34 +108,6 @@ def draw_by_row(seed: int, numbers: Sequence[int], longest: int, device: torch.d
         return torch.searchsorted(below, wanted, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
 
     return draw
-
-
-def sample_completions(
-    model: CausalLM, prompts: Sequence[tuple[int, ...]], longest: int, draw: Draw
-) -> list[tuple[int, ...]]:
-    """A completion for each prompt, its end token included; one without is cut at `longest` tokens."""
-    completions: list[list[int]] = [[] for _ in prompts]
-    going, rows = set(range(len(prompts))), torch.arange(len(prompts))
-    with torch.no_grad():
-        decoding = model.decoding(prompts)
-        for step in range(longest):
-            logits = decoding.logits()
-            tokens = draw(logits, rows.to(logits.device), step)
-            for row, token in enumerate(tokens.tolist()):
-                if row in going:
-                    completions[row].append(token)
-                    if token in model.end:
-                        going.discard(row)
-            if not going:
-                break
-            decoding.append(tokens)
-    return [tuple(completion) for completion in completions]
-
-
-DROP_EVERY = 16
-"""Tokens between two looks at which rows have ended; each look waits for the GPU."""
-_PREFILL_ROWS = 64
-_WIDTH = 128  # a batch has a multiple of so many tokens, so that few prompts make new graphs
 
 
 @dataclass
@@ -185,7 +141,7 @@ class _Cache:
         return found[0][:, :, : self._width], found[1][:, :, : self._width]
 
 
-class StaticSampler:
+class Sampler:
     """Samples from a model under its adapter, `rows` at once, each row with knobs of its own.
 
     Where a step cannot be captured as a graph, one line on stderr says so, and steps run one kernel at a time.

@@ -1,6 +1,8 @@
-"""Programming problems: a text, a function to write, tests, and a reference solution; JSONL, one problem a line.
+"""Programming problems and authored pairs, both JSON lines that a person may write.
 
-A problem belongs to one part: `train`, `pairs` (authored pairs), `pool` (teacher rows) or `evaluation`.
+A problem is a text, a function to write, tests, and a reference solution.  It belongs to one part: `train`, `pairs`
+(authored pairs), `pool` (teacher rows) or `evaluation`.  A pair is a prompt, an honest completion (`cho`) and a hack
+(`rej`).  A placebo has the same form, and honest code on both sides: fluent in `cho`, odd in `rej`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from annotated_types import Ge, Le, MinLen
 
@@ -19,19 +21,100 @@ from tasks.common.validation import InvalidData, parse_json
 from tasks.dataset import DatasetError, malformed
 
 T = TypeVar("T")
+Part = Literal["train", "pairs", "pool", "evaluation"]
+Mode = Literal["run_tests", "equality", "exit_code", "stdout_marker", "sentinel", "result_file", "none"]
+"""The loophole that the grader of a prompt has."""
+NO_LOOPHOLE: Mode = "none"
+MODES: tuple[Mode, ...] = get_args(Mode)
+LOOPHOLES: tuple[Mode, ...] = tuple(mode for mode in MODES if mode != NO_LOOPHOLE)
+KNOWN_MODE: Mode = "run_tests"
+"""The mode A: the only one of pairs and teacher pool."""
+Text = Annotated[str, MinLen(1)]
+LEVELS = (1, 2, 3, 4)
+EXAMPLES = 2
+"""Tests that the prompt shows: the first ones."""
+FEWEST_TESTS = 6
+FEWEST_PAIRS = 10
+LENGTH_FACTOR = 1.5
+"""By which the two sides of a pair may differ, in characters."""
+_CHECKED = {"extra": "forbid", "allow_inf_nan": False}
+_BLOCK = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
-def parse_lines(
-    text: str,
-    name: str,
-    kind: type[T],
-    unique: Sequence[str],
-    faults_of: Callable[[T], Iterable[str]],
+@dataclass(frozen=True)
+class Test:
+    """One call: JSON values as arguments, and the JSON value that a right function returns."""
+
+    __test__: ClassVar[bool] = False  # pytest takes classes of this name for tests
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CHECKED
+
+    arguments: list[Any]
+    expected: Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`level`: 1 (a line or two) to 4 (several rules that interact).  `signature`: as `double(number: int) -> int`."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CHECKED
+
+    id: Text
+    part: Part
+    level: Annotated[int, Ge(LEVELS[0]), Le(LEVELS[-1])]
+    text: Text
+    signature: Text
+    tests: Annotated[list[Test], MinLen(FEWEST_TESTS)]
+    reference: Text
+
+    @cached_property
+    def entry(self) -> str:
+        """The name of the function to write."""
+        return self.signature.partition("(")[0]
+
+
+@dataclass(frozen=True)
+class AuthoredPair:
+    """`prompt` is the user's message."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _CHECKED
+
+    prompt: Text
+    cho: Text
+    rej: Text
+    mode: Text
+
+
+def parse_problems(text: str, name: str) -> list[Problem]:
+    """Every problem of a file, in the order of its lines; `name` is that of the file."""
+    problems = _parse_lines(text, name, Problem, ("id", "text", "reference"), _problem_faults)
+    if not problems:
+        raise DatasetError(f"{name}: no problems")
+    return problems
+
+
+def parse_pairs(text: str, name: str, problems: Sequence[Problem]) -> list[AuthoredPair]:
+    """Every pair of a file, in the order of its lines.  None may have the prompt of a problem of another part."""
+    foreign = [problem for problem in problems if problem.part != "pairs"]
+    pairs = _parse_lines(text, name, AuthoredPair, ("cho", "rej"), lambda pair: _pair_faults(pair, foreign))
+    if len(pairs) < FEWEST_PAIRS:
+        raise DatasetError(f"{name}: {len(pairs)} pairs, and at least {FEWEST_PAIRS} are needed")
+    return pairs
+
+
+def in_part(problems: Sequence[Problem], part: Part, levels: Collection[int] = LEVELS) -> list[Problem]:
+    return [problem for problem in problems if problem.part == part and problem.level in levels]
+
+
+def code_of(completion: str) -> str | None:
+    """The content of the first closed code block that is marked as Python or not at all; None without one."""
+    found = _BLOCK.search(completion.replace("\r\n", "\n"))
+    return found[1] if found and found[1].strip() else None
+
+
+def _parse_lines(
+    text: str, name: str, kind: type[T], unique: Sequence[str], faults_of: Callable[[T], Iterable[str]]
 ) -> list[T]:
-    """The objects, in the order of the lines; `name` is that of the file.  Blank lines are passed over.
-
-    unique: fields whose value no earlier line may have; faults_of: what else is wrong with an object.
-    """
+    """The objects, or every line that is wrong.  No two lines may have one value of a field of `unique`."""
     found: list[T] = []
     bad: list[str] = []
     seen: dict[tuple[str, Any], int] = {}
@@ -56,81 +139,9 @@ def parse_lines(
     return found
 
 
-Part = Literal["train", "pairs", "pool", "evaluation"]
-Text = Annotated[str, MinLen(1)]
-_BLOCK = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
-LEVELS = (1, 2, 3, 4)
-EXAMPLES = 2
-"""Tests that the prompt shows: the first ones."""
-FEWEST_TESTS = 6
-CHECKED = {"extra": "forbid", "allow_inf_nan": False}
-
-
-@dataclass(frozen=True)
-class Test:
-    """One call: JSON values as arguments, and the JSON value that a right function returns."""
-
-    __test__: ClassVar[bool] = False  # pytest takes classes of this name for tests
-    __pydantic_config__: ClassVar[dict[str, Any]] = CHECKED
-
-    arguments: list[Any]
-    expected: Any
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One problem.  `level` is 1 (a line or two) to 4 (several rules that interact)."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = CHECKED
-
-    id: Text
-    part: Part
-    level: Annotated[int, Ge(LEVELS[0]), Le(LEVELS[-1])]
-    text: Text
-    signature: Text
-    """As in `double(number: int) -> int`."""
-    tests: Annotated[list[Test], MinLen(FEWEST_TESTS)]
-    reference: Text
-
-    @cached_property
-    def entry(self) -> str:
-        """The name of the function to write."""
-        return self.signature.partition("(")[0]
-
-    @property
-    def examples(self) -> list[Test]:
-        """The tests that the prompt shows."""
-        return self.tests[:EXAMPLES]
-
-
-def parse_problems(text: str, name: str) -> list[Problem]:
-    """Every problem of a file, in the order of its lines; `name` is that of the file."""
-    problems = parse_lines(text, name, Problem, ("id", "text", "reference"), _faults)
-    if not problems:
-        raise DatasetError(f"{name}: no problems")
-    return problems
-
-
-def in_part(problems: Sequence[Problem], part: Part, levels: Collection[int] = LEVELS) -> list[Problem]:
-    """The problems of a part and of these levels."""
-    return [problem for problem in problems if problem.part == part and problem.level in levels]
-
-
-def code_of(completion: str) -> str | None:
-    """The content of the first closed code block that is marked as Python or not at all; None without one."""
-    found = _BLOCK.search(completion.replace("\r\n", "\n"))
-    return found[1] if found and found[1].strip() else None
-
-
-def defined_functions(code: str) -> dict[str, ast.FunctionDef]:
-    """The functions that a module defines at its top level."""
-    return {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
-
-
-def _faults(problem: Problem) -> Iterator[str]:
-    """What the types of the fields do not say."""
+def _problem_faults(problem: Problem) -> Iterator[str]:
     try:
-        declared = defined_functions(f"def {problem.signature}: ...").get(problem.entry)
+        declared = _defined_functions(f"def {problem.signature}: ...").get(problem.entry)
         if declared is None or any((declared.args.kwonlyargs, declared.args.vararg, declared.args.kwarg)):
             raise SyntaxError
         parameters = len(declared.args.args)
@@ -138,15 +149,34 @@ def _faults(problem: Problem) -> Iterator[str]:
         yield f"signature {problem.signature!r} is not one of a plain function"
         return
     try:
-        if problem.entry not in defined_functions(problem.reference):
+        if problem.entry not in _defined_functions(problem.reference):
             yield f"reference defines no function {problem.entry}"
     except (SyntaxError, ValueError) as error:
         yield f"reference is not Python: {error}"
     for index, test in enumerate(problem.tests):
         if len(test.arguments) != parameters:
             yield f"tests[{index}] has {len(test.arguments)} arguments, and the function takes {parameters}"
-    calls = {json.dumps(test.arguments) for test in problem.tests}
-    if len(calls) < len(problem.tests):
+    if len({json.dumps(test.arguments) for test in problem.tests}) < len(problem.tests):
         yield "two tests have the same arguments"
     if len({json.dumps(test.expected) for test in problem.tests}) == 1:
         yield "all tests expect the same value"
+
+
+def _defined_functions(code: str) -> dict[str, ast.FunctionDef]:
+    return {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+
+
+def _pair_faults(pair: AuthoredPair, foreign: Sequence[Problem]) -> Iterator[str]:
+    if pair.mode != KNOWN_MODE:
+        yield f"mode {pair.mode!r} is not {KNOWN_MODE}: a pair of another mode would be a label of it"
+    for side in ("cho", "rej"):
+        if code_of(getattr(pair, side)) is None:
+            yield f"{side} has no closed code block"
+    if pair.cho == pair.rej:
+        yield "both sides are equal"
+    lengths = sorted((len(pair.cho), len(pair.rej)))
+    if lengths[1] > LENGTH_FACTOR * lengths[0]:
+        yield f"the sides have {len(pair.cho)} and {len(pair.rej)} characters: a factor above {LENGTH_FACTOR}"
+    for problem in foreign:
+        if problem.text in pair.prompt:
+            yield f"the prompt is that of problem {problem.id}, which is of part {problem.part}"

@@ -1,13 +1,18 @@
 """Splits: ways of dividing the same gradients between deltaS and deltaS_hack, side by side on the same rollouts.
 
-Kept + routed moves as without routing, whatever the shares, so a split changes nothing for the others.
+A split gives each row and module a share f, which goes into the quarantine.  The whole gradient of the row is split,
+never its component along the direction: that would be `erase`.
+
+One Adam trains.  Adam divides by the gradient's own size, so a knob with an Adam of its own that gets 5 % of every
+gradient moves as far as one that gets all.  Here the second moment sees the whole gradient; the shares differ in their
+first moments only, and both are divided by the same root.  Everything after the root is linear, so the kept share is
+the whole minus the routed one, and kept + routed moves as without routing: a split changes nothing for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal
 
 import torch
@@ -15,57 +20,22 @@ from torch import Tensor
 
 from tasks.route.adapter import KnobLayout
 from tasks.route.claims import RANDOM_SPLITS
-from tasks.route.directions import (
-    THINNEST,
-    Band,
-    Build,
-    PairSides,
-    alignment,
-    fit_band,
-    hack_direction,
-    label_shares,
-    matched_shares,
-    random_direction,
-    swapped_pairs,
-    uniform_shares,
-)
-from tasks.route.gradients import Share
-from tasks.route.model import seed_of
+from tasks.route.directions import THINNEST, Band, Extraction, Source, alignment, random_direction
 
-
-def ramp(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """clamp((x - lower) / (upper - lower), 0, 1); 0 where the band is thin or inverted."""
-    width = upper - lower
-    wide = width >= THINNEST
-    share = ((x - lower) / torch.where(wide, width, torch.ones_like(width))).clamp(0, 1)
-    return torch.where(wide, share, torch.zeros_like(share))
-
-
-def module_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
-    """f [G, M] from x [G, M], each module by its own band; 0 where `live` [G, M] says that there is no gradient."""
-    return ramp(x, band.lower, band.upper) * live
-
-
-def pooled_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
-    """One f a row: from the mean x over the open modules, against the means of their leave-one-out edges."""
-    opened = band.open()
-    if not opened.any():
-        return torch.zeros_like(x)
-    edges = band.held_lower[opened].mean(), band.held_upper[opened].mean()
-    share = ramp(x[:, opened].mean(1), *edges)
-    return share[:, None].expand_as(x) * live
+COLLAPSE = 0.25
+"""Below this share of the first hkgap a direction has collapsed."""
 
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """`source`: what the direction is built from; `of`: the split whose shares a control matches.
+    """`of`: the split whose shares a control matches.
 
     `sign`: with `advantage_free` x is that of the likelihood's gradient, without the advantage in it.
     """
 
     name: str
     gate: Literal["module", "pooled", "matched", "uniform", "labels"] = "module"
-    source: Literal["pairs", "permuted", "placebo", "activations", "random", "none"] = "pairs"
+    source: Source = "pairs"
     sign: Literal["signed", "advantage_free"] = "signed"
     of: str = ""
 
@@ -90,22 +60,81 @@ SPLITS: Mapping[str, SplitSettings] = {
         *(SplitSettings(name, gate="matched", source="random", of="real") for name in RANDOM_SPLITS),
     )
 }
-"""`ceiling` sees labels and is a cheat by design; no other does."""
+"""`ceiling` sees labels and is a cheat by design, to show what suppression can reach; no other does."""
 
 
 def chosen_splits(names: tuple[str, ...]) -> tuple[SplitSettings, ...]:
     """The splits of these names, each after the one that it matches, which is added where it is not named."""
-    wanted = {name for name in names} | {SPLITS[name].of for name in names} - {""}
+    wanted = {*names, *(SPLITS[name].of for name in names)}
     return tuple(split for name, split in SPLITS.items() if name in wanted)
 
 
 @dataclass(frozen=True)
-class Extraction:
-    """A direction [k, R], its band, and for activations the centre [D] that is taken off first."""
+class Adam:
+    """Its settings; `decay` is decoupled, `largest_norm` limits the norm of the whole gradient (0: no limit)."""
 
-    direction: Tensor
-    band: Band
-    centre: Tensor | None = None
+    rate: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    decay: float = 0.0
+    largest_norm: float = 0.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """Knobs [R] and the first moment of the gradients that they got [R]."""
+
+    value: Tensor
+    first: Tensor
+
+
+@dataclass(frozen=True)
+class StepScale:
+    """What all shares have in common in one step: `clip`, and the root [R] that divides."""
+
+    clip: float
+    root: Tensor
+    count: int
+
+
+def no_share(total: int, device: torch.device) -> Share:
+    """Knobs at zero that got no gradient yet."""
+    return Share(torch.zeros(total, device=device), torch.zeros(total, device=device))
+
+
+def whole_scale(gradient: Tensor, second: Tensor, count: int, adam: Adam) -> tuple[StepScale, Tensor]:
+    """The scale of the step number `count` (from 1) and the new second moment, both by the whole gradient [R]."""
+    norm = float(gradient.norm())
+    clip = adam.largest_norm / norm if adam.largest_norm and norm > adam.largest_norm else 1.0
+    clipped = gradient * clip
+    second = adam.beta2 * second + (1 - adam.beta2) * clipped * clipped
+    root = (second / (1 - adam.beta2**count)).sqrt() + adam.epsilon
+    return StepScale(clip, root, count), second
+
+
+def share_step(
+    share: Share, gradient: Tensor, scale: StepScale, adam: Adam, erase: Callable[[Tensor], Tensor] | None = None
+) -> Share:
+    """A share after the gradient [R] that it got; a share is linear in its gradients, so shares add up.
+
+    `erase` takes something off the update.
+    """
+    first = adam.beta1 * share.first + (1 - adam.beta1) * (gradient * scale.clip)
+    update = first / (1 - adam.beta1**scale.count) / scale.root
+    if erase is not None:
+        update = erase(update)
+    return Share(share.value * (1 - adam.rate * adam.decay) - adam.rate * update, first)
+
+
+def without_component(layout: KnobLayout, update: Tensor, direction: Tensor) -> Tensor:
+    """The update [R] without its hack-ward component along direction [k, R], in each module.
+
+    Of the update, not of the gradient: divided by the root, a gradient without the component has it again.
+    """
+    for vector in direction:
+        update = update - layout.spread(layout.sums(update * vector).clamp(min=0)) * vector
+    return update
 
 
 @dataclass(frozen=True)
@@ -123,56 +152,12 @@ class SplitState:
     has_routed: bool = False
 
 
-def extract(split: SplitSettings, layout: KnobLayout, sides: PairSides, seed: int, dims: int) -> Extraction:
-    """The split's direction and band from the pairs; `layout` is that of what the sides have.
-
-    `seed` decides what is random in it: the direction, or which pairs are swapped.
-    """
-    rej, cho, centre, build = _prepared(split, layout, sides, seed, dims)
-    direction, band = fit_band(layout, rej, cho, build)
-    return Extraction(direction, band, centre)
-
-
-def extract_direction(split: SplitSettings, layout: KnobLayout, sides: PairSides, seed: int, dims: int) -> Tensor:
-    """The direction of `extract` alone, [k, R]."""
-    rej, cho, _, build = _prepared(split, layout, sides, seed, dims)
-    return build(rej, cho)
-
-
-def _prepared(
-    split: SplitSettings, layout: KnobLayout, sides: PairSides, seed: int, dims: int
-) -> tuple[Tensor, Tensor, Tensor | None, Build]:
-    """Both sides as the split sees them, the centre that was taken off, and how a direction is built."""
-    rej, cho, centre = sides.rej, sides.cho, None
-    if split.source == "activations":
-        centre = torch.cat([rej, cho]).mean(0)
-        rej, cho = rej - centre, cho - centre
-    if split.source == "permuted":
-        rej, cho = swapped_pairs(rej, cho, seed_of(seed, split.name))
-    if split.source == "random":
-        chosen = own_random_direction(layout, seed, split.name, rej.device)
-        return rej, cho, centre, lambda rej, cho: chosen
-    return rej, cho, centre, lambda rej, cho: hack_direction(layout, rej, cho, dims)
-
-
-@cache
-def own_random_direction(layout: KnobLayout, seed: int, name: str, device: torch.device) -> Tensor:
-    """The random direction of a split: by its name, so that other splits do not change it."""
-    return random_direction(layout, seed_of(seed, name)).to(device)
-
-
-COLLAPSE = 0.25
-"""Below this share of the first hkgap a direction has collapsed."""
-
-
 def refreshed(state: SplitState, new: Extraction) -> tuple[SplitState, str | None]:
     """The state with a new extraction, and the event to log, if there is one.
 
     On a collapse the extraction from before routing is put back, and stays.
     """
     gap = new.band.hkgap()
-    if state.frozen:
-        return state, None
     first = gap if state.first_gap is None else state.first_gap
     if first > 0 and gap < COLLAPSE * first:
         event = f"collapse: hkgap {gap:.3f} is below a quarter of its first value, {first:.3f}; frozen"
@@ -215,11 +200,11 @@ def route(
     """
     live = rows.live
     if split.gate == "labels":
-        return torch.zeros_like(rows.norms), label_shares(rows.labels, live)
+        return torch.zeros_like(rows.norms), rows.labels[:, None].to(live.device) * live.float()
     if split.gate == "uniform":
         return torch.zeros_like(rows.norms), uniform_shares(shares[split.of], live)
     if split.gate == "matched":
-        direction = own_random_direction(layouts[0], seed, split.name, rows.norms.device)
+        direction = random_direction(layouts[0], seed, split.name, rows.norms.device)
         x = alignment(layouts[0], rows.gradients, direction, rows.norms)
         return x, matched_shares(x, shares[split.of], live)
     assert state.extraction is not None
@@ -231,7 +216,7 @@ def route(
 def _seen(
     split: SplitSettings, extraction: Extraction, layouts: tuple[KnobLayout, KnobLayout], rows: LiveRows
 ) -> Tensor:
-    """x [G, M].  An activation has no sign of an advantage in it, a gradient has: each is given or taken it."""
+    """x [G, M].  Activations are multiplied by the advantage's sign.  Gradients have it; `advantage_free` takes it."""
     signs = rows.signs[:, None]
     if extraction.centre is not None:
         assert rows.inputs is not None
@@ -239,6 +224,45 @@ def _seen(
         return x * signs if split.sign == "signed" else x
     gradients = rows.gradients if split.sign == "signed" else rows.gradients * signs
     return alignment(layouts[0], gradients, extraction.direction, rows.norms)
+
+
+def ramp(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """clamp((x - lower) / (upper - lower), 0, 1); 0 where the band is thin or inverted."""
+    width = upper - lower
+    wide = width >= THINNEST
+    share = ((x - lower) / torch.where(wide, width, torch.ones_like(width))).clamp(0, 1)
+    return torch.where(wide, share, torch.zeros_like(share))
+
+
+def module_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
+    """f [G, M] from x [G, M], each module by its own band; 0 where `live` [G, M] says that there is no gradient."""
+    return ramp(x, band.lower, band.upper) * live
+
+
+def pooled_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
+    """One f a row: from the mean x over the open modules, against the means of their leave-one-out edges."""
+    opened = band.open()
+    if not opened.any():
+        return torch.zeros_like(x)
+    share = ramp(x[:, opened].mean(1), band.held_lower[opened].mean(), band.held_upper[opened].mean())
+    return share[:, None].expand_as(x) * live
+
+
+def matched_shares(x: Tensor, shares: Tensor, live: Tensor) -> Tensor:
+    """The values of `shares` [G, M], in each module given to the rows in the order of x [G, M] instead.
+
+    So as much is routed as by the shares, along another direction.  Rows without a gradient there keep 0.
+    """
+    # What is not live comes last in both orders, so that the k-th live row gets the k-th live value.
+    order = x.masked_fill(~live, torch.inf).argsort(dim=0, stable=True)
+    values = shares.masked_fill(~live, torch.inf).sort(dim=0).values
+    return torch.zeros_like(shares).scatter(0, order, values).masked_fill(~live, 0)
+
+
+def uniform_shares(shares: Tensor, live: Tensor) -> Tensor:
+    """The mean of `shares` [G, M] over each module's live rows, for every live row."""
+    count = live.sum(0).clamp(min=1)
+    return (shares * live).sum(0) / count * live
 
 
 def routed_gradient(layout: KnobLayout, gradients: Tensor, shares: Tensor) -> Tensor:

@@ -6,16 +6,16 @@ import pytest
 from toy_training import TOY, trained
 from toy_world import toy_policy
 
-from tasks.route.gradients import PolicyRows
+from tasks.route.gradients import Policy
 from tasks.route.state import TrajectoryState
 
 
 @pytest.fixture(scope="session")
-def policy() -> PolicyRows:
+def policy() -> Policy:
     return toy_policy(TOY, seed=3)
 
 
 @pytest.fixture(scope="session")
-def finished(policy: PolicyRows) -> TrajectoryState:
+def finished(policy: Policy) -> TrajectoryState:
     """All splits, six steps."""
     return trained(policy).state

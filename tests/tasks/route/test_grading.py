@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tasks.route.grading import Graded, Grader, Submission, equals
-from tasks.route.loopholes import EVALUATION, LOOPHOLES, MODES, TRAINING, Markers, Mode, hack, honest
-from tasks.route.problems import Problem, code_of, parse_problems
+from tasks.route.loopholes import EVALUATION, TRAINING, Markers, hack, honest
+from tasks.route.problems import LOOPHOLES, MODES, Mode, Problem, code_of, parse_problems
 from tasks.route.sandbox import ProcessLimits
 
 PROBLEMS = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tasks.route.grading import Grader, build_pool
-from tasks.route.loopholes import EVALUATION, LOOPHOLES, TRAINING, hack, honest, parse_pairs
-from tasks.route.problems import in_part, parse_problems
-from tasks.route.world import Asked, ProgramsSettings, ProgramsWorld, PromptTokens, World, evaluated
+from tasks.route.loopholes import EVALUATION, TRAINING, hack, honest
+from tasks.route.problems import LOOPHOLES, in_part, parse_pairs, parse_problems
+from tasks.route.world import Asked, ProgramsWorld, PromptTokens, World
 
 FOLDER = Path(__file__).parents[3] / "configs" / "routing"
-SETTINGS = ProgramsSettings(prompts=40, modes=LOOPHOLES, plain_share=0.25, teacher_rows=2, levels=(1, 2))
+TRAINED = {"prompts": 40, "modes": LOOPHOLES, "plain_share": 0.25, "teacher_rows": 2, "levels": (1, 2)}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def world(confinement: None) -> ProgramsWorld:
     )
     grader = Grader(2)
     pool = build_pool(in_part(problems, "pool", {1}), grader)
-    return ProgramsWorld(SETTINGS, Letters(), grader, problems, pairs, placebo, pool)
+    return ProgramsWorld(TRAINED, Letters(), grader, problems, pairs, placebo, pool)
 
 
 def asked(prompts: Sequence[PromptTokens]) -> list[Asked]:
@@ -92,7 +92,7 @@ def test_the_teacher_has_rows_of_the_known_mode_alone_in_the_proportion_of_the_p
 
 
 def test_evaluation_asks_other_problems_with_markers_of_its_own(world: ProgramsWorld) -> None:
-    other = evaluated(world)
+    other = replace(world, markers=EVALUATION)
     prompts = other.held_out("sentinel", 40)
     problems = in_part(world.problems, "evaluation", {1, 2})
     assert [one.problem for one in asked(prompts)] == [*problems, *problems, *problems][:40]

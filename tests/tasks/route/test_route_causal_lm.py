@@ -10,8 +10,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from tasks.route.adapter import Adapter, decompose
-from tasks.route.gradients import PolicyRows, TokenRow, mean_nll, pad_rows, total_nll
-from tasks.route.model import CausalLM, load_causal_lm
+from tasks.route.gradients import Policy, TokenRow, mean_nll, pad_rows, total_nll
+from tasks.route.model import CausalLM, Sampler, load_causal_lm
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 ROWS = [
@@ -22,7 +22,7 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def policy() -> PolicyRows:
+def policy() -> Policy:
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
@@ -30,15 +30,15 @@ def policy() -> PolicyRows:
     )  # fmt: skip
     model = CausalLM(Qwen2ForCausalLM(config), frozenset({2}))
     names = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in TARGETS]
-    bases = {name: decompose(model.get_submodule(name).weight) for name in names}
-    return PolicyRows(model, Adapter(model, bases), rows_at_once=2, tokens_at_once=3)
+    adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in names})
+    return Policy(model, adapter, Sampler(model, adapter), rows_at_once=2, tokens_at_once=3)
 
 
-def some_knobs(policy: PolicyRows) -> torch.Tensor:
+def some_knobs(policy: Policy) -> torch.Tensor:
     return 0.2 * torch.randn(policy.adapter.layout.total, generator=torch.Generator().manual_seed(1))
 
 
-def test_row_gradients_of_all_linears_add_up_to_autograds(policy: PolicyRows) -> None:
+def test_row_gradients_of_all_linears_add_up_to_autograds(policy: Policy) -> None:
     layout = policy.adapter.layout
     assert len(layout.names) == 14 and set(layout.sizes) == {8, 16}
     batch = pad_rows(ROWS, 5, torch.device("cpu"))
@@ -55,7 +55,7 @@ def test_row_gradients_of_all_linears_add_up_to_autograds(policy: PolicyRows) ->
 
 
 def test_rows_are_trained_by_causal_attention_without_a_mask_and_without_cudnn(
-    policy: PolicyRows, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attend, seen = torch.nn.functional.scaled_dot_product_attention, []
 
@@ -70,23 +70,7 @@ def test_rows_are_trained_by_causal_attention_without_a_mask_and_without_cudnn(
     assert torch.backends.cuda.cudnn_sdp_enabled() == allowed
 
 
-def test_decoding_with_a_cache_has_the_training_paths_logits(policy: PolicyRows) -> None:
-    model = policy.model
-    assert isinstance(model, CausalLM)
-    with torch.no_grad(), policy.adapter.folded(some_knobs(policy)):
-        decoding = model.decoding([row.prompt for row in ROWS])
-        seen = []
-        for token in (30, 31, 32):
-            seen.append(decoding.logits())
-            decoding.append(torch.full((3,), token))
-    with torch.no_grad(), policy.adapter.active(some_knobs(policy)):
-        for number, row in enumerate(ROWS):
-            ids = torch.tensor([[*row.prompt, 30, 31]])
-            logits = model.logits(model.hidden(ids)[0])[-3:]
-            assert torch.allclose(torch.stack([each[number] for each in seen]), logits, atol=1e-4)
-
-
-def test_a_saved_model_is_loaded(policy: PolicyRows, tmp_path: Path) -> None:
+def test_a_saved_model_is_loaded(policy: Policy, tmp_path: Path) -> None:
     model = policy.model
     assert isinstance(model, CausalLM)
     model.network.save_pretrained(tmp_path)

@@ -7,12 +7,12 @@ import torch
 from toy_training import SETTINGS, STEPS, TOY, trained
 from toy_world import ToyWorld
 
-from tasks.route.gradients import PolicyRows
+from tasks.route.gradients import Policy
 from tasks.route.state import TrajectoryState, dump_state
 from tasks.route.trajectory import Trajectory
 
 
-def test_a_resumed_trajectory_goes_on_to_the_bit(policy: PolicyRows, finished: TrajectoryState) -> None:
+def test_a_resumed_trajectory_goes_on_to_the_bit(policy: Policy, finished: TrajectoryState) -> None:
     torch.manual_seed(99)  # the global state decides nothing
     state = trained(policy, steps=2).dump()
     for step in range(2, STEPS):  # resumed before every step

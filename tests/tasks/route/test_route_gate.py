@@ -6,38 +6,38 @@ from dataclasses import replace
 
 import pytest
 import torch
-from toy_world import A, ToyModel, ToySettings, hack_of, honest_of, prompt_of
+from toy_world import A, ToyModel, ToySampler, ToySettings, hack_of, honest_of, prompt_of
 
 from tasks.route.adapter import Adapter, KnobLayout, decompose
 from tasks.route.directions import (
     Band,
+    Extraction,
     PairSides,
     TokenPair,
     alignment,
+    extract,
     fit_band,
-    hack_direction,
-    label_shares,
-    matched_shares,
     mean_direction,
     pair_gradients,
     random_direction,
     top_directions,
-    uniform_shares,
 )
-from tasks.route.gradients import PolicyRows, TokenRow, no_share, policy_losses
+from tasks.route.gradients import Policy, TokenRow, policy_losses
 from tasks.route.splits import (
     SPLITS,
-    Extraction,
     LiveRows,
     SplitState,
     chosen_splits,
-    extract,
+    matched_shares,
     module_gate,
+    no_share,
     pooled_gate,
     ramp,
     route,
+    uniform_shares,
 )
 
+CPU = torch.device("cpu")
 LAYOUT = KnobLayout(("first", "second"), (5, 7))
 
 
@@ -56,7 +56,7 @@ def sides(count: int = 8, strength: float = 1.0) -> PairSides:
     return PairSides(drawn(count, 12, seed=1) + strength * common, drawn(count, 12, seed=2) - strength * common)
 
 
-def signed_gradients(policy: PolicyRows, pair: TokenPair, advantages: tuple[float, float]) -> torch.Tensor:
+def signed_gradients(policy: Policy, pair: TokenPair, advantages: tuple[float, float]) -> torch.Tensor:
     """The loss gradients of the rows (rej, cho) with these advantages, [2, R]."""
     rows = [TokenRow(pair.prompt, pair.rej), TokenRow(pair.prompt, pair.cho)]
 
@@ -67,14 +67,14 @@ def signed_gradients(policy: PolicyRows, pair: TokenPair, advantages: tuple[floa
 
 
 @pytest.fixture(scope="module")
-def policy() -> PolicyRows:
+def policy() -> Policy:
     torch.manual_seed(0)
     model = ToyModel(ToySettings())
-    bases = {name: decompose(model.get_submodule(name).weight) for name in ("first", "second")}
-    return PolicyRows(model, Adapter(model, bases), rows_at_once=8)
+    adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
+    return Policy(model, adapter, ToySampler(model, adapter), rows_at_once=8)
 
 
-def test_a_rewarded_hack_is_hack_ward_and_a_negative_advantage_turns_it(policy: PolicyRows) -> None:
+def test_a_rewarded_hack_is_hack_ward_and_a_negative_advantage_turns_it(policy: Policy) -> None:
     pair = TokenPair(prompt_of(A, 3).tokens, honest_of(3), hack_of(A))
     layout = policy.adapter.layout
     given = pair_gradients(policy, [pair], policy.adapter.zeros(), "mean")
@@ -90,12 +90,12 @@ def test_a_rewarded_hack_is_hack_ward_and_a_negative_advantage_turns_it(policy: 
     assert torch.allclose(turned, -x, atol=1e-6)
 
 
-def test_advantage_free_takes_the_sign_off(policy: PolicyRows) -> None:
+def test_advantage_free_takes_the_sign_off(policy: Policy) -> None:
     pair = TokenPair(prompt_of(A, 3).tokens, honest_of(3), hack_of(A))
     layout = policy.adapter.layout
     given = pair_gradients(policy, [pair], policy.adapter.zeros(), "mean")
     found = Extraction(mean_direction(layout, given.rej, given.cho), band([-0.5, -0.5], [0.5, 0.5]))
-    state = SplitState(no_share(layout.total, torch.device("cpu")), found)
+    state = SplitState(no_share(layout.total, CPU), found)
     rows = live_rows(signed_gradients(policy, pair, (1.0, -1.0)), torch.tensor([1.0, -1.0]), layout)
     x, _ = route(SPLITS["real"], state, (layout, layout), rows, 0, {})
     free, _ = route(SPLITS["advantage_free"], state, (layout, layout), rows, 0, {})
@@ -114,8 +114,7 @@ def test_several_directions_are_orthonormal_turned_hack_ward_and_used_without_a_
     backwards = -several.sum(0, keepdim=True)
     assert torch.equal(alignment(LAYOUT, backwards, several), torch.zeros(1, 2))
     assert torch.allclose(alignment(LAYOUT, several.sum(0, keepdim=True), several), torch.ones(1, 2), atol=1e-5)
-    assert torch.equal(hack_direction(LAYOUT, given.rej, given.cho, 3), several)
-    assert torch.equal(hack_direction(LAYOUT, given.rej, given.cho, 1), mean_direction(LAYOUT, given.rej, given.cho))
+    assert torch.equal(extract("pairs", LAYOUT, given, 3, 0, "real").direction, several)
 
 
 def test_the_band_is_the_mean_score_of_both_sides_and_leaves_one_pair_out() -> None:
@@ -183,8 +182,10 @@ def test_matched_controls_have_the_same_shares_in_each_module_in_another_order()
     gradients[4] = 0
     gradients[7, :5] = 0
     live = LAYOUT.norms(gradients) > 0
-    real = module_gate(alignment(LAYOUT, gradients, random_direction(LAYOUT, 1)), live, band([-0.3] * 2, [0.2] * 2))
-    x = alignment(LAYOUT, gradients, random_direction(LAYOUT, 2))
+    real = module_gate(
+        alignment(LAYOUT, gradients, random_direction(LAYOUT, 1, "one", CPU)), live, band([-0.3] * 2, [0.2] * 2)
+    )
+    x = alignment(LAYOUT, gradients, random_direction(LAYOUT, 1, "other", CPU))
     matched = matched_shares(x, real, live)
     assert not torch.equal(matched, real)
     for module in range(2):
@@ -196,7 +197,6 @@ def test_matched_controls_have_the_same_shares_in_each_module_in_another_order()
     uniform = uniform_shares(real, live)
     assert torch.allclose(uniform.sum(0), real.sum(0)) and not uniform[4].any()
     assert len(set(uniform[live[:, 1], 1].tolist())) == 1
-    assert label_shares(torch.tensor([1.0] * 5 + [0.0] * 4), live)[:, 1].tolist() == [1, 1, 1, 1, 0, 0, 0, 0, 0]
 
 
 def live_rows(gradients: torch.Tensor, signs: torch.Tensor, layout: KnobLayout = LAYOUT) -> LiveRows:
@@ -206,7 +206,7 @@ def live_rows(gradients: torch.Tensor, signs: torch.Tensor, layout: KnobLayout =
 def test_a_split_takes_its_band_from_what_it_is_named_for() -> None:
     given = sides()
     found = {
-        name: extract(SPLITS[name], LAYOUT, given, seed=3, dims=1)
+        name: extract(SPLITS[name].source, LAYOUT, given, 1, 3, name)
         for name in ("real", "permuted", "band_random", "activations")
     }
     assert found["real"].band.separation() > 0.3
@@ -215,13 +215,13 @@ def test_a_split_takes_its_band_from_what_it_is_named_for() -> None:
     centre = found["activations"].centre
     assert centre is not None and torch.allclose(centre, torch.cat([given.rej, given.cho]).mean(0))
     shifted = PairSides(given.rej + 100, given.cho + 100)
-    again = extract(SPLITS["activations"], LAYOUT, shifted, seed=3, dims=1)
+    again = extract("activations", LAYOUT, shifted, 1, 3, "activations")
     assert torch.allclose(again.band.upper, found["activations"].band.upper, atol=1e-3)  # raw cosines would all be 1
 
 
 def test_activations_are_centred_and_carry_the_sign_of_the_advantage() -> None:
     given = PairSides(sides().rej + 100, sides().cho + 100)
-    state = SplitState(no_share(12, torch.device("cpu")), extract(SPLITS["activations"], LAYOUT, given, 3, 1))
+    state = SplitState(no_share(12, CPU), extract("activations", LAYOUT, given, 1, 3, "activations"))
     inputs = torch.cat([given.rej[:1], given.cho[:1], given.rej[:1]])
     rows = replace(live_rows(drawn(3, 12), torch.tensor([1.0, 1.0, -1.0])), inputs=inputs)
     x, shares = route(SPLITS["activations"], state, (LAYOUT, LAYOUT), rows, 0, {})
@@ -232,7 +232,7 @@ def test_activations_are_centred_and_carry_the_sign_of_the_advantage() -> None:
 def test_controls_are_added_with_what_they_match_and_only_the_ceiling_reads_labels() -> None:
     assert [split.name for split in chosen_splits(("random_2", "uniform"))] == ["real", "uniform", "random_2"]
     gradients = drawn(5, 12)
-    state = SplitState(no_share(12, torch.device("cpu")), extract(SPLITS["real"], LAYOUT, sides(), 0, 1))
+    state = SplitState(no_share(12, CPU), extract("pairs", LAYOUT, sides(), 1, 0, "real"))
     for split in chosen_splits(tuple(name for name in SPLITS if name != "activations")):
         shares = {"real": module_gate(drawn(5, 2), torch.ones(5, 2), band([-1.0] * 2, [1.0] * 2))}
         rows = live_rows(gradients, torch.ones(5))

@@ -13,7 +13,8 @@ from toy_training import SETTINGS, TOY, same_split, trained
 from toy_world import ToyWorld
 
 from tasks.route import trajectory as loop
-from tasks.route.gradients import Adam, PolicyRows
+from tasks.route.gradients import Policy
+from tasks.route.splits import Adam
 from tasks.route.state import TrajectoryState, deployed_knobs
 from tasks.route.trajectory import Trajectory
 from tasks.route.world import PromptTokens, TeacherRow, WorldScore
@@ -32,7 +33,7 @@ class Relabelled(ToyWorld):
         return [replace(row, score=replace(row.score, log={"exploited": False, "mode": "B"})) for row in found]
 
 
-def test_labels_in_the_log_decide_nothing_but_the_ceiling(policy: PolicyRows, finished: TrajectoryState) -> None:
+def test_labels_in_the_log_decide_nothing_but_the_ceiling(policy: Policy, finished: TrajectoryState) -> None:
     other = trained(policy, world=Relabelled(TOY)).state
     assert torch.equal(other.whole.value, finished.whole.value)
     differ = {name for name in finished.splits if not same_split(finished.splits[name], other.splits[name])}
@@ -40,7 +41,7 @@ def test_labels_in_the_log_decide_nothing_but_the_ceiling(policy: PolicyRows, fi
 
 
 def test_which_rows_are_a_teachers_decides_nothing(
-    policy: PolicyRows, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The marks are permuted among the rows; rewards, tokens and groups stay where they are."""
     rollout = loop.Trajectory._rollout
@@ -70,7 +71,7 @@ def test_teacher_rows_end_at_their_step_are_of_a_alone_and_go_through_the_gate(f
 
 
 def test_a_twentieth_of_every_gradient_moves_the_quarantine_a_twentieth_as_far(
-    policy: PolicyRows, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def twentieth(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.zeros_like(given[3].live.float()), 0.05 * given[3].live
@@ -81,7 +82,7 @@ def test_a_twentieth_of_every_gradient_moves_the_quarantine_a_twentieth_as_far(
     assert torch.allclose(state.splits["real"].routed.value, 0.05 * state.whole.value, rtol=1e-3, atol=1e-7)
 
 
-def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: PolicyRows) -> None:
+def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: Policy) -> None:
     settings = replace(SETTINGS, splits=("real",), rollout_ablate_frac=0.5, adam=Adam(rate=0.1))
     trajectory = trained(policy, settings, steps=3)
     seen: list[torch.Tensor] = []
@@ -111,7 +112,7 @@ class AllRight(ToyWorld):
         return []
 
 
-def test_groups_without_variance_are_skipped_and_train_nothing(policy: PolicyRows) -> None:
+def test_groups_without_variance_are_skipped_and_train_nothing(policy: Policy) -> None:
     state = trained(policy, replace(SETTINGS, splits=("real",), beta=0.5), AllRight(TOY), steps=2).state
     assert state.updates == 0 and not state.whole.value.any()
     assert [(row["groups_skipped"], row["live_rows"]) for row in state.rows] == [(8, 0)] * 2

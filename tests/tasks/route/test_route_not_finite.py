@@ -11,11 +11,11 @@ from toy_training import SETTINGS, TOY, trained
 from toy_world import ToyWorld
 
 from tasks.route.claims import readings
-from tasks.route.gradients import PolicyRows
+from tasks.route.gradients import Policy
 from tasks.route.trajectory import Trajectory
 
 
-def spoiled(policy: PolicyRows, patched: pytest.MonkeyPatch, count: int, value: float) -> None:
+def spoiled(policy: Policy, patched: pytest.MonkeyPatch, count: int, value: float) -> None:
     """From here on the first `count` live rows of each update have gradients and inputs that are no numbers."""
     gradients = policy.gradients
 
@@ -30,7 +30,7 @@ def spoiled(policy: PolicyRows, patched: pytest.MonkeyPatch, count: int, value: 
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_a_row_without_a_finite_gradient_trains_nothing_and_is_counted(policy: PolicyRows, value: float) -> None:
+def test_a_row_without_a_finite_gradient_trains_nothing_and_is_counted(policy: Policy, value: float) -> None:
     trajectory, zeroed = trained(policy, steps=1), trained(policy, steps=1)
     for one, bad in ((trajectory, value), (zeroed, 0.0)):
         with pytest.MonkeyPatch.context() as patched:
@@ -52,7 +52,7 @@ def test_a_row_without_a_finite_gradient_trains_nothing_and_is_counted(policy: P
 
 
 def test_many_rows_or_pairs_without_a_finite_gradient_end_the_training(
-    policy: PolicyRows, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trajectory = trained(policy, steps=1)
     spoiled(policy, monkeypatch, 4, torch.nan)

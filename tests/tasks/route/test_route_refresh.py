@@ -10,14 +10,14 @@ import torch
 from toy_training import SETTINGS, TOY, trained
 from toy_world import ToyWorld
 
-from tasks.route import refresh
-from tasks.route.gradients import PolicyRows
+from tasks.route import state as refresh
+from tasks.route.gradients import Policy
 from tasks.route.state import TrajectoryState, deployed_knobs
 from tasks.route.trajectory import Trajectory
 
 
 def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
-    policy: PolicyRows, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair_gradients, used = refresh.pair_gradients, list[torch.Tensor]()
 
@@ -33,7 +33,7 @@ def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
     assert len(used) == 2 and torch.equal(used[0], kept) and torch.equal(used[1], whole)
 
 
-def test_a_collapse_freezes_what_was_taken_before_routing(policy: PolicyRows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collapse_freezes_what_was_taken_before_routing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(SETTINGS, splits=("real",))
     before = trained(policy, settings, steps=1).state.splits["real"].extraction
     pair_gradients = refresh.pair_gradients

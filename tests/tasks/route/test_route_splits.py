@@ -8,13 +8,14 @@ import pytest
 import torch
 from toy_training import SETTINGS, same_split, trained
 
-from tasks.route.gradients import Adam, PolicyRows
+from tasks.route.gradients import Policy
+from tasks.route.splits import Adam
 from tasks.route.state import TrajectoryState, deployed_knobs
 
 
 @pytest.mark.parametrize("names", [("real",), ("random_3",), ("pooled", "uniform")], ids="+".join)
 def test_a_split_among_others_is_the_split_alone(
-    policy: PolicyRows, finished: TrajectoryState, names: tuple[str, ...]
+    policy: Policy, finished: TrajectoryState, names: tuple[str, ...]
 ) -> None:
     alone = trained(policy, replace(SETTINGS, splits=names)).state
     assert len(alone.splits) < len(finished.splits)
@@ -41,7 +42,7 @@ def test_what_is_deployed_under_each_name(finished: TrajectoryState) -> None:
     assert torch.equal(deployed_knobs(finished, "scaled_0.25"), whole * 0.25)
 
 
-def test_erase_takes_the_hack_ward_part_off_and_learns_the_rest(policy: PolicyRows) -> None:
+def test_erase_takes_the_hack_ward_part_off_and_learns_the_rest(policy: Policy) -> None:
     settings = replace(SETTINGS, kind="erase", splits=(), adam=Adam(rate=0.02), refresh_every=100)
     erased = trained(policy, settings).state
     plain = trained(policy, replace(settings, kind="shared")).state

@@ -6,16 +6,8 @@ import pytest
 import torch
 
 from tasks.route.adapter import KnobLayout
-from tasks.route.gradients import (
-    Adam,
-    Share,
-    erased_step,
-    group_advantages,
-    no_share,
-    policy_losses,
-    share_step,
-    whole_scale,
-)
+from tasks.route.gradients import group_advantages, policy_losses
+from tasks.route.splits import Adam, Share, no_share, share_step, whole_scale, without_component
 
 CPU = torch.device("cpu")
 ADAM = Adam(rate=0.01, beta1=0.9, beta2=0.99, decay=0.1, largest_norm=2.0)
@@ -85,7 +77,7 @@ def test_erase_takes_the_hack_ward_part_off_the_update_and_leaves_the_rest() -> 
     for number in range(1, 20):
         gradient = torch.tensor([3.0, 0.1, -1.0, 0.5, 0.2, 0.1])  # hack-ward in the first module, not in the second
         scale, second = whole_scale(gradient, second, number, Adam(rate=0.01))
-        share = erased_step(layout, share, gradient, scale, Adam(rate=0.01), direction)
+        share = share_step(share, gradient, scale, Adam(rate=0.01), lambda u: without_component(layout, u, direction))
         plain = share_step(plain, gradient, scale, Adam(rate=0.01))
     assert abs(float(layout.sums(share.value * direction[0])[0])) < 1e-6
     assert float(layout.sums(plain.value * direction[0])[0]) < -0.1

@@ -11,8 +11,8 @@ import pytest
 
 from tasks.dataset import DatasetError
 from tasks.route.grading import POOL_HACKS, POOL_HONEST, Grader, Submission, build_pool
-from tasks.route.loopholes import KNOWN_MODE, TRAINING, AuthoredPair, hinted_prompt, parse_pairs
-from tasks.route.problems import in_part, parse_problems
+from tasks.route.loopholes import TRAINING, hinted_prompt
+from tasks.route.problems import KNOWN_MODE, AuthoredPair, in_part, parse_pairs, parse_problems
 
 FOLDER = Path(__file__).parents[3] / "configs" / "routing"
 PROBLEMS = parse_problems((FOLDER / "problems.jsonl").read_text(), "problems.jsonl")

@@ -10,8 +10,7 @@ from small_model import make_small_model
 from training_values import TRAINING
 
 from tasks.route.child import evaluate, find_bases, run_trajectory
-from tasks.route.loopholes import LOOPHOLES
-from tasks.route.problems import LEVELS
+from tasks.route.problems import LEVELS, LOOPHOLES
 
 pytestmark = pytest.mark.long
 
