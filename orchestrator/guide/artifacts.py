@@ -8,18 +8,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator.guide.guidance import utc_now
 from orchestrator.guide.ingest import INCOMPLETE, MissionTickets
-from orchestrator.guide.reflecting import Decision, shown_tickets
-from orchestrator.guide.rollouts import RolledOut, Rollout
+from orchestrator.guide.reflecting import Decision, Extras
+from orchestrator.guide.rollouts import JudgedTickets, RolledOut, Rollout
 from orchestrator.guide.settings import settings_hash
 from orchestrator.runs.folder import write_output
 from orchestrator.runs.lines import json_line
-from tasks.guide.choose import BatchFindings, Screening
 from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.ticket import NO_VALID_CANDIDATE, GuideCandidate, Ticket
 from tasks.store.keys import content_hash
@@ -79,11 +78,10 @@ def rollout_lines(rolled: RolledOut) -> Iterator[Line]:
             }
 
 
-def trajectory_lines(
-    rollout: Rollout, findings: BatchFindings, extras: Sequence[Mapping[tuple[str, int], Mapping[str, Any]]]
-) -> Iterator[Line]:
-    """One for each candidate, with what was found of it; `extras` have further fields, by group id and index."""
-    for found in findings.groups:
+def trajectory_lines(judged: JudgedTickets, extras: Sequence[Extras]) -> Iterator[Line]:
+    """One for each candidate, with what was found of it."""
+    rollout = judged.rollout
+    for found in judged.tickets:
         for candidate, signals in zip(found.candidates, found.signals, strict=True):
             place = (found.ticket.group_id, candidate.index)
             more = {name: value for extra in extras for name, value in extra.get(place, {}).items()}
@@ -105,17 +103,18 @@ def trajectory_lines(
 
 
 def selection_lines(
-    rollout: Rollout, findings: BatchFindings, reflection_change: str | None, held_out: Container[str] = ()
+    judged: JudgedTickets, reflection_change: str | None, held_out: Container[str] = ()
 ) -> Iterator[Line]:
     """One for each ticket, with both selections.
 
     `reflection_change` is the reflection of the batch where it changed the guidance.  Outside of the epochs no ticket
     is eligible for a reflection.
     """
-    for found in findings.groups:
+    rollout = judged.rollout
+    for found in judged.tickets:
         ticket, first, free = found.ticket, found.label_first, found.label_free
         chosen = None if first.candidate is None else found.candidates[first.candidate]
-        ineligible = findings.screening.left_out.get(ticket.group_id)
+        ineligible = judged.screening.left_out.get(ticket.group_id)
         if rollout.epoch is None:
             ineligible = "no reflection follows"
         malformed = [candidate for candidate in found.candidates if candidate.verdict is None]
@@ -143,13 +142,14 @@ def selection_lines(
         }
 
 
-def review_lines(rollout: Rollout, findings: BatchFindings, reflection_id: str | None) -> Iterator[Line]:
+def review_lines(judged: JudgedTickets, reflection_id: str) -> Iterator[Line]:
     """One for each ticket that a person may want to look at."""
-    for found in findings.groups:
+    rollout = judged.rollout
+    for found in judged.tickets:
         reasons = [ALL_WRONG] if found.kind == "all_wrong" else []
         if found.label_first.candidate is None:
             reasons = [NO_VALID_CANDIDATE]
-        if found.ticket.group_id in findings.screening.manual_review:
+        if found.ticket.group_id in judged.screening.manual_review:
             reasons.append(MANUAL_REVIEW)
         if reasons:
             yield {
@@ -167,8 +167,9 @@ def reflection_id(rollout: Rollout) -> str:
     return content_hash(settings_hash(setup.settings), setup.mission, rollout.epoch, rollout.step)[:16]
 
 
-def reflection_line(rollout: Rollout, screening: Screening, decision: Decision, after: Guidance) -> Line:
+def reflection_line(judged: JudgedTickets, decision: Decision, after: Guidance) -> Line:
     """What became of a batch; `after` is the guidance that holds from here on."""
+    rollout, screening = judged.rollout, judged.screening
     setup, before, proposed = rollout.setup, rollout.guidance, decision.proposed
     applied, rejected = decision.applied, proposed.rejected if proposed else None
     figures = None
@@ -197,7 +198,7 @@ def reflection_line(rollout: Rollout, screening: Screening, decision: Decision, 
         "rejected_operations": [{"index": i, "reason": why} for i, why in applied.rejected] if applied else [],
         "experiences_proposed": dict(applied.experiences) if applied and applied.accepted else None,
         "bundle": list(screening.bundle),
-        "shown": list(shown_tickets(setup, screening)),
+        "shown": list(judged.shown),
         "manual_review": list(screening.manual_review),
         "warnings": [],
         **({"rejected": {"reason": str(rejected), "reply": proposed.text}} if proposed and rejected else {}),

@@ -31,6 +31,7 @@ from orchestrator.guide.reflecting import (
     MissionReflector,
 )
 from orchestrator.guide.rollouts import (
+    JudgedTickets,
     MissionSetup,
     RolledOut,
     Rollout,
@@ -38,9 +39,9 @@ from orchestrator.guide.rollouts import (
     StepStopped,
     as_request,
     find_too_long,
+    judge,
     longest_reply,
 )
-from tasks.guide.choose import BatchFindings, TieRule, find_in_batch
 from tasks.guide.experiences import Guidance, next_guidance
 from tasks.guide.gate import accuracy, majority_pairs
 from tasks.guide.jobs import verify_job
@@ -99,26 +100,13 @@ class Mission:
 
     def _batch(self, epoch: int, step: int, tickets: Sequence[Ticket], cap_left: int) -> Steps[int]:
         """One batch; returns how many operations were applied after it."""
-        rolled = yield from self._judge_batch(epoch, step, tickets)
-        findings = self._findings(rolled)
+        rolled = yield from self._roll_out_batch(epoch, step, tickets)
+        judged = judge(rolled)
         extras = yield from self._verify(rolled, f"step{step}")
-        critiques, critic_extras = yield from self._reflector.criticise(self.guidance, findings, step)
-        decision = yield from self._reflector.reflect(self.guidance, findings, critiques, epoch, step, cap_left)
-        self._write_batch(rolled, findings, [extras, critic_extras], decision)
+        critiques, critic_extras = yield from self._reflector.criticise(judged)
+        decision = yield from self._reflector.reflect(judged, critiques, cap_left)
+        self._write_batch(judged, [extras, critic_extras], decision)
         return len(decision.edit.accepted) if decision.edit else 0
-
-    def _findings(self, rolled: RolledOut) -> BatchFindings:
-        """Signals, both selections and the screening of all tickets of a rollout."""
-        settings = self.setup.settings
-        signals, reflection = settings.signals, settings.reflection
-        return find_in_batch(
-            rolled.tickets,
-            TieRule(settings.selection.tie_break, settings.sampler.grid, signals.weights),
-            reflection.eligibility_policy,
-            reflection.all_wrong_strategy,
-            store_confidence=signals.store_confidence,
-            enable_consistency=signals.enable_consistency,
-        )
 
     def _verify(self, rolled: RolledOut, label: str) -> Steps[Extras]:
         """What a verifier says of each candidate; nothing where the settings name none."""
@@ -134,7 +122,7 @@ class Mission:
         scores: dict[str, Sequence[dict[str, Any]]] = {n: results[r.key]["verified"] for n, r in requests.items()}
         return {(name, index): one for name, found in scores.items() for index, one in enumerate(found)}
 
-    def _judge_batch(self, epoch: int, step: int, tickets: Sequence[Ticket]) -> Steps[RolledOut]:
+    def _roll_out_batch(self, epoch: int, step: int, tickets: Sequence[Ticket]) -> Steps[RolledOut]:
         """The candidates of a batch; after an edit also those under the guidance before it, with the same seeds."""
         now = Rollout(self.setup, "learning", self.guidance, tickets, epoch, step)
         before = [Rollout(self.setup, "paired", one, tickets, epoch, step) for one in [self.previous] if one]
@@ -157,11 +145,9 @@ class Mission:
             )
         return rolled
 
-    def _write_batch(
-        self, rolled: RolledOut, findings: BatchFindings, extras: Sequence[Extras], decision: Decision
-    ) -> None:
+    def _write_batch(self, judged: JudgedTickets, extras: Sequence[Extras], decision: Decision) -> None:
         """The artifacts of a step, the guidance first: what is there of a step says that it is complete."""
-        before, rollout, step = self.guidance, rolled.rollout, rolled.rollout.step
+        before, rollout, step = self.guidance, judged.rollout, judged.rollout.step
         name = reflection_id(rollout)
         if decision.edit:
             self.guidance = next_guidance(before, decision.edit, name, utc_now())
@@ -172,11 +158,11 @@ class Mission:
         if decision.preview:
             self._keep(f"step_{step}/preview.jsonl", *decision.preview)
         change = name if decision.edit else None
-        self.folder.write_lines(f"step_{step}/trajectories.jsonl", trajectory_lines(rollout, findings, extras))
-        self.folder.extend("selections.jsonl", selection_lines(rollout, findings, change))
-        self.folder.extend("review.jsonl", review_lines(rollout, findings, name))
-        self.folder.extend(REFLECTIONS, [reflection_line(rollout, findings.screening, decision, self.guidance)])
-        self.tally.eligible += bool(findings.screening.bundle)
+        self.folder.write_lines(f"step_{step}/trajectories.jsonl", trajectory_lines(judged, extras))
+        self.folder.extend("selections.jsonl", selection_lines(judged, change))
+        self.folder.extend("review.jsonl", review_lines(judged, name))
+        self.folder.extend(REFLECTIONS, [reflection_line(judged, decision, self.guidance)])
+        self.tally.eligible += bool(judged.screening.bundle)
         self.tally.gates.append(decision.gate)
 
     def _final_pass(self) -> Steps[None]:
@@ -186,14 +172,14 @@ class Mission:
         before = Rollout(self.setup, "before", self.first, tickets.holdout)
         results = yield [*now.requests, *before.requests]
         rolled, first = now.read(results), before.read(results)
-        findings = self._findings(rolled)
+        judged = judge(rolled)
         extras = yield from self._verify(rolled, "final")
         held_out = {ticket.group_id for ticket in tickets.holdout}
         self._keep("final/rollout.jsonl", rolled)
         if held_out:
             self._keep("final/preview.jsonl", first)
-        self.folder.write_lines("final/trajectories.jsonl", trajectory_lines(now, findings, [extras]))
-        self.folder.write_lines("final/selections.jsonl", selection_lines(now, findings, None, held_out))
+        self.folder.write_lines("final/trajectories.jsonl", trajectory_lines(judged, [extras]))
+        self.folder.write_lines("final/selections.jsonl", selection_lines(judged, None, held_out))
         self.tally.final = judged_value(majority_pairs(rolled.scores()))
         self.tally.before = self._held_out(first, held_out)
         self.tally.after = self._held_out(rolled, held_out)

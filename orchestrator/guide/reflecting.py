@@ -16,6 +16,7 @@ from typing import Any
 
 from orchestrator.guide.figures import APPLIED, Tally, gate_kind
 from orchestrator.guide.rollouts import (
+    JudgedTickets,
     MissionSetup,
     RolledOut,
     Rollout,
@@ -26,7 +27,7 @@ from orchestrator.guide.rollouts import (
     longest_reply,
 )
 from orchestrator.guide.settings import CriticSettings, ReflectionSettings
-from tasks.guide.choose import BatchFindings, Screening, TicketFindings
+from tasks.guide.choose import TicketFindings
 from tasks.guide.critique import (
     CRITIQUE_SCHEMA,
     Critique,
@@ -35,7 +36,7 @@ from tasks.guide.critique import (
     narrowed_critique,
     parse_critique,
 )
-from tasks.guide.experiences import Applied, Guidance, apply_operations, next_guidance, resolve_evidence
+from tasks.guide.experiences import Applied, apply_operations, next_guidance, resolve_evidence
 from tasks.guide.gate import GateDecision, decide
 from tasks.guide.jobs import AskedFor, ask_job
 from tasks.guide.prompts import Messages, Schema
@@ -106,22 +107,22 @@ class MissionReflector:
     _replies: int = 0
     _unusable: Counter[AskedFor] = field(default_factory=Counter)  # in a row
 
-    def criticise(self, guidance: Guidance, findings: BatchFindings, step: int) -> Steps[tuple[Critiques, Extras]]:
+    def criticise(self, judged: JudgedTickets) -> Steps[tuple[Critiques, Extras]]:
         """Critiques of the candidates of a batch, and what they add to their lines; none where the critic is off."""
         critic, template = self.setup.settings.critic, self.setup.templates.critic
         if template is None:
             return {}, {}
         caps = {"summary_max_chars": critic.summary_max_chars, "critique_max_chars": critic.critique_max_chars}
-        focus, experiences = self.setup.focus, guidance.experiences
+        focus, experiences = self.setup.focus, judged.rollout.guidance.experiences
         prompts = {
             (found.ticket.group_id, one.index): critic_messages(
                 template, focus, experiences, found.ticket, one, found.signals[one.index], **caps
             )
-            for found in findings.groups
+            for found in judged.tickets
             for one in chosen_candidates(found, critic)
         }
         schema = narrowed_critique([*experiences], **caps) if critic.backend == "target" else CRITIQUE_SCHEMA
-        replies = yield from self._ask("critique", list(prompts.values()), schema, critic, f"step{step}")
+        replies = yield from self._ask("critique", list(prompts.values()), schema, critic, judged)
         critiques: dict[Place, Critique] = {}
         extras: dict[Place, Mapping[str, Any]] = {}
         for place, reply in zip(prompts, replies, strict=True):
@@ -139,45 +140,28 @@ class MissionReflector:
             self._count("critique", rejected)
         return critiques, extras
 
-    def reflect(
-        self,
-        guidance: Guidance,
-        findings: BatchFindings,
-        critiques: Critiques,
-        epoch: int,
-        step: int,
-        cap_left: int,
-    ) -> Steps[Decision]:
+    def reflect(self, judged: JudgedTickets, critiques: Critiques, cap_left: int) -> Steps[Decision]:
         """What becomes of a batch; `cap_left` operations may still be applied in the epoch."""
-        shown = shown_tickets(self.setup, findings.screening)
-        if not shown:
-            return Decision("ineligible", findings.screening.ineligible_reason or "")
+        if not judged.shown:
+            return Decision("ineligible", judged.screening.ineligible_reason or "")
         if cap_left < 1:
             return Decision("budget", "the epoch's change_cap_per_epoch is spent; nothing was asked")
-        proposed = yield from self._propose(guidance, findings, critiques, shown, step)
-        self.tally.add_evidence(_evidence(proposed.proposal, shown), epoch)
-        decision = self._checked(guidance, proposed, findings, shown, cap_left)
+        proposed = yield from self._propose(judged, critiques)
+        self.tally.add_evidence(_evidence(proposed.proposal, judged.shown), judged.rollout.epoch or 0)
+        decision = self._checked(judged, proposed, cap_left)
         if decision.gate or decision.applied is None:
             return decision
-        return (yield from self._decide(guidance, decision, decision.applied, step))
+        return (yield from self._decide(judged.rollout, decision, decision.applied))
 
-    def _propose(
-        self,
-        guidance: Guidance,
-        findings: BatchFindings,
-        critiques: Critiques,
-        shown: Sequence[str],
-        step: int,
-    ) -> Steps[Proposed]:
+    def _propose(self, judged: JudgedTickets, critiques: Critiques) -> Steps[Proposed]:
         """One proposal.  In what is left of the prompt, tickets that were judged right are shown as contrast."""
         setup, reflection = self.setup, self.setup.settings.reflection
-        by_id = {found.ticket.group_id: found for found in findings.groups}
-        bundle = [by_id[group_id] for group_id in shown]
-        right = [found for found in findings.groups if found.label_free.label_match]
+        by_id = {found.ticket.group_id: found for found in judged.tickets}
+        bundle = [by_id.pop(group_id) for group_id in judged.shown]
+        right = [found for found in by_id.values() if found.label_free.label_match]
         right.sort(key=lambda found: (found.kind != "all_right", found.ticket.group_id))
-        others = [found.ticket for found in right if found.ticket.group_id not in shown]
-        contrast = alternating(others, reflection.batch_size - len(bundle))
-        template, experiences = setup.templates.reflection, guidance.experiences
+        contrast = alternating([found.ticket for found in right], reflection.batch_size - len(bundle))
+        template, experiences = setup.templates.reflection, judged.rollout.guidance.experiences
         messages = proposal_messages(
             template, setup.focus, experiences, bundle, critiques, contrast, reflection.max_operations
         )
@@ -186,7 +170,7 @@ class MissionReflector:
             # A small model proposes edits that cannot be applied, unless its grammar has none, and needs an example.
             schema = narrowed_schema(list(experiences), len(bundle), reflection.max_operations)
             messages = solved_before(messages, template, setup.focus)
-        [reply] = yield from self._ask("proposal", [messages], schema, reflection, f"step{step}")
+        [reply] = yield from self._ask("proposal", [messages], schema, reflection, judged)
         proposal, rejected = None, None
         try:
             proposal = parse_proposal(reply["text"], reply["finish"])
@@ -196,23 +180,21 @@ class MissionReflector:
         self._count("proposal", rejected)
         return Proposed(proposal, rejected, reply["text"][:REPLY_SHOWN], reply["by"])
 
-    def _checked(
-        self, guidance: Guidance, proposed: Proposed, findings: BatchFindings, shown: Sequence[str], cap_left: int
-    ) -> Decision:
+    def _checked(self, judged: JudgedTickets, proposed: Proposed, cap_left: int) -> Decision:
         """What the proposal would make of the experiences, without a gate yet; or why it makes nothing."""
-        proposal, settings = proposed.proposal, self.setup.settings.reflection
+        proposal, settings, guidance = proposed.proposal, self.setup.settings.reflection, judged.rollout.guidance
         if proposal is None:
             return Decision("rejected", str(proposed.rejected), proposed)
         if proposal.action == "noop":
             return Decision("noop", "the reflector proposes no edit", proposed)
-        tickets = [found.ticket for found in findings.groups if found.ticket.group_id in shown]
+        tickets = [found.ticket for found in judged.tickets if found.ticket.group_id in judged.shown]
         applied = apply_operations(
             guidance.experiences,
             guidance.metadata.highest,
             proposal.operations,
             max_operations=settings.max_operations,
             cap_left=cap_left,
-            group_ids=shown,
+            group_ids=judged.shown,
             ticket_texts=[text for ticket in tickets for text in ticket.per_image.values()],
         )
         if not applied.accepted:
@@ -222,21 +204,19 @@ class MissionReflector:
             return Decision("uncertain", proposal.uncertainty_note, proposed, applied)
         return Decision("", "", proposed, applied)
 
-    def _decide(self, guidance: Guidance, decision: Decision, applied: Applied, step: int) -> Steps[Decision]:
+    def _decide(self, rollout: Rollout, decision: Decision, applied: Applied) -> Steps[Decision]:
         """Whether a valid edit is applied: every prompt must fit with it, and the held-out tickets decide."""
         setup, settings, held_out = self.setup, self.setup.settings, self.setup.tickets.holdout
+        guidance = rollout.guidance
         edited = next_guidance(guidance, applied, "", "")
         prompts = Rollout(setup, "after", edited, setup.tickets.judged).prompts
-        most, too_long = yield from find_too_long(setup, prompts, longest_reply(setup), f"edit{step}")
+        most, too_long = yield from find_too_long(setup, prompts, longest_reply(setup), f"edit{rollout.step}")
         if too_long:
             fault = f"with it {len(too_long)} prompts exceed {most} tokens, the longest has {max(too_long.values())}"
             return dataclasses.replace(decision, gate="too_long", reason=fault)
         if (kind := gate_kind(settings)) != "preview":
             return dataclasses.replace(decision, gate=kind, reason="applied without a preview")
-        before, after = (
-            Rollout(setup, "before", guidance, held_out),
-            Rollout(setup, "after", edited, held_out),
-        )
+        before, after = Rollout(setup, "before", guidance, held_out), Rollout(setup, "after", edited, held_out)
         results = yield [*before.requests, *after.requests]
         preview = before.read(results), after.read(results)
         bounds = settings.reflection.apply_if_delta, settings.holdout.min_probability
@@ -261,10 +241,10 @@ class MissionReflector:
         prompts: Sequence[Messages],
         schema: Schema,
         how: CriticSettings | ReflectionSettings,
-        label: str,
+        judged: JudgedTickets,
     ) -> Steps[list[Mapping[str, Any]]]:
         """The replies to prompts, in their order."""
-        setup, settings = self.setup, self.setup.settings
+        setup, settings, label = self.setup, self.setup.settings, f"step{judged.rollout.step}"
         seed = settings.endpoint.seed if settings.endpoint else None
         if how.backend == "target":
             seed = settings.runner.shuffle_seed
@@ -311,11 +291,6 @@ class MissionReflector:
                     f"{asked_for}, the last one because {rejected}",
                     self._replies,
                 )
-
-
-def shown_tickets(setup: MissionSetup, screening: Screening) -> tuple[str, ...]:
-    """The tickets that are shown to the reflector, in this order."""
-    return screening.bundle[: setup.settings.reflection.batch_size]
 
 
 def chosen_candidates(found: TicketFindings, critic: CriticSettings) -> list[GuideCandidate]:

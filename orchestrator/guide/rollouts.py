@@ -16,6 +16,7 @@ from orchestrator.farm.jobs import Request
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.inputs import Templates
 from orchestrator.guide.settings import GuideSettings
+from tasks.guide.choose import Screening, TicketFindings, TieRule, find_of_tickets, screen
 from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.gate import TicketScores
 from tasks.guide.jobs import GuideContext, KeyedJob, lengths_job, rollout_job
@@ -171,6 +172,34 @@ class Rollout:
         ]
         for index, (cell, seed, answer) in enumerate(answers):
             yield read_candidate(index, cell, seed, answer["text"], answer["tokens"], answer["finish"])
+
+
+@dataclass(frozen=True)
+class JudgedTickets:
+    """What was found of each ticket of a rollout, in its order, and which tickets are to be reflected on."""
+
+    rollout: Rollout
+    tickets: tuple[TicketFindings, ...]
+    screening: Screening
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The tickets that the reflector sees, in this order."""
+        return self.screening.bundle[: self.rollout.setup.settings.reflection.batch_size]
+
+
+def judge(rolled: RolledOut) -> JudgedTickets:
+    """Signals, both selections and the screening of all tickets of a rollout."""
+    settings = rolled.rollout.setup.settings
+    signals, reflection = settings.signals, settings.reflection
+    found = find_of_tickets(
+        rolled.tickets,
+        TieRule(settings.selection.tie_break, settings.sampler.grid, signals.weights),
+        store_confidence=signals.store_confidence,
+        enable_consistency=signals.enable_consistency,
+    )
+    screening = screen(found, reflection.eligibility_policy, reflection.all_wrong_strategy)
+    return JudgedTickets(rolled.rollout, found, screening)
 
 
 def find_too_long(

@@ -152,33 +152,19 @@ class Screening:
     left_out: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class BatchFindings:
-    """What was found of each ticket of a batch, in its order, and which of them to reflect on."""
-
-    groups: tuple[TicketFindings, ...]
-    screening: Screening
-
-
-def find_in_batch(
-    groups: Iterable[TicketCandidates],
-    rule: TieRule,
-    policy: EligibilityPolicy,
-    all_wrong_strategy: AllWrongStrategy,
-    *,
-    store_confidence: bool,
-    enable_consistency: bool,
-) -> BatchFindings:
-    """Signals, selections and screening of a batch."""
+def find_of_tickets(
+    answered: Iterable[TicketCandidates], rule: TieRule, *, store_confidence: bool, enable_consistency: bool
+) -> tuple[TicketFindings, ...]:
+    """Signals and selections of each ticket."""
     found = []
-    for group in groups:
-        label, candidates = group.ticket.label, group.candidates
+    for one in answered:
+        label, candidates = one.ticket.label, one.candidates
         signals = compute_signals(
             label, candidates, store_confidence=store_confidence, enable_consistency=enable_consistency
         )
         chosen = select_both(label, candidates, signals, rule)
-        found.append(TicketFindings(group.ticket, candidates, signals, *chosen))
-    return BatchFindings(tuple(found), screen(found, policy, all_wrong_strategy))
+        found.append(TicketFindings(one.ticket, candidates, signals, *chosen))
+    return tuple(found)
 
 
 def screen(
