@@ -66,7 +66,7 @@ test: models $(DEV) ## run the tests, JOBS files at a time
 	$(PYTEST)
 
 menuconfig: $(STAMP) ## edit .config in a menu (CONFIG=FILE)
-	@$(BIN)/python -m orchestrator.settings menuconfig --config $(CONFIG)
+	@KCONFIG_CONFIG=$(CONFIG) $(BIN)/menuconfig
 
 # Compose before version 2 is a program of its own.  With GPUS=4 four workers with a GPU each are started as well.
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose) $(if $(GPUS),--profile gpu)

@@ -125,7 +125,7 @@ def evolve(
     from orchestrator.evolve.fork import resolve_fork
     from orchestrator.evolve.run import start_evolution
     from orchestrator.settings import load_settings
-    from orchestrator.settings.load import typed_value
+    from orchestrator.settings.kconfig import typed_value
 
     if judge is not None:
         settings["judge"] = judge if isinstance(judge, str) else _name_of(judge)

@@ -45,8 +45,8 @@ from orchestrator.runs.preflight import Versions, read_versions
 from orchestrator.runs.status import RunStatus, read_usage, run_status
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
-from orchestrator.settings.population import ForkFile
-from orchestrator.settings.references import FORK_FILE
+from orchestrator.settings.inputs import FORK_FILE
+from orchestrator.settings.start import ForkFile
 from tasks.common.validation import Delta
 
 EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"

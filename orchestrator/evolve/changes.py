@@ -15,8 +15,7 @@ from typing_extensions import TypedDict
 from orchestrator.evolve.systems import SYSTEMS_FILE
 from orchestrator.runs.folder import OutputError, OutputFolder, read_output_text, read_state
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
-from orchestrator.settings.kconfig import read_assignments
-from orchestrator.settings.load import typed_value
+from orchestrator.settings.kconfig import read_assignments, typed_value
 from orchestrator.settings.run import by_rules, judge_of
 from tasks.judging.grader import needs_model
 

@@ -21,9 +21,9 @@ from orchestrator.evolve.systems import read_book
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings, SettingsError, load_settings, pinned_of
+from orchestrator.settings.inputs import FORK, FORK_FILE, ZERO
 from orchestrator.settings.kconfig import PREFIX
-from orchestrator.settings.population import ForkFile, StartVector, most_vectors, population_problem, read_fork
-from orchestrator.settings.references import FORK, FORK_FILE, ZERO
+from orchestrator.settings.start import ForkFile, StartVector, most_vectors, population_problem, read_fork
 from tasks.common.files import FileTooLarge
 from tasks.common.validation import InvalidData
 

@@ -50,7 +50,7 @@ def start_evolution(
     from orchestrator.report.live import open_view
     from orchestrator.report.text import final_report
     from orchestrator.runs.session import drive, log_to, settings_callbacks, settings_trackers
-    from orchestrator.settings.brevity import prompts_of
+    from orchestrator.settings.start import prompts_of
 
     stream = stream or sys.stdout
     examples = choose_examples(settings)

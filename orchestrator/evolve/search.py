@@ -30,8 +30,8 @@ from orchestrator.evolve.optimisers.base import (
 from orchestrator.evolve.systems import Arm, Book, Point, System
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings, layout_of, pinned_of
-from orchestrator.settings.population import ForkedArm, read_fork, read_population
-from orchestrator.settings.references import FORK, FORK_FILE
+from orchestrator.settings.inputs import FORK, FORK_FILE
+from orchestrator.settings.start import ForkedArm, read_fork, read_population
 from tasks.plan import Evaluations, Outcome, Plan
 
 STEPS = 10

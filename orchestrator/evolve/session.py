@@ -55,9 +55,9 @@ from orchestrator.runs.preflight import keep_versions
 from orchestrator.runs.session import restored_if_refused, run_session
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import Settings, make_run, write_config
-from orchestrator.settings.brevity import prompts_of
 from orchestrator.settings.options import options
 from orchestrator.settings.run import endpoint_of, relative_objective, stage_limit_s
+from orchestrator.settings.start import prompts_of
 from tasks.common import tracing
 from tasks.openai.endpoint import is_priced
 from tasks.plan import STEMS, Evaluations, Plan, plan_name

@@ -3,16 +3,15 @@
 Importing this package needs kconfiglib and pydantic, and nothing heavier.
 """
 
-from orchestrator.settings.clusters import cluster_layout, layout_of, pinned_of
-from orchestrator.settings.load import load_settings, write_config
-from orchestrator.settings.options import Settings, SettingsError
-from orchestrator.settings.references import (
+from orchestrator.settings.inputs import (
     parse_selection,
     read_discovered_tokens,
     read_sides,
 )
-from orchestrator.settings.resumable import RESUMABLE, changed_options
+from orchestrator.settings.kconfig import load_settings, write_config
+from orchestrator.settings.options import RESUMABLE, Settings, SettingsError, changed_options
 from orchestrator.settings.run import judging_settings, make_run
+from orchestrator.settings.start import cluster_layout, layout_of, pinned_of
 
 __all__ = [
     "RESUMABLE",

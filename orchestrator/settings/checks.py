@@ -10,9 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.settings.clusters import cluster_layout, pinned_positions
-from orchestrator.settings.population import population_problem, read_population
-from orchestrator.settings.references import (
+from orchestrator.settings.inputs import (
     FORK,
     FORK_FILE,
     overlap,
@@ -20,6 +18,7 @@ from orchestrator.settings.references import (
     read_discovered_tokens,
     read_sides,
 )
+from orchestrator.settings.start import cluster_layout, pinned_positions, population_problem, read_population
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.judging.grader import THREE_STAGES
 from tasks.plan import EXAMPLE_SETS

@@ -1,27 +1,25 @@
-"""`Settings`: every option of Kconfig as a typed field, and how the text of an option becomes its value."""
+"""`Settings`: every option of Kconfig as a typed field, and how the texts of the options become values."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
-from orchestrator.settings.kconfig import decoded, symbols
-from orchestrator.settings.references import FORK, SHIPPED, ZERO
+from orchestrator.settings.inputs import FORK, SHIPPED, ZERO
 from orchestrator.settings.value_checks import (
     EMBEDDED,
     EXISTING,
     EXTERNAL,
     FILLED,
-    above,
-    between,
+    FOLDER,
     call_parameters,
     callback_names,
     column_names,
@@ -29,7 +27,6 @@ from orchestrator.settings.value_checks import (
     file_or,
     http_address,
     judge_name,
-    least,
     model_name,
     no_password,
     optional,
@@ -41,12 +38,19 @@ from orchestrator.settings.value_checks import (
     tracker_names,
     variable_name,
 )
-from tasks.common.text import quote
-from tasks.common.validation import OPTION_CHARACTERS
+from tasks.common.validation import OPTION_CHARACTERS, fault_of
 from tasks.records import ClusteredBy
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_DECODED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+class SettingsError(Exception):
+    """The settings cannot be used.  `problems` has one line for each wrong option, which begins with its name."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Settings:
 
     # Farm
     farm: Annotated[str, FILLED, AfterValidator(farm_address), no_password("WHETSTONE_REDIS_PASSWORD")]
-    farm_dir: Path
+    farm_dir: Annotated[Path, FOLDER]
 
     # Data
     data_path: Annotated[Path, EXISTING]
@@ -82,52 +86,52 @@ class Settings:
     target_prompt_template: Annotated[str, FILLED, placeholders("context", "query")]
     target_max_new_tokens: int
     whole: bool
-    target_temperature: Annotated[float, between(0, 2)]
+    target_temperature: Annotated[float, Field(ge=0, le=2)]
 
     # Clusters
     clusters_by: ClusteredBy
     embedder_model: Annotated[str, FILLED, AfterValidator(model_name)]
     clusters: int
-    clusters_from: Annotated[Path | None, file_or()]
-    cluster_descriptions_path: Annotated[Path | None, file_or()]
+    clusters_from: Annotated[Path, file_or()] | None
+    cluster_descriptions_path: Annotated[Path, file_or()] | None
 
     # Genetic evolution: no defaults
-    lambda_shortness: Annotated[float, between(0, 1)]
-    lambda_correctness: Annotated[float, between(0, 1)]
+    lambda_shortness: Annotated[float, Field(ge=0, le=1)]
+    lambda_correctness: Annotated[float, Field(ge=0, le=1)]
     initial_deltas_path: Annotated[Path, file_or(ZERO, FORK)]
-    population_size: Annotated[int, least(2)]
-    ngen: Annotated[int, least(1)]
-    cxpb: Annotated[float, between(0, 1)]
-    mutpb: Annotated[float, between(0, 1)]
-    elitism_size: Annotated[int, least(0)]
+    population_size: Annotated[int, Field(ge=2)]
+    ngen: Annotated[int, Field(ge=1)]
+    cxpb: Annotated[float, Field(ge=0, le=1)]
+    mutpb: Annotated[float, Field(ge=0, le=1)]
+    elitism_size: Annotated[int, Field(ge=0)]
     selection: Literal["tournament", "truncation"]
     tournament_size: int
     truncation_top_k: int
 
     # Systems and the choice
-    prompts_path: Annotated[Path | None, file_or(SHIPPED)]
+    prompts_path: Annotated[Path, file_or(SHIPPED)] | None
     goal: Literal["shortest", "most_right"]
-    margin: Annotated[float, above(0, 0.49)]
+    margin: Annotated[float, Field(gt=0, le=0.49)]
 
     # Optimiser
     optimiser: Literal["reflective", "cma", "lineage", "random"]
-    delta_bound: Annotated[float, above(0, 100)]
+    delta_bound: Annotated[float, Field(gt=0, le=100)]
 
     # Evolution, other
     seed: int
-    shortness_scale: Annotated[float, above(0, 1e9)]
+    shortness_scale: Annotated[float, Field(gt=0, le=1e9)]
     objective: Literal["specification", "constrained"]
     evaluation_cache: bool
 
     # Reflector
     reflector_model: Annotated[str, FILLED]
-    reflector_temperature: Annotated[float | None, between(0, 2)]
+    reflector_temperature: Annotated[float, Field(ge=0, le=2)] | None
     reflector_max_completion_tokens: int
 
     # Judge
     judge: Annotated[str, FILLED, AfterValidator(judge_name)]
     judge_model: Annotated[str, FILLED]
-    judge_tolerance: Annotated[float, between(0, 1)]
+    judge_tolerance: Annotated[float, Field(ge=0, le=1)]
     judge_forgiving: bool
     judge_max_completion_tokens: int
 
@@ -139,10 +143,10 @@ class Settings:
     openai_requests_per_minute: int
     openai_tokens_per_minute: int
     openai_prices: Annotated[str, optional(price_list)]
-    budget_usd: Annotated[float, between(0, 1e9)]
+    budget_usd: Annotated[float, Field(ge=0, le=1e9)]
 
     # Output
-    output_dir: Path
+    output_dir: Annotated[Path, FOLDER]
     trackers: Annotated[str, optional(tracker_names)]
     callbacks: Annotated[str, optional(callback_names)]
 
@@ -163,76 +167,91 @@ class Option:
 
     name: str
     kind: Any
-    checks: tuple[AfterValidator, ...]
 
     @property
     def field(self) -> str:
         return self.name.lower()
 
-    def read(self, typed: str) -> Any:
-        """The value of the text that a person types into menuconfig."""
-        if len(typed) > OPTION_CHARACTERS:
-            raise ValueError(f"is longer than {OPTION_CHARACTERS:,} characters")
-        value = self._parse(typed)
-        for check in self.checks if value is not None else ():
-            value = check.func(value)  # type: ignore[call-arg]  # none of them takes pydantic's second argument
-        return value
-
-    def _parse(self, typed: str) -> Any:
-        optional = type(None) in get_args(self.kind)
-        kind = get_args(self.kind)[0] if optional else self.kind
-        if not typed.strip() and kind is not str:
-            if optional:
-                return None
-            raise ValueError("is empty")
-        if kind is bool:
-            if typed not in ("y", "n"):
-                raise ValueError(f"{quote(typed)} is neither y nor n")
-            return typed == "y"
-        if kind is int:
-            return self._whole(typed)
-        if kind is float:
-            if not _FLOAT.fullmatch(typed) or not isfinite(float(typed)):
-                raise ValueError(f"{quote(typed)} is not a finite number")
-            return float(typed)
-        if get_origin(kind) is Literal and typed not in get_args(kind):
-            raise ValueError(f"{quote(typed)} is not one of: {', '.join(get_args(kind))}")
-        return self._text(kind, decoded(typed))
-
-    def _whole(self, typed: str) -> int:
-        if not _WHOLE.fullmatch(typed):
-            raise ValueError(f"{quote(typed)} is not a whole number")
-        for low, high, _ in symbols()[self.name].ranges:
-            if not int(low.str_value) <= int(typed) <= int(high.str_value):
-                raise ValueError(f"{quote(typed)} is out of range ({low.str_value} to {high.str_value})")
-        return int(typed)
-
-    @staticmethod
-    def _text(kind: Any, text: str) -> Any:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ValueError(f"{quote(text)} is not UTF-8") from None
-        if kind is Path and "\0" in text:
-            raise ValueError(f"{quote(text)} is not a path")
-        return Path(text) if kind is Path else text
-
 
 @functools.cache
 def options() -> tuple[Option, ...]:
     """Every option, in the order of the fields."""
-    kinds = get_type_hints(Settings, include_extras=True)
-    return tuple(_option(field.name.upper(), kinds[field.name]) for field in dataclasses.fields(Settings))
+    kinds = get_type_hints(Settings)
+    return tuple(Option(field.name.upper(), kinds[field.name]) for field in dataclasses.fields(Settings))
 
 
-def _option(name: str, annotated: Any) -> Option:
-    kind, *checks = get_args(annotated) if get_origin(annotated) is Annotated else (annotated,)
-    return Option(name, kind, tuple(checks))
+@functools.cache
+def _adapter() -> TypeAdapter[Any]:
+    """Of any of the fields, so that those that are sound have values beside those that are not."""
+    hints = get_type_hints(Settings, include_extras=True)
+    fields: Any = TypedDict("fields", hints, total=False)  # type: ignore[misc]  # a type checker wants a literal
+    setattr(fields, "__pydantic_config__", ConfigDict(allow_inf_nan=False))  # noqa: B010  # where pydantic looks
+    return TypeAdapter(fields)
 
 
-class SettingsError(Exception):
-    """The settings cannot be used.  `problems` has one line for each wrong option, which begins with its name."""
+def read_values(typed: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of options whose texts a person has typed, by field; and what is wrong with others, by name."""
+    given: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for option in options():
+        text = typed.get(option.name)
+        if text is None:
+            continue
+        if len(text) > OPTION_CHARACTERS:
+            problems[option.name] = f"is longer than {OPTION_CHARACTERS:,} characters"
+        elif text.strip() or option.kind is str:
+            given[option.field] = decoded(text)
+        elif type(None) in get_args(option.kind):
+            given[option.field] = None
+        else:
+            problems[option.name] = "is empty"
+    try:
+        return _adapter().validate_python(given), problems
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            field = str(detail["loc"][0])
+            given.pop(field, None)
+            problems.setdefault(field.upper(), fault_of(detail))
+        return _adapter().validate_python(given), problems
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
+
+def decoded(typed: str) -> str:
+    r"""The string that `typed` stands for; an unknown escape such as ``\d`` stays as it is."""
+    return _ESCAPE.sub(lambda match: _DECODED.get(match[1], match[0]), typed)
+
+
+RESUMABLE = (
+    "FARM",
+    "FARM_DIR",
+    "SGLANG_LIFECYCLE",
+    "SGLANG_URL",
+    "SGLANG_COMMAND",
+    "TARGET_CONCURRENCY",
+    "NGEN",
+    "EVALUATION_CACHE",
+    "REFLECTOR_MODEL",
+    "REFLECTOR_TEMPERATURE",
+    "REFLECTOR_MAX_COMPLETION_TOKENS",
+    "OPENAI_BASE_URL",
+    "OPENAI_API_KEY_ENV",
+    "OPENAI_PARAMETERS",
+    "OPENAI_CONTEXT_TOKENS",
+    "OPENAI_REQUESTS_PER_MINUTE",
+    "OPENAI_TOKENS_PER_MINUTE",
+    "OPENAI_PRICES",
+    "BUDGET_USD",
+    "OUTPUT_DIR",
+    "TRACKERS",
+    "CALLBACKS",
+)
+"""The options that may change before a run is resumed: where, how fast, how long and at what cost it is computed, and
+which model reflects.
+
+With any other option changed the run would be another one.  Each change is recorded with its generation
+(orchestrator/evolve/changes.py).
+"""
+
+
+def changed_options(a: Settings, b: Settings) -> list[str]:
+    """The names, without CONFIG_, of the options that differ between `a` and `b`, in the order of Kconfig."""
+    return [option.name for option in options() if getattr(a, option.field) != getattr(b, option.field)]

@@ -7,12 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal, cast
 
-from orchestrator.settings.clusters import pinned_of
 from orchestrator.settings.farm import EndpointOptions
-from orchestrator.settings.kconfig import default_values
-from orchestrator.settings.load import load_settings
-from orchestrator.settings.options import Settings, SettingsError, options
-from orchestrator.settings.references import read_discovered_tokens
+from orchestrator.settings.inputs import read_discovered_tokens
+from orchestrator.settings.kconfig import default_values, load_settings
+from orchestrator.settings.options import Settings, SettingsError, read_values
+from orchestrator.settings.start import pinned_of
 from orchestrator.settings.value_checks import EMBEDDED, parse_parameters, parse_prices
 from tasks.common.named import absolute
 from tasks.common.text import smallest_limit
@@ -212,6 +211,6 @@ def judging_settings(config: Path | None) -> tuple[Judge, Endpoint | None]:
 
 def _defaults() -> Settings:
     """Kconfig's defaults of the options of judge and endpoint.  The other options, some without default, are absent."""
-    typed = default_values()
-    values = {option.field: option.read(typed[option.name]) for option in options() if option.field.startswith(_PARTS)}
+    typed = {name: text for name, text in default_values().items() if name.lower().startswith(_PARTS)}
+    values, _ = read_values(typed)
     return cast(Settings, SimpleNamespace(**values))

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from orchestrator.callbacks import names_of
-from orchestrator.settings.references import parse_selection
+from orchestrator.settings.inputs import parse_selection
 from orchestrator.trackers import TRACKERS
 from tasks.common.files import unix_path
 from tasks.common.named import NAME
@@ -42,39 +42,6 @@ OWN_ARGUMENTS = {
 }
 
 
-def between(low: float, high: float) -> AfterValidator:
-    """A number from `low` to `high`."""
-
-    def check(value: float) -> float:
-        if not low <= value <= high:
-            raise ValueError(f"{value:g} is out of range ({low:g} to {high:g})")
-        return value
-
-    return AfterValidator(check)
-
-
-def above(low: float, high: float) -> AfterValidator:
-    """A number above `low`, up to `high`."""
-
-    def check(value: float) -> float:
-        if not low < value <= high:
-            raise ValueError(f"{value:g} is out of range (above {low:g} to {high:g})")
-        return value
-
-    return AfterValidator(check)
-
-
-def least(low: int) -> AfterValidator:
-    """A whole number that has no default, which Kconfig writes as -1."""
-
-    def check(value: int) -> int:
-        if value < low:
-            raise ValueError("is not set, and has no default" if value == -1 else f"{value} is less than {low}")
-        return value
-
-    return AfterValidator(check)
-
-
 def _filled(text: str) -> str:
     if not text.strip():
         raise ValueError("is empty")
@@ -83,6 +50,16 @@ def _filled(text: str) -> str:
 
 FILLED = AfterValidator(_filled)
 """A text that is not blank."""
+
+
+def _folder(path: Path) -> Path:
+    if "\0" in str(path):
+        raise ValueError(f"{quote(str(path))} is not a path")
+    return path
+
+
+FOLDER = AfterValidator(_folder)
+"""The path of a folder, which need not exist."""
 
 
 def file_or(*words: Path) -> AfterValidator:

@@ -19,7 +19,7 @@ from orchestrator.collect.settings import read_collect_settings
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings
 from orchestrator.settings import SettingsError, cluster_layout, load_settings, read_discovered_tokens, read_sides
-from orchestrator.settings.population import read_population
+from orchestrator.settings.start import read_population
 from tasks.dataset import DatasetError, load_examples
 from tasks.judging.rows import read_answer_rows
 

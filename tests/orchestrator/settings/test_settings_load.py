@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import kconfiglib
 import pytest
 
 from orchestrator.settings import (
@@ -19,7 +20,6 @@ from orchestrator.settings import (
     pinned_of,
     write_config,
 )
-from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.options import options
 from orchestrator.settings.run import relative_objective
 from tasks.objective import LEAST_TOKENS
@@ -152,6 +152,6 @@ def test_more_clusters_than_discovered_tokens_are_refused(refused: Any, tmp_path
 
 
 def test_kconfig_has_the_options_of_the_dataclass_and_parses_without_a_warning() -> None:
-    kconfig = Kconfig(warn=True)
+    kconfig = kconfiglib.Kconfig(str(ROOT / "Kconfig"), warn=True)
     assert [s.name for s in kconfig.unique_defined_syms] == [option.name for option in options()]
     assert kconfig.warnings == []

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import cluster_layout, load_settings
-from orchestrator.settings.population import StartVector, read_population
-from orchestrator.settings.references import FORK
+from orchestrator.settings.inputs import FORK
+from orchestrator.settings.start import StartVector, read_population
 
 ZEROS = {str(cluster): 0.0 for cluster in range(12)}
 WRONG = [

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.settings.brevity import BrevityPrompt, prompts_of, read_prompts
-from orchestrator.settings.load import load_settings
+from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.options import SettingsError
+from orchestrator.settings.start import BrevityPrompt, prompts_of, read_prompts
 
 SHIPPED = Path(__file__).parents[3] / "configs/prompts.yaml"
 

@@ -1,8 +1,4 @@
-"""What settings refer to: words in place of files, discovered tokens, pairs of answers, and lines of the data set.
-
-Discovered tokens and pairs of a verbose and a compressed answer are in
-the output of `orchestrator collect`.
-"""
+"""What settings refer to: words in place of files, rows of the questions, and the output of `orchestrator collect`."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -21,6 +17,7 @@ from tasks.common.text import quote
 from tasks.common.validation import COLLECTED_BYTES, parse_json
 from tasks.records import Sides
 
+T = TypeVar("T")
 ZERO = Path("zero")
 """In place of a file of deltas: 0 for each cluster, however many there are."""
 SHIPPED = Path("shipped")
@@ -31,24 +28,6 @@ FORK, FORK_FILE = Path("fork"), "fork.json"
 
 class _TokenSelection(TypedDict):
     v_steer_token_ids: list[Annotated[int, Field(ge=0)]]
-
-
-class _Phase0(TypedDict):
-    """What is read of the output of `orchestrator collect`."""
-
-    token_selection: _TokenSelection
-
-
-def read_discovered_tokens(path: Path) -> tuple[int, ...]:
-    """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first."""
-    try:
-        ids = parse_json(_Phase0, read_limited(path, COLLECTED_BYTES))["token_selection"]["v_steer_token_ids"]
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"{quote(str(path))} has no tokens of `orchestrator collect`: {reason}") from None
-    if not ids or len(set(ids)) < len(ids):
-        raise ValueError(f"{quote(str(path))} has no discovered tokens, or one of them twice")
-    return tuple(ids)
 
 
 class _Pair(TypedDict):
@@ -64,23 +43,37 @@ class _Splits(TypedDict):
     train: list[_Example]
 
 
-class _Collected(TypedDict):
-    """What is read of the output of `orchestrator collect`."""
+class _WithTokens(TypedDict):
+    token_selection: _TokenSelection
 
+
+class _WithPairs(TypedDict):
     splits: _Splits
+
+
+def read_discovered_tokens(path: Path) -> tuple[int, ...]:
+    """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first."""
+    ids = _read_collected(path, _WithTokens, "tokens")["token_selection"]["v_steer_token_ids"]
+    if not ids or len(set(ids)) < len(ids):
+        raise ValueError(f"{quote(str(path))} has no discovered tokens, or one of them twice")
+    return tuple(ids)
 
 
 def read_sides(path: Path) -> Sides:
     """The verbose and the compressed answers of the retained pairs in the JSON file at `path`."""
-    try:
-        collected = parse_json(_Collected, read_limited(path, COLLECTED_BYTES))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"{quote(str(path))} has no pairs of `orchestrator collect`: {reason}") from None
+    collected = _read_collected(path, _WithPairs, "pairs")
     pairs = [pair for example in collected["splits"]["train"] for pair in example["retained_pairs"]]
     if not pairs:
         raise ValueError(f"{quote(str(path))} has no retained pairs: no compressed answer was right")
     return Sides(tuple(p["verbose_answer"] for p in pairs), tuple(p["compressed_answer"] for p in pairs))
+
+
+def _read_collected(path: Path, kind: type[T], what: str) -> T:
+    try:
+        return parse_json(kind, read_limited(path, COLLECTED_BYTES))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"{quote(str(path))} has no {what} of `orchestrator collect`: {reason}") from None
 
 
 ALL = (range(sys.maxsize),)
