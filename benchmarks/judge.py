@@ -33,9 +33,8 @@ from typing import Any, Literal
 from figures import table, write
 
 from tasks.judging.numbers import read_numbers
-from tasks.judging.prompt import JudgeReply
-from tasks.judging.rule import decide_by_rule, in_one_unit, is_close, pure_number
-from tasks.judging.verdict import judge
+from tasks.judging.rule import find_match, in_one_unit, is_close, pure_number
+from tasks.judging.verdict import JudgeReply, judge
 from tasks.records import Judge
 
 TOLERANCES = (0.01, 0.05, 0.15)
@@ -75,7 +74,7 @@ def any_number(row: JudgedAnswer, tolerance: float) -> bool:
 
 def final_number(row: JudgedAnswer, tolerance: float) -> bool:
     """Stage 1: the number that the answer settles on is within the tolerance of the gold's."""
-    return decide_by_rule(row.question, row.gold, row.answer, tolerance) is True
+    return find_match(row.question, row.gold, row.answer, tolerance) is not None
 
 
 def with_model(errs: bool) -> Callable[[JudgedAnswer, float], bool]:

@@ -108,7 +108,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Judge:
-    """Who decides whether an answer is right: `name` as `tasks.judging.grader` has it.
+    """Who decides whether an answer is right: `name` as `tasks.judging.graders` has it.
 
     The other fields are for the three-stage check: numbers by rule, then a model, then the model's arithmetic by rule.
     `tolerance` is a relative error.

@@ -5,8 +5,8 @@ A run whose reflector is a language model would ask that model to judge as well;
 
 from __future__ import annotations
 
-from tasks.judging.grader import ThreeStages
-from tasks.judging.prompt import JudgeReply
+from tasks.judging.graders import ThreeStages
+from tasks.judging.verdict import JudgeReply
 from tasks.records import Judge
 from workers.embedded.endpoint.rules import verdict
 

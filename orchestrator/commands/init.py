@@ -27,7 +27,7 @@ from orchestrator.commands import options
 from orchestrator.settings import Settings, load_settings, write_config
 from orchestrator.settings.farm import EndpointOptions
 from orchestrator.settings.value_checks import server_address
-from tasks.judging.grader import RULE_JUDGES, THREE_STAGES, unfit
+from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, unfit
 from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
@@ -339,7 +339,7 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
         return Answer({**free, "JUDGE": text}, f"{RULE_JUDGES[text].title}; free")
     module, _, function = text.rpartition(":")
     if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
-        from tasks.judging.user_function import UserFunctionError, load_function
+        from tasks.judging.graders import UserFunctionError, load_function
 
         try:
             load_function(text)

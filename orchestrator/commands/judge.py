@@ -68,8 +68,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     from orchestrator.settings import judging_settings
     from tasks.common.text import PromptTooLong
     from tasks.dataset import DatasetError
-    from tasks.judging.grader import needs_model
-    from tasks.judging.user_function import UserFunctionError
+    from tasks.judging.graders import UserFunctionError, needs_model
     from tasks.openai.endpoint import CallError, is_priced
     from tasks.openai.limits import LocalLimits
 
@@ -114,7 +113,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
 
 def _read_rows(file: Path, judge: str) -> list[AnswerRow]:
     from tasks.dataset import DatasetError
-    from tasks.judging.grader import unfit
+    from tasks.judging.graders import unfit
     from tasks.judging.rows import read_answer_rows
 
     rows = read_answer_rows(file)
@@ -125,7 +124,7 @@ def _read_rows(file: Path, judge: str) -> list[AnswerRow]:
 
 def _grade(settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | None) -> Callable[[AnswerRow], Record]:
     """Judges a row; without an endpoint by rules alone."""
-    from tasks.judging.grader import make_grader, needs_model
+    from tasks.judging.graders import make_grader, needs_model
     from tasks.judging.verdict import judge as decide
     from tasks.judging.verdict import verdict_key
     from tasks.openai.client import OpenAIClient

@@ -17,7 +17,7 @@ from orchestrator.runs.folder import OutputError, OutputFolder, read_output_text
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.kconfig import read_assignments, typed_value
 from orchestrator.settings.run import by_rules, judge_of
-from tasks.judging.grader import needs_model
+from tasks.judging.graders import needs_model
 
 CHANGES_FILE = "settings_changes.json"
 

@@ -15,8 +15,7 @@ from orchestrator.settings import Settings, SettingsError, parse_selection
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.common.text import estimate_tokens
 from tasks.dataset import DatasetError
-from tasks.judging.grader import is_function, needs_model, title_of, unfit
-from tasks.judging.user_function import UserFunctionError, load_function
+from tasks.judging.graders import UserFunctionError, is_function, load_function, needs_model, title_of, unfit
 from tasks.openai.reflect import prompt_estimate
 from tasks.plan import EXAMPLE_SETS
 from tasks.questions import SplitExample, in_split, parse_columns, read_questions

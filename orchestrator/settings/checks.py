@@ -20,7 +20,7 @@ from orchestrator.settings.inputs import (
 )
 from orchestrator.settings.start import cluster_layout, pinned_positions, population_problem, read_population
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks.judging.grader import THREE_STAGES
+from tasks.judging.graders import THREE_STAGES
 from tasks.plan import EXAMPLE_SETS
 
 Values = Mapping[str, Any]

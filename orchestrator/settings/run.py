@@ -15,7 +15,7 @@ from orchestrator.settings.start import pinned_of
 from orchestrator.settings.value_checks import EMBEDDED, parse_parameters, parse_prices
 from tasks.common.named import absolute
 from tasks.common.text import smallest_limit
-from tasks.judging.grader import needs_model
+from tasks.judging.graders import needs_model
 from tasks.objective import LEAST_TOKENS
 from tasks.records import Clusters, Constrained, Endpoint, Fitness, Judge, Objective, Reflector, Run, Sampling, Target
 

@@ -11,9 +11,8 @@ from typing import Any
 from celery import shared_task
 
 from tasks.common.validation import Count, PlanName, RunId
-from tasks.judging.grader import Grader, ThreeStages, make_grader, title_of
-from tasks.judging.prompt import JudgeReply
-from tasks.judging.verdict import judge
+from tasks.judging.graders import Grader, ThreeStages, make_grader, title_of
+from tasks.judging.verdict import JudgeReply, judge
 from tasks.openai.calls import ask_until_usable, client_for
 from tasks.openai.client import Messages, OpenAIClient
 from tasks.openai.endpoint import name_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.judging.exact_number import ExactNumber
-from tasks.judging.marks import accepted_answers, without_thinking
-from tasks.judging.rule import decide_by_rule
+from tasks.judging.graders import ExactNumber
+from tasks.judging.numbers import accepted_answers, without_thinking
+from tasks.judging.rule import find_match
 from workers.embedded.endpoint.rules.verdict import JudgeInput, judge_by_rules
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -23,7 +23,7 @@ def exact_number(question: str, gold: str, answer: str) -> bool:
 
 def stage_1(question: str, gold: str, answer: str) -> bool:
     visible = without_thinking(answer)
-    return any(decide_by_rule(question, one, visible, TOLERANCE) for one in accepted_answers(gold))
+    return any(find_match(question, one, visible, TOLERANCE) for one in accepted_answers(gold))
 
 
 def rules(question: str, gold: str, answer: str) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.judging.final_answer import final_numbers
 from tasks.judging.numbers import read_numbers
-from tasks.judging.rule import decide_by_rule
+from tasks.judging.rule import find_match
 
 PLAIN = "What was the net income of Acme in 2023?"
 
@@ -36,15 +36,15 @@ def final(answer: str, question: str = PLAIN) -> list[str]:
 )
 def test_a_number_is_not_accepted_because_it_appears(gold: str, answer: str) -> None:
     assert any(math.isclose(n.value, read_numbers(gold)[0].value) for n in read_numbers(answer))
-    assert decide_by_rule(PLAIN, gold, answer, 0.01) is None
+    assert find_match(PLAIN, gold, answer, 0.01) is None
 
 
 def test_the_numbers_of_the_question_are_not_the_answer() -> None:
     question = "Did capital spending stay above the limit of $500 million? How much was it?"
 
     exceeded = "The limit is $500 million, and spending was $620 million."
-    assert decide_by_rule(question, "$500 million", exceeded, 0.01) is None
-    assert decide_by_rule(question, "$500 million", "Spending was exactly $500 million.", 0.01) is True
+    assert find_match(question, "$500 million", exceeded, 0.01) is None
+    assert find_match(question, "$500 million", "Spending was exactly $500 million.", 0.01) is not None
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_a_list_of_figures_wins_nothing_by_its_length(gold: int, others: list[in
     figures = [f"${number:,} million" for number in others]
     figures.insert(1 + place % len(others), f"${gold} million")
 
-    assert decide_by_rule(PLAIN, f"${gold} million", "The figures are: " + ", ".join(figures) + ".", 0.01) is None
+    assert find_match(PLAIN, f"${gold} million", "The figures are: " + ", ".join(figures) + ".", 0.01) is None

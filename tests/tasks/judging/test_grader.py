@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from tasks.judging.exact_number import ExactNumber
-from tasks.judging.grader import Grader, ThreeStages, make_grader, needs_model, title_of
-from tasks.judging.prompt import JudgeReply
-from tasks.judging.user_function import UserFunctionError
-from tasks.judging.verdict import verdict_key
+from tasks.judging.graders import (
+    ExactNumber,
+    Grader,
+    ThreeStages,
+    UserFunctionError,
+    make_grader,
+    needs_model,
+    title_of,
+)
+from tasks.judging.verdict import JudgeReply, verdict_key
 from tasks.records import Judge
 
 SETTINGS = Judge("rules", 0.01, True, 0.0, 1.0, 512, 42, 4)

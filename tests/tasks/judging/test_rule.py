@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.judging.rule import decide_by_rule, declines, find_match, is_close, pure_number
+from tasks.judging.rule import declines, find_match, is_close, pure_number
 
 PLAIN = "What was the net income of Acme in 2023?"
 RATIO = "What was the current ratio of Acme in 2023? Round your answer to two decimal places."
@@ -20,7 +20,7 @@ def test_a_gold_that_is_one_number_is_pure(gold: str) -> None:
 @pytest.mark.parametrize("gold", ["", "Yes", "It fell by 0.9%.", "$5 million and $6 million", "2.7 times in FY2022"])
 def test_a_gold_that_says_more_is_left_to_stage_two(gold: str) -> None:
     assert pure_number(gold) is None
-    assert decide_by_rule(PLAIN, gold, gold, 0.01) is None
+    assert find_match(PLAIN, gold, gold, 0.01) is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_gold_that_says_more_is_left_to_stage_two(gold: str) -> None:
     ],
 )
 def test_the_digits_of_the_gold_widen_no_tolerance(gold: str, answer: str, tolerance: float) -> None:
-    assert decide_by_rule(PLAIN, gold, answer, tolerance) is None
+    assert find_match(PLAIN, gold, answer, tolerance) is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_question_that_asks_for_rounding_is_met_by_what_rounds_to_the_gold(
     ],
 )
 def test_rounding_goes_no_further_than_the_question_asks(question: str, gold: str, answer: str) -> None:
-    assert decide_by_rule(question, gold, answer, 0.01) is None
+    assert find_match(question, gold, answer, 0.01) is None
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_rounding_goes_no_further_than_the_question_asks(question: str, gold: st
 )
 def test_an_answer_that_lacks_the_figures_claims_nothing(answer: str) -> None:
     assert declines(answer)
-    assert decide_by_rule(PLAIN, "25%", answer, 0.01) is None
+    assert find_match(PLAIN, "25%", answer, 0.01) is None
 
 
 def test_an_answer_that_lacks_one_figure_and_calculates_from_others_claims_its_result() -> None:
     answer = "The filing does not provide the cost. It gives a gross margin of 75%.\nCost share = 100% - 75% = 25%"
 
     assert not declines(answer)
-    assert decide_by_rule(PLAIN, "25%", answer, 0.01) is True
+    assert find_match(PLAIN, "25%", answer, 0.01) is not None
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_an_answer_that_lacks_one_figure_and_calculates_from_others_claims_its_r
     [("0", "The net income was $0.", True), ("$0", "It was 0.00 dollars.", True), ("0", "It was $0.25.", None)],
 )
 def test_zero_is_met_by_zero_alone(gold: str, answer: str, is_right: bool | None) -> None:
-    assert decide_by_rule(PLAIN, gold, answer, 0.15) is is_right
+    assert bool(find_match(PLAIN, gold, answer, 0.15)) == bool(is_right)
 
 
 def test_an_amount_too_large_for_a_float_is_left_to_stage_two() -> None:
-    assert decide_by_rule(PLAIN, "$100", "It was $" + "9" * 400, 0.01) is None
+    assert find_match(PLAIN, "$100", "It was $" + "9" * 400, 0.01) is None
 
 
 @given(amount=st.integers(1, 10**6), scale=st.sampled_from(["million", "billion", "bn", "k"]))
@@ -134,7 +134,7 @@ def test_nothing_is_close_to_what_is_not_finite(odd: float) -> None:
 
 @given(question=st.text(max_size=80), gold=st.text(max_size=30), answer=st.text(max_size=200))
 def test_any_three_texts_are_decided_or_left(question: str, gold: str, answer: str) -> None:
-    assert decide_by_rule(question, gold, answer, 0.15) in (True, None)
+    find_match(question, gold, answer, 0.15)
 
 
 @pytest.mark.timeout(10)
@@ -144,4 +144,4 @@ def test_any_three_texts_are_decided_or_left(question: str, gold: str, answer: s
 def test_a_long_run_of_one_thing_is_read_in_time_that_grows_with_it(piece: str) -> None:
     answer = piece * 10_000
 
-    assert decide_by_rule(PLAIN, "7", answer, 0.01) is None
+    assert find_match(PLAIN, "7", answer, 0.01) is None

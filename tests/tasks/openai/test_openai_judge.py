@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import load_settings, make_run
-from tasks.judging.user_function import UserFunctionError
+from tasks.judging.graders import UserFunctionError
 from tasks.openai import endpoint as errors
 from tasks.openai.calls import NEEDED_TRIES
 from tasks.openai.judge import judge_stage, verdict_record

@@ -12,7 +12,7 @@ from openai.lib._pydantic import to_strict_json_schema
 from tasks.collect import compression
 from tasks.common.escaping import json_array
 from tasks.common.validation import ReplyModel
-from tasks.judging.prompt import JudgeReply, user_message
+from tasks.judging.verdict import JudgeReply, user_message
 from tasks.openai.merge import MergedScratchpad, merge_messages
 from tasks.openai.reflect import Mutation, Response, Rewrite, mutation_messages
 from tasks.plan import Merge

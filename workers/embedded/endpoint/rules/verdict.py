@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.judging.final_answer import final_numbers, is_incidental
-from tasks.judging.marks import accepted_answers
-from tasks.judging.numbers import Number, read_numbers
+from tasks.judging.numbers import Number, accepted_answers, read_numbers
 from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure_number
 from tasks.judging.verdict import Category, category_of, polarity
 from workers.embedded.endpoint.sections import json_section
@@ -70,7 +69,7 @@ class RuleVerdict:
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.judging.prompt`."""
+    """The reply to `tasks.judging.verdict`."""
     question, text = str(json_section(user, "Question")), str(json_section(user, "Answer to judge"))
     listed = json_section(user, "Ground truth")
     gold = listed if isinstance(listed, str) else json.dumps(listed)

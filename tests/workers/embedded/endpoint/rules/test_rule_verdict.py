@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.common.validation import check_value
-from tasks.judging import prompt
+from tasks.judging import verdict as prompt
 from workers.embedded.endpoint.rules import verdict
 
 
