@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import table, write
-from orchestrator.route.build import arms
-from orchestrator.route.report import registration_lines
-from orchestrator.route.results import EVALUATION_FILE, read_json_lines, rows_file
+from orchestrator.route.registration import arms
+from orchestrator.route.report import EVALUATION_FILE, read_json_lines, registration_lines, rows_file
 from orchestrator.route.run import ROUTE
 from tasks.route.claims import REAL
 from tasks.route.jobs import Arm

@@ -37,7 +37,7 @@ tasks failed for good; 4 another process works on this run; 130 interrupted; 143
 
 @click.group(cls=options.CommandWithForms, help=DESCRIPTION, epilog=EPILOG, drives=True)
 @options.yaml_option
-@click.option("--plan", is_flag=True, help="print jobs, hours and memory, and start nothing")
+@click.option("--plan", is_flag=True, help="print jobs and tokens, and start nothing")
 @options.field_options(RouteOptions)
 @click.pass_context
 def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -> int:
@@ -50,8 +50,7 @@ def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -
     settings, chosen = read_route_settings(config), options.parse_options(RouteOptions, farm)
     # Imported here: these need Celery, and wrong settings are reported at once.
     if plan:
-        from orchestrator.route.checks import checked_inputs
-        from orchestrator.route.plan import plan_lines
+        from orchestrator.route.registration import checked_inputs, plan_lines
 
         checked_inputs(settings, is_planned=True)
         print(*plan_lines(settings), sep="\n")

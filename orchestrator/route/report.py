@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.route.build import arms, read_texts, world_source
-from orchestrator.route.comparison import read_comparison
-from orchestrator.route.plan import RoutePlan, departures, input_hashes, make_plan, read_plan
-from orchestrator.route.results import (
-    EVALUATION_FILE,
-    REPORT_FILE,
-    read_json_lines,
-    rows_file,
+from orchestrator.route.registration import (
+    RoutePlan,
+    arms,
+    departures,
+    deployments,
+    input_hashes,
+    make_plan,
+    read_plan,
+    read_texts,
+    world_source,
 )
 from orchestrator.route.run import ROUTE
 from orchestrator.route.settings import RouteSettings
-from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputError, OutputFolder, read_state
 from orchestrator.runs.kinds import ShownTable
+from orchestrator.runs.lines import load_lines
 from orchestrator.runs.preflight import read_versions
 from orchestrator.settings import SettingsError
 from tasks.cpu.plot import ROUTE_PLOTS
-from tasks.route.claims import CEILING, REAL, readings
+from tasks.route.claims import CEILING, REAL, EvaluatedDeployment, Thresholds, compare_claims, readings
+from tasks.route.jobs import Arm
 
+EVALUATION_FILE, COMPARISON_FILE, REPORT_FILE = "evaluation.jsonl", "comparison.json", "report.md"
 FIGURES = (
     *("hkgap", "separation", "overlap_previous", "lower", "upper", "x_p10", "x_p50", "x_p90", "f_mean", "f_at_0"),
     *("f_at_1", "teacher_f_mean", "resid", "x_length", "x_surprise", "null_p90"),
@@ -34,6 +41,39 @@ SO_FAR = "All figures and verdicts are of what has been evaluated so far, and ma
 Rows = Sequence[Sequence[str]]
 
 
+def rows_file(arm: Arm) -> str:
+    """One line for each step: figures, diagnostics, and the log of its rows."""
+    return f"rows/{arm.name}.jsonl"
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False, sort_keys=True) + "\n" for row in rows)
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        raise OutputError(f"{path} is missing")
+    return load_lines(path, dict[str, Any], "object of JSON", is_whole=True)
+
+
+def read_comparison(folder: Path) -> tuple[Mapping[str, Any], str]:
+    """What `compare_claims` gives, and of how many evaluations, "" where it is of all.
+
+    Before a run has ended it is of the evaluations so far.
+    """
+    try:
+        return read_state(folder / COMPARISON_FILE, dict[str, Any]), ""
+    except FileNotFoundError:
+        path = folder / EVALUATION_FILE
+        if not path.exists():
+            raise FileNotFoundError(path) from None
+    settings, _ = ROUTE.load(folder)
+    records = [EvaluatedDeployment(**line) for line in read_json_lines(path)]
+    wanted = sum(len(deployments(settings, arm)) for arm in arms(settings))
+    found = compare_claims(records, Thresholds(**dataclasses.asdict(settings.claims)))
+    return found, f"{len(records)} of {wanted} evaluations have been made"
+
+
 def write_report(output: OutputFolder) -> None:
     output.write(REPORT_FILE, report_text(output.path))
 
@@ -42,14 +82,14 @@ def report_text(folder: Path) -> str:
     """The report, as Markdown; of an unfinished run what it has evaluated."""
     settings, _ = ROUTE.load(folder)
     try:
-        comparison = read_comparison(folder)
+        found, unfinished = read_comparison(folder)
     except FileNotFoundError:
         raise OutputError(f"{folder} has no {EVALUATION_FILE}: nothing of the run was evaluated so far") from None
-    found, is_whole = comparison.found, not comparison.unfinished
+    is_whole = not unfinished
     held_out = settings.claims.held_out_mode
     parts = [
         "# Gradient routing",
-        *([] if is_whole else [f"**Unfinished**: {comparison.unfinished}. {SO_FAR}"]),
+        *([] if is_whole else [f"**Unfinished**: {unfinished}. {SO_FAR}"]),
         *registration_lines(folder, settings),
         f"Held-out mode B: `{held_out}`. Rates are of held-out problems, at temperature 1.",
         "## Preconditions",
@@ -67,7 +107,7 @@ def report_text(folder: Path) -> str:
 def route_tables(folder: Path) -> Sequence[ShownTable]:
     """The comparison for the run's page; none before the first evaluation."""
     try:
-        return _comparison_tables(read_comparison(folder).found)
+        return _comparison_tables(read_comparison(folder)[0])
     except FileNotFoundError:
         return ()
     except SettingsError as error:
@@ -121,7 +161,7 @@ def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
 
 def verdict_lines(folder: Path) -> list[str]:
     """The verdict in a few lines, for the terminal."""
-    found = read_comparison(folder).found
+    found = read_comparison(folder)[0]
     settings, _ = ROUTE.load(folder)
     primary = [_primary(found)]
     return [*registration_lines(folder, settings), _verdict(found), *primary, f"report: {folder / REPORT_FILE}"]

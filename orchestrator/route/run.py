@@ -30,7 +30,7 @@ class RouteKind(YamlKind[RouteSettings, RouteOptions]):
     """A `route` run, by its output folder."""
 
     name, unit, options = "route", "steps", RouteOptions
-    not_compared = ("output", "data", "estimate")
+    not_compared = ("output", "data")
 
     def settings_from(self, values: dict[str, Any], folder: Path) -> RouteSettings:
         if isinstance(data := values.get("data"), dict):
@@ -111,8 +111,7 @@ def start_route(
     Of what has failed, `only` names what is to be retried.
     """
     # Imported here: a command that only shows a run does not need them.
-    from orchestrator.route.checks import checked_inputs
-    from orchestrator.route.plan import input_hashes, keep_plan, make_plan
+    from orchestrator.route.registration import checked_inputs, input_hashes, keep_plan, make_plan
     from orchestrator.route.session import run_route
     from orchestrator.runs.session import settings_callbacks
 

@@ -17,9 +17,15 @@ from typing import Any, cast
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.jobs import Request, Scheduler
-from orchestrator.route.build import arms, deployments, route_inputs
-from orchestrator.route.report import verdict_lines, write_report
-from orchestrator.route.results import COMPARISON_FILE, EVALUATION_FILE, checkpoint_file, json_lines, rows_file
+from orchestrator.route.registration import arms, deployments, world_source
+from orchestrator.route.report import (
+    COMPARISON_FILE,
+    EVALUATION_FILE,
+    json_lines,
+    rows_file,
+    verdict_lines,
+    write_report,
+)
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
@@ -27,6 +33,9 @@ from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.lines import JOURNAL, Journal
 from orchestrator.runs.session import JobLimits, Session, open_session
 from orchestrator.runs.yaml_kind import told_settings
+from orchestrator.settings.value_checks import EMBEDDED
+from tasks import records
+from tasks.common.named import absolute
 from tasks.route.claims import NONE, PROGRAMS, REAL, EvaluatedDeployment, Thresholds, compare_claims
 from tasks.route.jobs import (
     Arm,
@@ -46,6 +55,7 @@ log = logging.getLogger(__name__)
 KIND_NAME = "route"
 DRAWING_S = 60.0
 GPU_TASKS = ("gpu.evaluate", "gpu.bases", "gpu.train")  # what a training has led to goes before the next training
+CHECKPOINTS = "checkpoints"
 TRAINING = "routetrain:"  # how the keys of `train_job` begin
 Result = Mapping[str, Any]
 
@@ -130,7 +140,7 @@ class Router:
         for arm in arms(self.settings):
             job = train_job(self.inputs, arm, bases["weights"], pool[0] if pool else None, self.limit_s)
             self._trainings[arm] = job
-            self._restore_training(job, self.output.path / checkpoint_file(arm))
+            self._restore_training(job, self.output.path / f"{CHECKPOINTS}/{arm.name}.safetensors")
             self.scheduler.submit(OfArm(*job, arm))
         for request, result in self._results():
             assert isinstance(request, OfArm)
@@ -180,7 +190,7 @@ class Router:
         data = self.store.checkpoint(self.run_id, train_checkpoint(job))
         if data is None:  # another run has computed it, and its checkpoint has expired
             raise LookupError(f"the store has the result of {arm.name} and not its checkpoint")
-        self.output.write(checkpoint_file(arm), data)
+        self.output.write(f"{CHECKPOINTS}/{arm.name}.safetensors", data)
         self.output.write(rows_file(arm), json_lines(result["rows"]))
         self._trained[arm] = job, result
         deployed = deployments(self.settings, arm)
@@ -235,3 +245,38 @@ class Router:
         ]
         samples: Sequence[str] = "".join(texts)
         return samples.count("1") / len(samples) if samples else None
+
+
+def route_inputs(settings: RouteSettings, texts: dict[str, str]) -> RouteInputs:
+    """What all jobs are given; `texts` are those of the data files."""
+    return RouteInputs(
+        target=_target(settings),
+        world=settings.world if settings.world == PROGRAMS else absolute(settings.world),
+        world_source=world_source(settings),
+        data={name: data_key(text) for name, text in texts.items()},
+        model=dataclasses.asdict(settings.model),
+        training=dataclasses.asdict(settings.training),
+        routing=dataclasses.asdict(settings.routing),
+        evaluation=dataclasses.asdict(settings.evaluation),
+    )
+
+
+def _target(settings: RouteSettings) -> records.Target:
+    """The model as workers know it; nobody is served."""
+    model = settings.model
+    return records.Target(
+        model=model.model_name_or_path,
+        engine="embedded" if model.model_name_or_path == EMBEDDED else "sglang",
+        lifecycle="resident",
+        url="",
+        command="",
+        args="",
+        device=model.device,
+        dtype="auto",
+        ready_timeout_s=600.0,
+        request_timeout_s=600.0,
+        concurrency=1,
+        system_prompt="",
+        prompt_template="{context}{query}",
+        sampling=records.Sampling(settings.training.max_new_tokens, 1.0, 1.0, 0),
+    )

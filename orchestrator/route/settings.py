@@ -17,7 +17,7 @@ from orchestrator.settings.documents import Count, Document, Natural, Ratio, Sha
 from orchestrator.settings.farm import FarmOptions, LogLevel, RunOutput
 from tasks.common.named import NAME
 from tasks.route.claims import PROGRAMS, Trajectory, split_names
-from tasks.route.problems import LEVELS, LOOPHOLES
+from tasks.route.problems import KNOWN_MODE, LEVELS, LOOPHOLES, MODES, NO_LOOPHOLE
 from tasks.store.keys import content_hash
 
 
@@ -122,22 +122,6 @@ class RouteClaims(Document):
 
 
 @dataclass(frozen=True)
-class RouteEstimate(Document):
-    """What `--plan` multiplies, as measured with this model and these settings on one card.
-
-    source: on what, and where the figures are.  open_s: of each job, until its model is there.  step_s: of a step of
-    training; refresh_s: of a refresh, beside that.  samples_per_second: of evaluations.  memory_gib: of a job at most.
-    """
-
-    source: Text
-    open_s: Positive
-    step_s: Positive
-    refresh_s: NotNegative
-    samples_per_second: Positive
-    memory_gib: Positive
-
-
-@dataclass(frozen=True)
 class RouteSettings(Document):
     """The whole file.  `world` is `programs`, or a function that makes one (tasks/common/named.py)."""
 
@@ -149,7 +133,6 @@ class RouteSettings(Document):
     claims: RouteClaims
     output: RunOutput
     data: RouteData = RouteData()
-    estimate: RouteEstimate | None = None
 
     @property
     def folder(self) -> Path:
@@ -182,8 +165,8 @@ def route_settings_from(values: Mapping[str, Any], name: str = "route") -> Route
 
 
 def route_settings_hash(settings: RouteSettings) -> str:
-    """Of everything that determines results: not where the output goes, nor what is multiplied for an estimate."""
-    return content_hash({**dataclasses.asdict(settings), "output": None, "estimate": None, "data": None})
+    """Of everything that determines results: not where the output and the files are."""
+    return content_hash({**dataclasses.asdict(settings), "output": None, "data": None})
 
 
 def _with_run_id(settings: RouteSettings, name: str) -> RouteSettings:
@@ -242,4 +225,16 @@ def _check_training(values: Mapping[str, Any]) -> Findings:
         yield "claims.held_out_mode", f"{held_out!r} is not one of evaluation.modes"
 
 
-CROSS_CHECKS = (_check_data, _check_splits, _check_unique, _check_training)
+def _check_modes(values: Mapping[str, Any]) -> Findings:
+    if values.get("world") != PROGRAMS:
+        return
+    for name, known in (("training.modes", LOOPHOLES), ("evaluation.modes", MODES)):
+        for mode in values.get(name, ()):
+            if mode not in known:
+                yield name, f"{mode!r} is no mode; there are: {', '.join(known)}"
+    if (held_out := values.get("claims.held_out_mode")) in (KNOWN_MODE, NO_LOOPHOLE):
+        what = "that of the pairs and of the pool" if held_out == KNOWN_MODE else "that of prompts without a loophole"
+        yield "claims.held_out_mode", f"{held_out!r} is {what}, so it cannot be held out"
+
+
+CROSS_CHECKS = (_check_data, _check_modes, _check_splits, _check_unique, _check_training)

@@ -6,7 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from orchestrator.route.build import arms, deployments
+from orchestrator.route.registration import arms, deployments
 from orchestrator.route.settings import RouteSettings, route_settings_from
 from tasks.route.claims import EvaluatedDeployment
 

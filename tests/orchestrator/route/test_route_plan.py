@@ -10,12 +10,20 @@ from typing import Any
 import pytest
 from route_values import evaluated_arms, small_route
 
-from orchestrator.route.build import arms, deployments, read_texts, route_inputs, world_source
-from orchestrator.route.checks import checked_inputs
-from orchestrator.route.plan import input_hashes, keep_plan, make_plan, read_plan
-from orchestrator.route.report import report_text, verdict_lines, write_report
-from orchestrator.route.results import COMPARISON_FILE, json_lines, rows_file
+from orchestrator.route.registration import (
+    arms,
+    checked_inputs,
+    deployments,
+    input_hashes,
+    keep_plan,
+    make_plan,
+    read_plan,
+    read_texts,
+    world_source,
+)
+from orchestrator.route.report import COMPARISON_FILE, json_lines, report_text, rows_file, verdict_lines, write_report
 from orchestrator.route.run import ROUTE, keep_texts
+from orchestrator.route.session import route_inputs
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.preflight import VERSIONS_FILE, versions_here
@@ -95,7 +103,7 @@ def test_rows_that_are_missing_or_were_cut_short_are_named(tmp_path: Path) -> No
     output = written(small_route(tmp_path))
     path = output.path / "rows" / "shared_seed0.jsonl"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(OutputError, match=r"shared_seed0\.jsonl .*line 1"):
+    with pytest.raises(OutputError, match=r"shared_seed0\.jsonl: the last line"):
         report_text(output.path)
     path.unlink()
     with pytest.raises(OutputError, match=r"shared_seed0\.jsonl "):
@@ -171,8 +179,9 @@ def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp
     pairs = (SHIPPED / "pairs.jsonl").read_text().replace("run_tests", "exit_code", 1).splitlines()
     (tmp_path / "pairs.jsonl").write_text("\n".join(["{}", *pairs]))
     (tmp_path / "problems.jsonl").write_text("[]\n" + (SHIPPED / "problems.jsonl").read_text())
-    said = refused(programs(tmp_path, training__modes=["run_tests", "luck"]))
-    assert "training.modes: 'luck' is no mode; there are: run_tests, equality" in said
+    with pytest.raises(SettingsError, match=r"training\.modes: 'luck' is no mode; there are: run_tests, equality"):
+        programs(tmp_path, training__modes=["run_tests", "luck"])
+    said = refused(programs(tmp_path))
     assert "data.problems: " in said and "line 1: a list of 0 is not an object" in said
     assert "data.pairs: " in said and "line 1: prompt: is missing" in said
     (tmp_path / "pairs.jsonl").write_bytes(b"{}\n\xff\n")
@@ -181,5 +190,5 @@ def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp
 
 @pytest.mark.parametrize("mode", ["run_tests", "none"])
 def test_what_the_pairs_know_cannot_be_held_out(tmp_path: Path, mode: str) -> None:
-    said = refused(programs(tmp_path, evaluation__modes=[mode], claims__held_out_mode=mode))
-    assert said.startswith(f"claims.held_out_mode: {mode!r} is that of ")
+    with pytest.raises(SettingsError, match=f"claims.held_out_mode: {mode!r} is that of "):
+        programs(tmp_path, evaluation__modes=[mode], claims__held_out_mode=mode)

@@ -52,15 +52,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 
 def test_the_hash_covers_what_determines_results_and_nothing_else(tmp_path: Path) -> None:
     first = route_settings_hash(small_route(tmp_path))
-    estimate = {
-        "source": "x",
-        "open_s": 1.0,
-        "step_s": 1.0,
-        "refresh_s": 1.0,
-        "samples_per_second": 1.0,
-        "memory_gib": 1.0,
-    }
-    assert first == route_settings_hash(small_route(tmp_path / "elsewhere", estimate=estimate))
+    assert first == route_settings_hash(small_route(tmp_path / "elsewhere"))
     assert first != route_settings_hash(small_route(tmp_path, training__learning_rate=0.04))
     assert first != route_settings_hash(small_route(tmp_path, claims__none_hack=0.2))
 

@@ -1,6 +1,7 @@
-"""`plan.json`: what a run claims, by which thresholds, and the hash of all its inputs, written before its first job.
+"""What a run of `route` consists of and depends on, checked and registered before its first job.
 
-A report looks whether the inputs in the folder are still those.
+`plan.json` has what the run claims, by which thresholds, and the hash of all its inputs.  A report looks whether the
+inputs in the folder are still those.
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.route.build import arms, deployments
 from orchestrator.route.settings import RouteSettings, route_settings_hash
 from orchestrator.runs.folder import OutputFolder, read_state
+from orchestrator.settings import SettingsError
+from orchestrator.settings.farm import unwritable_folder
+from tasks.common.files import FileTooLarge, read_limited
+from tasks.common.named import load_named, source_identity
+from tasks.common.text import first_line
+from tasks.common.validation import COLLECTED_BYTES
+from tasks.dataset import DatasetError
 from tasks.route.claims import (
     CEILING,
     CHANCE,
     NO_LOOPHOLE,
+    NONE,
     OWN_TRAJECTORIES,
     PLAIN,
     PROGRAMS,
@@ -27,11 +35,126 @@ from tasks.route.claims import (
     REAL,
     SECONDARY,
 )
+from tasks.route.jobs import Arm, Deployment
+from tasks.route.problems import KNOWN_MODE, Part, Problem, in_part, parse_pairs, parse_problems
 from tasks.store.keys import content_hash
 from tasks.store.workers import code_version
 
 PLAN_FILE = "plan.json"
 FRONTIER = "the scaled frontier at equal solve"
+
+
+def arms(settings: RouteSettings) -> list[Arm]:
+    """The trajectories of a run, in the order of the settings, each with all seeds: what decides can come first."""
+    training = settings.training
+    return [Arm(trajectory, seed) for trajectory in training.trajectories for seed in training.seeds]
+
+
+def deployments(settings: RouteSettings, arm: Arm) -> list[Deployment]:
+    """What is evaluated of an arm, in every mode."""
+    scaled = [f"scaled_{scale:g}" for scale in settings.evaluation.scales]
+    names = {
+        "shared": [NONE, "untrained", *scaled, *settings.routing.splits],
+        "plain": [NONE],
+        "erase": ["erase"],
+        "ablated": [REAL],
+    }[arm.trajectory]
+    found = []
+    for mode in settings.evaluation.modes:
+        found += [Deployment(arm, name, mode) for name in names]
+        if arm.trajectory == "ablated":
+            found.append(Deployment(arm, REAL, mode, "on"))
+    return found
+
+
+def checked_inputs(settings: RouteSettings, *, is_planned: bool = False) -> tuple[dict[str, str], str]:
+    """The texts of the data files, by the name of their setting, and the hash of the world's source.
+
+    `is_planned`: nothing will be written, so the output folder need not be there.
+    """
+    problems: list[str] = []
+    texts, source = dict[str, str](), ""
+    try:
+        texts = read_texts(settings)
+    except SettingsError as error:
+        problems += error.problems
+    try:
+        source = world_source(settings)
+    except SettingsError as error:
+        problems += error.problems
+    problems += _data_problems(settings, texts)
+    if not is_planned:
+        problems += unwritable_folder("output.root", Path(settings.output.root))
+    if problems:
+        raise SettingsError(problems)
+    return texts, source
+
+
+def read_texts(settings: RouteSettings) -> dict[str, str]:
+    """The texts of the data files, by the name of their setting."""
+    texts, problems = {}, []
+    for name, path in settings.files.items():
+        try:
+            data = read_limited(path, COLLECTED_BYTES)
+            texts[name] = data.decode("utf-8-sig")
+        except OSError as error:
+            problems.append(f"data.{name}: {path}: {error.strerror}")
+        except FileTooLarge as error:
+            problems.append(f"data.{name}: {path}: {error}")
+        except UnicodeDecodeError as error:
+            line = 1 + data.count(b"\n", 0, error.start)
+            problems.append(f"data.{name}: {path}: line {line}: invalid UTF-8 at byte {error.start} of the file")
+    if problems:
+        raise SettingsError(problems)
+    return texts
+
+
+def world_source(settings: RouteSettings) -> str:
+    """The hash of the source of a world of the user's own, "" for `programs`."""
+    if settings.world == PROGRAMS:
+        return ""
+    file = settings.world.rpartition(":")[0]
+    try:
+        if file.endswith(".py"):  # not imported here: a world needs torch
+            return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        return source_identity(load_named(settings.world, "whetstone.worlds"))
+    except OSError as error:
+        raise SettingsError([f"world: {error.filename or file}: {error.strerror or error}"]) from None
+    except Exception as error:  # a module may raise anything while it is imported
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise SettingsError([f"world: {settings.world} cannot be loaded: {said}"]) from None
+
+
+def _data_problems(settings: RouteSettings, texts: Mapping[str, str]) -> Iterator[str]:
+    """Every bad line of the problems and of the pairs."""
+    if settings.world != PROGRAMS:
+        return
+    problems: list[Problem] = []
+    if "problems" in texts:
+        try:
+            problems = parse_problems(texts["problems"], str(settings.files["problems"]))
+            yield from _part_problems(settings, problems)
+        except DatasetError as error:
+            yield f"data.problems: {error}"
+    for name in ("pairs", "placebo_pairs"):
+        if name in texts:
+            try:
+                parse_pairs(texts[name], str(settings.files[name]), problems)
+            except DatasetError as error:
+                yield f"data.{name}: {error}"
+
+
+def _part_problems(settings: RouteSettings, problems: list[Problem]) -> Iterator[str]:
+    """Each part that is asked has a problem of the levels."""
+    training = settings.training
+    parts: dict[Part, bool] = {
+        "train": training.plain_share > 0 or any(mode != KNOWN_MODE for mode in training.modes),
+        "pool": KNOWN_MODE in training.modes or training.teacher_rows > 0,
+        "evaluation": True,
+    }
+    for part, is_asked in parts.items():
+        if is_asked and not in_part(problems, part, training.levels):
+            yield f"data.problems: none of part {part} has one of training.levels, {list(training.levels)}"
 
 
 class RoutePlan(TypedDict):
@@ -105,7 +228,7 @@ def _claims(settings: RouteSettings) -> dict[str, str]:
 
 
 def plan_lines(settings: RouteSettings) -> list[str]:
-    """What `--plan` prints: jobs, hours, memory.  Nothing is started."""
+    """What `--plan` prints."""
     training, evaluation = settings.training, settings.evaluation
     found = arms(settings)
     evaluations = sum(len(deployments(settings, arm)) for arm in found)
@@ -118,30 +241,9 @@ def plan_lines(settings: RouteSettings) -> list[str]:
         f"jobs          1 gpu.bases, {pool} cpu.pool, {len(found)} gpu.train, {len(found)} gpu.evaluate",
         f"evaluations   {evaluations} of {evaluation.samples} samples: each of what is deployed, in each mode",
         f"tokens        {trained:,} trained on and {asked:,} evaluated, at most",
-        *_estimated(settings, evaluations * evaluation.samples),
         f"output        {settings.folder}",
         *(f"warning       {what}" for what in _unmeasured(settings)),
     ]
-
-
-def _estimated(settings: RouteSettings, samples: int) -> Iterator[str]:
-    """Hours and memory by the measured figures of the file, as if each trajectory had all splits."""
-    estimate, training = settings.estimate, settings.training
-    if estimate is None:
-        yield "hours         not known: the file has no section estimate with measured figures"
-        yield "memory        not known, likewise"
-        return
-    count = len(arms(settings))
-    refreshes = -(-training.steps // settings.routing.refresh_every)
-    train_s = count * (estimate.open_s + training.steps * estimate.step_s + refreshes * estimate.refresh_s)
-    evaluate_s = count * estimate.open_s + samples / estimate.samples_per_second
-    total = train_s + evaluate_s
-    yield (
-        f"hours         {total / 3600:.2g} on one card, one job after another: "
-        f"{train_s / 60:.0f} min of training, {evaluate_s / 60:.0f} min of evaluation"
-    )
-    yield f"memory        {estimate.memory_gib:g} GiB of the card for each job at a time"
-    yield f"measured      {estimate.source}"
 
 
 def _unmeasured(settings: RouteSettings) -> Iterator[str]:
