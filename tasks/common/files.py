@@ -1,4 +1,9 @@
-"""Files and folders that appear whole: a reader sees the old content or the new, also after a kill."""
+"""Files and folders that appear whole, also after a kill; and those that only this user may read.
+
+Prompts, answers, keys and sockets are private, on a machine that other users share.  A program of this project calls
+`keep_private` before it does anything else; a folder that holds a socket, a lock or a farm's data goes through
+`private_folder` before anything in it is touched.
+"""
 
 from __future__ import annotations
 
@@ -104,9 +109,6 @@ def model_sha256(folder: Path) -> str:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
-
-
-# Files and folders that only this user may read, on a machine that other users share.
 
 
 TAKEN = "belongs to another user"

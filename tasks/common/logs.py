@@ -1,10 +1,13 @@
-"""The fields that a line of the log has beside its message: run, generation, child, stage, task and worker.
+"""Log lines with fields (run, generation, child, stage, task and worker), and the secrets that no line shows.
 
     with logs.fields(run="demo-1a2b", generation=2):
         log.info("sent")          # ... sent  run=demo-1a2b generation=2
 
-WHETSTONE_LOG_FORMAT=json writes one JSON object a line; the default is text.  Secrets of the environment are redacted
-in both formats.
+WHETSTONE_LOG_FORMAT=json writes one JSON object a line; the default is text.
+
+A secret of the environment is a variable or, as Docker and Kubernetes hand them out, a file: `secret("OPENAI_API_KEY")`
+is what OPENAI_API_KEY holds, or else what the file named by OPENAI_API_KEY_FILE holds.  The file is read each time, so
+a key can be changed under a running worker, and its text never enters the environment, which child processes inherit.
 """
 
 from __future__ import annotations
@@ -15,18 +18,16 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
 from tasks.common.files import FileTooLarge, read_limited
-from tasks.common.validation import SECRET_BYTES
 
 FORMAT_VARIABLE = "WHETSTONE_LOG_FORMAT"
 FIELDS = ("run", "generation", "child", "stage", "task", "worker")  # in this order
-_SECRET_NAME = re.compile(r"(\w*(?:_KEY|_PASSWORD|_TOKEN|_SECRET|_AUTH))(?:_FILE)?")
 
 _fields: ContextVar[Mapping[str, str]] = ContextVar("fields", default=MappingProxyType({}))  # it is frozen
 _process_fields: dict[str, str] = {}
@@ -52,6 +53,11 @@ def set_process_fields(**fields: object) -> None:
     _process_fields.update(_as_text(fields))
 
 
+def current_fields() -> dict[str, str]:
+    """The fields that a line which is logged here has."""
+    return {**_process_fields, **_fields.get()}
+
+
 def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
     """Send all log lines of this process to `handlers`."""
     for handler in handlers:
@@ -62,12 +68,14 @@ def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
 
 
 def set_formatter(handler: logging.Handler) -> None:
-    """Give a handler the format that the environment names."""
+    """Give a handler the format that the environment names; from here on it shows no secret of the environment."""
     for name, value in os.environ.items():
-        if (found := _SECRET_NAME.fullmatch(name)) and value:
-            register_secret(_secret(found[1]))
+        if (found := re.fullmatch(r"(\w*(?:_KEY|_PASSWORD|_TOKEN|_SECRET|_AUTH))(?:_FILE)?", name)) and value:
+            with suppress(SecretError):
+                secret(found[1])
         elif name.endswith(("_URL", "_URI", "_ENDPOINT")):
-            register_secret(_password(value))
+            for password in re.findall(r"(?<=:)[^/?#@]*(?=@)|(?<=[?&]password=)[^&#]*", value):
+                register_secret(password)
         elif name.endswith("_HEADERS"):  # of OpenTelemetry: "authorization=Bearer%20...,x-scope=..."
             for pair in value.split(","):
                 register_secret(unquote(pair.partition("=")[2].strip()))
@@ -82,17 +90,6 @@ def is_json_format() -> bool:
     return chosen == "json"
 
 
-def current_fields() -> dict[str, str]:
-    """The fields that a line which is logged here has."""
-    return {**_process_fields, **_fields.get()}
-
-
-def fields_of(record: logging.LogRecord) -> dict[str, str]:
-    """The fields of a line, in the order of `FIELDS`; a record's attribute `log_fields` adds to them."""
-    found = {**current_fields(), **getattr(record, "log_fields", {})}
-    return {name: found[name] for name in FIELDS if name in found}
-
-
 class Text(logging.Formatter):
     """`TIME LEVEL logger message  run=... generation=... child=... stage=... task=... worker=...`"""
 
@@ -100,7 +97,7 @@ class Text(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
-        fields = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
+        fields = " ".join(f"{name}={value}" for name, value in _fields_of(record).items())
         return super().formatMessage(record) + (f"  {fields}" if fields else "")
 
     def format(self, record: logging.LogRecord) -> str:
@@ -115,32 +112,23 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
         line = {"time": moment, "level": record.levelname, "logger": record.name}
-        line |= {"message": redact(record.getMessage()), **fields_of(record)}
+        line |= {"message": redact(record.getMessage()), **_fields_of(record)}
         if record.exc_info:
             line["exception"] = redact(self.formatException(record.exc_info))
         return json.dumps(line)
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, str]:
+    """The fields of a line, in the order of `FIELDS`; a record's attribute `log_fields` adds to them."""
+    found = {**current_fields(), **getattr(record, "log_fields", {})}
+    return {name: found[name] for name in FIELDS if name in found}
 
 
 def _as_text(fields: Mapping[str, object]) -> dict[str, str]:
     return {name: str(value) for name, value in fields.items() if value not in (None, "")}
 
 
-def _secret(name: str) -> str:
-    try:
-        return secret(name)
-    except SecretError:
-        return ""
-
-
-def _password(url: str) -> str:
-    """The password in an address, as it is written there; "" where there is none."""
-    found = re.search(r"://[^:/?#@]*:([^/?#@]*)@|[?&]password=([^&#]*)", url)
-    return (found[1] or found[2] or "") if found else ""
-
-
-# Secrets of the environment: the variable itself or, as Docker and Kubernetes hand them out, a file.
-
-
+SECRET_BYTES = 65_536  # of a file with a key or a password
 SHORTEST = 9  # characters; a shorter text may be an ordinary word of a message
 _registered: set[str] = set()
 
@@ -150,21 +138,21 @@ class SecretError(ValueError):
 
 
 def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """The secret called `name`, without the space around it; "" where there is none."""
+    """The secret called `name`, without the space around it; "" where there is none.  `redact` knows it from now on."""
     environment = os.environ if environment is None else environment
     if environment.get(name):
         return register_secret(environment[name].strip())
-    path = environment.get(f"{name}_FILE")
-    if not path:
+    if not (path := environment.get(f"{name}_FILE")):
         return ""
     try:
         return register_secret(read_limited(Path(path), SECRET_BYTES, pipes=True).decode().strip())
     except UnicodeDecodeError:
-        raise SecretError(f"{name}_FILE: {path} is not UTF-8 text") from None
+        problem = "is not UTF-8 text"
     except FileTooLarge as error:
-        raise SecretError(f"{name}_FILE: {path} holds no secret: {error}") from None
+        problem = f"holds no secret: {error}"
     except OSError as error:
-        raise SecretError(f"{name}_FILE: {path} cannot be read: {error.strerror or error}") from None
+        problem = f"cannot be read: {error.strerror or error}"
+    raise SecretError(f"{name}_FILE: {path} {problem}")
 
 
 def register_secret(text: str) -> str:
@@ -175,7 +163,7 @@ def register_secret(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """`text` without the registered secrets."""
+    """`text` without the secrets that this process has read."""
     for one in sorted(_registered, key=len, reverse=True):  # a copy: threads may add, and one may hold another
         text = text.replace(one, "[secret]")
     return text

@@ -1,7 +1,7 @@
-"""Untrusted text that is displayed or logged: nothing in it can act on a terminal, and none of it is long.
+"""Texts: untrusted ones that are displayed or logged, the lengths of prompts, and templates.
 
-What differs because a format demands it stays with that format: a comment of a generated module
-(tasks/gpu/processor.py) and a label of a figure (tasks/cpu/plots/wasted.py).
+Nothing that is displayed can act on a terminal, and none of it is long.  In a template each `{name}` that has a value
+is replaced; prompts often contain JSON, so all other braces stay and need no escape.
 """
 
 from __future__ import annotations
@@ -49,9 +49,6 @@ def first_line(error: BaseException, most: int = 500) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:most]
 
 
-# Limits on the length of a prompt, and texts that are cut in the middle to keep them.
-
-
 SHORTEST = 80  # characters of a text that are always kept
 
 
@@ -90,9 +87,6 @@ def estimate_tokens(text: str) -> int:
 
 class PromptTooLong(Exception):
     """The prompt does not fit the model's context or the endpoint's tokens a minute.  Nothing was sent."""
-
-
-# Templates of prompts: each `{name}` that has a value is replaced; all other braces stay.
 
 
 def missing_placeholders(template: str, names: Iterable[str]) -> list[str]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 HEADER = "traceparent"  # W3C Trace Context's name
 # Milliseconds until a span is sent; less than OpenTelemetry's 5 s, because the process of a worker can end at any time.
 DELAY_MS = 1000
@@ -46,7 +45,8 @@ def is_traced() -> bool:
     """Whether the environment asks for traces."""
     exporters = os.environ.get("OTEL_TRACES_EXPORTER") or "otlp"
     is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or "otlp" not in exporters.split(",")
-    return any(os.environ.get(name) for name in ENDPOINTS) and not is_disabled
+    names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    return any(os.environ.get(name) for name in names) and not is_disabled
 
 
 @contextmanager
@@ -127,6 +127,11 @@ def flush(timeout_s: float = 1.0) -> None:
         flushing.join(timeout_s)
 
 
+def trace_id_of(run_id: str) -> int:
+    """The id of a run's trace: 128 bits of the SHA-256 of the run's id."""
+    return int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:16])
+
+
 def _attributes(given: Mapping[str, str | float]) -> dict[str, str | float]:
     here: dict[str, str | float] = dict(logs.current_fields())
     if "generation" in here:
@@ -164,8 +169,3 @@ def _provider(pid: int) -> TracerProvider | None:
     delay = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else DELAY_MS
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=delay))
     return provider
-
-
-def trace_id_of(run_id: str) -> int:
-    """The id of a run's trace: 128 bits of the SHA-256 of the run's id."""
-    return int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:16])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
@@ -17,62 +16,31 @@ from tasks.common.text import escape_control, quote, shorten
 T = TypeVar("T")
 
 # The limits of what comes from outside, checked where it enters: far above what a run needs, and far below what would
-# exhaust a process.
+# exhaust a process.  In bytes, where no other unit is given.
 MIB = 2**20
+REPLY_BYTES = 1 * MIB  # of an HTTP reply without tokens that a model wrote: a report, an error
+REPLY_BYTES_PER_TOKEN = 256  # of a generated token in JSON: its text, escaped, and its id; most have 5 to 20
+MODELS_BYTES = 16 * MIB  # of an endpoint's list of models; a router of many providers lists hundreds
+SCRATCHPAD_CHARACTERS = 4_000  # of one that is inherited; the prompts state it, and the last lines are kept
+LOGGED_CHARACTERS = 1_000_000  # of each part of a logged prompt
+REASONING_CHARACTERS = 20_000  # of a judge of the user's own
 
-# Replies over HTTP, bytes of the body.
-REPLY_BYTES = 1 * MIB
-"""A reply without the tokens that a model wrote: a report, a list of models, an error."""
-MODELS_BYTES = 16 * MIB
-"""An endpoint's list of models; a router of many providers lists hundreds."""
-REPLY_BYTES_PER_TOKEN = 256
-"""Of a generated token in JSON: its text, escaped, and its id.  Most have 5 to 20."""
-
-# What the reflector writes, in characters.
-SCRATCHPAD_CHARACTERS = 4_000
-"""Of a scratchpad that is inherited; the prompts state it, and of a longer one the last lines are kept."""
-LOGGED_CHARACTERS = 1_000_000
-"""Of each part of a logged prompt."""
-
-# Questions and rows to judge, bytes of UTF-8.
 QUESTION_BYTES = 1_000_000
-PAGE_BYTES = 1_000_000
-"""Of one page of a document, and of the context of one row that has no pages."""
-CONTEXT_BYTES = 4_000_000
-"""Of all pages of one question together."""
-GOLD_BYTES = 20_000
-"""Of a right answer."""
-ANSWER_BYTES = 4_000_000
-"""Of an answer to be judged: more than the tokens of the longest one allowed."""
-NAME_BYTES = 1_000
-"""Of an id and of the name of a split or a document."""
-ROW_BYTES = 16 * MIB
-"""Of one line of a file of rows."""
-ROWS = 1_000_000
-"""Of one file or folder."""
-REPORTED_FAULTS = 50
-"""That one error lists; it says how many more there are."""
+PAGE_BYTES = 1_000_000  # of one page of a document, and of the context of a row that has no pages
+CONTEXT_BYTES = 4_000_000  # of all pages of one question together
+GOLD_BYTES = 20_000  # of a right answer
+ANSWER_BYTES = 4_000_000  # of an answer to be judged: more than the tokens of the longest one allowed
+NAME_BYTES = 1_000  # of an id and of the name of a split or a document
+ROW_BYTES = 16 * MIB  # of one line of a file of rows
+ROWS = 1_000_000  # of one file or folder
+REPORTED_FAULTS = 50  # that one error lists; it says how many more there are
 
-# Files that are read whole, bytes.
-SETTINGS_BYTES = 1 * MIB
-"""A `.config`, or a document in YAML or JSON."""
-OPTION_CHARACTERS = 100_000
-"""The value of one option: a prompt, a template, a command."""
-DELTAS_BYTES = 16 * MIB
-"""A file of deltas: one vector, or a population."""
-SECRET_BYTES = 65_536
-"""A file with a key or a password."""
-COLLECTED_BYTES = 1024 * MIB
-"""The output of a collection."""
-CHECKPOINT_BYTES = 64 * MIB
-"""How far a training is."""
-
-# What a judge of the user's own returns, characters.
-REASONING_CHARACTERS = 20_000
-
-# Vectors.
-LARGEST_DELTA = 1_000.0
-"""Logits, of either sign: beyond it a token is forced or forbidden anyway, and float16 overflows."""
+SETTINGS_BYTES = 1 * MIB  # of a `.config`, or a document in YAML or JSON
+OPTION_CHARACTERS = 100_000  # of the value of one option: a prompt, a template, a command
+DELTAS_BYTES = 16 * MIB  # of a file of deltas: one vector, or a population
+COLLECTED_BYTES = 1024 * MIB  # of the output of a collection
+CHECKPOINT_BYTES = 64 * MIB  # of how far a training is
+LARGEST_DELTA = 1_000.0  # logits: beyond it a token is forced or forbidden anyway, and float16 overflows
 
 RunId = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{1,80}$")]
 PlanName = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,39}$")]
@@ -87,35 +55,6 @@ Delta = Annotated[FiniteFloat, Ge(-LARGEST_DELTA), Le(LARGEST_DELTA)]
 """The delta of one cluster in data from outside: what every server takes."""
 Scratchpad = Annotated[str, MaxLen(SCRATCHPAD_CHARACTERS)]
 """A scratchpad in data from outside."""
-
-# What pydantic calls an error, and what a person reads.  Numbers in braces are of the constraint.
-REASONS: Mapping[str, str] = {
-    "missing": "is missing",
-    "extra_forbidden": "is not expected",
-    "unexpected_keyword_argument": "is not expected",
-    "string_type": "{value} is not text",
-    "string_pattern_mismatch": "{value} does not match {pattern}",
-    "string_too_long": "{value} is longer than {max_length} characters",
-    "int_type": "{value} is not a whole number",
-    "float_type": "{value} is not a number",
-    "finite_number": "{value} is not a finite number",
-    "bool_type": "{value} is not true or false",
-    "none_required": "{value} is not null",
-    "list_type": "{value} is not a list",
-    "tuple_type": "{value} is not a list",
-    "too_short": "{value} has fewer than {min_length} entries",
-    "too_long": "{value} has more than {max_length} entries",
-    "dict_type": "{value} is not an object",
-    "model_type": "{value} is not an object",
-    "dataclass_type": "{value} is not an object",
-    "literal_error": "{value} is not {expected}",
-    "greater_than": "{value} must be greater than {gt:g}",
-    "greater_than_equal": "{value} must be at least {ge:g}",
-    "less_than": "{value} must be less than {lt:g}",
-    "less_than_equal": "{value} must be at most {le:g}",
-    "json_invalid": "it is not JSON: {error}",
-    "value_error": "{error}",
-}
 
 
 class ReplyModel(BaseModel):
@@ -185,10 +124,17 @@ def first_error(error: ValidationError, root: str = "") -> str:
 
 def fault_of(detail: ErrorDetails) -> str:
     """What is wrong with one value, without its place."""
-    kind, value, context = detail["type"], quote(detail["input"]), detail.get("ctx", {})
-    if kind not in REASONS:
-        return f"{value}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
-    return REASONS[kind].format(value=value, **context)
+    kind, said, value = detail["type"], detail["msg"], quote(detail["input"])
+    match kind:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            return "is not expected"
+        case "value_error" | "json_invalid":
+            return ("it is not JSON: " if kind == "json_invalid" else "") + str(detail["ctx"]["error"])
+    if said.startswith("Input should be "):
+        return f"{value} is not {said.removeprefix('Input should be ')}"
+    return f"{value}: {said[:1].lower()}{said[1:]}"
 
 
 def reply_bytes(tokens: int) -> int:

@@ -23,7 +23,7 @@ def test_without_a_file_or_with_a_wrong_one_nothing_is_started(
     assert run("--config", tmp_path / "guide.yaml") == console.WRONG
     lines = capsys.readouterr().err.splitlines()
     assert "orchestrator: stage_a_paths: is missing" in lines
-    assert "orchestrator: runner.epochs: 0 must be at least 1" in lines
+    assert "orchestrator: runner.epochs: 0 is not greater than or equal to 1" in lines
     assert any("missions.'a/b': is no name of a folder" in line for line in lines)
 
 
