@@ -7,14 +7,12 @@ an equal key is taken as it is, so a key covers everything that determines the r
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.common import logs
-from tasks.common.validation import InvalidData, parse_json
+from tasks.common.validation import JsonRecord
 from tasks.store.keys import JOBS
 from tasks.store.plans import JobContext
 from tasks.store.store import Store
@@ -24,7 +22,7 @@ Message = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class JobSpec:
+class JobSpec(JsonRecord):
     """`task` is Celery's name of the task, `label` what a person calls the job, without spaces.
 
     `limit_s` is the hard time limit in seconds; None is the limit that holds for all tasks.
@@ -34,13 +32,6 @@ class JobSpec:
     label: str
     arguments: Mapping[str, Any]
     limit_s: float | None = None
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> JobSpec:
-        return parse_json(cls, text)
 
 
 @dataclass(frozen=True)
@@ -72,11 +63,7 @@ class JobTask(RecordedTask):
 
     def location(self, run: str, key: str, attempt: int) -> FailureLocation:
         text = current_store().job_spec(run, key)
-        try:
-            node = key if text is None else JobSpec.from_json(text).label
-        except InvalidData:  # the reason of the failure that is to be recorded
-            node = key
-        return FailureLocation(run, JOBS, key, node, self.name.split(".")[-1], attempt)
+        return FailureLocation(run, JOBS, key, key if text is None else JobSpec.from_json(text).label, attempt)
 
 
 def run_job(

@@ -8,12 +8,11 @@ Each of these is a stage; a stage of a phase leaves one record in the store unde
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from tasks.common.validation import parse_json
+from tasks.common.validation import JsonRecord
 from tasks.records import Score
 
 Phase = Literal["pre", "mut"]
@@ -126,7 +125,7 @@ def plan_name(purpose: str, generation: int) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(JsonRecord):
     """`purpose`: one of STEMS, or what is measured around a search (`orchestrator.report.live.STAGES`)."""
 
     purpose: str
@@ -141,13 +140,6 @@ class Plan:
     def is_of_generation(self) -> bool:
         """Whether the plan belongs to a generation of a search, and not to what is measured around it."""
         return self.purpose in STEMS
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Plan:
-        return parse_json(cls, text)
 
     def candidate(self, index: int) -> Candidate:
         for candidate in self.candidates:

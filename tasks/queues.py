@@ -1,8 +1,11 @@
 """The queues, and every task that goes to them: the module that defines it and the names of its arguments.
 
 A task's name begins with its queue ("gpu.answer"), and Celery routes it by that alone.  A new job is its module and
-one line of `TASKS`; a new stage is its module and one line of `STAGES` in `tasks/plan.py`; a new export is its module
-and one line of `EXPORTS` in `tasks/queues.py`.
+one line of `TASKS`; a new stage is its module and one line of `STAGES` in `tasks/plan.py`.  The sender of a task writes
+beside its arguments how every monitor shows them, never with a text, a key or a list:
+
+    run=demo-1a2b3c4d generation=2 child=3 phase=mut attempt=1
+    run=collect-5e6f7a8b job=sample_id_00007/2 attempt=1
 """
 
 from __future__ import annotations
@@ -13,28 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from tasks.plan import STAGES, StageName
-
-PROCESSOR_FILE = "processor.py"
-
-
-class Export(NamedTuple):
-    """A file in the output folder, the task that makes it, and its title in the report; without one it is not listed.
-
-    The task QUEUE.NAME is a job in the module `tasks.QUEUE.NAME`; it gets the file's `name` and the `deltas` that the
-    file is `made_of`, in canonical order: those of the best individual of all generations ("best") or of the last one
-    ("leader").  Where these are not of the run's clustering, it also gets the content hash of theirs, `clustering`.
-    """
-
-    file: str
-    task: str
-    made_of: Literal["leader", "best"]
-    title: str = ""
-
-
-EXPORTS = (
-    Export(PROCESSOR_FILE, "gpu.processor", "leader"),
-    Export("processor_best.py", "gpu.processor", "best", title="the processor"),
-)
 
 QueueName = Literal["gpu", "openai", "cpu"]
 QUEUES: tuple[QueueName, ...] = get_args(QueueName)
@@ -55,7 +36,7 @@ STAGE_TASKS: Mapping[StageName, str] = {entry.name: f"{entry.queue}.{entry.name}
 
 TASKS: Mapping[str, TaskEntry] = {
     **{task: TaskEntry(f"tasks.{task}", _STAGE) for task in STAGE_TASKS.values()},
-    **{export.task: TaskEntry(f"tasks.{export.task}", _JOB) for export in EXPORTS},
+    "gpu.processor": TaskEntry("tasks.gpu.processor", _JOB),
     "gpu.cluster": TaskEntry("tasks.gpu.cluster", _JOB),
     "gpu.lengths": TaskEntry("tasks.gpu.jobs", _JOB),
     "gpu.sample": TaskEntry("tasks.gpu.jobs", _JOB),
@@ -91,9 +72,6 @@ def modules_of(queue: str) -> tuple[str, ...]:
     if queue not in QUEUES:
         raise KeyError(queue)
     return tuple(dict.fromkeys(entry.module for task, entry in TASKS.items() if queue_of(task) == queue))
-
-
-# How a task's arguments are shown to a person: run, generation, child, phase; never a text, a key or a list.
 
 
 _PLAN = re.compile(r"g(\d+)_(pop|child)")

@@ -1,18 +1,14 @@
-"""What tasks read and write: examples, answers, verdicts, scores, and the `Run` with all settings that a task needs.
+"""What tasks read and write: examples, answers, verdicts, scores, failures, and the `Run` with what a task must know.
 
-The orchestrator makes a `Run` from its settings and puts it into the store once; tasks read it there by its id.  All
-parts are frozen; `to_json` and `from_json` are exact inverses.
+The orchestrator makes a `Run` from its settings and puts it into the store once; tasks read it there by its id.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.common.validation import Moment, parse_json
+from tasks.common.validation import JsonRecord, Moment
 
 
 @dataclass(frozen=True)
@@ -64,6 +60,8 @@ class Score:
     mean_tokens: float
 
 
+PROCESSOR_FILE = "processor.py"
+"""The file of a generated processor, which a server that is started for one individual loads."""
 EngineName = Literal["embedded", "sglang"]  # each is a module of workers/sglang/engines
 
 
@@ -179,26 +177,11 @@ ClusteredBy = Literal["meaning", "waste"]
 class Constrained:
     """Fewer tokens without losing correct answers.
 
-    baseline_tokens: mean tokens an answer of the baseline; baseline_correctness: its share of correct answers; margin:
-    the share of all answers that may be lost for nothing; loss_penalty and gain_reward: for a share of 1, so 5.0 is
-    0.05 a point; loss_scale: the lost share beyond the margin at which the square doubles the penalty.
+    Mean tokens an answer of the baseline, which is more than 0, and its share of correct answers.
     """
 
     baseline_tokens: float
     baseline_correctness: float
-    margin: float = 0.0
-    loss_penalty: float = 5.0
-    loss_scale: float = 0.05
-    gain_reward: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.baseline_tokens) and self.baseline_tokens > 0):
-            raise ValueError(f"a baseline of {self.baseline_tokens} tokens cannot be compared with")
-        for name in ("baseline_correctness", "margin"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, not a share from 0 to 1")
-        if min(self.loss_penalty, self.gain_reward) < 0 or self.loss_scale <= 0:
-            raise ValueError("a penalty or reward is negative, or the scale of losses is not positive")
 
 
 Objective = Fitness | Constrained
@@ -234,7 +217,7 @@ class Sides:
 
 
 @dataclass(frozen=True)
-class ClusterFigures:
+class ClusterFigures(JsonRecord):
     """What is known of the clusters of a clustering beside their descriptions; positions count from 0.
 
     `eos` is the cluster of the tokens that end a turn.  Of clusters by waste, `pinned` is that of the tokens that no
@@ -246,16 +229,9 @@ class ClusterFigures:
     pinned: int | None = None
     log_odds: tuple[float, ...] = ()
 
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> ClusterFigures:
-        return parse_json(cls, text)
-
 
 @dataclass(frozen=True)
-class Run:
+class Run(JsonRecord):
     """All that a task must know of its run.
 
     Without `whole` every answer counts as whole.
@@ -274,22 +250,12 @@ class Run:
     pinned_clusters: tuple[int, ...] = ()  # positions of the clusters whose deltas the search does not change
     whole: bool = True
 
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Run:
-        return parse_json(cls, text)
-
-
-# A task that failed for good, of any kind of run: what the worker records and what every list shows.
-
 
 SHORTEST_PREFIX = 6  # characters of a task id that may stand for the whole
 
 
 @dataclass(frozen=True)
-class Failure:
+class Failure(JsonRecord):
     """One failed task.
 
     `record` is the plan, or "jobs" for a task outside a plan; `name` finds the task in its record (the index of a
@@ -314,10 +280,3 @@ class Failure:
     def is_called(self, name: str) -> bool:
         """Whether `name` is the node, the task's id, or the beginning of the id."""
         return name in (self.node, self.task) or (len(name) >= SHORTEST_PREFIX and self.task.startswith(name))
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Failure:
-        return parse_json(cls, text)

@@ -10,15 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.plan import (
-    Candidate,
-    Phase,
-    Plan,
-    StageName,
-    StageRef,
-    node_id,
-    stage_refs,
-)
+from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, stage_refs
 from tasks.records import Example, Run, Sampling
 from tasks.store.plans import StageContext
 from tasks.store.store import Store
@@ -116,7 +108,7 @@ class StageTask(RecordedTask):
         # Only children are mutated; a candidate of a population is rewritten as a whole.
         proposal = "mutation" if plan.endswith("_child") else "rewrite"
         calls = {"reflect": f"_{proposal}_{node}", "merge": f"_merge_{node}"}.get(stage, "")
-        return FailureLocation(run, plan, str(index), node, stage, attempt, calls)
+        return FailureLocation(run, plan, str(index), node, attempt, calls)
 
 
 def run_stage(

@@ -8,9 +8,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import redis
 from billiard.exceptions import WorkerLostError
@@ -62,7 +61,7 @@ def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: M
         check_value(hints.get(name, Any), value, name)
 
 
-def is_of_the_store(error: BaseException) -> bool:
+def is_store_error(error: BaseException) -> bool:
     """Whether an error is the store's, which refuses or does not answer, and not a task's."""
     return isinstance(error, redis.RedisError) and (isinstance(error, StoreUnusable) or refusal_of(error) is not None)
 
@@ -73,13 +72,23 @@ def rejected_without_store() -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        if not is_of_the_store(error):
+        if not is_store_error(error):
             raise
         raise Reject(str(error), requeue=True) from None
 
 
 class GiveBack(Exception):
     """This worker cannot do the task now, for no fault of the task: its message returns, for any worker."""
+
+
+class Cancelled(Ignore):
+    """The run was cancelled: its tasks end, and that is neither a success nor a failure."""
+
+
+def raise_if_cancelled(store: Store, run_id: str) -> None:
+    """For a long task, between two answers or calls."""
+    if store.metadata(run_id, CANCELLED):
+        raise Cancelled(f"run {run_id} was cancelled")
 
 
 class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
@@ -94,7 +103,7 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     max_retries = 5
     default_retry_delay = 1  # seconds
     card: Literal["", "serves", "computes"] = ""
-    """What the task has the card of a gpu worker do (tasks/gpu/host.py)."""
+    """What the task needs the card of a gpu worker for: a server on it, or its own computation."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with rejected_without_store():
@@ -104,9 +113,6 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
                 if args and self._is_redelivered():
                     current_store().count_failure(str(args[0]), self.request.id or "", -1)  # no worker has died
                 raise Reject(str(error), requeue=True) from None
-
-    def _is_redelivered(self) -> bool:
-        return bool((self.request.delivery_info or {}).get("redelivered"))
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         try:
@@ -120,19 +126,11 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
         if deaths > self.max_retries:
             raise RuntimeError(f"{deaths} times the worker died or was lost while it ran this task")
 
-
-class Cancelled(Ignore):
-    """The run was cancelled: its tasks end, and that is neither a success nor a failure."""
-
-
-def raise_if_cancelled(store: Store, run_id: str) -> None:
-    """For a long task, between two answers or calls."""
-    if store.metadata(run_id, CANCELLED):
-        raise Cancelled(f"run {run_id} was cancelled")
+    def _is_redelivered(self) -> bool:
+        return bool((self.request.delivery_info or {}).get("redelivered"))
 
 
-@dataclass(frozen=True)
-class FailureLocation:
+class FailureLocation(NamedTuple):
     """Where the failure of a task is recorded; the fields are those of `Failure`.
 
     `prompts` is the end of the names of the files that hold the task's calls, without attempt and suffix, or "".
@@ -142,7 +140,6 @@ class FailureLocation:
     record: str
     name: str
     node: str
-    stage: str
     attempt: int
     prompts: str = ""
 
@@ -158,19 +155,19 @@ class RecordedTask(FarmTask):
         raise NotImplementedError  # abstract: StageTask and JobTask define it
 
     def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
-        if is_of_the_store(exc):
+        if is_store_error(exc):
             raise Reject(str(exc), requeue=True)
         place, store = self.location(*args), current_store()
-        what = f"{place.record}:{place.name}:{self.name}"
+        tried = f"{place.record}:{place.name}:{self.name}"
         failure = Failure(
             run=place.run,
             record=place.record,
             name=place.name,
             node=place.node,
-            stage=place.stage,
+            stage=self.name.split(".")[-1],
             error=redact(f"{type(exc).__name__}: {exc}"),
             task=task_id,
-            tries=store.count_failure(place.run, what, self.request.retries + 1),
+            tries=store.count_failure(place.run, tried, self.request.retries + 1),
             at=round(time.time(), 3),
             attempt=place.attempt,
             prompt=_last_prompt(store, place) if place.prompts else "",

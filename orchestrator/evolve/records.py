@@ -30,7 +30,7 @@ from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.common.validation import Delta, checked_json
 from tasks.openai.endpoint import Role
 from tasks.plan import Evaluations, plan_name
-from tasks.queues import EXPORTS
+from tasks.records import PROCESSOR_FILE
 
 if TYPE_CHECKING:
     from orchestrator.evolve.search import BestOfRun, FinishedGeneration, RunState, Search
@@ -315,11 +315,9 @@ class Recorder:
             self._request_files(found[-1], self._search.arm(state.arm), best)
 
     def _request_files(self, leader: tuple[float, ...], arm: Arm, best: BestOfRun) -> None:
-        for export in EXPORTS:
-            if export.made_of == "leader":
-                self._artifacts.request_export(export, leader, arm.clustering)
-            elif export.made_of == "best" and best != self._best:
-                self._artifacts.request_export(export, best.best.deltas, best.arm.clustering)
+        self._artifacts.request_processor(PROCESSOR_FILE, leader, arm.clustering)
+        if best != self._best:
+            self._artifacts.request_processor("processor_best.py", best.best.deltas, best.arm.clustering)
         self._best = best
         start = self.history[0]["population"][0]["mean_tokens"]
         name = baseline_name(self._search.any_params.initial_deltas)

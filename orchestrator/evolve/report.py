@@ -32,8 +32,7 @@ from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.openai.endpoint import is_priced, listed
 from tasks.openai.limits import spending_of
 from tasks.plan import Evaluations
-from tasks.queues import PROCESSOR_FILE
-from tasks.records import Example
+from tasks.records import PROCESSOR_FILE, Example
 from tasks.store.store import Store
 from workers.embedded.models import FOLDER as EMBEDDED_MODEL
 from workers.embedded.models import cache_folder

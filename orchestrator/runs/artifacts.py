@@ -15,7 +15,6 @@ from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.runs.folder import OutputFolder
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, ROUTE_PLOTS, Plot
 from tasks.job import JobSpec
-from tasks.queues import Export
 from tasks.store.keys import content_hash
 
 log = logging.getLogger(__name__)
@@ -59,10 +58,10 @@ class ArtifactRequests:
         shown = [row for row in rates if row["mode"] == held_out]
         self._request_plots("route", ROUTE_PLOTS, {"rates": shown, "held_out": held_out, "rows": seen})
 
-    def request_export(self, export: Export, deltas: Sequence[float], clustering: str) -> None:
-        """Have a file made of these deltas, in canonical order, of this clustering."""
-        arguments = {"name": export.file, "deltas": list(deltas), "clustering": clustering}
-        self._request(export.task, export.file, arguments)
+    def request_processor(self, name: str, deltas: Sequence[float], clustering: str) -> None:
+        """Have the file of a processor made of these deltas, in canonical order, of this clustering."""
+        arguments = {"name": name, "deltas": list(deltas), "clustering": clustering}
+        self._request("gpu.processor", name, arguments)
 
     def save_ready(self) -> None:
         """Write the files that are ready."""

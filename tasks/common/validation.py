@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from functools import cache
-from typing import Annotated, Any, ClassVar, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from annotated_types import Ge, Le, Lt, MaxLen
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
@@ -75,6 +76,17 @@ def parse_json(kind: type[T], text: str | bytes) -> T:
     except ValidationError as error:
         raise InvalidData(first_error(error)) from None
     return found
+
+
+class JsonRecord:
+    """The base of a frozen dataclass that is kept as JSON."""
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)  # type: ignore[call-overload]  # a dataclass
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        return parse_json(cls, text)
 
 
 def checked_json(kind: Any, text: str | bytes) -> Any:

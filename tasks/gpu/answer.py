@@ -25,8 +25,7 @@ from tasks.gpu.processor import generate
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.plan import Phase
-from tasks.queues import PROCESSOR_FILE
-from tasks.records import Answer, Sampling
+from tasks.records import PROCESSOR_FILE, Answer, Sampling
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.client import hold_lock
 from tasks.store.keys import content_hash

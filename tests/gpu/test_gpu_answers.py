@@ -13,7 +13,7 @@ from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
 from tasks.dataset import load_examples
 from tasks.gpu.processor import generate
 from tasks.gpu.prompt import load_tokenizer
-from tasks.queues import PROCESSOR_FILE
+from tasks.records import PROCESSOR_FILE
 from tasks.store.client import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 

@@ -47,13 +47,6 @@ def test_a_lost_point_costs_six_percent_of_the_tokens_and_a_gained_one_is_worth_
     assert cost_of(25.0, 0.50, BASELINE) > 0 > cost_of(20.0, 0.50, BASELINE)
 
 
-def test_within_the_margin_a_loss_costs_nothing_and_beyond_it_only_the_excess() -> None:
-    forgiving = Constrained(100.0, 0.6, margin=0.03)
-    assert cost_of(100.0, 0.575, forgiving) == pytest.approx(0.0)
-    assert cost_of(100.0, 0.55, forgiving) == pytest.approx(0.14)
-    assert cost_of(100.0, 0.65, forgiving) == pytest.approx(-0.1)
-
-
 @pytest.mark.parametrize("objective", [SPECIFICATION, BASELINE])
 def test_fewer_tokens_and_more_right_answers_are_better(objective: Any) -> None:
     assert fitness_of(50, 0.6, objective) > fitness_of(51, 0.6, objective) > 0
@@ -76,18 +69,3 @@ def test_a_prompt_that_gives_up_half_of_the_right_answers_for_a_twentieth_of_the
 def test_answers_without_verdicts_have_no_score(objective: Any, tokens: list[int], correct: list[bool]) -> None:
     with pytest.raises(ValueError, match="cannot be scored"):
         score_answers(tokens, correct, objective)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"baseline_tokens": 0.0}, "0.0 tokens"),
-        ({"baseline_tokens": math.nan}, "nan tokens"),
-        ({"baseline_correctness": 1.5}, "baseline_correctness is 1.5"),
-        ({"margin": -0.1}, "margin is -0.1"),
-        ({"loss_penalty": -1.0}, "negative"),
-    ],
-)
-def test_an_objective_that_makes_no_sense_is_refused(change: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        Constrained(**{"baseline_tokens": 100.0, "baseline_correctness": 0.6, **change})

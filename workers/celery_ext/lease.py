@@ -32,7 +32,7 @@ from redis import RedisError, ResponseError
 
 from tasks.store.client import refusal_of
 from tasks.store.store import Store
-from tasks.task import is_of_the_store
+from tasks.task import is_store_error
 from workers.celery_ext.report import PeriodicStep, store_client
 
 logger = get_logger(__name__)
@@ -222,7 +222,7 @@ class SettledRequest(request.Request):
     acknowledged: bool
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
-        if is_of_the_store(exc_info.exception):  # the store failed, not the task: it is not recorded as failed
+        if is_store_error(exc_info.exception):  # the store failed, not the task: it is not recorded as failed
             self._give_back(exc_info.exception)
             return
         with self._settled():
@@ -240,7 +240,7 @@ class SettledRequest(request.Request):
             self._give_back(error)
 
     def _give_back(self, error: BaseException) -> None:
-        is_known = is_of_the_store(error)
+        is_known = is_store_error(error)
         logger.warning(
             "the end of task %s was not recorded, and it is given back: %r", self.id, error, exc_info=not is_known
         )

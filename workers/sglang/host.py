@@ -23,8 +23,7 @@ from tasks.common.files import private_folder
 from tasks.common.logs import secret
 from tasks.gpu.host import CardComputes, CardUse, TargetUnavailable, differences
 from tasks.gpu.target import REQUESTS, SERVER_STATS
-from tasks.queues import PROCESSOR_FILE
-from tasks.records import Target
+from tasks.records import PROCESSOR_FILE, Target
 from workers import steering
 from workers.embedded import models
 from workers.processes import PidRecords

@@ -19,8 +19,7 @@ from typing import Any
 from tasks.common.files import private_folder, runtime_folder, runtime_socket, unix_url, write_atomic
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.target import SERVER_STATS
-from tasks.queues import PROCESSOR_FILE
-from tasks.records import Target
+from tasks.records import PROCESSOR_FILE, Target
 from workers import steering
 from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed, is_healthy
 from workers.sglang.engines import LaunchFiles, engine_of

@@ -11,11 +11,9 @@ from simulated_run import RUN, Driver
 from orchestrator.farm.jobs import Scheduler
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
-from tasks.queues import EXPORTS
 from tasks.records import Failure
 
 NAME = "processor_best.py"
-[PROCESSOR] = [export for export in EXPORTS if export.file == NAME]
 
 
 def artifacts_of(driver: Driver, folder: Path, **limits: float) -> ArtifactRequests:
@@ -36,7 +34,7 @@ def key_of(driver: Driver) -> str:
 
 def test_a_file_that_is_ready_is_written(alone: Driver, tmp_path: Path) -> None:
     artifacts = artifacts_of(alone, tmp_path)
-    artifacts.request_export(PROCESSOR, [0.5], "")
+    artifacts.request_processor(NAME, [0.5], "")
     artifacts.save_ready()
     assert list(tmp_path.iterdir()) == []
     alone.store.put_file(RUN.id, key_of(alone), b"made")
@@ -49,7 +47,7 @@ def test_a_file_that_cannot_be_made_is_a_warning_and_no_failure_of_the_run(
     alone: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     artifacts = artifacts_of(alone, tmp_path)
-    artifacts.request_export(PROCESSOR, [0.5], "")
+    artifacts.request_processor(NAME, [0.5], "")
     artifacts.save_ready()
     failure = Failure(RUN.id, "jobs", key_of(alone), NAME, "processor", "ValueError: no", "t", 1, time.time(), 1)
     alone.store.put_failure(failure)

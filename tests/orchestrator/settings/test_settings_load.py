@@ -79,7 +79,7 @@ def test_a_constrained_run_is_compared_with_its_baseline_once_that_is_known(soun
     settings = load_settings(sound.path, ["OBJECTIVE=constrained", "MARGIN=0.05"])
     assert isinstance(make_run(settings, "here").objective, Fitness)
     # The margin is that of the choice: the search has none.
-    assert relative_objective(settings, 80.0, 0.6) == Constrained(80.0, 0.6, margin=0.0)
+    assert relative_objective(settings, 80.0, 0.6) == Constrained(80.0, 0.6)
     empty = relative_objective(settings, 0.0, 0.0)
     assert isinstance(empty, Constrained) and empty.baseline_tokens == LEAST_TOKENS
 

@@ -19,8 +19,7 @@ from tasks.gpu.clustering.vocabulary import DIGIT, ENDS, UNLESS_DIGIT, sentence_
 from tasks.gpu.model_files import reference
 from tasks.gpu.processor import SGLANG, generate, render_file
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.queues import PROCESSOR_FILE
-from tasks.records import Target
+from tasks.records import PROCESSOR_FILE, Target
 from tasks.store.keys import content_hash
 from tasks.store.store import Store
 from workers.sglang.host import LocalTargetHost
