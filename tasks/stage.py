@@ -69,16 +69,12 @@ class Stage:
         """The questions of this candidate."""
         return self.store.examples(self.run.id)[self.candidate.examples]
 
-    def seeds(self) -> tuple[int, ...]:
-        """The sampling seed of each of `examples`: the run's, and for a further measurement the next one."""
-        return (self.run.target.sampling.seed + self.candidate.repeat,) * len(self.examples())
-
     @property
     def sampling(self) -> Sampling:
-        """The run's, with the candidate's own cap if that is smaller."""
+        """The run's, with the candidate's own cap if that is smaller, and the next seed for a further measurement."""
         sampling = self.run.target.sampling
         cap = min(self.candidate.max_tokens or sampling.max_new_tokens, sampling.max_new_tokens)
-        return replace(sampling, max_new_tokens=cap)
+        return replace(sampling, max_new_tokens=cap, seed=sampling.seed + self.candidate.repeat)
 
     @property
     def clustering(self) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from simulated_run import RUN
 
-from tasks.gpu import host as installed
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.clustering.vocabulary import sentence_ends
@@ -39,14 +38,12 @@ class Evaluation:
 
 
 @contextmanager
-def installed_host(host: TargetHost) -> Iterator[TargetHost]:
-    """Inside the block the tasks of this process use this host and a store of their own."""
+def own_store() -> Iterator[None]:
+    """Inside the block the tasks of this process use a store of their own."""
     current_store.cache_clear()
-    installed.install(host)
     try:
-        yield host
+        yield
     finally:
-        installed.install(None)
         current_store.cache_clear()
 
 
@@ -65,17 +62,15 @@ def put_run(
     store.put_metadata(name, "clustering", clustering)
 
 
-def evaluate(store: Store, run: str, individuals: Sequence[Sequence[float]]) -> list[Evaluation]:
+def evaluate(host: TargetHost, store: Store, run: str, individuals: Sequence[Sequence[float]]) -> list[Evaluation]:
     """Evaluate individuals with these deltas, all at the same time."""
     candidates = tuple(Candidate(n, tuple(deltas)) for n, deltas in enumerate(individuals))
     plan = Plan("population", 0, candidates)
     store.put_plan(run, plan)
     attempt = store.next_attempt(run, plan.name)
     with ThreadPoolExecutor(len(candidates)) as slots:
-        tasks = [
-            slots.submit(run_stage, "answer", (run, plan.name, c.index, "pre", attempt), answer_stage)
-            for c in candidates
-        ]
+        messages = [(run, plan.name, candidate.index, "pre", attempt) for candidate in candidates]
+        tasks = [slots.submit(run_stage, "answer", one, lambda stage: answer_stage(stage, host)) for one in messages]
         for task in tasks:
             task.result()
     return [evaluation(store, run, plan, candidate.index) for candidate in candidates]

@@ -7,7 +7,7 @@ import os
 import threading
 
 import redis
-from celery import shared_task
+from celery import current_app, shared_task
 
 from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
 from tasks.task import FailureLocation, FarmTask, RecordedTask
@@ -92,9 +92,7 @@ def serve(command: str) -> dict[str, object]:
     """Have the worker's host serve a target with this command. Returns the server's /server_info."""
     from server_target import server_reply, server_target
 
-    from tasks.gpu import host
-
-    return server_reply(host.current(), server_target(command))
+    return server_reply(current_app.target_host, server_target(command))
 
 
 def write_when_let(name: str) -> None:
@@ -144,9 +142,7 @@ def be_served(name: str) -> str:
     """Hold while a server of this worker is in use."""
     from server_target import server_target
 
-    from tasks.gpu import host
-
-    with host.current().serving(server_target()):
+    with current_app.target_host.serving(server_target()):
         return hold(name)
 
 
@@ -159,7 +155,6 @@ class Computing(Recorded):
 def compute(name: str) -> None:
     """Run tests/computing_child.py on the card until the key `<name>:go`; its pid is the beginning."""
     from tasks.common.child import ComputeChild, run_child
-    from tasks.gpu import host
 
     store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
 
@@ -167,7 +162,7 @@ def compute(name: str) -> None:
         if store.exists(f"{name}:go"):
             raise RuntimeError("let go")
 
-    with host.current().computing(check):
+    with current_app.target_host.computing(check):
         child = ComputeChild("test", "computing_child", ("wait",))
         run_child(child, lambda report: store.rpush(f"{name}:began", report["pid"]), check)
 

@@ -39,7 +39,8 @@ def answers(stage: Stage) -> dict[str, Any]:
     varies = stage.store.redis.exists(signal_key("vary", "answer", "each"))
     reuses = stage.store.redis.exists(signal_key("reuse", "answer", "each"))
     cap = stage.sampling.max_new_tokens if stage.store.redis.exists(signal_key("cut", "answer", "each")) else 10_000
-    for example, seed in zip(stage.examples(), stage.seeds(), strict=True):
+    seed = stage.sampling.seed
+    for example in stage.examples():
         key = "answer:" + content_hash(stage.deltas(), example.id, stage.system_prompt, seed, cap)
         tokens = simulated_tokens(stage.deltas(), example.id, stage.system_prompt) if varies else 10
         answer = Answer(example.id, f"It is {example.gold}.", min(tokens, cap), "stop", (), tokens < cap)

@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from celery import shared_task
+from celery import Task, shared_task
 
 from tasks.common.validation import Count, PlanName, RunId
-from tasks.gpu import host
-from tasks.gpu.ask import ask_target
 from tasks.gpu.cluster import write_labels
+from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.model_files import reference
 from tasks.gpu.processor import generate
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
@@ -69,7 +68,6 @@ def answer_keys(
     clustering: str,
     deltas: Sequence[float],
     batch: PromptBatch,
-    seeds: Sequence[int],
     salt: str,
 ) -> list[str]:
     """The content key of each answer: all that determines it, and a salt where the cache is off.
@@ -79,24 +77,11 @@ def answer_keys(
     without steering.
     """
     steering = [clustering, list(deltas)] if any(deltas) else None
-    ends = end_after_sentence(sampling, deltas)
-    fixed = {
-        seed: content_hash(
-            identity,
-            steering,
-            dataclasses.asdict(dataclasses.replace(sampling, seed=seed, end_after_sentence=ends)),
-            whole,
-            list(batch.stops),
-            salt,
-        )
-        for seed in set(seeds)
-    }
-    return ["answer:" + content_hash(fixed[seed], prompt) for seed, prompt in zip(seeds, batch.hashes, strict=True)]
-
-
-def end_after_sentence(sampling: Sampling, deltas: Sequence[float]) -> bool:
-    """Whether the delta of the end of turn is held back but after sentences; without such a delta nothing is."""
-    return sampling.end_after_sentence and any(deltas[:1])
+    # Without a delta of the end of turn none is held back.
+    ends = sampling.end_after_sentence and any(deltas[:1])
+    asked = dataclasses.asdict(dataclasses.replace(sampling, end_after_sentence=ends))
+    fixed = content_hash(identity, steering, asked, whole, list(batch.stops), salt)
+    return ["answer:" + content_hash(fixed, prompt) for prompt in batch.hashes]
 
 
 def requests_for(
@@ -106,12 +91,10 @@ def requests_for(
     batch: PromptBatch,
     rids: Mapping[int, str],
     processor: bool = False,
-    seeds: Sequence[int] = (),
 ) -> list[GenerateRequest]:
     """A request for each prompt of the batch that `rids` has the position of.
 
-    `seeds` has one for each prompt; without any, all have that of `sampling`.  With `processor` the generated file
-    steers, which the server has loaded; otherwise the request's deltas do.
+    With `processor` the generated file steers, which the server has loaded; otherwise the request's deltas do.
     """
     steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering} if deltas else {}
     if processor:
@@ -122,7 +105,7 @@ def requests_for(
             max_new_tokens=sampling.max_new_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
-            seed=seeds[j] if seeds else sampling.seed,
+            seed=sampling.seed,
             stop_token_ids=batch.stops,
             rid=rid,
             end_after_sentence=sampling.end_after_sentence,
@@ -132,12 +115,38 @@ def requests_for(
     ]
 
 
-def answer_missing(
+def answer_stage(stage: Stage, host: TargetHost) -> dict[str, Any]:
+    """Have the questions of a stage answered under its deltas.
+
+    {"answers": a record of each, whose text is in the store under its key, "generated": how many are new}; "loop" is
+    an answer that would have gone on repeating itself beyond the cap.
+    """
+    batch, clustering = batch_of(stage, host), _write_labels(stage, host) if stage.deltas() else ""
+    identity = host.identity(stage.run.target)
+    stage.store.add_server(stage.run.id, identity)
+    keys = answer_keys(stage.sampling, stage.run.whole, identity, clustering, stage.deltas(), batch, stage.cache_salt)
+    generated = 0
+    if len(stage.store.shared(stage.run.id, keys)) < len(set(keys)):
+        with (
+            hold_lock(stage.store.redis, f"answer:{content_hash(sorted(keys))}"),
+            _processor_file(stage, host) as processor,
+        ):
+            generated = _answer_missing(stage, host, identity, clustering, batch, keys, processor)
+    answers = stage.store.shared(stage.run.id, keys)
+    return {"answers": [_record(key, answers[key]) for key in keys], "generated": generated}
+
+
+def _record(key: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    loop = answer["finish"] == "length" and is_loop(answer["ids"])
+    return {"key": key, **{name: answer[name] for name in ("tokens", "finish", "whole")}, "loop": loop}
+
+
+def _answer_missing(
     stage: Stage,
+    host: TargetHost,
     identity: Mapping[str, Any],
     clustering: str,
     batch: PromptBatch,
-    seeds: Sequence[int],
     keys: Sequence[str],
     processor: str,
 ) -> int:
@@ -147,7 +156,7 @@ def answer_missing(
     """
     available = stage.store.shared(stage.run.id, keys)
     positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
-    requests = requests_for(stage.sampling, clustering, stage.deltas(), batch, positions, bool(processor), seeds)
+    requests = requests_for(stage.sampling, clustering, stage.deltas(), batch, positions, bool(processor))
     requested = dict(zip(positions, requests, strict=True))
     undecided: dict[int, Generated] = {}
 
@@ -166,7 +175,7 @@ def answer_missing(
         raise_if_cancelled(stage.store, stage.run.id)
 
     def ask(wanted: Mapping[int, GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
-        ask_target(stage.run.target, wanted, on_answer, processor=processor, identity=identity)
+        ask_target(host, stage.run.target, wanted, on_answer, processor=processor, identity=identity)
 
     ask(requested, keep)
     ends = {position: end_request(requested[position], generated) for position, generated in undecided.items()}
@@ -187,61 +196,25 @@ def end_request(request: GenerateRequest, answer: Generated) -> GenerateRequest:
     )
 
 
-def answer_batch(stage: Stage, batch: PromptBatch, seeds: Sequence[int]) -> tuple[list[str], int]:
-    """Have prompts answered under the deltas of a stage, with a seed for each prompt.
-
-    Returns the content key of each answer, which is then in the store, and how many were generated for it.
-    """
-    clustering = _write_labels(stage) if stage.deltas() else ""
-    identity = host.current().identity(stage.run.target)
-    stage.store.add_server(stage.run.id, identity)
-    sampling, whole = stage.sampling, stage.run.whole
-    keys = answer_keys(sampling, whole, identity, clustering, stage.deltas(), batch, seeds, stage.cache_salt)
-    generated = 0
-    if len(stage.store.shared(stage.run.id, keys)) < len(set(keys)):
-        with (
-            hold_lock(stage.store.redis, f"answer:{content_hash(sorted(keys))}"),
-            _processor_file(stage) as processor,
-        ):
-            generated = answer_missing(stage, identity, clustering, batch, seeds, keys, processor)
-    return keys, generated
-
-
-def answer_stage(stage: Stage) -> dict[str, Any]:
-    keys, generated = answer_batch(stage, batch_of(stage), stage.seeds())
-    answers = stage.store.shared(stage.run.id, keys)
-    return {"answers": [listed(key, answers[key]) for key in keys], "generated": generated}
-
-
-def listed(key: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer as the stage's record has it: "loop" where it would have gone on repeating itself beyond the cap."""
-    loop = answer["finish"] == "length" and is_loop(answer["ids"])
-    return {"key": key, **{name: answer[name] for name in ("tokens", "finish", "whole")}, "loop": loop}
-
-
-def _write_labels(stage: Stage) -> str:
+def _write_labels(stage: Stage, host: TargetHost) -> str:
     """The content hash of the stage's clustering, whose labels are then where the server loads them."""
-    clustering, kept, folder = stage.clustering, stage.store.clusterings, host.current().labels_folder()
+    clustering, kept, folder = stage.clustering, stage.store.clusterings, host.labels_folder()
     write_labels(kept.labels(clustering), clustering, folder)
     if stage.sampling.end_after_sentence:
         write_labels(kept.ends(clustering), f"{clustering}.ends", folder)
     return clustering
 
 
-def batch_of(stage: Stage) -> PromptBatch:
+def batch_of(stage: Stage, host: TargetHost) -> PromptBatch:
     """The rendered prompts of a stage's questions."""
     target = stage.run.target
+    questions = tuple((e.id, e.context, e.question) for e in stage.examples())
     with TOKENIZER_LOCK:
-        return prompt_batch(
-            host.current().model_folder(target),
-            stage.system_prompt,
-            target.prompt_template,
-            tuple((e.id, e.context, e.question) for e in stage.examples()),
-        )
+        return prompt_batch(host.model_folder(target), stage.system_prompt, target.prompt_template, questions)
 
 
 @contextmanager
-def _processor_file(stage: Stage) -> Iterator[str]:
+def _processor_file(stage: Stage, host: TargetHost) -> Iterator[str]:
     """The text of the processor file that the server must load for this individual, or "" where it needs none.
 
     With the lifecycle "restart" the server is stopped, the file is generated, and the first request starts the server
@@ -251,10 +224,10 @@ def _processor_file(stage: Stage) -> Iterator[str]:
         yield ""
         return
     with EXCLUSIVE_LOCK:
-        host.current().stop()
+        host.stop()
         yield generate(stage.store, stage.run.id, stage.deltas(), clustering=stage.clustering) if stage.deltas() else ""
 
 
-@shared_task(name="gpu.answer", base=StageTask, card="serves")
-def answer_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
-    run_stage("answer", (run, plan, index, phase, attempt), answer_stage)
+@shared_task(name="gpu.answer", base=StageTask, card="serves", bind=True)
+def answer_task(task: Task[Any, Any], run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+    run_stage("answer", (run, plan, index, phase, attempt), lambda stage: answer_stage(stage, host_of(task)))

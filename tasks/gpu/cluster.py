@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from celery import shared_task
+from celery import Task, shared_task
 
 from tasks.common.child import ChildFailed, ComputeChild, Report, SendReport, run_child, work_as_child
 from tasks.common.files import write_atomic
 from tasks.common.validation import ContentKey, Count, RunId
-from tasks.gpu import host
 from tasks.gpu.clustering.artifacts import ClusteringError, Progress, cannot_load, load_clustering, no_progress
 from tasks.gpu.clustering.vocabulary import sentence_ends
+from tasks.gpu.host import TargetHost, host_of
 from tasks.gpu.prompt import load_early, load_tokenizer
 from tasks.job import Job, JobTask, run_job
 from tasks.records import Clusters, Sides
@@ -113,13 +113,13 @@ def cluster_in_child(given: Mapping[str, Any], report: SendReport) -> dict[str, 
     return {"folder": str(clustering.folder)}
 
 
-def cluster(job: Job) -> dict[str, Any]:
+def cluster(job: Job, host: TargetHost) -> dict[str, Any]:
     """Cluster the vocabulary and put the result into the store under its content hash.
 
     The argument `sides` is the content key of the answers from which clusters by waste are made.  The run holds what
     this makes; whether it is the clustering of the run is for the driver to say.
     """
-    store, run, worker = job.store, job.run, host.current()
+    store, run = job.store, job.run
     settings = store.run(run)
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -132,21 +132,21 @@ def cluster(job: Job) -> dict[str, Any]:
         [answers] = job.results([job.arguments["sides"]])
         sides = Sides(tuple(answers["verbose"]), tuple(answers["short"]))
     else:
-        embedder, device = worker.embedder(settings.clusters.embedder), settings.clusters.device
-    model = worker.model_folder(settings.target)
-    clusters = dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder))
+        embedder, device = host.embedder(settings.clusters.embedder), settings.clusters.device
+    model = host.model_folder(settings.target)
+    clusters = dataclasses.replace(settings.clusters, folder=host.clusters_folder(settings.clusters.folder))
     load_early(model)  # the answers need both next
-    worker.start_early(settings.target)
+    host.start_early(settings.target)
 
     def make() -> Path:
-        return run_clustering(model, clusters, embedder, progress, worker.environment(device), sides)
+        return run_clustering(model, clusters, embedder, progress, host.environment(device), sides)
 
     try:
         folder = make()
     except ClusteringError:
         if not device.startswith("cuda"):
             raise
-        worker.stop()  # the GPU may be too small for the server and the embedder at once
+        host.stop()  # the GPU may be too small for the server and the embedder at once
         folder = make()
     made = load_clustering(folder)
     descriptions = json.dumps(made.descriptions, ensure_ascii=False)
@@ -155,9 +155,9 @@ def cluster(job: Job) -> dict[str, Any]:
     return {"clustering": made.hash}
 
 
-@shared_task(name="gpu.cluster", base=JobTask)
-def cluster_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), cluster)
+@shared_task(name="gpu.cluster", base=JobTask, bind=True)
+def cluster_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: cluster(job, host_of(task)))
 
 
 if __name__ == "__main__":

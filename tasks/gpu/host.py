@@ -1,19 +1,31 @@
-"""The interface between a task of the gpu queue and its worker: a server for its target, and where models are stored.
+"""The worker of a task of the gpu queue, as tasks see it: its target server, how that is asked, and where models lie.
 
-The worker installs its host when it starts (`workers/sglang/step.py`); tasks use only this interface.
+`workers/sglang/host.py` is this host, and gives itself to the worker's Celery app.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+import random
+import time
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar, cast
 
+from celery import Task
+
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
 from tasks.records import Target
 from tasks.task import GiveBack
 
+log = logging.getLogger(__name__)
+
 CardUse = Literal["", "serves", "computes"]
+Key = TypeVar("Key", bound=Hashable)
+NO_ANSWER_S = 300.0  # how long a server that keeps dying is started again while no answer arrives
+RETRY_S = 1.0  # with the same server; after that the host checks whether it still runs
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # between tries of which there are only so many
 
 
 class TargetUnavailable(RuntimeError):
@@ -28,10 +40,7 @@ class TargetHost(Protocol):
     """All methods may be called from several threads at once."""
 
     def serving(self, target: Target) -> AbstractContextManager[None]:
-        """In the block the server of `target` is in use, and no task begins to compute.
-
-        Whoever sends requests does so in such a block.  Of a target with a `url` nothing is kept from computing.
-        """
+        """In the block the server of `target` is in use: no task begins to compute.  Requests are sent in it."""
 
     def computing(self, check: Callable[[], None], *, alone: bool = False) -> AbstractContextManager[None]:
         """In the block the card computes: waits until no server is in use, then stops the server.
@@ -40,23 +49,21 @@ class TargetHost(Protocol):
         waits, and may raise.
         """
 
-    def card_use(self) -> CardUse: ...
-
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
-        """The base URL of a ready server for `target`; of one with a `url` only the health is checked.
+        """The base URL of a ready server, started if need be; of a target with a `url` only the health is checked.
 
-        It is started on the first call, when it has died, and when `target` is another one.  `processor` is the text of
-        a file that the server must have loaded, "" for none.  `identity`: what the server must still be.
+        `processor` is the text of a file that the server must have loaded, "" for none.  `identity`: what the server
+        must still be.
         """
 
     def start_early(self, target: Target) -> None:
         """Start the server in the background, unless one runs; a failure is left to the first task that needs it."""
 
-    def identity(self, target: Target) -> Mapping[str, Any]:
-        """What determines the answers of the server, as JSON values: it is part of every answer's key.
+    def stop(self) -> None:
+        """Stop the server if one runs; the next `serve` starts it again."""
 
-        Read once for each start of a server; the first call starts one.
-        """
+    def identity(self, target: Target) -> Mapping[str, Any]:
+        """What determines the answers of the server, as JSON values: it is part of every answer's key."""
 
     def api_key(self, target: Target) -> str | None:
         """The bearer token of the server: a new one at each start; None where it needs none, and before `serve`."""
@@ -77,34 +84,53 @@ class TargetHost(Protocol):
     def clusters_folder(self, folder: str) -> str:
         """Where clusterings are kept on this machine; `folder` is where the run's own machine keeps them."""
 
-    def stop(self) -> None:
-        """Stop the server if one runs; the next `serve` starts it again."""
+
+def host_of(task: Task[Any, Any]) -> TargetHost:
+    return cast(TargetHost, cast(Any, task.app).target_host)
+
+
+def ask_target(
+    host: TargetHost,
+    target: Target,
+    requests: Mapping[Key, GenerateRequest],
+    on_answer: Callable[[Key, Generated], None],
+    max_retries: int | None = None,
+    processor: str = "",
+    identity: Mapping[str, Any] | None = None,
+) -> None:
+    """Have all `requests` answered; `on_answer(key, answer)` is called in this thread as each answer arrives.
+
+    When the server ends, the host starts it again and the requests without an answer are sent anew: at most
+    `max_retries` times, with a growing pause, or without a limit (None) until it has only failed for `NO_ANSWER_S`
+    seconds.  `processor` and `identity` are those of `TargetHost.serve`.
+    """
+    unanswered, tries = dict(requests), 0
+    failing_since: float | None = None  # not the last answer's time: a request may have waited long for its turn
+
+    def keep(key: Key, answer: Generated) -> None:
+        nonlocal failing_since
+        on_answer(key, answer)
+        del unanswered[key]
+        failing_since = None
+
+    while unanswered:
+        keys = list(unanswered)
+        try:
+            with host.serving(target):
+                url = host.serve(target, processor, identity)
+                retry_s = RETRY_S if max_retries is None else 0.0
+                client = TargetClient(url, target.request_timeout_s, target.concurrency, host.api_key(target), retry_s)
+                client.generate_many(list(unanswered.values()), lambda at, answer: keep(keys[at], answer))  # noqa: B023
+        except TargetDown as error:
+            tries, failing_since = tries + 1, failing_since or time.monotonic()
+            if tries > max_retries if max_retries is not None else time.monotonic() - failing_since > NO_ANSWER_S:
+                raise
+            log.warning("the target server does not answer any more: %s", error)
+            if max_retries is not None:
+                time.sleep(random.uniform(0, min(FIRST_PAUSE_S * 2 ** (tries - 1), LONGEST_PAUSE_S)))
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """The fields in which two identities differ, in one line."""
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     return ", ".join(f"{name} {before.get(name)!r:.80} is now {after.get(name)!r:.80}" for name in changed)
-
-
-class _Installed:
-    """The host of this process: Celery gives a task no other way to reach its worker."""
-
-    host: TargetHost | None = None
-
-
-def install(host: TargetHost | None) -> None:
-    """Make `host` the one of this process; None removes it."""
-    _Installed.host = host
-
-
-def current() -> TargetHost:
-    """The host of this worker."""
-    if _Installed.host is None:
-        raise RuntimeError("no target host: this is not a worker of the gpu queue")
-    return _Installed.host
-
-
-def card_use() -> CardUse:
-    """What the card of this worker does now; "" also where there is none."""
-    return "" if _Installed.host is None else _Installed.host.card_use()

@@ -9,12 +9,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery import shared_task
+from celery import Task, shared_task
 
 from tasks.collect.collection import SampleJob, sample_job
 from tasks.common.validation import ContentKey, Count, RunId, parse_json
-from tasks.gpu import host
-from tasks.gpu.ask import ask_target
+from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.processor import check_of
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest
@@ -24,9 +23,9 @@ from tasks.records import Example, Target
 CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 
 
-def identify_server(target: Target) -> dict[str, Any]:
+def identify_server(target: Target, host: TargetHost) -> dict[str, Any]:
     """{"server": the identity of the target's server, which keys of answers cover, "model": its `ModelCheck`}."""
-    return {"server": dict(host.current().identity(target)), "model": dataclasses.asdict(check_of(target))}
+    return {"server": dict(host.identity(target)), "model": dataclasses.asdict(check_of(host.model_folder(target)))}
 
 
 def context_length(target: Target, model: str) -> int | None:
@@ -46,9 +45,9 @@ def context_length(target: Target, model: str) -> int | None:
     return int(lengths[0] * _rope_factor(config)) if lengths else None
 
 
-def known_context(target: Target, model: str) -> int | None:
+def known_context(target: Target, model: str, host: TargetHost) -> int | None:
     """The context in tokens that a running server at a `url` reports, or else `context_length`."""
-    reported = host.current().identity(target).get("context_length") if target.url else None
+    reported = host.identity(target).get("context_length") if target.url else None
     return reported or context_length(target, model)
 
 
@@ -83,17 +82,16 @@ def find_too_long(
     return {"limit": limit, "lengths": lengths, "contexts": contexts}
 
 
-def check_lengths(job: Job) -> dict[str, Any]:
+def check_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
     """`find_too_long`: a prompt and the longest answer must be shorter than the model's context, where that is known.
 
     The job's arguments: `target` and `examples`, as `dataclasses.asdict` has them, and `truncate`.
     """
     target = _target(job)
-    worker = host.current()
-    worker.start_early(target)  # the first job of a run: the server loads its model meanwhile
-    model = worker.model_folder(target)
+    host.start_early(target)  # the first job of a run: the server loads its model meanwhile
+    model = host.model_folder(target)
     with TOKENIZER_LOCK:
-        total, tokenizer = known_context(target, model), load_tokenizer(model)
+        total, tokenizer = known_context(target, model, host), load_tokenizer(model)
         if total is None:
             return {"limit": None, "lengths": {}, "contexts": {}}
 
@@ -105,11 +103,11 @@ def check_lengths(job: Job) -> dict[str, Any]:
         return find_too_long(examples, limit, length_of, truncate=job.arguments["truncate"])
 
 
-def draw_sample(job: SampleJob) -> dict[str, Any]:
+def draw_sample(job: SampleJob, host: TargetHost) -> dict[str, Any]:
     """One verbose answer of a collection: the target's, without steering, with sample j's seed."""
     collection, target, sampling = job.collection, job.collection.target, job.collection.sampling(job.sample)
     with TOKENIZER_LOCK:
-        tokenizer = load_tokenizer(host.current().model_folder(target))
+        tokenizer = load_tokenizer(host.model_folder(target))
         prompt = render(
             tokenizer, target.system_prompt, target.prompt_template, job.example.context, job.example.question
         )
@@ -124,13 +122,13 @@ def draw_sample(job: SampleJob) -> dict[str, Any]:
         rid=uuid.uuid4().hex,
     )
     answers: dict[int, Generated] = {}
-    ask_target(target, {0: request}, answers.__setitem__, collection.target_retries, identity=collection.server)
+    ask_target(host, target, {0: request}, answers.__setitem__, collection.target_retries, identity=collection.server)
     return {"text": answers[0].text, "tokens": answers[0].completion_tokens, "finish": answers[0].finish}
 
 
-def describe_tokenizer(job: SampleJob) -> dict[str, Any]:
+def describe_tokenizer(job: SampleJob, host: TargetHost) -> dict[str, Any]:
     """The target's tokenizer for workers without transformers (tasks/collect/tokens.py)."""
-    model = host.current().model_folder(job.collection.target)
+    model = host.model_folder(job.collection.target)
     with TOKENIZER_LOCK:
         tokenizer = load_tokenizer(model)
         backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -150,21 +148,25 @@ def _target(job: Job) -> Target:
     return parse_json(Target, json.dumps(job.arguments["target"]))
 
 
-@shared_task(name="gpu.identity", base=JobTask, card="serves")
-def identity_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: identify_server(_target(job)))
+@shared_task(name="gpu.identity", base=JobTask, card="serves", bind=True)
+def identity_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: identify_server(_target(job), host_of(task)))
 
 
-@shared_task(name="gpu.lengths", base=JobTask)
-def lengths_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), check_lengths)
+@shared_task(name="gpu.lengths", base=JobTask, bind=True)
+def lengths_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: check_lengths(job, host_of(task)))
 
 
-@shared_task(name="gpu.sample", base=JobTask, card="serves")
-def sample_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: draw_sample(sample_job(job)), lambda answer: {"target": answer["tokens"]})
+@shared_task(name="gpu.sample", base=JobTask, card="serves", bind=True)
+def sample_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job(
+        (run, key, attempt),
+        lambda job: draw_sample(sample_job(job), host_of(task)),
+        lambda answer: {"target": answer["tokens"]},
+    )
 
 
-@shared_task(name="gpu.tokenizer", base=JobTask)
-def tokenizer_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: describe_tokenizer(sample_job(job)))
+@shared_task(name="gpu.tokenizer", base=JobTask, bind=True)
+def tokenizer_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: describe_tokenizer(sample_job(job), host_of(task)))

@@ -19,15 +19,14 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from celery import shared_task
+from celery import Task, shared_task
 
 from tasks.common.text import shorten
 from tasks.common.validation import ContentKey, Count, RunId
-from tasks.gpu import host
 from tasks.gpu.cluster import unpack_labels
+from tasks.gpu.host import TargetHost, host_of
 from tasks.gpu.model_files import check_same_model, model_files, model_hashes, reference
 from tasks.job import Job, JobTask, run_job
-from tasks.records import Target
 from tasks.store.store import Store
 
 if TYPE_CHECKING:
@@ -341,30 +340,24 @@ def generate(
     return render_file(SGLANG, by_id, labels, clustering, descriptions, check, ends)
 
 
-def check_of(target: Target) -> ModelCheck:
-    """The target's model, by the files that it has on this machine."""
-    model = host.current().model_folder(target)
-    config, tokenizer = _hashes(model)
-    return ModelCheck(Path(model).name if Path(model).is_dir() else model, config, tokenizer)
-
-
 @lru_cache(maxsize=4)
-def _hashes(model: str) -> tuple[str, str]:
-    found = model_hashes(model_files(model))
-    return found["config"], found["tokenizer"]
+def check_of(model: str) -> ModelCheck:
+    """A model, a folder or a Hugging Face id, by the files that it has on this machine."""
+    return ModelCheck(Path(model).name if Path(model).is_dir() else model, **model_hashes(model_files(model)))
 
 
-def generate_job(job: Job) -> dict[str, Any]:
+def generate_job(job: Job, host: TargetHost) -> dict[str, Any]:
     """Write the processor to the store as the run's file of this name.
 
     The arguments: `name`, `deltas`, and with an arm's deltas its `clustering`.
     """
     deltas, clustering = job.arguments["deltas"], job.arguments.get("clustering", "")
-    text = generate(job.store, job.run, deltas, check_of(job.store.run(job.run).target), clustering)
+    check = check_of(host.model_folder(job.store.run(job.run).target))
+    text = generate(job.store, job.run, deltas, check, clustering)
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 
 
-@shared_task(name="gpu.processor", base=JobTask)
-def processor_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), generate_job)
+@shared_task(name="gpu.processor", base=JobTask, bind=True)
+def processor_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: generate_job(job, host_of(task)))

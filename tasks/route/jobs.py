@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from celery import shared_task
+from celery import Task, shared_task
 
 from tasks.common.child import CardMemoryFull, ComputeChild, Report, run_child
 from tasks.common.validation import ContentKey, Count, RunId
-from tasks.gpu import host
+from tasks.gpu.host import TargetHost, host_of
 from tasks.job import Job, JobSpec, JobTask, run_job
 from tasks.records import Sampling, Target
 from tasks.route.claims import Quarantine, Trajectory
@@ -154,7 +154,7 @@ Work = Literal["bases", "train", "evaluate"]
 
 
 def run_training_child(
-    job: Job, work: Work, checkpoint: str = "", more: Callable[[], Mapping[str, Any]] = dict
+    job: Job, host: TargetHost, work: Work, checkpoint: str = "", more: Callable[[], Mapping[str, Any]] = dict
 ) -> dict[str, Any]:
     """What the child returns.  It computes on the card of this worker, which serves nobody meanwhile.
 
@@ -163,15 +163,15 @@ def run_training_child(
     job's arguments, each time a child is started.  A child that finds the memory of the card full is started once more,
     from the latest checkpoint, when it has the card to itself.
     """
-    worker, store, run = host.current(), job.store, job.run
+    store, run = job.store, job.run
     values = job.arguments["inputs"]["target"]
     target = Target(**{**values, "sampling": Sampling(**values["sampling"])})
     given = {
         **job.arguments,
         "data": _texts(job, job.arguments["inputs"]["data"]),
         "teacher": job.results([job.arguments["pool"]])[0]["rows"] if job.arguments.get("pool") else [],
-        "model_folder": worker.model_folder(target),
-        "bases_folder": str(worker.bases_folder()),
+        "model_folder": host.model_folder(target),
+        "bases_folder": str(host.bases_folder()),
     }
 
     def check() -> None:
@@ -196,17 +196,17 @@ def run_training_child(
                 begin.write_bytes(found)
             here = {"begin": str(begin) if found is not None else "", "folder": folder}
             stdin = json.dumps({**given, **more(), **here}).encode()
-            child = ComputeChild("training", "tasks.route.child", (work,), stdin, worker.environment(target.device))
+            child = ComputeChild("training", "tasks.route.child", (work,), stdin, host.environment(target.device))
             return run_child(child, take, check)
 
     try:
-        with worker.computing(check):
+        with host.computing(check):
             return attempt()
     except CardMemoryFull as error:
         log.warning(
             "%s; it starts again when it has the card to itself (fewer GPU_SLOTS or --gpu-jobs avoid that)", error
         )
-    with worker.computing(check, alone=True):
+    with host.computing(check, alone=True):
         return attempt()
 
 
@@ -221,16 +221,16 @@ def _texts(job: Job, keys: Mapping[str, str]) -> dict[str, str]:
     return {name: value["text"] for name, value in zip(names, found, strict=True)}
 
 
-def compute_bases(job: Job) -> dict[str, Any]:
-    return run_training_child(job, "bases")
+def compute_bases(job: Job, host: TargetHost) -> dict[str, Any]:
+    return run_training_child(job, host, "bases")
 
 
-def train(job: Job) -> dict[str, Any]:
-    found = run_training_child(job, "train", checkpoint=job.arguments["checkpoint"])
+def train(job: Job, host: TargetHost) -> dict[str, Any]:
+    found = run_training_child(job, host, "train", checkpoint=job.arguments["checkpoint"])
     return {**found, "checkpoint": job.arguments["checkpoint"]}
 
 
-def evaluate_checkpoint(job: Job) -> dict[str, Any]:
+def evaluate_checkpoint(job: Job, host: TargetHost) -> dict[str, Any]:
     """{"evaluations": the results in the order of the job}; those that the store has are not computed again."""
     keys = [asked["key"] for asked in job.arguments["evaluations"]]
 
@@ -241,23 +241,23 @@ def evaluate_checkpoint(job: Job) -> dict[str, Any]:
         found = job.store.checkpoint(job.run, job.arguments["checkpoint"])
         if found is None or hashlib.sha256(found).hexdigest() != job.arguments["sha256"]:
             raise LookupError(f"{job.arguments['checkpoint']} is not in the store as it was when its training ended")
-        run_training_child(job, "evaluate", job.arguments["checkpoint"], lambda: {"answered": answered()})
+        run_training_child(job, host, "evaluate", job.arguments["checkpoint"], lambda: {"answered": answered()})
     return {"evaluations": job.results(keys)}
 
 
-@shared_task(name="gpu.bases", base=JobTask, card="computes")
-def bases_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), compute_bases)
+@shared_task(name="gpu.bases", base=JobTask, card="computes", bind=True)
+def bases_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: compute_bases(job, host_of(task)))
 
 
-@shared_task(name="gpu.train", base=JobTask, card="computes")
-def train_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), train)
+@shared_task(name="gpu.train", base=JobTask, card="computes", bind=True)
+def train_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: train(job, host_of(task)))
 
 
-@shared_task(name="gpu.evaluate", base=JobTask, card="computes")
-def evaluate_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), evaluate_checkpoint)
+@shared_task(name="gpu.evaluate", base=JobTask, card="computes", bind=True)
+def evaluate_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: evaluate_checkpoint(job, host_of(task)))
 
 
 def make_pool(job: Job) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from answer_runs import evaluate, installed_host, put_run
+from answer_runs import evaluate, own_store, put_run
 from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
 
 from tasks.dataset import load_examples
@@ -41,8 +41,8 @@ def test_servers_of_different_arguments_on_one_valkey_share_no_answer(model: str
         results = {}
         for run, name in (("first", "plain"), ("second", "quantized"), ("third", "plain")):
             put_run(store, run, targets[name], labels, QUESTIONS)
-            with installed_host(hosts[name]):
-                [results[run]] = evaluate(store, run, [ZERO])
+            with own_store():
+                [results[run]] = evaluate(hosts[name], store, run, [ZERO])
     finally:
         for host in hosts.values():
             host.close()
@@ -61,9 +61,9 @@ def test_with_restart_the_generated_file_steers_sglang(model: str, store: Store,
     ended, wordy = [1000.0, *ZERO[1:]], [0.0, -1000.0, *ZERO[2:]]
     host = host_in(tmp_path)
     try:
-        with installed_host(host):
-            [short] = evaluate(store, "restarted", [ended])
-            [numberless] = evaluate(store, "restarted", [wordy])
+        with own_store():
+            [short] = evaluate(host, store, "restarted", [ended])
+            [numberless] = evaluate(host, store, "restarted", [wordy])
             # Then the last server has the folder of its file on its module path
             server = host._server  # its process is the evidence
             assert server is not None and server.pid is not None

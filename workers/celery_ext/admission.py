@@ -20,7 +20,6 @@ import redis
 from celery.utils.log import get_logger
 from celery.worker.control import control_command
 
-from tasks.gpu import host
 from tasks.store.keys import CANCELLED, CODE, MODEL
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry, code_version
@@ -92,7 +91,7 @@ class AdmissionControl(report.PeriodicStep):
         except (LookupError, TypeError):
             return "accept", ""  # a task of no run
         action, reason = self.admit(run, self.metadata_of(run))
-        if action == "accept" and self.is_served(message) and host.card_use() == "computes":
+        if action == "accept" and self.is_served(message) and self.card_computes():
             action, reason = "requeue", f"run {run} needs a server, and the card of this worker computes"
         if action == "requeue":
             if self.refusals.get(run, (0.0, ""))[1] != reason:
@@ -116,6 +115,10 @@ class AdmissionControl(report.PeriodicStep):
                 "start one for that model, or unset the variable"
             )
         return "accept", ""
+
+    def card_computes(self) -> bool:
+        host = getattr(self.consumer.app, "target_host", None)
+        return host is not None and host.card_use() == "computes"
 
     def is_served(self, message: Any) -> bool:
         """Whether the task of the message needs a server on the card."""

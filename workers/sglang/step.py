@@ -14,7 +14,6 @@ from typing import Any
 
 from celery import bootsteps
 
-from tasks.gpu import host as installed
 from tasks.gpu.target import REQUESTS, RequestQueue
 from workers.celery_ext import report
 from workers.celery_ext.lease import unacknowledged
@@ -46,12 +45,12 @@ class TargetHostStep(bootsteps.StartStopStep):
         self.host.clear_leftovers()
         self.rotation = LogRotation(self.host.logs)
         self.rotation.start()
-        installed.install(self.host)
+        worker.app.target_host = self.host  # tasks.gpu.host.host_of
         report.FIELDS["target"] = self.host.describe
 
     def stop(self, worker: Any) -> None:
         report.FIELDS.pop("target", None)
-        installed.install(None)
+        worker.app.target_host = None
         if self.host is not None:
             self.host.close()
             self.host = None

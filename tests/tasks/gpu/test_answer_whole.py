@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 from scripted_server import reply_of, server
 from simulated_run import RUN
 
-from tasks.gpu import host
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
 from tasks.plan import Candidate, Plan
@@ -67,12 +66,6 @@ class Host:
 
 
 @pytest.fixture(autouse=True)
-def no_host_afterwards() -> Iterator[None]:
-    yield
-    host.install(None)
-
-
-@pytest.fixture(autouse=True)
 def clusterings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run's own clustering and one of an arm."""
     monkeypatch.setattr(Stage, "examples", lambda stage: EXAMPLES)
@@ -110,8 +103,7 @@ def test_where_the_text_of_a_steered_answer_does_not_tell_the_model_without_delt
     stage = stage_of(store, Candidate(0, (0.0, 0.5)), lifecycle=lifecycle)
     with server(script) as (url, seen):
         installed = Host(url, tmp_path)
-        host.install(installed)  # type: ignore[arg-type]
-        answers = answer_stage(stage)["answers"]
+        answers = answer_stage(stage, installed)["answers"]  # type: ignore[arg-type]
     # Then the model would also end the second there and not the third, and the loop is named
     assert [answer["whole"] for answer in answers] == [True, True, False, False, False]
     assert [answer["loop"] for answer in answers] == [False, False, False, True, False]
@@ -136,8 +128,8 @@ def test_a_server_that_says_whether_the_model_would_end_there_too_is_not_asked(s
         return 200, reply | {"meta_info": reply["meta_info"] | {"ends_unsteered": number == 2}}
 
     with server(script) as (url, seen):
-        host.install(Host(url, tmp_path))  # type: ignore[arg-type]
-        answers = answer_stage(stage_of(store, Candidate(0, (0.0, 0.5))))["answers"]
+        host: Any = Host(url, tmp_path)
+        answers = answer_stage(stage_of(store, Candidate(0, (0.0, 0.5))), host)["answers"]
     assert [answer["whole"] for answer in answers] == [True, True, False, False, False]
     assert len(seen) == len(REPLIES)
 
@@ -154,8 +146,8 @@ def test_nothing_is_asked_where_no_delta_acts_or_every_answer_counts_as_whole(
     deltas: tuple[float, ...], whole: bool, expected: list[bool], store: Store, tmp_path: Path
 ) -> None:
     with server(lambda number, asked: (200, REPLIES[number - 1])) as (url, seen):
-        host.install(Host(url, tmp_path))  # type: ignore[arg-type]
-        answers = answer_stage(stage_of(store, Candidate(0, deltas), whole=whole))["answers"]
+        host: Any = Host(url, tmp_path)
+        answers = answer_stage(stage_of(store, Candidate(0, deltas), whole=whole), host)["answers"]
     assert [answer["whole"] for answer in answers] == expected
     assert len(seen) == len(REPLIES)
 
@@ -170,9 +162,9 @@ def test_a_candidate_s_own_clustering_and_cap_replace_the_run_s(store: Store, tm
     keys = set()
     requests = []
     with server(lambda number, asked: (200, REPLIES[0])) as (url, seen):
-        host.install(Host(url, tmp_path))  # type: ignore[arg-type]
+        host: Any = Host(url, tmp_path)
         for candidate in (*candidates, dataclasses.replace(own, max_tokens=99)):
-            keys |= {answer["key"] for answer in answer_stage(stage_of(store, candidate))["answers"]}
+            keys |= {answer["key"] for answer in answer_stage(stage_of(store, candidate), host)["answers"]}
             requests.append(sent(seen))
     # Then each has answers of its own, but for a cap beyond the run's
     assert len(keys) == 3 * len(EXAMPLES)

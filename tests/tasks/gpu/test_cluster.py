@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from answer_runs import embedded_target, installed_host, put_run
+from answer_runs import embedded_target, put_run
 
 from tasks.gpu.cluster import cluster, unpack_labels
 from tasks.job import Job
@@ -31,10 +31,10 @@ def test_the_clusters_of_the_embedded_model_s_answers(store: Store, tmp_path: Pa
     store.put_shared("run", "sides:1", dataclasses.asdict(SIDES))
     before = store.metadata("run", "clustering")
     # When the job has run, on a machine without that embedder and without a GPU
-    with closing(LocalTargetHost(tmp_path / "host", "gpu", os.environ)) as host, installed_host(host):
-        result = cluster(Job(store, "run", "cluster:1", {"sides": "sides:1"}))
+    with closing(LocalTargetHost(tmp_path / "host", "gpu", os.environ)) as host:
+        result = cluster(Job(store, "run", "cluster:1", {"sides": "sides:1"}), host)
         with pytest.raises(LookupError, match="sides:2"):
-            cluster(Job(store, "run", "cluster:2", {"sides": "sides:2"}))
+            cluster(Job(store, "run", "cluster:2", {"sides": "sides:2"}), host)
     # Then the store has labels, descriptions and figures of 3 + 4 clusters
     assert store.metadata("run", "clustering") == before, "which one the run uses is for its driver to say"
     labels = unpack_labels(store.clusterings.labels(result["clustering"]))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import pytest
 from scripted_server import GOOD, request_of, server
 
-from tasks.gpu import ask, host
-from tasks.gpu.ask import ask_target
+from tasks.gpu import host
+from tasks.gpu.host import ask_target
 from tasks.gpu.target import Generated, TargetDown
 from tasks.records import Sampling, Target
 
@@ -39,19 +39,8 @@ class Host:
         return "a-key"
 
 
-@pytest.fixture
-def no_host_afterwards() -> Iterator[None]:
-    yield
-    host.install(None)
-
-
-def serve(*urls: str) -> Host:
-    installed = Host(*urls)
-    host.install(installed)  # type: ignore[arg-type]
-    return installed
-
-
-pytestmark = pytest.mark.usefixtures("no_host_afterwards")
+def serve(*urls: str) -> Any:
+    return Host(*urls)
 
 
 def test_a_new_server_is_asked_only_for_the_rest() -> None:
@@ -65,22 +54,19 @@ def test_a_new_server_is_asked_only_for_the_rest() -> None:
         ),
     ):
         installed = serve(first, second)
-        ask_target(TARGET, REQUESTS, answers.__setitem__)
+        ask_target(installed, TARGET, REQUESTS, answers.__setitem__)
     assert set(answers) == set("abc") and installed.calls == 2
     assert [request["input_ids"] for request in seen] == [[1], [2]]
 
 
 def test_a_server_that_dies_without_an_answer_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask, "NO_ANSWER_S", 0.0)
-    with server(lambda *_: (0, None)) as (url, _):
-        serve(url)
-        with pytest.raises(TargetDown):
-            ask_target(TARGET, REQUESTS, lambda *_: None)
+    monkeypatch.setattr(host, "NO_ANSWER_S", 0.0)
+    with server(lambda *_: (0, None)) as (url, _), pytest.raises(TargetDown):
+        ask_target(serve(url), TARGET, REQUESTS, lambda *_: None)
 
 
 def test_a_refused_request_is_not_repeated() -> None:
-    with server(lambda *_: (400, {"error": {"message": "too long"}})) as (url, seen):
-        serve(url)
-        with pytest.raises(RuntimeError, match="too long"):
-            ask_target(TARGET, {"a": REQUESTS["a"]}, lambda *_: None)
+    refused = {"error": {"message": "too long"}}
+    with server(lambda *_: (400, refused)) as (url, seen), pytest.raises(RuntimeError, match="too long"):
+        ask_target(serve(url), TARGET, {"a": REQUESTS["a"]}, lambda *_: None)
     assert len(seen) == 1

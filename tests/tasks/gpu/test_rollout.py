@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-import pytest
 from guided_job import TARGET, guided, job_in
 from scripted_server import reply_of, server
 
-from tasks.gpu import host
 from tasks.gpu.rollout import ask_itself, prompt_lengths, roll_out
 from tasks.guide.jobs import ask_job, lengths_job, rollout_job
 from tasks.guide.ticket import DecodeCell
@@ -27,7 +25,6 @@ SCHEMA = {
 }
 CELL = DecodeCell(0.8, 0.95, 64, stop=("\n\n",))
 Script = Callable[[int, dict[str, Any]], tuple[int, Any]]
-Served = Callable[[Script], AbstractContextManager[list[dict[str, Any]]]]
 
 
 class Host:
@@ -56,26 +53,20 @@ class Host:
         return None
 
 
-@pytest.fixture
-def serving() -> Iterator[Served]:
-    @contextmanager
-    def serve(script: Script) -> Iterator[list[dict[str, Any]]]:
-        with server(script) as (url, seen):
-            host.install(Host(url))  # type: ignore[arg-type]
-            yield seen
-
-    yield serve
-    host.install(None)
+@contextmanager
+def serving(script: Script) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+    with server(script) as (url, seen):
+        yield Host(url), seen
 
 
-def test_each_seed_is_one_candidate_in_the_order_of_the_seeds(store: Store, serving: Served) -> None:
+def test_each_seed_is_one_candidate_in_the_order_of_the_seeds(store: Store) -> None:
     def answer(n: int, body: dict[str, Any]) -> tuple[int, Any]:
         seed = body["sampling_params"]["sampling_seed"]
         reason = {"type": "stop", "matched": "\n\n"} if seed == 4 else {"type": "length", "length": 2}
         return 200, reply_of([5, 6], reason) | {"text": f"seed {seed}"}
 
-    with serving(answer) as seen:
-        result = roll_out(job_in(store, guided(), rollout_job(guided(), ASKED, CELL, (3, 4), "(a|b)", "t-1")))
+    with serving(answer) as (host, seen):
+        result = roll_out(job_in(store, guided(), rollout_job(guided(), ASKED, CELL, (3, 4), "(a|b)", "t-1")), host)
     assert result["answers"] == [
         {"text": "seed 3", "tokens": 2, "finish": "length"},
         {"text": "seed 4", "tokens": 2, "finish": "stop_string"},
@@ -88,22 +79,25 @@ def test_each_seed_is_one_candidate_in_the_order_of_the_seeds(store: Store, serv
     assert seen[0]["input_ids"].count(2) == 2
 
 
-def test_prompts_are_counted_before_anything_is_asked(store: Store, serving: Served) -> None:
+def test_prompts_are_counted_before_anything_is_asked(store: Store) -> None:
     running = guided(target=TARGET.__class__(**{**TARGET.__dict__, "url": "http://127.0.0.1:9"}))
     prompts = [ASKED, ("Judge tickets.", "word " * 600)]
-    with serving(lambda *_: (500, {})) as seen:
-        reported = prompt_lengths(job_in(store, running, lengths_job(running, prompts, "lengths")))
-        configured = prompt_lengths(job_in(store, guided(), lengths_job(guided(), prompts, "lengths")))
+    with serving(lambda *_: (500, {})) as (host, seen):
+        reported = prompt_lengths(job_in(store, running, lengths_job(running, prompts, "lengths")), host)
+        configured = prompt_lengths(job_in(store, guided(), lengths_job(guided(), prompts, "lengths")), host)
     assert seen == []
     assert (reported["context"], configured["context"]) == (512, 8192)
     assert reported["tokens"] == configured["tokens"] and 600 < reported["tokens"][1] < 640
 
 
-def test_the_target_criticises_itself_under_the_schema(store: Store, serving: Served) -> None:
+def test_the_target_criticises_itself_under_the_schema(store: Store) -> None:
     keyed = ask_job(guided(), "target", "critique", ASKED, SCHEMA, label="critique-t-1-0",
                     temperature=0.2, top_p=0.9, max_new_tokens=64, seed=3)  # fmt: skip
-    with serving(lambda *_: (200, reply_of([5, 6], {"type": "length", "length": 2}) | {"text": '{"ok": tr'})) as seen:
-        result = ask_itself(job_in(store, guided(), keyed))
+    with serving(lambda *_: (200, reply_of([5, 6], {"type": "length", "length": 2}) | {"text": '{"ok": tr'})) as (
+        host,
+        seen,
+    ):
+        result = ask_itself(job_in(store, guided(), keyed), host)
     assert (result["text"], result["finish"], result["by"], result["tokens"]) == ('{"ok": tr', "length", "embedded", 2)
     assert result["usage"] == {"prompt": len(seen[0]["input_ids"]), "cached": 0, "completion": 2, "cost_usd": 0.0}
     assert seen[0]["sampling_params"]["json_schema"].startswith('{"type": "object"')

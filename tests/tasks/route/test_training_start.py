@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from answer_runs import embedded_target, installed_host
+from answer_runs import embedded_target, own_store
 from training_values import TRAINING
 
 from tasks.common.child import CardMemoryFull
@@ -94,7 +94,7 @@ INPUTS = RouteInputs(
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[LocalTargetHost]:
     host = LocalTargetHost(tmp_path, "gpu", dict(os.environ))
-    with installed_host(host):
+    with own_store():
         yield host
     host.close()
 
@@ -104,38 +104,38 @@ def job_of(store: Store, made: RouteJob) -> Job:
 
 
 def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost) -> None:
-    bases = compute_bases(job_of(store, bases_job(INPUTS, 60)))
+    bases = compute_bases(job_of(store, bases_job(INPUTS, 60)), worker)
     assert (bases["modules"], bases["computed"]) == (2, 2) and bases["largest_error"] < 1e-5
     training = train_job(INPUTS, Arm("shared", 0), bases["weights"], None, 60)
     # When another worker has left the checkpoint of the first step
-    whole = train(job_of(store, training))
+    whole = train(job_of(store, training), worker)
     key = train_checkpoint(training)
     last = store.checkpoint("run", key)
     assert last is not None and hashlib.sha256(last).hexdigest() == whole["sha256"]
     assert '"done": 2' in (store.metadata("run", progress_field(training[0])) or "")
     # Then a second execution goes on with it, here from the end, and gives the same
-    assert train(job_of(store, training)) == whole
+    assert train(job_of(store, training), worker) == whole
     arm = Arm("shared", 0)
     deployed = [Deployment(arm, "real", "B"), Deployment(arm, "none", "B")]
     evaluation = job_of(store, evaluate_job(INPUTS, deployed, training, whole["sha256"], 60))
     keys = [each["key"] for each in evaluation.arguments["evaluations"]]
     # When one evaluation was answered before, it stands, and the other is in the store under its own key
     store.put_shared("run", keys[0], {"solved": "answered", "hacked": "before"})
-    found = evaluate_checkpoint(evaluation)["evaluations"]
+    found = evaluate_checkpoint(evaluation, worker)["evaluations"]
     assert found[0]["solved"] == "answered" and len(found[1]["solved"]) == 4
     assert store.shared("run", keys)[keys[1]] == found[1]
     # and the checkpoint of another training is refused, but for what was answered
     store.put_checkpoint("run", key, b"other")
-    assert evaluate_checkpoint(evaluation)["evaluations"] == found
+    assert evaluate_checkpoint(evaluation, worker)["evaluations"] == found
     another = job_of(store, evaluate_job(INPUTS, [Deployment(arm, "real", "none")], training, whole["sha256"], 60))
     with pytest.raises(LookupError, match="not in the store as it was"):
-        evaluate_checkpoint(another)
+        evaluate_checkpoint(another, worker)
 
 
 def test_a_cancelled_run_stops_its_child(store: Store, worker: LocalTargetHost) -> None:
     store.put_metadata("run", CANCELLED, "1")
     with pytest.raises(Cancelled):
-        compute_bases(job_of(store, bases_job(INPUTS, 60)))
+        compute_bases(job_of(store, bases_job(INPUTS, 60)), worker)
     assert worker.card_use() == ""
 
 
@@ -145,16 +145,16 @@ def test_a_child_that_finds_the_card_full_starts_again_from_its_checkpoint(
     (tmp_path / "full.py").write_text(FULL_WORLD.replace("WORLD", WORLD))
     inputs = dataclasses.replace(INPUTS, world=f"{tmp_path}/full.py:world")
     arm, begun, full = Arm("shared", 0), tmp_path / "begun", tmp_path / "full"
-    weights = compute_bases(job_of(store, bases_job(inputs, 60)))["weights"]
+    weights = compute_bases(job_of(store, bases_job(inputs, 60)), worker)["weights"]
     training, alone = (train_job(inputs, each, weights, None, 60) for each in (arm, Arm("shared", 1)))
     # When the card is full twice, the second time with this training alone on it, then it fails
     full.write_text("2")
     with pytest.raises(CardMemoryFull, match=r"^torch\.OutOfMemoryError: CUDA out of memory"):
-        train(job_of(store, alone))
+        train(job_of(store, alone), worker)
     begun.unlink()
     # When it is full once, then the training goes on from its checkpoint
     full.write_text("1")
-    whole = train(job_of(store, training))
+    whole = train(job_of(store, training), worker)
     assert begun.read_text().split() == ["0", "1", "1"]
     assert [row["step"] for row in whole["rows"]] == [0, 1]
     begun.unlink()
@@ -162,5 +162,5 @@ def test_a_child_that_finds_the_card_full_starts_again_from_its_checkpoint(
     deployed = [Deployment(arm, "real", mode) for mode in ("A", "B", "none")]
     full.write_text("1")
     evaluation = evaluate_job(inputs, deployed, training, whole["sha256"], 60)
-    assert len(evaluate_checkpoint(job_of(store, evaluation))["evaluations"]) == 3
+    assert len(evaluate_checkpoint(job_of(store, evaluation), worker)["evaluations"]) == 3
     assert begun.read_text().split() == ["A", "B", "none", "B", "none"]

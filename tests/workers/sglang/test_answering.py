@@ -11,7 +11,7 @@ from typing import Any
 import answer_runs
 import numpy as np
 import pytest
-from answer_runs import Evaluation, installed_host
+from answer_runs import Evaluation, own_store
 from server_target import TINY_SERVER, server_target
 
 from tasks.store.store import Store
@@ -26,7 +26,7 @@ CLUSTERS = 3
 def host(store: Store, tmp_path: Path) -> Iterator[LocalTargetHost]:
     """The target host of this process, for its tasks."""
     host = LocalTargetHost(tmp_path / "host", "gpu", {**os.environ, "PYTHONPATH": ""})
-    with installed_host(host):
+    with own_store():
         yield host
     host.close()
 
@@ -38,8 +38,8 @@ def put_run(store: Store, run_id: str = "run", cache: bool = True, **target: Any
     answer_runs.put_run(store, run_id, served, np.arange(50) % CLUSTERS, questions, cache)
 
 
-def evaluate(store: Store, individuals: int, run_id: str = "run") -> list[Evaluation]:
-    return answer_runs.evaluate(store, run_id, [[float(n)] * CLUSTERS for n in range(individuals)])
+def evaluate(host: LocalTargetHost, store: Store, individuals: int, run_id: str = "run") -> list[Evaluation]:
+    return answer_runs.evaluate(host, store, run_id, [[float(n)] * CLUSTERS for n in range(individuals)])
 
 
 def servers_of(evaluation: Evaluation | Sequence[str]) -> set[str]:
@@ -47,11 +47,13 @@ def servers_of(evaluation: Evaluation | Sequence[str]) -> set[str]:
     return {text.split()[1] for text in (evaluation.texts if isinstance(evaluation, Evaluation) else evaluation)}
 
 
-def test_answers_are_kept_when_the_server_dies_in_the_middle_of_a_batch(store: Store, tmp_path: Path) -> None:
+def test_answers_are_kept_when_the_server_dies_in_the_middle_of_a_batch(
+    host: LocalTargetHost, store: Store, tmp_path: Path
+) -> None:
     # Given a server that exits after three answers
     put_run(store, command=f"{TINY_SERVER} --die-once {shlex.quote(str(tmp_path / 'died'))}")
     # When two individuals are evaluated on it
-    evaluations = evaluate(store, 2)
+    evaluations = evaluate(host, store, 2)
     # Then a second server gave the rest, and each question has one answer, counted once
     together = [answer for evaluation in evaluations for answer in evaluation.answers]
     assert (tmp_path / "died").exists()
@@ -60,10 +62,10 @@ def test_answers_are_kept_when_the_server_dies_in_the_middle_of_a_batch(store: S
     assert store.usage("run")["target"] == sum(answer["tokens"] for answer in together) == 2 * QUESTIONS
 
 
-def test_with_restart_each_individual_has_its_own_server(store: Store, tmp_path: Path) -> None:
+def test_with_restart_each_individual_has_its_own_server(host: LocalTargetHost, store: Store, tmp_path: Path) -> None:
     # Given tasks that run at the same time with the lifecycle "restart"
     put_run(store, lifecycle="restart")
-    first, second, third = evaluate(store, 3)
+    first, second, third = evaluate(host, store, 3)
     # Then each has a server of its own, and the processor of the last one is in the worker's folder
     assert [len(servers_of(one)) for one in (first, second, third)] == [1, 1, 1]
     assert len(servers_of(first) | servers_of(second) | servers_of(third)) == 3
@@ -73,10 +75,10 @@ def test_with_restart_each_individual_has_its_own_server(store: Store, tmp_path:
     assert store.file("run", "processor.py") is None
 
 
-def test_an_answer_that_was_evicted_is_generated_again(store: Store) -> None:
+def test_an_answer_that_was_evicted_is_generated_again(host: LocalTargetHost, store: Store) -> None:
     # Given a run that has recorded its generation, so that its answers may be evicted
     put_run(store)
-    [before] = evaluate(store, 1)
+    [before] = evaluate(host, store, 1)
     store.forget_plans("run", ["g0_pop"])
     store.release_shared("run")
     # When the server needs their memory
@@ -89,6 +91,6 @@ def test_an_answer_that_was_evicted_is_generated_again(store: Store) -> None:
             break
     store.redis.config_set("maxmemory", 0)
     # Then the run generates them again
-    [after] = evaluate(store, 1)
+    [after] = evaluate(host, store, 1)
     assert (before.generated, after.generated) == (QUESTIONS, QUESTIONS)
     assert (before.keys, before.answers) == (after.keys, after.answers)

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from answer_runs import embedded_target, evaluate, installed_host, put_run
+from answer_runs import embedded_target, evaluate, own_store, put_run
 
 from orchestrator.export.transformers import TRANSFORMERS
 from tasks.gpu.cluster import pack_labels, write_labels
@@ -129,8 +129,8 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
         target = dataclasses.replace(target, sampling=sampling)
         put_run(store, name, target, LABELS, QUESTIONS)
     individuals = [[-500.0, 500.0, 0.0], [9.0, 0.25, -0.25]]
-    with installed_host(host):
-        from_file = evaluate(store, "restarted", individuals)
+    with own_store():
+        from_file = evaluate(host, store, "restarted", individuals)
         # Then the server that answered last has loaded the file of one of them
         server = host._server  # its process is the evidence
         assert server is not None and server.pid is not None
@@ -138,7 +138,7 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
         loaded = Path(command[command.index("--processor") + 1])
         assert loaded.name == PROCESSOR_FILE
         assert loaded.read_text() in [generate(store, "restarted", deltas) for deltas in individuals]
-        by_request = evaluate(store, "resident", individuals)
+        by_request = evaluate(host, store, "resident", individuals)
     # And the file gives the answers that the request's deltas give, each generated for itself
     assert [e.texts for e in from_file] == [e.texts for e in by_request]
     assert from_file[0].texts != from_file[1].texts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from answer_runs import Evaluation, embedded_target, evaluate, installed_host, put_run
+from answer_runs import Evaluation, embedded_target, evaluate, own_store, put_run
 from server_target import server_target
 
 from tasks.gpu.host import TargetUnavailable
@@ -33,8 +33,8 @@ def evaluate_on(store: Store, run: str, model: Path, folder: Path, dtype: str) -
     with ExitStack() as stack:
         host = LocalTargetHost(folder, "gpu", {**os.environ, DTYPE_VARIABLE: dtype})
         stack.callback(host.close)
-        stack.enter_context(installed_host(host))
-        return evaluate(store, run, [[0.0, 0.5, -0.5]])[0]
+        stack.enter_context(own_store())
+        return evaluate(host, store, run, [[0.0, 0.5, -0.5]])[0]
 
 
 def test_servers_of_different_arguments_never_share_answers(store: Store, small_model: Path, tmp_path: Path) -> None:
