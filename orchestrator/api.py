@@ -184,7 +184,7 @@ def guide(config: PathName | Mapping[str, Any], **options: Any) -> OpenRun:
     config: a YAML file, or its values.  options: those of the command, by the names of `GuideOptions`.
     Raises: as `evolve`.
     """
-    from orchestrator.guide.run import StageBPipeline
+    from orchestrator.guide import StageBPipeline
     from orchestrator.guide.settings import GuideOptions
     from orchestrator.settings.documents import parse_document
     from orchestrator.settings.farm import FARM_CHECKS

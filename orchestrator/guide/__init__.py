@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from orchestrator.guide.run import StageBPipeline
+    from orchestrator.guide.settings import GuideOptions
 
 __all__ = ["StageBPipeline"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "StageBPipeline":  # imported when it is used: commands start without what it needs
-        from orchestrator.guide.run import StageBPipeline
+class StageBPipeline:
+    """What `orchestrator guide` does, for a script: `config` is its YAML file, or the values of one."""
 
-        return StageBPipeline
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Imports are in the methods: commands that only show a run start without them.
+
+    def __init__(self, config: str | PathLike[str] | Mapping[str, Any], options: GuideOptions | None = None) -> None:
+        from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_guide_settings
+
+        if isinstance(config, Mapping):
+            self.settings = guide_settings_from(config)
+        else:
+            self.settings = read_guide_settings(Path(config))
+        self.options = options or GuideOptions()
+
+    def run_all(self) -> Path:
+        """The whole run, or what is left of one that was interrupted; returns its folder.
+
+        Raises: SettingsError, OutputError, FarmUnavailable; RunStopped when it parked or was stopped by its data.
+        """
+        return self.run_step("all")
+
+    def run_step(self, step: Literal["all", "ingest"]) -> Path:
+        """One step, as `--step`.  Raises: as `run_all`."""
+        from orchestrator import console
+        from orchestrator.api import RunStopped
+        from orchestrator.guide.run import start_guide
+
+        ending = start_guide(self.settings, self.options, step=step)
+        if ending.status == console.INTERRUPTED:
+            raise KeyboardInterrupt(*ending.lines)
+        if ending.status != console.DONE:
+            raise RunStopped(ending.status, ending.lines)
+        return self.settings.folder

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from os import PathLike
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +11,7 @@ from orchestrator import console
 from orchestrator.callbacks import Callbacks
 from orchestrator.guide.inputs import GuideInputs, check_guide, differences, keep_tickets
 from orchestrator.guide.report import UNIT, guide_figure_lines, guide_summary, guide_tables
-from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from, read_guide_settings
+from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.report.announcement import highest_cost, provider_at
 from orchestrator.runs.kinds import Figures, RunKind, ShownTable
 from orchestrator.runs.yaml_kind import YamlKind
@@ -144,36 +143,3 @@ def announcement(settings: GuideSettings, options: GuideOptions) -> str:
 
 def _say(*lines: str) -> None:
     print(*lines, sep="\n", file=sys.stderr, flush=True)
-
-
-class StageBPipeline:
-    """What `orchestrator guide` does, for a script: `config` is its YAML file, or the values of one."""
-
-    def __init__(
-        self,
-        config: str | PathLike[str] | Mapping[str, Any],
-        options: GuideOptions = GuideOptions(),  # frozen
-    ) -> None:
-        if isinstance(config, Mapping):
-            self.settings = guide_settings_from(config)
-        else:
-            self.settings = read_guide_settings(Path(config))
-        self.options = options
-
-    def run_all(self) -> Path:
-        """The whole run, or what is left of one that was interrupted; returns its folder.
-
-        Raises: SettingsError, OutputError, FarmUnavailable; RunStopped when it parked or was stopped by its data.
-        """
-        return self.run_step("all")
-
-    def run_step(self, step: Step) -> Path:
-        """One step, as `--step`.  Raises: as `run_all`."""
-        from orchestrator.api import RunStopped
-
-        ending = start_guide(self.settings, self.options, step=step)
-        if ending.status == console.INTERRUPTED:
-            raise KeyboardInterrupt(*ending.lines)
-        if ending.status != console.DONE:
-            raise RunStopped(ending.status, ending.lines)
-        return self.settings.folder
