@@ -131,7 +131,7 @@ def _status_lines(settings: Settings, found: FarmStatus) -> list[str]:
 def _compose_lines() -> list[str]:
     """What to do with the farm that `docker compose up` runs in this folder; nothing where there is none."""
     from orchestrator.farm.connection import compose_address
-    from tasks.store.client import redacted
+    from tasks.common.logs import redacted
 
     if (address := compose_address(Path.cwd())) is None:
         return []

@@ -19,6 +19,7 @@ from orchestrator.evolve.systems import PLAIN, Book, System
 from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS
+from orchestrator.farm.embedded import embedded_model
 from orchestrator.report.document import front_file, report_of
 from orchestrator.report.figures import ReportFile
 from orchestrator.report.statistics import Comparison
@@ -34,8 +35,6 @@ from tasks.openai.limits import spending_of
 from tasks.plan import Evaluations
 from tasks.records import PROCESSOR_FILE, Example
 from tasks.store.store import Store
-from workers.embedded.models import FOLDER as EMBEDDED_MODEL
-from workers.embedded.models import cache_folder
 
 DEPLOY = "deploy"
 DEPLOY_FILES = tuple(
@@ -93,7 +92,7 @@ def write_deploy(
     if winner.deltas:
         output.write(f"{DEPLOY}/{PROCESSOR_FILE}", TARGETS["sglang"].render(steering))
     about = STEERS if winner.deltas else NO_STEERING
-    model = cache_folder() / EMBEDDED_MODEL if settings.target_model == EMBEDDED else settings.target_model
+    model = embedded_model() if settings.target_model == EMBEDDED else settings.target_model
     text = README.format(name=winner.name, model=model, run=run_id, steers=about)
     output.write(f"{DEPLOY}/README.md", text)
 

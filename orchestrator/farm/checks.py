@@ -18,12 +18,12 @@ from orchestrator.farm.embedded import is_healthy
 from orchestrator.farm.workers import start_hint
 from orchestrator.settings import Settings
 from tasks.common.files import unix_path
-from tasks.common.logs import secret
+from tasks.common.logs import redacted, secret
 from tasks.common.text import escape_control
 from tasks.common.validation import MODELS_BYTES
 from tasks.openai.endpoint import api_path
 from tasks.queues import QUEUES
-from tasks.store.client import NO_WAITING, connect, redacted, refusal_of, store_url
+from tasks.store.client import NO_WAITING, connect, refusal_of, store_url
 from tasks.store.workers import WorkerRegistry, code_version
 from workers.sglang.gpus import GpuUnavailable, available_gpus
 

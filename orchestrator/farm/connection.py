@@ -18,6 +18,7 @@ from kombu.exceptions import OperationalError
 from orchestrator.farm import FarmLost, FarmUnavailable, StoreLost
 from orchestrator.farm.producer import make_sender
 from tasks.common.files import LONGEST_SOCKET_PATH, OTHERS, is_own_folder
+from tasks.common.logs import redacted
 from tasks.common.text import escape_control
 from tasks.openai.endpoint import DEFAULT_BASE_URL, listed
 from tasks.queues import QUEUES
@@ -31,7 +32,6 @@ from tasks.store.client import (
     Waiting,
     connect,
     queues_url,
-    redacted,
     redis_url_of,
     refusal_of,
     store_url,

@@ -22,12 +22,18 @@ from orchestrator.settings.run import needs_endpoint
 from tasks.common.logs import secret
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec, FarmStatus
+from workers.embedded.models import FOLDER, cache_folder
 from workers.processes import is_healthy
 
 __all__ = ["FarmSpec", "FarmStatus", "control", "is_healthy"]  # beside what is here, to other modules
 
 GPU_SLOTS = 64  # a worker takes no more individuals than keep its server busy
 DEFAULT_CONFIG = Path("configs/embedded.config")
+
+
+def embedded_model() -> Path:
+    """The folder of the model that ships with the embedded farm, where it has been unpacked."""
+    return cache_folder() / FOLDER
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from orchestrator.page.formats import cell, number, plural, visible
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.settings.kconfig import default_values
-from tasks.store.client import redacted
+from tasks.common.logs import redacted
 
 HIDDEN = "***"
 _KEY = re.compile(r"(--(?:api|admin)-key[ =])\S+")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import httpx2
 
 from tasks.common.files import unix_path
+from tasks.common.logs import redacted
 from tasks.common.text import escape_control
 from tasks.common.validation import REPLY_BYTES
-from tasks.store.client import redacted
 
 OK = 200
 CONNECT_S = 30.0

@@ -167,3 +167,9 @@ def redact(text: str) -> str:
     for one in sorted(_registered, key=len, reverse=True):  # a copy: threads may add, and one may hold another
         text = text.replace(one, "[secret]")
     return text
+
+
+def redacted(url: str) -> str:
+    """`url` with stars for its password: the only form that may be shown or logged."""
+    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
+    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)

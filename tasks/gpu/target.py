@@ -23,10 +23,10 @@ from pydantic import FailFast
 from typing_extensions import TypedDict
 
 from tasks.common.http import CONNECT_S, OK, http_url
+from tasks.common.logs import redacted
 from tasks.common.validation import InvalidData, parse_json, reply_bytes
 from tasks.gpu.connections import CONNECTIONS, read_body
 from tasks.gpu.model_files import reference
-from tasks.store.client import redacted
 
 PROCESSOR = reference("whetstone_steering.processor", "ClusterBias")  # adds deltas[labels] inside the server
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0  # between two tries of a request

@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import LockError
 from redis.retry import Retry
 
-from tasks.common.logs import register_secret, secret
+from tasks.common.logs import redacted, register_secret, secret
 from tasks.store.keys import lock_key
 
 log = logging.getLogger(__name__)
@@ -93,12 +93,6 @@ def store_url(url: str) -> str:
 def queues_url(url: str) -> str:
     """The address of Celery's messages, as redis-py writes it."""
     return _for_redis(url, _BROKER)
-
-
-def redacted(url: str) -> str:
-    """`url` with stars for its password: the only form that may be shown or logged."""
-    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
-    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
 
 
 def _for_redis(url: str, offset: int) -> str:

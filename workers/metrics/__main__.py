@@ -18,7 +18,8 @@ from kombu.exceptions import OperationalError
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, start_http_server
 
 from tasks.common.files import keep_private
-from tasks.store.client import NO_WAITING, connect, queues_url, redacted, redis_url_of, store_url
+from tasks.common.logs import redacted
+from tasks.store.client import NO_WAITING, connect, queues_url, redis_url_of, store_url
 from tasks.store.store import Store
 from workers.metrics.collector import FarmCollector, TaskEvents
 

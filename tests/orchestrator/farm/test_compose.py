@@ -15,7 +15,8 @@ from orchestrator.farm.connection import PASSWORD, SOCKET, compose_address, exte
 from orchestrator.farm.embedded import named_address
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import SettingsError
-from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, redacted
+from tasks.common.logs import redacted
+from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 
 ROOT = Path(__file__).parents[3]
 

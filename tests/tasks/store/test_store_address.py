@@ -4,7 +4,8 @@ import pytest
 import redis
 from celery import Celery
 
-from tasks.store.client import backend_url, broker_url, redacted, redis_url_of, store_url
+from tasks.common.logs import redacted
+from tasks.store.client import backend_url, broker_url, redis_url_of, store_url
 
 
 def test_three_databases_follow_one_another() -> None:
