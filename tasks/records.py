@@ -62,7 +62,7 @@ class Score:
 
 PROCESSOR_FILE = "processor.py"
 """The file of a generated processor, which a server that is started for one individual loads."""
-EngineName = Literal["embedded", "sglang"]  # each is a module of workers/sglang/engines
+EngineName = Literal["embedded", "sglang"]  # each is in workers/sglang/engines.py
 
 
 @dataclass(frozen=True)

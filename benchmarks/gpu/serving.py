@@ -42,7 +42,7 @@ from tasks.gpu.processor import ModelCheck
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.target import PROCESSOR
 from workers.processes import ChildProcess, Command, is_healthy
-from workers.sglang.engines.embedded import KEY_VARIABLE
+from workers.sglang.engines import KEY_VARIABLE
 from workers.steering.serving import SYSTEM_VARIABLE
 
 CLUSTERING = "0123456789abcdef"

@@ -1,4 +1,4 @@
-"""The GPU of a gpu worker: no other worker of this host uses it while the worker or its server runs.
+"""The GPU of a gpu worker: no other worker of this host uses it meanwhile, and it serves or computes, never both.
 
 A claim is a lock on a file.  The kernel releases it when the last process that holds it has ended, in whatever way.
 The server holds it too, so a GPU becomes free only when its memory does.  Containers of one host share the locks by a
@@ -6,13 +6,18 @@ volume, which WHETSTONE_GPU_LOCKS names.
 
 WHETSTONE_GPU names the GPU by its number in nvidia-smi.  Without it a worker takes the first free one, of those in
 CUDA_VISIBLE_DEVICES where that is set.  "shared" claims none: the user then makes sure that the memory suffices.
+
+Tasks that do the same share the card.  A task that computes waits until nobody is served any more, and from then on
+nobody new is served: training goes first.  Who wants to be served meanwhile is refused at once, and its message goes
+to another worker or waits in the queue.  A task that computes alone waits for the others, and new ones wait for it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -20,6 +25,7 @@ from typing import IO
 import tenacity
 
 from tasks.common.files import private_folder, runtime_folder
+from tasks.gpu.host import CardComputes, CardUse
 
 GPU_VARIABLE = "WHETSTONE_GPU"
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -27,6 +33,7 @@ LOCKS_VARIABLE = "WHETSTONE_GPU_LOCKS"  # the folder of the locks
 SHARED = "shared"
 RELEASE_S = 15.0  # how long the server of a killed worker may still hold its GPU
 PAUSE_S = 0.2
+CHECK_S = 0.5  # how often a task that waits for the card checks whether it still should
 
 
 class GpuUnavailable(RuntimeError):
@@ -145,3 +152,64 @@ def claim(gpus: Sequence[Gpu], folder: Path | None = None) -> Claim:
     raise GpuUnavailable(
         f"GPU {numbers} of this machine is in use by another worker; {GPU_VARIABLE} names another one, or {SHARED!r}"
     )
+
+
+class Card:
+    """May be used from several threads.  A thread that is being served may enter `serving` again."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._serving = 0
+        self._computing = 0  # tasks that compute, or wait to
+        self._running = 0  # those of them that have begun
+        self._alone = 0  # those of them that compute alone, or wait to
+        self._own = threading.local()
+
+    @property
+    def use(self) -> CardUse:
+        """`computes` also while a task only waits to compute."""
+        with self._changed:
+            return "computes" if self._computing else "serves" if self._serving else ""
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        depth = getattr(self._own, "depth", 0)
+        with self._changed:
+            if self._computing and not depth:
+                raise CardComputes("the card of this worker computes")
+            self._serving += 1
+        self._own.depth = depth + 1
+        try:
+            yield
+        finally:
+            self._own.depth = depth
+            with self._changed:
+                self._serving -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def computing(self, check: Callable[[], None], *, alone: bool = False) -> Iterator[None]:
+        """`check` is called while this waits, and may raise."""
+        with self._changed:
+            self._computing += 1
+            self._alone += alone
+        begun = False
+        try:
+            while not (begun := self._begins(alone)):
+                check()
+            yield
+        finally:
+            with self._changed:
+                self._computing -= 1
+                self._alone -= alone
+                self._running -= begun
+                self._changed.notify_all()
+
+    def _begins(self, alone: bool) -> bool:
+        """Whether its turn comes within `CHECK_S` seconds; then it counts as running."""
+        with self._changed:
+            is_free = self._changed.wait_for(
+                lambda: not (self._serving or (self._running if alone else self._alone)), CHECK_S
+            )
+            self._running += is_free
+            return is_free

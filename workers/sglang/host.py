@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,17 +29,14 @@ from workers import steering
 from workers.embedded import models
 from workers.processes import PidRecords
 from workers.sglang import gpus
-from workers.sglang.card import Card
-from workers.sglang.engines import engine_of
+from workers.sglang.engines import ENGINES, LaunchFiles
 from workers.sglang.identity import ExternalServers
 from workers.sglang.server import (
     ServerKilled,
-    ServerPaths,
     ServerSpec,
     TargetServer,
     clear_temporary,
     is_server_healthy,
-    make_spec,
     make_steering_path,
     temporary_environment,
     write_processor,
@@ -75,7 +73,7 @@ class LocalTargetHost:
         self._claim_lock = threading.Lock()
         self._closing = threading.Event()
         self._claim: gpus.Claim | None = None
-        self._card = Card()
+        self._card = gpus.Card()
         self._server: TargetServer | None = None
         self._starts = 0
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
@@ -89,7 +87,7 @@ class LocalTargetHost:
 
     def clear_leftovers(self) -> list[str]:
         """End a server that a killed worker of this name left running. Returns the names of such processes."""
-        return self._records.clear(engine_of("embedded").stop_grace_s)
+        return self._records.clear(ENGINES["embedded"].stop_grace_s)
 
     def serving(self, target: Target) -> AbstractContextManager[None]:
         return nullcontext() if target.url else self._card.serving()
@@ -220,8 +218,12 @@ class LocalTargetHost:
                 logger.warning("the target server was not started early: %s", error)
 
     def _spec(self, target: Target) -> ServerSpec:
+        # "auto" is decided by the farm, or else by the server.
+        dtype = self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
         model = self.model_folder(target)
-        return make_spec(target, model, self.labels_folder(), self._dtype(target), self._requests_log)
+        files = LaunchFiles(model, self.labels_folder(), dtype, self._requests_log)
+        argv = tuple(ENGINES[target.engine].command(target, files))
+        return ServerSpec(argv, target.engine, target.model, model, tuple(shlex.split(target.args)))
 
     def _own_identity(self, target: Target) -> Mapping[str, Any]:
         """As reported at the last start; a server is started when there was none yet."""
@@ -236,10 +238,6 @@ class LocalTargetHost:
             if time.monotonic() > deadline or self._closing.wait(PAUSE_S):
                 raise TargetUnavailable(f"the target server at {target.url} does not answer /health")
         return url
-
-    def _dtype(self, target: Target) -> str:
-        # "auto" is decided by the farm, or else by the server.
-        return self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
 
     def _start_server(self, spec: ServerSpec, target: Target) -> TargetServer:
         if self._failure is not None:
@@ -258,7 +256,6 @@ class LocalTargetHost:
 
     def _ready_server(self, spec: ServerSpec, target: Target) -> TargetServer:
         """A server that has started.  One that is killed while it starts is started again, `KILLED_TRIES` in all."""
-        paths = ServerPaths(self._log, self._records, self._folder / f"key-{self._name}.yaml")
         tries = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(ServerKilled),
             stop=tenacity.stop_after_attempt(KILLED_TRIES),
@@ -266,7 +263,7 @@ class LocalTargetHost:
         )
 
         def start() -> TargetServer:
-            server = TargetServer(spec, paths)
+            server = TargetServer(spec, self._log, self._records, self._folder / f"key-{self._name}.yaml")
             environment, locks = self._server_environment(target, spec.processor)
             self._starter.submit(server.start, environment, locks).result()
             server.wait_ready(target.ready_timeout_s, self._closing)

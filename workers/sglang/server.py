@@ -7,7 +7,6 @@ import hashlib
 import logging
 import os
 import secrets
-import shlex
 import shutil
 import signal
 import threading
@@ -19,10 +18,10 @@ from typing import Any
 from tasks.common.files import private_folder, runtime_folder, runtime_socket, unix_url, write_atomic
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.target import SERVER_STATS
-from tasks.records import PROCESSOR_FILE, Target
+from tasks.records import PROCESSOR_FILE
 from workers import steering
 from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed, is_healthy
-from workers.sglang.engines import LaunchFiles, engine_of
+from workers.sglang.engines import ENGINES
 from workers.sglang.identity import local_weights, read_identity
 
 log = logging.getLogger(__name__)
@@ -50,22 +49,7 @@ class ServerSpec:
         """The command line without address and key."""
         if self.processor is None:
             return (*self.argv, *self.extra)
-        return (*self.argv, *self.extra, *engine_of(self.engine).processor_arguments(self.processor))
-
-
-@dataclass(frozen=True)
-class ServerPaths:
-    """The server's log, and the records of its pid; `key_file` exists only while it starts."""
-
-    log: Path
-    records: PidRecords
-    key_file: Path
-
-
-def make_spec(target: Target, model: str, labels: Path, dtype: str, requests_log: Path) -> ServerSpec:
-    """The spec for the server of `target`; `model` is a folder or a Hugging Face id."""
-    start = engine_of(target.engine).command(target, LaunchFiles(model, labels, dtype, requests_log))
-    return ServerSpec(tuple(start), target.engine, target.model, model, tuple(shlex.split(target.args)))
+        return (*self.argv, *self.extra, *ENGINES[self.engine].processor_arguments(self.processor))
 
 
 def make_steering_path(folder: Path) -> Path:
@@ -105,29 +89,30 @@ class ServerKilled(TargetUnavailable):
 class TargetServer:
     """A server that this worker starts and stops.  Call `start` once, from a thread that outlives the server.
 
-    It listens on a Unix socket in a folder that only this user may enter, and `api_key` is its own.
+    It listens on a Unix socket in a folder that only this user may enter, and `api_key` is its own; `key_file` exists
+    only while it starts.
     """
 
-    def __init__(self, spec: ServerSpec, paths: ServerPaths) -> None:
+    def __init__(self, spec: ServerSpec, log: Path, records: PidRecords, key_file: Path) -> None:
         self.spec = spec
-        self._socket = make_socket_path(paths.records.path)
+        self._socket = make_socket_path(records.path)
         self.url = unix_url(self._socket)
         # The prefix keeps YAML from reading a number, and the server's option parser from reading an option.
         self.api_key = f"key-{secrets.token_hex(24)}"
         self.identity: dict[str, Any] = {}  # what the ready server reports; empty where it reports nothing
-        self._paths = paths
+        self._log, self._records, self._key_file = log, records, key_file
         self._process: ChildProcess | None = None
 
     def start(self, environment: Mapping[str, str], pass_fds: tuple[int, ...]) -> None:
         """Start the process; it is not ready then."""
-        engine = engine_of(self.spec.engine)
-        key_options, key_environment = engine.pass_key(self.api_key, self._paths.key_file)
+        engine = ENGINES[self.spec.engine]
+        key_options, key_environment = engine.pass_key(self.api_key, self._key_file)
         with engine.listen(self._socket) as listen:
             argv = (*self.spec.command(), *key_options, *listen.arguments)
             environment = {**environment, **key_environment, **listen.environment}
             inherited = (*pass_fds, *listen.descriptors)
-            command = Command("target", argv, self._paths.log, environment, engine.death_signal, inherited)
-            self._process = ChildProcess(command, self._paths.records)
+            command = Command("target", argv, self._log, environment, engine.death_signal, inherited)
+            self._process = ChildProcess(command, self._records)
             self._process.start()
 
     def wait_ready(self, timeout_s: float, cancelled: threading.Event) -> None:
@@ -144,8 +129,8 @@ class TargetServer:
             self.stop()
             raise
         finally:
-            self._paths.key_file.unlink(missing_ok=True)
-            redact_file(self._paths.log, self.api_key)
+            self._key_file.unlink(missing_ok=True)
+            redact_file(self._log, self.api_key)
 
     @property
     def pid(self) -> int | None:
@@ -158,7 +143,7 @@ class TargetServer:
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.stop(engine_of(self.spec.engine).stop_grace_s)
+            self._process.stop(ENGINES[self.spec.engine].stop_grace_s)
         self._socket.unlink(missing_ok=True)
 
     def _read_identity(self) -> dict[str, Any]:
@@ -213,7 +198,7 @@ def is_server_healthy(url: str, engine: str) -> bool:
     """Whether a server is healthy.  One that answered recently is not checked: SGLang's check takes a second."""
     if SERVER_STATS.was_alive(url, RECENT_S):
         return True
-    healthy = is_healthy(url, engine_of(engine).health_s)
+    healthy = is_healthy(url, ENGINES[engine].health_s)
     if healthy:
         SERVER_STATS.alive(url)
     return healthy

@@ -17,7 +17,7 @@ from tasks.gpu.host import CardComputes
 from tasks.store.client import connect, store_url
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry
-from workers.sglang.card import Card
+from workers.sglang.gpus import Card
 from workers.sglang.host import LocalTargetHost
 
 

@@ -9,14 +9,14 @@ from typing import get_args
 import pytest
 
 from tasks.records import EngineName
-from workers.sglang.engines import engine_of
+from workers.sglang.engines import ENGINES
 
 KEY = "key-5f1e"
 
 
 @pytest.mark.parametrize("name", get_args(EngineName))
 def test_every_engine_of_the_settings_keeps_the_key_off_the_command_line(name: str, tmp_path: Path) -> None:
-    engine = engine_of(name)
+    engine = ENGINES[name]
     arguments, environment = engine.pass_key(KEY, tmp_path / "key.yaml")
     assert not any(KEY in argument for argument in arguments)
     written = [path for path in tmp_path.iterdir() if KEY in path.read_text()]
@@ -29,5 +29,5 @@ def test_a_key_file_that_a_killed_worker_left_is_replaced(tmp_path: Path) -> Non
     file = tmp_path / "key.yaml"
     file.write_text("api-key: old\n")
     file.chmod(0o644)
-    engine_of("sglang").pass_key(KEY, file)
+    ENGINES["sglang"].pass_key(KEY, file)
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (f"api-key: {KEY}\n", 0o600)

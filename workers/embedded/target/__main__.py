@@ -26,7 +26,7 @@ from workers.embedded.target.engine import Engine
 from workers.embedded.target.grammar import Grammars
 from workers.embedded.target.processor_file import load_processor
 from workers.embedded.target.protocol import Limits
-from workers.sglang.engines.embedded import KEY_VARIABLE
+from workers.sglang.engines import KEY_VARIABLE
 from workers.sglang.identity import weights_fingerprint
 
 log = logging.getLogger(__name__)

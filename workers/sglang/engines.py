@@ -1,0 +1,133 @@
+"""What differs between target servers: command line, socket, key, and how a server is stopped.
+
+Every server answers SGLang's routes.  For another engine, add a class, its line in `ENGINES`, and its name to
+`EngineName` in `tasks/records.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tasks.records import Target
+from workers.steering import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
+
+KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
+
+
+@dataclass(frozen=True)
+class LaunchFiles:
+    """What a server is started on: `model` is a folder or a Hugging Face id; it may write its requests to a log."""
+
+    model: str
+    labels: Path
+    dtype: str
+    requests_log: Path
+
+
+@dataclass(frozen=True)
+class ListenOptions:
+    """Arguments and environment variables of a server, and the descriptors that it inherits."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    descriptors: tuple[int, ...] = ()
+
+
+class TargetEngine(Protocol):
+    """One kind of target server.
+
+    stop_grace_s         seconds between SIGTERM and SIGKILL
+    health_s             a server that does not answer for so many seconds counts as hung
+    death_signal         sent to the server when the worker dies
+    processor_arguments  what follows the command line when the server loads a processor file
+    """
+
+    stop_grace_s: float
+    health_s: float
+    death_signal: signal.Signals
+
+    def command(self, target: Target, files: LaunchFiles) -> list[str]:
+        """The command line without address, key and the arguments of the target's settings."""
+
+    def processor_arguments(self, processor: Path) -> list[str]: ...
+
+    @contextmanager
+    def listen(self, path: Path) -> Iterator[ListenOptions]:
+        """What makes the server listen on a Unix socket; when it is ready, nowhere else."""
+        yield ListenOptions(())
+
+    def pass_key(self, key: str, file: Path) -> tuple[list[str], dict[str, str]]:
+        """The arguments and the environment that give the server its key; `file`, for the key, is deleted later.
+
+        Never the key in an argument, which every user of the machine can read.
+        """
+
+
+class Embedded(TargetEngine):
+    """The target server of the embedded farm, which computes with transformers on a CPU."""
+
+    stop_grace_s, health_s, death_signal = 2.0, 10.0, signal.SIGTERM
+
+    def command(self, target: Target, files: LaunchFiles) -> list[str]:
+        options = ["--model", files.model, "--labels", str(files.labels), "--dtype", files.dtype]
+        return [sys.executable, "-m", "workers.embedded.target", *options, "--requests-log", str(files.requests_log)]
+
+    def processor_arguments(self, processor: Path) -> list[str]:
+        return ["--processor", str(processor)]
+
+    @contextmanager
+    def listen(self, path: Path) -> Iterator[ListenOptions]:
+        yield ListenOptions(("--uds", str(path)))
+
+    def pass_key(self, key: str, file: Path) -> tuple[list[str], dict[str, str]]:
+        return [], {KEY_VARIABLE: key}
+
+
+class SGLang(TargetEngine):
+    """SGLang on a GPU, or any server that takes its options.
+
+    It finishes its requests before it stops, without a limit of its own; its /health generates a token, among many
+    others; its own processes end with the first.
+    """
+
+    stop_grace_s, health_s, death_signal = 10.0, 30.0, signal.SIGKILL
+
+    def command(self, target: Target, files: LaunchFiles) -> list[str]:
+        return [*shlex.split(target.command), "--model-path", files.model]
+
+    def processor_arguments(self, processor: Path) -> list[str]:
+        """A request names the processor, and the server imports it from its module path.
+
+        With overlap scheduling a processor would see each answer without its last token.
+        """
+        return ["--enable-custom-logit-processor", "--disable-overlap-schedule"]
+
+    @contextmanager
+    def listen(self, path: Path) -> Iterator[ListenOptions]:
+        """A TCP port as well, which the steering plugin closes when the server is warm.
+
+        It is bound here, without SO_REUSEADDR and SO_REUSEPORT: from now on the kernel gives it to nobody else.
+        """
+        with socket.socket() as port:
+            port.bind(("127.0.0.1", 0))
+            arguments = ("--host", "127.0.0.1", "--port", str(port.getsockname()[1]))
+            variables = {SOCKET_VARIABLE: str(path), DESCRIPTOR_VARIABLE: str(port.fileno())}
+            yield ListenOptions(arguments, variables, (port.fileno(),))
+
+    def pass_key(self, key: str, file: Path) -> tuple[list[str], dict[str, str]]:
+        file.unlink(missing_ok=True)
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        file.write_text(f"api-key: {key}\n")
+        return ["--config", str(file)], {}
+
+
+ENGINES: Mapping[str, TargetEngine] = {"embedded": Embedded(), "sglang": SGLang()}
