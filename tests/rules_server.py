@@ -17,9 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from workers.embedded.endpoint.app import NoRule, complete, error_body
-from workers.embedded.endpoint.rules import all_rules
-from workers.embedded.endpoint.sections import json_section, section
+from workers.embedded.endpoint import NoRule, complete, error_body
+from workers.embedded.rules.sections import json_section, section
 
 KEY = "key-for-tests-0123456789"
 OVERSIZED = 10_000_000  # characters
@@ -30,7 +29,7 @@ class RulesServer:
 
     def __init__(self, log: Path, key: str = KEY) -> None:
         self.log, self.key, self.url = log, key, ""
-        self._rules, self._lock = all_rules(), threading.Lock()
+        self._lock = threading.Lock()
         self._faults: list[list[Any]] = []  # of each its schema, kind, seconds, and how often it still happens
 
     @property
@@ -57,7 +56,7 @@ class RulesServer:
         kind, seconds = self._take(schema)
         status, headers, usage = 200, {}, {"prompt_tokens": 0, "completion_tokens": 0}
         try:
-            body = complete(request, self._rules)
+            body = complete(request)
         except NoRule as error:
             status, body = 400, error_body(str(error), "no_rule")
         else:

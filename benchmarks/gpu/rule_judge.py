@@ -8,7 +8,7 @@ from __future__ import annotations
 from tasks.judging.graders import ThreeStages
 from tasks.judging.verdict import JudgeReply
 from tasks.records import Judge
-from workers.embedded.endpoint.rules import verdict
+from workers.embedded.rules import verdict
 
 SETTINGS = Judge(
     model="rules", tolerance=0.01, forgiving=True, temperature=0.0, top_p=1.0, max_completion_tokens=512, seed=42,

@@ -11,7 +11,7 @@ import pytest
 from tasks.judging.graders import ExactNumber
 from tasks.judging.numbers import accepted_answers, without_thinking
 from tasks.judging.rule import find_match
-from workers.embedded.endpoint.rules.verdict import JudgeInput, judge_by_rules
+from workers.embedded.rules.verdict import JudgeInput, judge_by_rules
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 TOLERANCE = 0.01

@@ -1,20 +1,29 @@
-"""The rule reflector: a step for the target cluster, from the results of earlier steps and from the use of the cluster.
+"""The reflector by rules: a step for one cluster, a step for all clusters, and the merge of two scratchpads.
 
-A step that helped is repeated; a step that hurt is taken back by half.  Without experience, the end of the turn becomes
-more likely, numbers a little more likely, and other clusters less likely, the more so the more of the long answers they
-make up.  A step is longer by a half for each time that the same was asked before.
-
-The scratchpad holds one line for each step and its result:
+One cluster: a step that helped is repeated; a step that hurt is taken back by half.  Without experience, the end of the
+turn becomes more likely, numbers a little more likely, and other clusters less likely, the more so the more of the long
+answers they make up.  A step is longer by a half for each time that the same was asked before.  The scratchpad has one
+line for each step and its result:
 
     cluster 0: 0.0 -> 2.0 at 41.3 tokens, 0.75 correct; then 30.0 tokens, 0.75 correct
 
 A new step ends in "then ?".  A step whose result is unknown, because a crossover changed the delta first, ends in "then
 unseen".  Other lines are kept as long as there is room.
+
+All clusters: the first step is half of what the rule for one cluster begins with, for each.  While vectors get better,
+the step from the best before to the newest is repeated; after a worse one the next is half way back to the best.  When
+that step is too small to matter, the clusters are tried one after another.  The summary holds one line for each vector:
+
+    41.3 tokens, 0.75 correct with {"0": 2.0, "1": 0.5}
+
+A merge has the fitter parent's lines, then the other's lines on clusters that the fitter does not mention.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +31,8 @@ from typing import Any
 
 from tasks.common.escaping import unquote_lines
 from tasks.openai.reflect import variant_of
-from workers.embedded.endpoint.sections import json_section, section
+from workers.embedded.rules.sections import json_section, section, sections
 
-SCHEMA_NAME = "mutation"
 END_OF_TURN, NUMBERS = "0", "1"
 BOUND = 8.0
 SMALLEST_STEP = 0.25
@@ -37,7 +45,7 @@ SHORTNESS_WEIGHT = 0.5
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)"
-_LINE = re.compile(
+_STEP = re.compile(
     rf"cluster (\d+): {_NUMBER} -> {_NUMBER} at {_NUMBER} tokens, {_NUMBER} correct; "
     rf"then (?:{_NUMBER} tokens, {_NUMBER} correct|(\?|unseen))"
 )
@@ -99,7 +107,7 @@ class MutationPrompt:
         return self.deltas[self.target]
 
 
-def answer(system: str, user: str) -> dict[str, Any]:
+def mutate(system: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.openai.reflect.mutation_messages`."""
     del system
     prompt = parse_prompt(user)
@@ -208,7 +216,7 @@ def _at_least(change: float) -> float:
 
 def read_step(line: str) -> DeltaStep | None:
     """The step that a line states, None for any other line."""
-    found = _LINE.fullmatch(line.strip())
+    found = _STEP.fullmatch(line.strip())
     if not found:
         return None
     old, new, tokens, correct = (float(found[i]) for i in range(2, 6))
@@ -238,3 +246,105 @@ def complete_steps(scratchpad: str, deltas: Mapping[str, float], now: Observatio
 def newest(lines: list[str]) -> str:
     """The newest lines, each once, at most `MAX_LINES`."""
     return "\n".join(list(dict.fromkeys(lines))[-MAX_LINES:])
+
+
+_ROUND = re.compile(r"(\d+(?:\.\d+)?) tokens, (\d+(?:\.\d+)?) correct with (\{[^{}]*\})")
+Deltas = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A vector, and what the answers with it were like."""
+
+    deltas: Deltas
+    seen: Observation
+
+    def line(self) -> str:
+        return f"{self.seen.tokens:.1f} tokens, {self.seen.correct:.4g} correct with {json.dumps(dict(self.deltas))}"
+
+
+def rewrite(system: str, user: str) -> dict[str, Any]:
+    """The reply to `tasks.openai.reflect.rewrite_messages`."""
+    del system
+    responses = json_section(user, "All minibatch responses")
+    now = Round(json_section(user, "Deltas used"), observe(responses))
+    past = read_rounds(unquote_lines(section(user, "Evolving summary")), now.deltas)
+    prominence = prominences(json_section(user, "Cluster descriptions"), responses)
+    base, step = next_step(now, past, _first_steps(now, len(responses), prominence))
+    length = 1 + variant_of(user) / 2
+    return {
+        "deltas": {cluster: _bounded(base[cluster] + length * step[cluster]) for cluster in base},
+        "summary": now.line(),
+    }
+
+
+def read_rounds(summary: str, deltas: Deltas) -> list[Round]:
+    """The vectors that the summary names, oldest first; lines of another form or of other clusters are passed over."""
+    rounds = []
+    for line in summary.split("\n"):
+        if found := _ROUND.fullmatch(line.strip()):
+            try:
+                read = {str(cluster): float(delta) for cluster, delta in json.loads(found[3]).items()}
+            except (ValueError, TypeError):
+                continue
+            if read.keys() == deltas.keys() and all(map(math.isfinite, read.values())):
+                rounds.append(Round(read, Observation(float(found[1]), float(found[2]))))
+    return rounds
+
+
+def next_step(now: Round, past: list[Round], first: Deltas) -> tuple[Deltas, Deltas]:
+    """The vector to start from, and the step to take from it."""
+    if not past:
+        return now.deltas, first
+    best = max(past, key=lambda each: each.seen.value)
+    step = {cluster: now.deltas[cluster] - best.deltas[cluster] for cluster in now.deltas}
+    base = now if now.seen.value > best.seen.value else best
+    if base is best:
+        step = {cluster: change / 2 for cluster, change in step.items()}
+    if max(map(abs, step.values())) < SMALLEST_STEP / 2:
+        turn = list(first)[len(past) % len(first)]
+        step = {cluster: change if cluster == turn else 0.0 for cluster, change in first.items()}
+    return base.deltas, step
+
+
+def _first_steps(now: Round, answers: int, prominence: Mapping[str, float]) -> Deltas:
+    return {
+        cluster: first_change(MutationPrompt(cluster, now.deltas, now.seen, answers, prominence.get(cluster, 0.0))) / 2
+        for cluster in now.deltas
+    }
+
+
+def _bounded(delta: float) -> float:
+    return round(min(BOUND, max(-BOUND, delta)), 4)
+
+
+_PARENT = re.compile(r"Parent [AB] \(fitness: (.+)\)")
+_CLUSTER = re.compile(r"cluster (\d+)", re.IGNORECASE)
+
+
+def merge(system: str, user: str) -> dict[str, Any]:
+    """The reply to `tasks.openai.merge.merge_messages`."""
+    del system
+    parents = [
+        (float(found[1]), unquote_lines(text))
+        for heading, text in sections(user)
+        if (found := _PARENT.fullmatch(heading))
+    ]
+    if len(parents) != 2:
+        raise ValueError("a merge has two parents")
+    fitter, other = sorted(parents, key=lambda parent: -parent[0])  # stable: the first parent wins a tie
+    return {"scratchpad": join(fitter[1], other[1])}
+
+
+def join(fitter: str, other: str) -> str:
+    """The lines of both, the fitter's first, each once; on a cluster that both mention, only the fitter's."""
+    first = [line for line in fitter.split("\n") if line.strip()]
+    mentioned = {found[1] for line in first if (found := _CLUSTER.search(line))}
+    rest = [
+        line
+        for line in other.split("\n")
+        if line.strip() and not ((found := _CLUSTER.search(line)) and found[1] in mentioned)
+    ]
+    # The fitter's newest lines are kept when there is no room for all.
+    kept = list(dict.fromkeys(first))[-MAX_LINES:]
+    return "\n".join(dict.fromkeys([*kept, *rest[: MAX_LINES - len(kept)]]))

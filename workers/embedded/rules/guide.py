@@ -1,4 +1,8 @@
-"""Which words of summaries go with which label: a count over tickets, for the rules of the embedded endpoint.
+"""The critic and the reflector of guide by rules, which count words.
+
+The critic says whether the answer is the label, and which words of its reason stand in the summaries.  The reflector
+proposes one experience, of the words that best tell failing from passing tickets among those shown.  Both read what
+`tasks.guide` fills into the prompts, wherever the template has put it.
 
 English is counted by words, Chinese by pieces of two to six characters.  What stands in a ticket counts once for it.
 Phrases are compared by the log-likelihood ratio of their counts (Dunning 1993).
@@ -6,11 +10,16 @@ Phrases are compared by the log-likelihood ratio of their counts (Dunning 1993).
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
+
+from tasks.guide.experiences import normalised
+from tasks.guide.prompts import prompt_language
 
 PIECES = range(2, 7)  # characters
 MOST_WORDS = 4  # of a phrase
@@ -131,3 +140,109 @@ def _joined(word: str, sentences: Sequence[Sequence[tuple[str, ...]]]) -> tuple[
 
 def _tickets(separator: Separator) -> int:
     return sum(found for found, _ in separator.counts.values())
+
+
+_IMAGE = re.compile(r'^- (image_\d+): (".*")$', re.MULTILINE)
+_EXPERIENCE = re.compile(r"^\[G\d+\]\. (.*)$", re.MULTILINE)
+SHOWN = 8  # words that a critique names
+
+
+def critique(system: str, user: str) -> dict[str, Any]:
+    """The reply to `critic_messages`."""
+    del system
+    candidate = _candidate(user)
+    images = {name: str(json.loads(text)) for name, text in _IMAGE.findall(user)}
+    if not images:
+        raise ValueError("the prompt has no summaries")
+    verdict, is_right = candidate["verdict"], candidate["signals"]["label_match"]
+    label = verdict if is_right else {"pass": "fail", "fail": "pass"}[verdict]
+    seen = content_words(" ".join(images.values()))
+    reason = sorted(content_words(candidate["reason"] or ""))
+    shared = [word for word in reason if word in seen]
+    guided = sorted({word for text in _EXPERIENCE.findall(user) for word in content_words(text)} & seen)
+    empty = [f"{name} has no summary." for name, text in images.items() if not text.strip()]
+    return {
+        "summary": f"The answer is {verdict} and the label is {label}: {'right' if is_right else 'wrong'}.",
+        "critique": f"{len(shared)} of {len(reason)} words of the reason stand in the summaries{_listed(shared)}.",
+        "root_cause": None if is_right else f"{len(guided)} words of the experiences stand there{_listed(guided)}.",
+        "issues": empty or None,
+        "candidate_ops": None,
+        "uncertainty_note": None,
+    }
+
+
+def _candidate(user: str) -> dict[str, Any]:
+    """The first line that is an answer with its signals."""
+    for line in user.split("\n"):
+        if line.startswith("{") and '"signals"' in line:
+            found: dict[str, Any] = json.loads(line)
+            return found
+    raise ValueError("the prompt has no answer with signals")
+
+
+def _listed(words: list[str]) -> str:
+    return f": {', '.join(words[:SHOWN])}" if words else ""
+
+
+DUTY = 0.8  # the share of passing tickets that have the words; labels may be wrong
+
+
+def propose(system: str, user: str) -> dict[str, Any]:
+    """The reply to `proposal_messages`."""
+    del system
+    tickets = _shown_tickets(user)
+    if not any(ticket.group for ticket in tickets):
+        raise ValueError("the prompt has no tickets to reflect on")
+    known = {normalised(text) for text in _EXPERIENCE.findall(user)}
+    for found in separators(tickets):
+        text = _experience(found)
+        if text is not None and normalised(text) not in known:
+            return _edit(found, text)
+    return {
+        "action": "noop",
+        "summary": "No words that are not in an experience yet tell failing from passing tickets.",
+        "critique": None,
+        "operations": [],
+        "evidence_group_ids": [],
+        "uncertainty_note": None,
+    }
+
+
+def _edit(found: Separator, text: str) -> dict[str, Any]:
+    counts = found.counts.items()
+    counted = ", ".join(f"{count} of {total} tickets with label {label}" for label, (count, total) in counts)
+    evidence = list(found.groups)
+    operation = {"op": "upsert", "key": None, "text": text, "rationale": f"The words stand in {counted}."}
+    return {
+        "action": "refine",
+        "summary": f"The words that best tell the labels apart: {', '.join(found.words)}.",
+        "critique": f"They stand in {counted}.",
+        "operations": [{**operation, "evidence": evidence, "merged_from": []}],
+        "evidence_group_ids": evidence,
+        "uncertainty_note": None,
+    }
+
+
+def _experience(found: Separator) -> str | None:
+    """A fault, where the words go with fail.  Words of nearly all passing tickets are a duty; others say nothing."""
+    is_chinese = prompt_language("".join(found.words)) == "zh"
+    words = "”和“".join(found.words) if is_chinese else " ".join(found.words)
+    if found.label == "fail":
+        return f"摘要中出现“{words}”时，判不通过。" if is_chinese else f'Fail the ticket when a summary says "{words}".'
+    having, passing = found.counts["pass"]
+    if having < DUTY * passing:
+        return None
+    if is_chinese:
+        return f"摘要中必须出现“{words}”，否则判不通过。"
+    return f'The summaries must say "{words}", otherwise fail the ticket.'
+
+
+def _shown_tickets(user: str) -> list[LabelledTicket]:
+    """The lines that are tickets: of the bundle with a group, and those for comparison without."""
+    found = []
+    for line in user.split("\n"):
+        if line.startswith("{") and '"images"' in line:
+            data = json.loads(line.removesuffix(","))
+            texts = tuple(str(text) for text in data["images"].values())
+            found.append(LabelledTicket(str(data.get("group", "")), str(data["label"]), texts))
+    return found

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-SCHEMA_NAME = "compression"
-
 _PROMPT = re.compile(r"\s*Question:\n(.*?)\n\s*Previous answer:\n(.*)\n\s*Rewritten answer:\s*", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _NUMBER = re.compile(r"[$€£]?\d[\d,]*(?:\.\d+)?")

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.openai.reflect import Mutation, Response, as_variant, mutation_messages
-from workers.embedded.endpoint.rules import mutation
-from workers.embedded.endpoint.rules.mutation import (
+from workers.embedded.rules.reflector import (
     MAX_LINES,
     DeltaStep,
     Observation,
+    mutate,
     read_steps,
 )
 
@@ -29,7 +29,7 @@ def responses(tokens: float, correct: int = 3, n: int = 4) -> list[Response]:
 
 
 def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[Response]) -> Mutation:
-    reply = mutation.answer(*mutation_messages(CLUSTERS, deltas, scratchpad, target, given))
+    reply = mutate(*mutation_messages(CLUSTERS, deltas, scratchpad, target, given))
     proposal = Mutation(**reply)
     assert proposal.fault(deltas[target]) == ""
     return proposal
@@ -40,7 +40,7 @@ ZERO = {str(cluster["id"]): 0.0 for cluster in CLUSTERS}
 
 def test_a_question_that_was_put_before_gets_a_longer_step():
     messages = mutation_messages(CLUSTERS, ZERO, "", "2", responses(60))
-    deltas = [mutation.answer(*as_variant(messages, variant))["delta"] for variant in range(3)]
+    deltas = [mutate(*as_variant(messages, variant))["delta"] for variant in range(3)]
     assert deltas == [-1.0, -1.5, -2.0]
 
 

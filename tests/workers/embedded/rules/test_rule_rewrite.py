@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.common.validation import check_value
 from tasks.openai.reflect import Response, Rewrite, as_variant, rewrite_messages
-from workers.embedded.endpoint.rules import rewrite
+from workers.embedded.rules.reflector import rewrite
 
 IDS = ("0", "1", "2")
 ZERO = dict.fromkeys(IDS, 0.0)
@@ -23,7 +23,7 @@ def responses(tokens: int, correct: int = 4) -> list[Response]:
 
 def asked(deltas: dict[str, float], summary: str, given: list[Response], variant: int = 0) -> tuple[Rewrite, str]:
     """A proposal, and the summary after it."""
-    reply: Any = rewrite.answer(*as_variant(rewrite_messages(CLUSTERS, deltas, summary, given), variant))
+    reply: Any = rewrite(*as_variant(rewrite_messages(CLUSTERS, deltas, summary, given), variant))
     found = check_value(Rewrite.of(IDS), reply)
     return found, "\n".join(filter(None, [summary, found.summary]))
 

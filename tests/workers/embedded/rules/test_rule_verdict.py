@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.common.validation import check_value
 from tasks.judging import verdict as prompt
-from workers.embedded.endpoint.rules import verdict
+from workers.embedded.rules import verdict
 
 
 def judged(gold: str, said: str, question: str = "What is it?", tolerance: float = 0.15) -> verdict.RuleVerdict:

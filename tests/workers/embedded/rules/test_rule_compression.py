@@ -9,14 +9,14 @@ import yaml
 
 from tasks.collect.compression import Compression, messages
 from tasks.common.validation import check_value
-from workers.embedded.endpoint.rules import all_rules
+from workers.embedded.rules import RULES
 
-CONFIG = Path(__file__).parents[5] / "configs" / "collect.yaml"
+CONFIG = Path(__file__).parents[4] / "configs" / "collect.yaml"
 TEMPLATE = yaml.safe_load(CONFIG.read_text())["reflector"]["compress_prompt_template"]
 
 
 def compress(question: str, said: str) -> str:
-    found: Compression = check_value(Compression, all_rules()["compression"](*messages(TEMPLATE, question, said)))
+    found: Compression = check_value(Compression, RULES["compression"](*messages(TEMPLATE, question, said)))
     return found.rewritten_answer
 
 

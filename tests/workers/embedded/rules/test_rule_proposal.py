@@ -17,9 +17,9 @@ from tasks.guide.proposal import (
     proposal_messages,
 )
 from tasks.guide.ticket import Ticket, TicketCandidates, Verdict, read_candidate
-from workers.embedded.endpoint.rules import all_rules
+from workers.embedded.rules import RULES
 
-TEMPLATE = Template.read(Path(__file__).parents[5] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
+TEMPLATE = Template.read(Path(__file__).parents[4] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
 FIRST = {"G0": "Read every summary."}
 
 
@@ -33,7 +33,7 @@ def propose(
     [candidate] = [read_candidate(0, 0, 1, "Verdict: pass\nReason: r\nConfidence: 0.5", 9, "stop")]
     groups = [TicketCandidates(one, (candidate,)) for one in bundle]
     messages = proposal_messages(TEMPLATE, "Whether wires are right.", experiences, groups, {}, contrast, 3)
-    reply = all_rules()["proposal"](*messages)
+    reply = RULES["proposal"](*messages)
     jsonschema.validate(reply, PROPOSAL_SCHEMA)
     return reply
 

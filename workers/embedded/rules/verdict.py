@@ -17,9 +17,8 @@ from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import Number, accepted_answers, read_numbers
 from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure_number
 from tasks.judging.verdict import Category, category_of, polarity
-from workers.embedded.endpoint.sections import json_section
+from workers.embedded.rules.sections import json_section
 
-SCHEMA_NAME = "verdict"
 DEFAULT_TOLERANCE = 0.15
 ENOUGH_WORDS = 0.5
 # For a gold with numbers too: with half of them in the answer fewer words are needed, without them more.

@@ -1,0 +1,123 @@
+"""The embedded OpenAI endpoint: chat completions with strict JSON schemas, answered by rules.
+
+    python -m workers.embedded.endpoint     serve until SIGTERM
+
+For farms without an API key.  It is a real HTTP server, so a call goes the way that it goes to OpenAI.  Only the
+content comes from rules, which its `system_fingerprint` and its model name state.  The key that clients must send is in
+WHETSTONE_ENDPOINT_KEY, or in the file that WHETSTONE_ENDPOINT_KEY_FILE names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from tasks.common.files import keep_private, unix_url
+from tasks.common.logs import SecretError, secret
+from tasks.common.text import estimate_tokens
+from tasks.openai.endpoint import NO_RULE, RULES_FINGERPRINT
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
+ENDPOINT_KEY_VARIABLE = "WHETSTONE_ENDPOINT_KEY"
+ENDPOINT_SOCKET = "rules"  # what the socket of a farm's endpoint is called (workers/embedded/sockets.py)
+MODEL = "whetstone-rules"
+FINGERPRINT = f"{RULES_FINGERPRINT}-2"  # the version of the rules, which decides the answer of a prompt
+
+
+class NoRule(Exception):
+    """No rule answers the schema of a request."""
+
+
+def build_endpoint_app() -> Starlette:
+    # Here, as the farm's supervisor needs no more of this module than its names.
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def health(_: Request) -> JSONResponse:
+        return JSONResponse({"status": "ok"})
+
+    async def models(_: Request) -> JSONResponse:
+        known = {"id": MODEL, "object": "model", "created": 0, "owned_by": "whetstone"}
+        return JSONResponse({"object": "list", "data": [known]})
+
+    async def chat_completions(request: Request) -> JSONResponse:
+        try:
+            return JSONResponse(complete(json.loads(await request.body())))
+        except NoRule as error:
+            return JSONResponse(error_body(str(error), NO_RULE), 400)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            return JSONResponse(error_body(f"the rules cannot read this request: {error!r}"), 400)
+
+    chat = Route("/v1/chat/completions", chat_completions, methods=["POST"])
+    return Starlette(routes=[Route("/health", health), Route("/v1/models", models), chat])
+
+
+def complete(request: dict[str, Any]) -> dict[str, Any]:
+    """The completion for a request with a JSON schema."""
+    from workers.embedded.rules import RULES
+
+    name = request["response_format"]["json_schema"]["name"]
+    if name not in RULES:
+        raise NoRule(f"no rule answers the schema {name!r}; there are {sorted(RULES)}")
+    system, user = ("\n".join(m["content"] for m in request["messages"] if m["role"] == r) for r in ("system", "user"))
+    text = json.dumps(RULES[name](system, user), ensure_ascii=False)
+    prompt, written = estimate_tokens(system) + estimate_tokens(user), estimate_tokens(text)
+    return {
+        "id": "chatcmpl-rules",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": request["model"],
+        "system_fingerprint": FINGERPRINT,
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "logprobs": None, "message": {"role": "assistant", "content": text}}
+        ],
+        "usage": {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written},
+    }
+
+
+def error_body(message: str, code: str | None = None) -> dict[str, Any]:
+    """OpenAI's form of an error."""
+    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+
+
+def main() -> None:
+    import uvicorn
+
+    from workers.embedded.http_guard import BearerKey
+
+    keep_private()
+    parser = argparse.ArgumentParser("python -m workers.embedded.endpoint", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0, the default, uses a free one and prints it")
+    parser.add_argument("--fd", type=int, help="the descriptor of a listening socket, in place of a host and a port")
+    options = parser.parse_args()
+    try:
+        key = secret(ENDPOINT_KEY_VARIABLE)
+    except SecretError as error:
+        parser.error(str(error))
+    if not key:
+        parser.error(f"neither {ENDPOINT_KEY_VARIABLE} nor {ENDPOINT_KEY_VARIABLE}_FILE is set: clients send this key")
+    listener = (
+        socket.create_server((options.host, options.port)) if options.fd is None else socket.socket(fileno=options.fd)
+    )
+    # What a client calls the server.
+    address = (
+        unix_url(listener.getsockname())
+        if listener.family == socket.AF_UNIX
+        else "http://{}:{}/v1".format(*listener.getsockname()[:2])
+    )
+    print(f"listening on {address}", flush=True)
+    app = BearerKey(build_endpoint_app(), key)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()
