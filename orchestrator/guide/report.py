@@ -93,6 +93,8 @@ def closing_lines(all_stats: Sequence[Value], folder: Path) -> list[str]:
         f"form of the answers: {'the server' if who['constrained'] else 'nothing'} enforces the three lines",
         f"gate: {GATES[gate]}",
     ]
+    figures = progress_of(all_stats, is_finished=True)["figures"]
+    lines += [f"{name}: {value}" for name, value in guide_figure_lines(figures)]
     for one in all_stats:
         lines += ["", *_closing_of(one)]
     if gate == "preview":
@@ -101,19 +103,12 @@ def closing_lines(all_stats: Sequence[Value], folder: Path) -> list[str]:
 
 
 def _closing_of(stats: Value) -> Iterator[str]:
-    reflections, recall, form = stats["reflections"], stats["recall"], stats["format"]
+    reflections = stats["reflections"]
     gates = ", ".join(f"{number} {gate}" for gate, number in reflections["by_gate"].items())
-    paired, unpaired = (
-        f"{rate['count']} of {rate['of']} better" if rate["of"] else "not measured"
-        for rate in (stats["precision"]["paired"], stats["precision"]["unpaired"])
-    )
     yield (
         f"{stats['mission']}: {format_count(stats['batches']['done'], 'batches')}; proposed edits: "
         f"{reflections['refine']}, applied: {reflections['applied']} ({gates})"
     )
-    yield f"  reflection precision on the next batch: paired {paired}, unpaired {unpaired}"
-    yield f"  recall: {recall['count']} of {recall['of']} wrongly judged tickets were named by a proposal"
-    yield f"  three lines kept: {form['count']:,} of {form['of']:,} candidates"
     for name in ("majority", "greedy"):
         before, after = ((stats["holdout"][side] or {}).get(name) for side in ("before", "after"))
         if before and after:
