@@ -35,8 +35,7 @@ from threadpoolctl import threadpool_limits
 
 from orchestrator.evolve import choice
 from orchestrator.evolve.front import front
-from orchestrator.evolve.systems import Point
-from orchestrator.report.intervals import share_interval
+from orchestrator.report.statistics import Point, share_interval
 
 SEARCH, ORDER = 200, 100  # questions
 MARGIN, SMALL_MARGIN = 0.05, 0.03

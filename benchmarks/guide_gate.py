@@ -29,7 +29,7 @@ import numpy as np
 from figures import table, write
 from numpy.typing import NDArray
 
-from orchestrator.report.intervals import share_interval
+from orchestrator.report.statistics import share_interval
 from tasks.guide.gate import TicketScores, decide
 from tasks.guide.ticket import Verdict
 

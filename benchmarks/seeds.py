@@ -27,8 +27,8 @@ import make_questions
 
 from benchmarks import figures
 from orchestrator.evolve.closing import FIRST_SENTENCE
-from orchestrator.evolve.systems import Measurement, System, read_book
-from orchestrator.report.inference import correctness_change, non_inferiority, token_ratio
+from orchestrator.evolve.systems import System, read_book
+from orchestrator.report.statistics import Measurement, correctness_change, non_inferiority, token_ratio
 from orchestrator.runs.folder import OutputFolder
 
 ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.evolve.records import evaluations_of
 from orchestrator.evolve.systems import PLAIN
-from orchestrator.report.figures import ReportFile
+from orchestrator.report.model import ReportFile
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import TOKEN_COUNTS

@@ -37,7 +37,7 @@ from orchestrator.evolve.records import (
     read_tree,
 )
 from orchestrator.evolve.systems import Book, read_book
-from orchestrator.report.figures import FrontFile, ReportedSystem, ReportFile
+from orchestrator.report.model import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_output_text, run_file
 from orchestrator.runs.kinds import ShownTable, kind_of

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.evolve.choice import Member, MemberTest
-from orchestrator.evolve.systems import PLAIN, Arm, Book, Measurement, System, SystemKind
-from orchestrator.report.document import report_of
-from orchestrator.report.figures import ReportFile
-from orchestrator.report.inference import correctness_change, non_inferiority
+from orchestrator.evolve.systems import PLAIN, Arm, Book, System, SystemKind
+from orchestrator.report.conclusion import report_of
+from orchestrator.report.model import ReportFile
+from orchestrator.report.statistics import Measurement, correctness_change, non_inferiority
 
 COUNTS = {"training": 200, "ordering": 100, "validation": 300, "test": 100}
 ONE_SENTENCE, VECTOR, EVOLVED = "one sentence", "one sentence: log-odds x1", "g2_child3_mut"

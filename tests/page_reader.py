@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from orchestrator.page.html import render_page
+from orchestrator.report.page import render_page
 from orchestrator.results import RunResults
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)

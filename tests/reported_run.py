@@ -7,9 +7,9 @@ from pathlib import Path
 
 from measured_book import book, report
 
-from orchestrator.evolve.systems import Book, Measurement
-from orchestrator.report.document import front_file
-from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.evolve.systems import Book
+from orchestrator.report.model import front_file
+from orchestrator.report.statistics import Comparison, JudgedAnswer, Measurement
 from orchestrator.runs.folder import OutputFolder
 
 

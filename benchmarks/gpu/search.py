@@ -32,7 +32,7 @@ from benchmarks import figures
 from benchmarks.gpu import common
 from orchestrator.evolve.systems import Book, read_book
 from orchestrator.report.conclusion import added_by_search
-from orchestrator.report.paired import pair
+from orchestrator.report.statistics import pair
 from orchestrator.runs.folder import OutputFolder
 from workers.embedded import control
 

@@ -230,7 +230,7 @@ def _target(settings: CollectSettings) -> records.Target:
 
 def _announcement(settings: CollectSettings, options: CollectOptions) -> str:
     """Who reflects and judges, and what it may cost at most."""
-    from orchestrator.report.announcement import announce, highest_cost, provider_at
+    from orchestrator.report.format import announce, highest_cost, provider_at
 
     reflector, judge = settings.reflector, settings.phase0.correctness
     rules, external = reflector.api_base == EMBEDDED, options.farm == "external"

@@ -143,7 +143,7 @@ def _why_not(farm: FarmConnection, runs: Sequence[str], found: Unneeded) -> str:
 
 
 def _lines(found: Unneeded, rule: CleanupRule, named: Sequence[str]) -> Iterator[str]:
-    from orchestrator.report.layout import format_table
+    from orchestrator.report.format import format_table
 
     kinds = Counter(result.kind for result in found.results)
     sizes: Counter[str] = Counter()

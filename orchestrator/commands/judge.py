@@ -62,8 +62,7 @@ OPEN: Record = {"is_correct": None, "stage": 1, "reasoning": "Rules decide nothi
 @click.option("--output", type=options.path_option, metavar="FILE",
               help="the file to write, in place of standard output")  # fmt: skip
 def judge(file: Path, tolerance: float | None, name: str | None, config: Path | None, output: Path | None) -> int:
-    from orchestrator.report.announcement import highest_cost, provider_at
-    from orchestrator.report.formatting import format_cost
+    from orchestrator.report.format import format_cost, highest_cost, provider_at
     from orchestrator.runs.folder import check_inputs
     from orchestrator.settings import judging_settings
     from tasks.common.text import PromptTooLong

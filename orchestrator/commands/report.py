@@ -82,7 +82,7 @@ IN_WORDS = ("run", "verdict", "reason", "rival_prompt")  # not in the table of `
 @click.option("--output", metavar="FILE", type=options.path_option,
               help="the file to write (default: report.html in the first RUN)")  # fmt: skip
 def report(runs: Sequence[Path], output: Path | None) -> int:
-    from orchestrator.page.html import render_page
+    from orchestrator.report.page import render_page
     from orchestrator.results import RunResults
     from orchestrator.runs.folder import write_output
 
@@ -133,7 +133,7 @@ def _columns(digest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _table(digests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The conclusions in words, then a row for each figure that any run has, with a column for each run."""
-    from orchestrator.report.layout import format_table
+    from orchestrator.report.format import format_table
 
     for digest in digests:
         yield f"{digest['run']}: {digest['verdict'] or digest['state'] + ', ' + digest['progress'] + ' done'}"
@@ -165,7 +165,7 @@ def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
 
     The test set is used where both have asked it, else the validation set.
     """
-    from orchestrator.report.paired import pair, paired_sentence
+    from orchestrator.report.statistics import pair, paired_sentence
 
     reports = [one.report for one in runs]
     if len(runs) != 2 or (report := reports[1]) is None or reports[0] is None:
@@ -264,7 +264,7 @@ def _individual(results: RunResults, name: str) -> dict[str, Any]:
 
 
 def _individual_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    from orchestrator.report.layout import format_table
+    from orchestrator.report.format import format_table
 
     facts = {name: value for name, value in found.items() if name not in ("scratchpad", "clusters")}
     yield from format_table(

@@ -109,8 +109,7 @@ def _delete(folder: Path, as_json: bool) -> int:
 
 
 def _table(runs: Sequence[RunStatus]) -> list[str]:
-    from orchestrator.report.formatting import format_money
-    from orchestrator.report.layout import format_table
+    from orchestrator.report.format import format_money, format_table
 
     rows = [("RUN", "KIND", "STATE", "DONE", "FIGURES", "TOKENS", "COST", "FOLDER")]
     for status in runs:
@@ -124,7 +123,7 @@ def _table(runs: Sequence[RunStatus]) -> list[str]:
 @options.run_argument
 @options.json_option
 def status(run: Path, as_json: bool) -> int:
-    from orchestrator.report.formatting import format_cost
+    from orchestrator.report.format import format_cost
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.status import run_status
 
@@ -187,7 +186,7 @@ def _failed_lines(run: Path | None, found: Mapping[Path, Sequence[Failure]]) -> 
 
 def _lines_of(failure: Failure, folder: Path) -> Iterator[str]:
     """What is printed of one failed task."""
-    from orchestrator.report.layout import truncate
+    from orchestrator.report.format import truncate
 
     tries = f"tried {failure.tries} time{'' if failure.tries == 1 else 's'}"
     at = f"{datetime.fromtimestamp(failure.at):%Y-%m-%d %H:%M:%S}"

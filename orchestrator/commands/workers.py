@@ -66,7 +66,7 @@ def workers(pause: str | None, resume: str | None, config: Path | None, as_json:
 def _lines(found: list[dict[str, Any]]) -> list[str]:
     """The table; below each worker, why it refuses work, its server, and its tasks."""
     from orchestrator.farm.workers import task_lines
-    from orchestrator.report.layout import format_table
+    from orchestrator.report.format import format_table
 
     head = ("WORKER", "QUEUE", "STATE", "TASKS", "PID", "HOST", "CODE", "SINCE")
     table = format_table([head, *(_row(report) for report in found)])

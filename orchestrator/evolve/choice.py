@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from orchestrator.report.inference import (
+from orchestrator.report.statistics import (
     CorrectnessChange,
     NonInferiority,
     correctness_change,

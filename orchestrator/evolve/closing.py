@@ -17,9 +17,9 @@ from orchestrator.evolve.front import additions, halve, least_correct
 from orchestrator.evolve.measuring import Measurer, measurement_of
 from orchestrator.evolve.records import Individual
 from orchestrator.evolve.search import best_first
-from orchestrator.evolve.systems import PLAIN, Arm, Book, Point, System
-from orchestrator.report.figures import LAST_FIRST, last_common
-from orchestrator.report.statistics import Comparison
+from orchestrator.evolve.systems import PLAIN, Arm, Book, System
+from orchestrator.report.model import LAST_FIRST, last_common
+from orchestrator.report.statistics import Comparison, Point
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings, layout_of, pinned_of
 from tasks.common.validation import LARGEST_DELTA

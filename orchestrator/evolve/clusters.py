@@ -20,7 +20,7 @@ from orchestrator.evolve.systems import Arm
 from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.farm.embedded import open_farm
 from orchestrator.farm.jobs import Request, Scheduler
-from orchestrator.report.announcement import provider_at
+from orchestrator.report.format import provider_at
 from orchestrator.report.live import Snapshot, View
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, write_output
 from orchestrator.settings import Settings, SettingsError, layout_of, make_run, read_sides

@@ -15,7 +15,8 @@ import numpy as np
 from deap import base, tools
 from numpy.typing import NDArray
 
-from orchestrator.evolve.systems import Book, Measurement, Point, System, SystemKind
+from orchestrator.evolve.systems import Book, System, SystemKind
+from orchestrator.report.statistics import Measurement, Point
 
 WORTH = 0.5
 """Of the plain model's share of correct answers: a system with less is no member of a front, however short it is."""

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.evolve.setup import Examples
-from orchestrator.evolve.systems import Measurement, System
+from orchestrator.evolve.systems import System
 from orchestrator.farm.evaluator import FarmEvaluator
-from orchestrator.report.statistics import JudgedAnswer
+from orchestrator.report.statistics import JudgedAnswer, Measurement
 from tasks.plan import Candidate, Evaluations, ExampleSet, Plan, StageRef
 from tasks.records import Example
 from tasks.store.keys import MEASURED, content_hash

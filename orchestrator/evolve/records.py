@@ -22,8 +22,9 @@ from typing_extensions import TypedDict
 
 from orchestrator.evolve.changes import options_of, read_changes
 from orchestrator.evolve.optimisers.base import Evaluated, Generation, canonical_order, list_to_deltas
-from orchestrator.evolve.systems import Arm, Point, System
-from orchestrator.report.formatting import baseline_name
+from orchestrator.evolve.systems import Arm, System
+from orchestrator.report.format import baseline_name
+from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputFolder, read_state, write_output
 from orchestrator.runs.lines import append_lines, json_line, load_lines
 from orchestrator.runs.status import TOKEN_COUNTS

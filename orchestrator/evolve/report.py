@@ -20,10 +20,11 @@ from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS
 from orchestrator.farm.embedded import embedded_model
-from orchestrator.report.document import front_file, report_of
-from orchestrator.report.figures import ReportFile
+from orchestrator.report.conclusion import report_of
+from orchestrator.report.format import format_cost
+from orchestrator.report.model import ReportFile, front_file
 from orchestrator.report.statistics import Comparison
-from orchestrator.report.text import FinalReport, ResourceUsage
+from orchestrator.report.text import FinalReport
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
@@ -131,46 +132,30 @@ def build_report(
     evaluations: Evaluations,
 ) -> FinalReport:
     """The report of a run whose `report.json` is `report`.  `evaluations` counts those of the whole run."""
+    usage, run, folder = store.usage(report.run), report.run, output.path
+    cost = usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None
+    more = ("--config", output.config, "--set", f"NGEN={settings.ngen + 2}")
     return FinalReport(
-        run=report.run,
+        report,
+        comparisons,
         generations=len(history),
-        report=report,
-        comparisons=comparisons,
-        reflector=listed(store.providers(report.run, "reflector")),
-        judge=listed(store.providers(report.run, "judge")),
-        usage=_resource_usage(settings, store, report.run, history, evaluations),
+        seconds=sum(line["seconds"]["wall"] for line in history),
+        evaluations=evaluations,
+        usage=usage,
+        cost=format_cost(cost, settings.budget_usd, spending_of(store.redis, run).unconfirmed),
+        reflector=listed(store.providers(run, "reflector")),
+        judge=listed(store.providers(run, "judge")),
+        skipped_mutations=_count(history, "skip_reason"),
+        merge_fallbacks=_count(history, "merge_fallback"),
         first_cap=settings.target_max_new_tokens,
         changes=tuple((change.generation, ", ".join(change.options)) for change in read_changes(output)),
         files=report_files(output, report),
         commands=(
-            ("a page of all of it", command_line("report", output.path)),
-            ("the answers, before and after", command_line("answers", output.path)),
-            ("another system of the front", f"{command_line('export', output.path)} --to sglang-server --system NAME"),
-            (
-                "more generations",
-                command_line("evolve", "--config", output.config, "--set", f"NGEN={settings.ngen + 2}"),
-            ),
+            ("a page of all of it", command_line("report", folder)),
+            ("the answers, before and after", command_line("answers", folder)),
+            ("another system of the front", f"{command_line('export', folder)} --to sglang-server --system NAME"),
+            ("more generations", command_line("evolve", *more)),
         ),
-    )
-
-
-def _resource_usage(
-    settings: Settings, store: Store, run_id: str, history: History, evaluations: Evaluations
-) -> ResourceUsage:
-    usage = store.usage(run_id)
-    return ResourceUsage(
-        seconds=sum(g["seconds"]["wall"] for g in history),
-        evaluations=evaluations,
-        calls=int(usage.get("requests", 0)),
-        target_tokens=int(usage.get("target", 0)),
-        prompt_tokens=int(usage.get("prompt", 0)),
-        cached_tokens=int(usage.get("cached", 0)),
-        completion_tokens=int(usage.get("completion", 0)),
-        cost_usd=usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None,
-        budget_usd=settings.budget_usd,
-        unconfirmed_usd=spending_of(store.redis, run_id).unconfirmed,
-        skipped_mutations=_count(history, "skip_reason"),
-        merge_fallbacks=_count(history, "merge_fallback"),
     )
 
 

@@ -14,7 +14,7 @@ from orchestrator.evolve.changes import saved_settings, written_settings
 from orchestrator.evolve.records import IN_PROGRESS, read_history, read_in_progress
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.embedded import address_of, open_farm
-from orchestrator.report.formatting import format_evaluations
+from orchestrator.report.format import format_evaluations
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
 from orchestrator.settings import Settings

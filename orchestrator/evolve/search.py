@@ -27,7 +27,8 @@ from orchestrator.evolve.optimisers.base import (
     SearchState,
     search,
 )
-from orchestrator.evolve.systems import Arm, Book, Point, System
+from orchestrator.evolve.systems import Arm, Book, System
+from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings, layout_of, pinned_of
 from orchestrator.settings.inputs import FORK, FORK_FILE

@@ -39,15 +39,16 @@ from orchestrator.evolve.records import (
 from orchestrator.evolve.report import build_report, write_report
 from orchestrator.evolve.search import FinishedGeneration, RunState, Turn, known_of, load_state, make_search
 from orchestrator.evolve.setup import check_prompts
-from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Point, read_book
+from orchestrator.evolve.systems import SYSTEMS_FILE, Book, read_book
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.evaluator import FarmEvaluator, Records
 from orchestrator.farm.jobs import Scheduler
 from orchestrator.farm.producer import delete_results
-from orchestrator.report.document import plot_points
-from orchestrator.report.formatting import baseline_name
+from orchestrator.report.format import baseline_name
 from orchestrator.report.live import STAGES, View
+from orchestrator.report.model import plot_points
+from orchestrator.report.statistics import Point
 from orchestrator.report.text import FinalReport
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputError, OutputFolder, writing

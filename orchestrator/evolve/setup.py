@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from orchestrator.farm.jobs import Scheduler
-from orchestrator.report.announcement import announce, highest_cost, provider_at
+from orchestrator.report.format import announce, highest_cost, provider_at
 from orchestrator.runs.preflight import LongPrompts, find_long_prompts
 from orchestrator.settings import Settings, SettingsError, parse_selection
 from orchestrator.settings.run import by_rules, endpoint_of

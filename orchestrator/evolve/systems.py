@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from orchestrator.evolve.choice import Member, MemberTest
+from orchestrator.report.statistics import Measurement
 from orchestrator.runs.folder import OutputFolder, read_state
 from tasks.plan import Candidate, ExampleSet
 
@@ -18,41 +19,6 @@ SYSTEMS_FILE = "systems.json"
 SystemKind = Literal["plain", "prompt", "cut", "vector", "evolved", "random"]
 PLAIN = "plain"
 """The name of the plain model: the user's own system prompt, and nothing added."""
-
-
-class Point(NamedTuple):
-    """Mean tokens, and the share of correct answers from 0 to 1."""
-
-    mean_tokens: float
-    correct: float
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """The answers of a system to one set of questions, each field [n], in the order of `examples`.
-
-    tokens: of each answer, without the token that ended it; right: the judge's verdict; whole: the answer is not cut;
-    loops: it repeated itself to the cap.
-    """
-
-    examples: tuple[str, ...]
-    tokens: tuple[int, ...]
-    right: tuple[bool, ...]
-    whole: tuple[bool, ...]
-    loops: tuple[bool, ...]
-
-    @property
-    def correct(self) -> tuple[bool, ...]:
-        """Right and whole."""
-        return tuple(right and whole for right, whole in zip(self.right, self.whole, strict=True))
-
-    @property
-    def mean_tokens(self) -> float:
-        return sum(self.tokens) / len(self.tokens)
-
-    @property
-    def point(self) -> Point:
-        return Point(self.mean_tokens, sum(self.correct) / len(self.correct))
 
 
 @dataclass(frozen=True)

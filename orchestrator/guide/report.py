@@ -14,7 +14,7 @@ from pydantic import FiniteFloat
 from orchestrator.guide.artifacts import REFLECTIONS, STATS
 from orchestrator.guide.figures import Value
 from orchestrator.guide.guidance import GUIDANCE, read_guidance
-from orchestrator.report.formatting import format_count, format_percent
+from orchestrator.report.format import format_count, format_percent
 from orchestrator.runs.folder import read_json
 from orchestrator.runs.kinds import Cell, Figures, ProgressFile, ShownTable
 from orchestrator.runs.lines import load_lines

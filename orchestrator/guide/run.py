@@ -12,7 +12,7 @@ from orchestrator.callbacks import Callbacks
 from orchestrator.guide.inputs import GuideInputs, check_guide, differences, keep_tickets
 from orchestrator.guide.report import UNIT, guide_figure_lines, guide_summary, guide_tables
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
-from orchestrator.report.announcement import highest_cost, provider_at
+from orchestrator.report.format import highest_cost, provider_at
 from orchestrator.runs.kinds import Figures, RunKind, ShownTable
 from orchestrator.runs.yaml_kind import YamlKind
 from orchestrator.settings.farm import LEVELS

@@ -15,13 +15,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.evolve.choice import most_promising
+from orchestrator.evolve.choice import Goal, most_promising
 from orchestrator.evolve.front import area_of_steps, front_of, longest_of
-from orchestrator.evolve.systems import PLAIN, Book, Measurement, System, SystemKind
-from orchestrator.report.figures import Conclusion, Outcome, SetName, last_common
-from orchestrator.report.formatting import format_points, format_signed
-from orchestrator.report.inference import Estimate, percentile_interval, resampled_counts
-from orchestrator.report.paired import Paired, pair, paired_sentence
+from orchestrator.evolve.systems import PLAIN, Book, System, SystemKind
+from orchestrator.report.format import format_points, format_signed
+from orchestrator.report.model import Conclusion, Outcome, ReportFile, SetName, last_common, reported_systems
+from orchestrator.report.statistics import (
+    Estimate,
+    Measurement,
+    Paired,
+    pair,
+    paired_sentence,
+    percentile_interval,
+    resampled_counts,
+)
 
 RESAMPLES = 1_000
 
@@ -55,6 +62,20 @@ class Rival:
             for one in (self.own, self.winners)
         )
         return f"{own} to {winners} of {len(self.own.examples)} {self.which} questions"
+
+
+def report_of(run: str, book: Book, goal: Goal, margin: float, seed: int, *, whole: bool = True) -> ReportFile:
+    """All figures and the conclusion; the arguments are those of `conclude`."""
+    return ReportFile(
+        run=run,
+        goal=goal,
+        margin=margin,
+        cap=book.cap,
+        winner=book.winner,
+        systems=reported_systems(book, seed, whole=whole),
+        conclusion=conclude(book, margin, seed, whole=whole),
+        test_uses=book.test_uses,
+    )
 
 
 def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Conclusion:

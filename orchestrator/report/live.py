@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
-from orchestrator.report.formatting import INITIAL, format_cost, format_duration, format_evaluations, format_score
+from orchestrator.report.format import INITIAL, format_cost, format_duration, format_evaluations, format_score
 from tasks.common.text import escape_control
 from tasks.plan import Evaluations, StageName
 

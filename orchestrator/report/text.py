@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from orchestrator.report.figures import LAST_FIRST, Figures, ReportedSystem, ReportFile, last_common
-from orchestrator.report.formatting import format_cost, format_count, format_duration, format_evaluations
-from orchestrator.report.layout import format_table, truncate, wrap
+from orchestrator.report.format import format_count, format_duration, format_evaluations, format_table, truncate, wrap
+from orchestrator.report.model import LAST_FIRST, Figures, ReportedSystem, ReportFile, last_common
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from tasks.common.text import escape_control
 from tasks.plan import Evaluations
@@ -24,45 +23,28 @@ COLUMNS = ("tokens", "right", "whole", "correct")
 
 
 @dataclass(frozen=True)
-class ResourceUsage:
-    """Resources that a run used. `target_tokens` were generated; the other tokens were billed by the endpoint.
-
-    `seconds` are those of the generations: what is measured before and after the search is in `evaluations` only.
-    `unconfirmed_usd` is the most that calls with an unknown outcome may have cost.  `skipped_mutations` and
-    `merge_fallbacks` count what no reply of the reflector could be used for.
-    """
-
-    seconds: float
-    evaluations: Evaluations
-    calls: int
-    target_tokens: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    cost_usd: float | None  # None: unknown
-    budget_usd: float = 0.0
-    unconfirmed_usd: float = 0.0
-    skipped_mutations: int = 0
-    merge_fallbacks: int = 0
-
-
-@dataclass(frozen=True)
 class FinalReport:
-    """The contents of the final report.  `files` and `commands` are (label, text).
+    """What the closing report says beside `report.json`.  `files` and `commands` are (label, text).
 
-    `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".  `first_cap` is the most
-    tokens of an answer that the settings ask for.
+    `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".  `seconds` are those of
+    the generations: what is measured before and after the search is in `evaluations` only.  `usage` has the counters of
+    the store; its "target" tokens were generated, the others billed by the endpoint.  `first_cap` is the most tokens of
+    an answer that the settings ask for; `changes`: settings that changed, from which generation, and their names.
     """
 
-    run: str
-    generations: int
     report: ReportFile
     comparisons: tuple[Comparison, ...]
+    generations: int
+    seconds: float
+    evaluations: Evaluations
+    usage: Mapping[str, float]
+    cost: str
     reflector: str
     judge: str
-    usage: ResourceUsage
+    skipped_mutations: int = 0
+    merge_fallbacks: int = 0
     first_cap: int = 0
-    changes: tuple[tuple[int, str], ...] = ()  # settings that changed: from which generation, and their names
+    changes: tuple[tuple[int, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
 
@@ -70,13 +52,13 @@ class FinalReport:
 def final_report(report: FinalReport) -> str:
     """The final report in lines of at most `WIDTH` cells; long paths are not cut, so that they can be copied."""
     first, *others, last = report.report.conclusion.sentences
-    done = f"{format_count(report.generations, 'generations')}, search time {format_duration(report.usage.seconds)}"
+    done = f"{format_count(report.generations, 'generations')}, search time {format_duration(report.seconds)}"
     parts = [
         wrap(first, WIDTH),
         [line for sentence in others for line in _item(sentence)],
         _answers(report.comparisons),
         systems_table(report.report),
-        [f"Run {report.run}: {done}", *_usage(report)],
+        [f"Run {report.report.run}: {done}", *_usage(report)],
         _pairs("Files", report.files),
         _pairs("Next", report.commands),
         wrap(last, WIDTH),
@@ -164,18 +146,19 @@ def _columns(found: Figures | None) -> tuple[str, ...]:
 
 
 def _usage(report: FinalReport) -> list[str]:
-    usage = report.usage
-    prompt = f"{usage.prompt_tokens:,} tokens in ({usage.cached_tokens:,} cached)"
+    target, calls, prompt, cached, completion = (
+        int(report.usage.get(name, 0)) for name in ("target", "requests", "prompt", "cached", "completion")
+    )
     rows = [
         ("reflected", report.reflector),
         ("judged", report.judge),
-        ("evaluations", format_evaluations(usage.evaluations)),
-        ("generated", f"{usage.target_tokens:,} tokens"),
-        ("calls", f"{usage.calls:,}, {prompt}, {usage.completion_tokens:,} out"),
-        ("cost", format_cost(usage.cost_usd, usage.budget_usd, usage.unconfirmed_usd)),
+        ("evaluations", format_evaluations(report.evaluations)),
+        ("generated", f"{target:,} tokens"),
+        ("calls", f"{calls:,}, {prompt:,} tokens in ({cached:,} cached), {completion:,} out"),
+        ("cost", report.cost),
     ]
-    if usage.skipped_mutations or usage.merge_fallbacks:
-        rows.append(("unusable", unusable_replies(usage.skipped_mutations, usage.merge_fallbacks)))
+    if report.skipped_mutations or report.merge_fallbacks:
+        rows.append(("unusable", unusable_replies(report.skipped_mutations, report.merge_fallbacks)))
     if 0 < report.first_cap < report.report.cap:
         doubled = f"doubled from {report.first_cap:,} to {report.report.cap:,} tokens"
         rows.append(("limit", f"{doubled}: too many of the plain model's answers reached it"))

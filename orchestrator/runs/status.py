@@ -21,7 +21,7 @@ import redis
 from pydantic import FiniteFloat
 
 from orchestrator.farm.dispatcher import Parked
-from orchestrator.report.formatting import format_count
+from orchestrator.report.format import format_count
 from orchestrator.runs.folder import LOCK, OutputError, OutputFolder, OutputNotWritable, read_state, run_id_of
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from orchestrator.evolve.systems import PLAIN
-from orchestrator.report.figures import ReportFile, SetName
+from orchestrator.report.model import ReportFile, SetName
 from orchestrator.runs.folder import read_json
 
 OF_A_SYSTEM = ("mean_tokens", "right", "whole", "correct")

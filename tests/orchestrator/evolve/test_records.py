@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.evolve.optimisers.base import Evaluated, Generation, Genome
 from orchestrator.evolve.records import GenerationRecord, individual_lines, read_history, read_individuals
-from orchestrator.evolve.systems import Point
+from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.lines import append_lines, json_line
 from tasks.records import Score

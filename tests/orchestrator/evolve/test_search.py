@@ -28,7 +28,8 @@ from orchestrator.evolve.search import (
     next_arm,
     vectors_start,
 )
-from orchestrator.evolve.systems import Arm, Book, Measurement, Point, System
+from orchestrator.evolve.systems import Arm, Book, System
+from orchestrator.report.statistics import Measurement, Point
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import Settings
 from tasks.plan import Evaluations, Outcome, Plan

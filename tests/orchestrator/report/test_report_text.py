@@ -10,9 +10,9 @@ from measured_book import EVOLVED, book, report, system
 from rich.cells import cell_len
 
 from orchestrator.evolve.systems import PLAIN, Book
-from orchestrator.report.layout import wrap
+from orchestrator.report.format import wrap
 from orchestrator.report.statistics import Comparison, JudgedAnswer
-from orchestrator.report.text import FinalReport, ResourceUsage, final_report, systems_table
+from orchestrator.report.text import FinalReport, final_report, systems_table
 from tasks.common.text import escape_control
 from tasks.plan import Evaluations
 
@@ -25,9 +25,10 @@ def answers(tokens: list[int], text: str) -> tuple[JudgedAnswer, ...]:
 
 
 def text_of(made: Book) -> str:
-    usage = ResourceUsage(192.0, Evaluations(20, 4, 6), 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05)
+    usage = {"requests": 31, "target": 5000, "prompt": 40213, "cached": 128, "completion": 900}
     comparison = Comparison("validation set", answers([100, 80, 60, 40], "long"), answers([50, 40, 30, 20], "short"))
-    return final_report(FinalReport("quiet-1", 3, report(made), (comparison,), "rules", "gpt-x", usage, first_cap=64))
+    made_of = (3, 192.0, Evaluations(20, 4, 6), usage, "$0.0123 of $1.50", "rules", "gpt-x")
+    return final_report(FinalReport(report(made), (comparison,), *made_of, first_cap=64))
 
 
 def test_the_first_line_is_what_was_shown_and_the_last_what_to_do() -> None:

@@ -1,19 +1,19 @@
-"""`report.json` and `front.json`: the records that are written, and read again.
+"""`report.json`, `front.json` and the points of the plot: what a finished run has measured and decided, in one model.
 
-Their JSON schemas are those of the types, `TypeAdapter(ReportFile).json_schema()`.
+The JSON schemas are those of the types, `TypeAdapter(ReportFile).json_schema()`; the text and the page are made of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from pydantic import FiniteFloat
 
 from orchestrator.evolve.choice import Goal
-from orchestrator.evolve.systems import Measurement, System, SystemKind
-from orchestrator.report.intervals import mean_interval, share_interval
-from orchestrator.report.paired import Paired
+from orchestrator.evolve.front import front, front_of
+from orchestrator.evolve.systems import Book, System, SystemKind
+from orchestrator.report.statistics import Measurement, Paired, Point, mean_interval, share_interval
 
 SetName = Literal["training", "ordering", "validation", "test"]
 LAST_FIRST: tuple[SetName, ...] = ("test", "validation", "ordering", "training")
@@ -132,3 +132,52 @@ def figures_of(found: Measurement, seed: int) -> Figures:
         correct_interval=(count * share.low, count * share.high),
         loops=sum(found.loops),
     )
+
+
+def reported_systems(book: Book, seed: int, *, whole: bool) -> tuple[ReportedSystem, ...]:
+    """All systems of a run, finished or not; `seed` is that of the bootstrap."""
+    members = {one.name for one in front_of(book)} if book.systems else set()
+
+    def reported(one: System) -> ReportedSystem:
+        names = ("name", "kind", "system_prompt", "arm", "deltas", "clustering", "max_tokens")
+        same: dict[str, Any] = {name: getattr(one, name) for name in names}
+        measured = {which: getattr(one, which) for which in get_args(SetName)}
+        figures: dict[str, Any] = {which: found and figures_of(found, seed) for which, found in measured.items()}
+        return ReportedSystem(
+            **same,
+            end="sentence" if whole and one.deltas else "any",
+            **figures,
+            is_on_front=one.name in members,
+            passed=one.name in book.passed,
+        )
+
+    return tuple(map(reported, book.systems))
+
+
+def front_file(report: ReportFile) -> FrontFile:
+    """The members of the front, those that passed, and the winner: the order tests also what is off the front."""
+    members = [one for one in report.systems if one.is_on_front or one.passed or one.name == report.winner]
+    members.sort(key=lambda one: 0.0 if one.training is None else one.training.mean_tokens)
+    return FrontFile(report.winner, tuple(members))
+
+
+def plot_points(report: ReportFile) -> list[dict[str, Any]]:
+    """The systems on the set that put the front in order, which no fitness used where there are enough questions."""
+    which: SetName = "ordering" if any(one.ordering for one in report.systems) else "training"
+    asked = [(one, found) for one in report.systems if (found := one.on(which)) is not None]
+    on_front = front([Point(found.mean_tokens, found.correct / found.n) for _, found in asked])
+    return [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "set": which,
+            "mean_tokens": found.mean_tokens,
+            "mean_tokens_interval": list(found.mean_tokens_interval),
+            "correct": found.correct / found.n,
+            "correct_interval": [end / found.n for end in found.correct_interval],
+            "whole": found.whole / found.n,
+            "is_on_front": place in on_front,
+            "is_winner": one.name == report.winner,
+        }
+        for place, (one, found) in enumerate(asked)
+    ]

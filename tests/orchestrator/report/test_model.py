@@ -10,8 +10,7 @@ import pytest
 from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book, report, system
 from pydantic import TypeAdapter
 
-from orchestrator.report.document import front_file, plot_points
-from orchestrator.report.figures import FrontFile, ReportFile
+from orchestrator.report.model import FrontFile, ReportFile, front_file, plot_points
 from tasks.common.validation import parse_json
 
 

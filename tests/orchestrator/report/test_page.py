@@ -16,7 +16,7 @@ from measured_book import EVOLVED
 from page_reader import ReadPage, page_of
 from reported_run import write_reported
 
-from orchestrator.page.data import public
+from orchestrator.report.page import public
 
 
 @pytest.fixture(scope="module")

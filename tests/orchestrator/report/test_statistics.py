@@ -1,16 +1,25 @@
-"""Paired measurements: what they show, against published values, simulation and simple cases."""
+"""What answers can show: against published values, simulation and simple cases."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measured_book import measured
 
-from orchestrator.report.inference import (
+from orchestrator.report.statistics import (
+    Measurement,
     correctness_change,
     lower_bound,
+    mean_interval,
     non_inferiority,
+    pair,
+    paired_sentence,
     questions_needed,
+    share_interval,
     smallest_visible_loss,
     token_ratio,
 )
@@ -138,3 +147,36 @@ def test_with_a_margin_of_nothing_more_answers_must_be_right() -> None:
     assert not non_inferiority(correctness_change(*verdicts(600, 0, 0, both=300)), 0.0).is_shown
     assert non_inferiority(correctness_change(*verdicts(600, 20, 0, both=300)), 0.0).is_shown
     assert non_inferiority(correctness_change(*verdicts(600, 0, 20, both=300)), 1.0).is_shown
+
+
+def test_wilsons_interval_of_known_counts() -> None:
+    # Newcombe 1998, "Two-sided confidence intervals for the single proportion", table I
+    for successes, count, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)):
+        interval = share_interval(successes, count)
+        assert (interval.low, interval.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(0, 100))
+def test_the_mean_is_within_its_interval_and_the_same_seed_gives_the_same(values: list[int], seed: int) -> None:
+    interval = mean_interval(values, seed)
+    assert min(values) <= interval.low <= interval.value <= interval.high <= max(values)
+    assert interval == mean_interval(values, seed)
+
+
+def test_each_answer_meets_its_own_question_whatever_the_order() -> None:
+    before = Measurement(("a", "b", "c"), (100, 50, 30), (True, False, True), (True,) * 3, (False,) * 3)
+    after = Measurement(("d", "c", "b", "a"), (9, 10, 50, 60), (True, True, True, True), (True,) * 3 + (False,), ())
+    found = pair(before, after, 0.05, seed=1)
+    assert (found.change.gained, found.change.lost, found.change.count) == (1, 1, 3)
+    assert (found.ratio.before, found.ratio.after) == (60.0, 40.0)
+    assert not found.loss.is_shown
+
+
+def test_a_loss_within_the_margin_is_excluded_by_enough_questions() -> None:
+    plain, shorter = measured(1.0), measured(0.5, lost=2)
+    assert pair(plain, shorter, 0.05, seed=1).loss.is_shown
+    assert not pair(plain, shorter, 0.005, seed=1).loss.is_shown
+    assert "a loss of 5 points is excluded" in paired_sentence(pair(plain, shorter, 0.05, seed=1), "it")
+    # and an answer that is cut counts as lost
+    assert pair(plain, replace(shorter, whole=(False,) * 300), 0.05, seed=1).change.after == 0
