@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.embedded.endpoint import NoRule, complete, error_body
+from workers.embedded.rules import RULES
 from workers.embedded.rules.sections import json_section, section
 
 KEY = "key-for-tests-0123456789"
@@ -56,7 +57,7 @@ class RulesServer:
         kind, seconds = self._take(schema)
         status, headers, usage = 200, {}, {"prompt_tokens": 0, "completion_tokens": 0}
         try:
-            body = complete(request)
+            body = complete(request, RULES)
         except NoRule as error:
             status, body = 400, error_body(str(error), "no_rule")
         else:

@@ -13,6 +13,7 @@ import argparse
 import json
 import socket
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tasks.common.files import keep_private, unix_url
@@ -23,6 +24,8 @@ from tasks.openai.endpoint import NO_RULE, RULES_FINGERPRINT
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
+
+    from workers.embedded.rules import Rule
 
 ENDPOINT_KEY_VARIABLE = "WHETSTONE_ENDPOINT_KEY"
 ENDPOINT_SOCKET = "rules"  # what the socket of a farm's endpoint is called (workers/embedded/sockets.py)
@@ -40,6 +43,8 @@ def build_endpoint_app() -> Starlette:
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
+    from workers.embedded.rules import RULES
+
     async def health(_: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
@@ -49,7 +54,7 @@ def build_endpoint_app() -> Starlette:
 
     async def chat_completions(request: Request) -> JSONResponse:
         try:
-            return JSONResponse(complete(json.loads(await request.body())))
+            return JSONResponse(complete(json.loads(await request.body()), RULES))
         except NoRule as error:
             return JSONResponse(error_body(str(error), NO_RULE), 400)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -59,15 +64,13 @@ def build_endpoint_app() -> Starlette:
     return Starlette(routes=[Route("/health", health), Route("/v1/models", models), chat])
 
 
-def complete(request: dict[str, Any]) -> dict[str, Any]:
+def complete(request: dict[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
     """The completion for a request with a JSON schema."""
-    from workers.embedded.rules import RULES
-
     name = request["response_format"]["json_schema"]["name"]
-    if name not in RULES:
-        raise NoRule(f"no rule answers the schema {name!r}; there are {sorted(RULES)}")
+    if name not in rules:
+        raise NoRule(f"no rule answers the schema {name!r}; there are {sorted(rules)}")
     system, user = ("\n".join(m["content"] for m in request["messages"] if m["role"] == r) for r in ("system", "user"))
-    text = json.dumps(RULES[name](system, user), ensure_ascii=False)
+    text = json.dumps(rules[name](system, user), ensure_ascii=False)
     prompt, written = estimate_tokens(system) + estimate_tokens(user), estimate_tokens(text)
     return {
         "id": "chatcmpl-rules",
