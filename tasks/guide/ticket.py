@@ -152,7 +152,7 @@ def parse_three_lines(text: str) -> ThreeLines:
     if len(lines) != len(LABELS):
         raise ValueError(f"{len(lines)} lines, not {len(LABELS)}")
     values = []
-    for label, line in zip(LABELS, lines, strict=True):
+    for label, line in zip(LABELS, lines, strict=False):  # as many, see above
         name, *rest = _COLON.split(line, maxsplit=1)
         if not rest or name.rstrip().lower() != label.lower():
             raise ValueError(f"no line {label}: at its place")
