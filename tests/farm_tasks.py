@@ -63,7 +63,7 @@ class Recorded(RecordedTask):
     max_retries = 1
 
     def location(self, name: str) -> FailureLocation:
-        return FailureLocation("run", "plan", name, node=name, stage=self.name, attempt=1)
+        return FailureLocation("run", "plan", name, node=name, attempt=1)
 
 
 @shared_task(name="cpu.kill_recorded", base=Recorded)

@@ -1,8 +1,6 @@
 """Celery's messages on Redis: readable arguments, a broker that refuses, and connections that stop answering.
 
-Celery writes a representation of the arguments into each message, for monitors.  `ReadableMessages` writes the run, the
-generation and the child there (`tasks.queues`).  What happens to messages between their delivery and their
-acknowledgement is in `workers/celery_ext/lease.py`.
+What happens to messages between their delivery and their acknowledgement is in `workers/celery_ext/lease.py`.
 """
 
 from __future__ import annotations
@@ -35,10 +33,9 @@ ONE_TRY = Retry(NoBackoff(), sys.maxsize, supported_errors=())
 
 
 class ReadableMessages(AMQP):
-    """Celery's messages, each with the line of `tasks.queues` in place of its arguments' representation.
+    """Celery's messages, each with the line of `format_label` in place of its arguments' representation, for monitors.
 
-    Celery writes that representation wherever a message is made, and drops a given one when a task is tried again.  So
-    this is the place that covers all senders.
+    Celery writes that representation wherever a message is made, and drops a given one when a task is tried again.
     """
 
     def as_task_v2(
@@ -121,5 +118,5 @@ class Transport(redis.Transport):
 
 def register_transport() -> None:
     """Use this transport for all Redis addresses of this process."""
-    name = f"{Transport.__module__}:{Transport.__qualname__}"
+    name = f"{__name__}:Transport"
     kombu.transport.TRANSPORT_ALIASES.update(redis=name, rediss=name)

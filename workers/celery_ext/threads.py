@@ -3,13 +3,8 @@
 Celery's own thread pool ignores time limits, and waits for every running task in any kind of shutdown.  A thread
 cannot be killed, so a task over its limit is abandoned: its failure is recorded, its message acknowledged and its
 slot freed at once, as for a killed process.  An exception is raised in its thread, which notices it when its current
-call returns; a late result is discarded.
-
-On a cold shutdown the threads are abandoned and the consumer returns their messages; `python -m workers` then ends the
-process.  A warm shutdown waits for the tasks.
-
-Celery's heartbeat announces the end of a worker, and tries without end to reach a broker that has died.  So every
-shutdown has a limit, after which the process exits.
+call returns; a late result is discarded.  On a cold shutdown the threads are abandoned and the consumer returns their
+messages; `python -m workers` then ends the process.
 """
 
 from __future__ import annotations
@@ -37,16 +32,18 @@ CHECK_EVERY_S = 0.5
 logger = get_logger(__name__)
 
 
-def start_shutdown_timer(**_: Any) -> None:
-    """From now on the process has `SHUTDOWN_S` seconds."""
-    timer = threading.Timer(SHUTDOWN_S, os._exit, (EXIT_STATUS,))
-    timer.daemon = True
-    timer.start()
-
-
 def limit_shutdown() -> None:
-    """Start the timer whenever a worker of this process is asked to shut down, in any way."""
-    signals.worker_shutting_down.connect(start_shutdown_timer, weak=False, dispatch_uid="whetstone-shutdown-timer")
+    """A worker of this process has `SHUTDOWN_S` seconds to end, once it is asked to in any way.
+
+    Celery's heartbeat announces the end of a worker, and tries without end to reach a broker that has died.
+    """
+
+    def start_timer(**_: Any) -> None:
+        timer = threading.Timer(SHUTDOWN_S, os._exit, (EXIT_STATUS,))
+        timer.daemon = True
+        timer.start()
+
+    signals.worker_shutting_down.connect(start_timer, weak=False, dispatch_uid="whetstone-shutdown-timer")
 
 
 class TaskTimeout(Ignore):
@@ -54,8 +51,8 @@ class TaskTimeout(Ignore):
 
 
 class ThreadTask:
-    """One task in a thread. `on_timeout` is called when it is not done `limit_s` seconds after it began, if not
-    None; `on_error` with the exception that was not the task's own, but of what Celery does around it."""
+    """One task in a thread.  `on_timeout` is called when it is not done `limit_s` seconds after it began, `on_error`
+    with an exception that was not the task's own, but of what Celery does around it."""
 
     def __init__(
         self,
@@ -90,7 +87,8 @@ class ThreadTask:
             if self._thread is None:
                 return
             self.abandoned = True
-            raise_in(self._thread, TaskTimeout)
+            # At the next step of Python that the thread makes.
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(TaskTimeout))
             self._thread = None
         if self._on_timeout is not None and self._limit_s is not None:
             self._on_timeout(False, self._limit_s)
@@ -154,8 +152,3 @@ class ThreadPool(TaskPool):
 
     def terminate_job(self, pid: int, signal: Any = None) -> None:
         """A thread cannot be killed: it is abandoned."""
-
-
-def raise_in(thread: int, error: type[BaseException]) -> None:
-    """Have `error` raised in another thread, at the next step of Python that it makes."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
