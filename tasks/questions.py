@@ -1,7 +1,7 @@
 """Questions from any file that `tasks.tables` reads, with columns named by settings.
 
 A row has a question, its right answer, and perhaps an id, a context and the split that it belongs to.  FinanceBench's
-own format, whose context is nested, is read by `tasks.dataset`.
+own format, whose context is nested, is JSON lines.
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from tasks.common.validation import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES
-from tasks.dataset import DatasetError, WrittenFloat, check_row_count, load_examples, malformed, text_field
+from tasks.common.validation import ANSWER_BYTES, CONTEXT_BYTES, GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES
 from tasks.records import Example
-from tasks.tables import TableRow, format_of, read_table
+from tasks.tables import (
+    DatasetError,
+    TableRow,
+    WrittenFloat,
+    check_row_count,
+    format_of,
+    json_object,
+    malformed,
+    read_each,
+    read_table,
+    text_field,
+)
 
 
 @dataclass(frozen=True)
@@ -161,3 +171,79 @@ def _joined(value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return "\n\n".join(value)
     return value
+
+
+def load_examples(path: str | Path) -> list[Example]:
+    """Every question of a file in FinanceBench's format, in the order of its lines.
+
+    The context is the `evidence_text_full_page` of each evidence entry, each page of a document once, joined by an
+    empty line.  The document is `doc_name` or `evidence_doc_name`.
+    """
+    first_line: dict[str, int] = {}
+
+    def parse(number: int, line: bytes) -> Example:
+        row = json_object(line)
+        faults: list[str] = []
+        identifier = text_field(row, "financebench_id", faults, NAME_BYTES)
+        question = text_field(row, "question", faults, QUESTION_BYTES)
+        gold = text_field(row, "answer", faults, GOLD_BYTES)
+        context = _context(row, faults)
+        if not faults and (earlier := first_line.setdefault(identifier, number)) != number:
+            faults.append(f"financebench_id {identifier!r} is already on line {earlier}")
+        if faults:
+            raise DatasetError("; ".join(faults))
+        return Example(identifier, context, question, gold)
+
+    return read_each(path, parse)
+
+
+def _context(row: dict[str, Any], faults: list[str]) -> str:
+    evidence = row.get("evidence")
+    if not isinstance(evidence, list) or not evidence:
+        faults.append("evidence is not a list" if evidence else "evidence is missing")
+        return ""
+    pages: dict[tuple[str, int], str] = {}
+    for index, entry in enumerate(evidence):
+        where = f"evidence[{index}]"
+        if not isinstance(entry, dict):
+            faults.append(f"{where} is not an object")
+            continue
+        name = "evidence_doc_name" if "evidence_doc_name" in entry else "doc_name"
+        document = text_field(entry, name, faults, NAME_BYTES, f"{where}.")
+        page = entry.get("evidence_page_num")
+        if not isinstance(page, int) or isinstance(page, bool):
+            faults.append(f"{where}.evidence_page_num is not a whole number")
+            continue
+        text = text_field(entry, "evidence_text_full_page", faults, PAGE_BYTES, f"{where}.")
+        pages.setdefault((document, page), text)
+    context = "\n\n".join(pages.values())
+    if len(context.encode("utf-8", "replace")) > CONTEXT_BYTES:
+        faults.append(f"evidence is longer than {CONTEXT_BYTES:,} bytes")
+        return ""
+    return context
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """An answer to judge. Rows with the same texts are equal, and have one verdict."""
+
+    question: str
+    gold: str
+    answer: str
+
+
+def read_answer_rows(path: Path) -> list[AnswerRow]:
+    """The rows of a file of JSON lines with question, gold and answer; other fields of a row are ignored."""
+
+    def parse(_: int, line: bytes) -> AnswerRow:
+        values = json_object(line)
+        faults: list[str] = []
+        question = text_field(values, "question", faults, QUESTION_BYTES)
+        gold, answer = text_field(values, "gold", faults, GOLD_BYTES), values.get("answer")
+        if not isinstance(answer, str) or answer.strip():  # an empty answer is one: it is judged, and wrong
+            answer = text_field(values, "answer", faults, ANSWER_BYTES)
+        if faults:
+            raise DatasetError("; ".join(faults))
+        return AnswerRow(question, gold, answer)
+
+    return read_each(path, parse)

@@ -1,4 +1,4 @@
-"""Rows of a file in any format: JSON lines, CSV, Parquet, or a folder that `datasets` saved.
+"""Rows of a file in any format, and what is wrong with them: JSON lines, CSV, Parquet, or a folder of `datasets`.
 
 Parquet and `datasets` folders need pyarrow, which is imported when such a file is read.
 """
@@ -9,15 +9,17 @@ import csv
 import importlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, TypeVar
 
-from tasks.common.files import read_limited
-from tasks.common.validation import PAGE_BYTES, ROW_BYTES, SETTINGS_BYTES
-from tasks.dataset import DatasetError, WrittenFloat, json_object, read_lines
+from tasks.common.files import open_regular, read_limited
+from tasks.common.validation import PAGE_BYTES, REPORTED_FAULTS, ROW_BYTES, ROWS, SETTINGS_BYTES
 
+T = TypeVar("T")
+PairsHook = Callable[[list[tuple[str, Any]]], Any]
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Format = Literal["financebench", "jsonl", "csv", "parquet", "datasets"]
 SUFFIXES: Mapping[str, Format] = {
     ".jsonl": "jsonl",
@@ -28,6 +30,105 @@ SUFFIXES: Mapping[str, Format] = {
 }
 UNREADABLE = (UnicodeDecodeError, OverflowError)  # values of Arrow for which Python has none
 BATCH_ROWS = 256  # of Parquet in memory at a time; a row may have megabytes
+
+
+class WrittenFloat(float):
+    """A number of a file with the digits that it has there: 0.00005, which Python writes as 5e-05."""
+
+    text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+class DatasetError(ValueError):
+    """The file cannot be read, or rows of it are malformed. The message names every fault by its line number."""
+
+
+def malformed(path: str | Path, faults: list[str]) -> DatasetError:
+    """One error for all faults of a file; it lists the first of many."""
+    rows = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
+    more = [f"and {len(faults) - REPORTED_FAULTS} more"] if len(faults) > REPORTED_FAULTS else []
+    return DatasetError("\n  ".join([f"{path}: {rows}", *faults[:REPORTED_FAULTS], *more]))
+
+
+def read_each(path: str | Path, parse: Callable[[int, bytes], T]) -> list[T]:
+    """What `parse` makes of each line of a file, with its number; all faults are one error, and no row is one too."""
+    found: list[T] = []
+    faults: list[str] = []
+    for number, line in read_lines(Path(path)):
+        try:
+            found.append(parse(number, line))
+        except DatasetError as error:
+            faults.append(f"line {number}: {error}")
+    if faults:
+        raise malformed(path, faults)
+    if not found:
+        raise DatasetError(f"{path}: no rows")
+    return found
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not blank, with their numbers; of a longer one the first `ROW_BYTES` + 1 bytes."""
+    count = 0
+    try:
+        with open_regular(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(ROW_BYTES + 1), b""), start=1):
+                rest = line
+                while len(rest) >= ROW_BYTES and not rest.endswith(b"\n"):
+                    rest = file.readline(ROW_BYTES)
+                content = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).rstrip(b"\r\n")
+                if content.strip():
+                    count += 1
+                    check_row_count(path, count)
+                    yield number, content
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def check_row_count(path: Path, count: int) -> None:
+    if count > ROWS:
+        raise DatasetError(f"{path}: it has more than {ROWS:,} rows; give a file with a part of them")
+
+
+def json_object(line: bytes, hook: PairsHook | None = None) -> dict[str, Any]:
+    """One line as a JSON object; `hook` makes each object of its pairs."""
+    if len(line) > ROW_BYTES:
+        raise DatasetError(f"the row is longer than {ROW_BYTES:,} bytes")
+    try:
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=hook, parse_float=WrittenFloat)
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"invalid UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise DatasetError(f"invalid JSON at column {error.colno}: {error.msg}") from error
+    except (RecursionError, ValueError) as error:  # nested too deep, an integer of thousands of digits, or the hook
+        raise DatasetError(f"invalid JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DatasetError("not a JSON object")
+    return row
+
+
+def text_field(row: dict[str, Any], name: str, faults: list[str], most: int, where: str = "") -> str:
+    """The text of a field, of `most` bytes at most, or "" with a fault noted."""
+    value = row.get(name)
+    label = where + name
+    if name not in row:
+        faults.append(f"{label} is missing")
+    elif value is None:
+        faults.append(f"{label} is null")
+    elif not isinstance(value, str):
+        faults.append(f"{label} is not text")
+    elif len(value) > most or len(value.encode("utf-8", "replace")) > most:
+        faults.append(f"{label} is longer than {most:,} bytes")
+    elif not value.strip():
+        faults.append(f"{label} is empty")
+    elif any("\ud800" <= letter <= "\udfff" for letter in value):
+        faults.append(f"{label} holds half of a surrogate pair")
+    else:
+        return value
+    return ""
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from measured_book import CLUSTERING, ONE_SENTENCE, book
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS
 from orchestrator.runs.folder import OutputFolder
-from tasks.dataset import load_examples
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.processor import SGLANG, ModelCheck, render_file
 from tasks.gpu.prompt import load_tokenizer, render
+from tasks.questions import load_examples
 from workers.embedded.models import embedded_model
 
 SAMPLE = Path(__file__).parents[1] / "configs/data/sample.jsonl"

@@ -35,12 +35,12 @@ from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.targets import TARGETS
 from tasks.common.text import fill
-from tasks.dataset import load_examples
 from tasks.gpu.clustering.vocabulary import classify_tokens, sentence_ends
 from tasks.gpu.model_files import model_hashes, reference
 from tasks.gpu.processor import ModelCheck
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.target import PROCESSOR
+from tasks.questions import load_examples
 from workers.processes import ChildProcess, Command, is_healthy
 from workers.sglang.engines import KEY_VARIABLE
 from workers.steering.serving import SYSTEM_VARIABLE

@@ -31,10 +31,10 @@ from orchestrator.settings.value_checks import EMBEDDED
 from tasks import records
 from tasks.collect.collection import Collection
 from tasks.common.text import smallest_limit
-from tasks.dataset import DatasetError
 from tasks.openai.endpoint import is_priced
 from tasks.questions import read_questions
 from tasks.records import Example
+from tasks.tables import DatasetError
 
 if TYPE_CHECKING:
     from orchestrator.farm.embedded import FarmSpec

@@ -18,8 +18,8 @@ from orchestrator import console
 from orchestrator.commands import options
 
 if TYPE_CHECKING:
-    from tasks.judging.rows import AnswerRow
     from tasks.openai.limits import LocalLimits
+    from tasks.questions import AnswerRow
     from tasks.records import Endpoint, Judge
 
 DESCRIPTION = """\
@@ -66,10 +66,10 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     from orchestrator.runs.folder import check_inputs
     from orchestrator.settings import judging_settings
     from tasks.common.text import PromptTooLong
-    from tasks.dataset import DatasetError
     from tasks.judging.graders import UserFunctionError, needs_model
     from tasks.openai.endpoint import CallError, is_priced
     from tasks.openai.limits import LocalLimits
+    from tasks.tables import DatasetError
 
     settings, endpoint = judging_settings(config)
     if tolerance is not None:
@@ -111,9 +111,9 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
 
 
 def _read_rows(file: Path, judge: str) -> list[AnswerRow]:
-    from tasks.dataset import DatasetError
     from tasks.judging.graders import unfit
-    from tasks.judging.rows import read_answer_rows
+    from tasks.questions import read_answer_rows
+    from tasks.tables import DatasetError
 
     rows = read_answer_rows(file)
     if problem := unfit(judge, {f"row {number}": row.gold for number, row in enumerate(rows, start=1)}):

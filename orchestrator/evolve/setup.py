@@ -14,13 +14,13 @@ from orchestrator.runs.preflight import LongPrompts, find_long_prompts
 from orchestrator.settings import Settings, SettingsError, parse_selection
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.common.text import estimate_tokens
-from tasks.dataset import DatasetError
 from tasks.judging.graders import UserFunctionError, is_function, load_function, needs_model, title_of, unfit
 from tasks.openai.reflect import prompt_estimate
 from tasks.plan import EXAMPLE_SETS
 from tasks.questions import SplitExample, in_split, parse_columns, read_questions
 from tasks.records import Example
 from tasks.store.store import Store
+from tasks.tables import DatasetError
 
 Examples = dict[str, list[Example]]
 Watch = Callable[[str, tuple[int, int] | None], None]

@@ -14,8 +14,8 @@ from orchestrator.settings.documents import shown_key
 from orchestrator.settings.options import SettingsError
 from tasks.common.text import quote
 from tasks.common.validation import NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS, unrepeated
-from tasks.dataset import DatasetError, json_object, read_lines, text_field
 from tasks.guide.ticket import Ticket, Verdict, image_number
+from tasks.tables import DatasetError, json_object, read_lines, text_field
 
 INCOMPLETE = "stage_a_incomplete"  # why a ticket takes part in nothing
 

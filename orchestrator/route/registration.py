@@ -22,7 +22,6 @@ from tasks.common.files import FileTooLarge, read_limited
 from tasks.common.named import load_named, source_identity
 from tasks.common.text import first_line
 from tasks.common.validation import COLLECTED_BYTES
-from tasks.dataset import DatasetError
 from tasks.route.claims import (
     CEILING,
     CHANCE,
@@ -39,6 +38,7 @@ from tasks.route.jobs import Arm, Deployment
 from tasks.route.problems import KNOWN_MODE, Part, Problem, in_part, parse_pairs, parse_problems
 from tasks.store.keys import content_hash
 from tasks.store.workers import code_version
+from tasks.tables import DatasetError
 
 PLAN_FILE = "plan.json"
 FRONTIER = "the scaled frontier at equal solve"

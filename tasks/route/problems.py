@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from annotated_types import Ge, Le, MinLen
 
 from tasks.common.validation import InvalidData, parse_json
-from tasks.dataset import DatasetError, malformed
+from tasks.tables import DatasetError, malformed
 
 T = TypeVar("T")
 Part = Literal["train", "pairs", "pool", "evaluation"]

@@ -12,8 +12,8 @@ from collection_folder import CollectionFolder, recompute
 from http_thread import http_server
 from run_folder import ROOT, finish, orchestrator, start, wait_until
 
-from tasks.dataset import load_examples
 from tasks.openai.endpoint import RULES
+from tasks.questions import load_examples
 from tasks.store.client import connect, queues_url, store_url
 from workers.embedded.models import embedded_model
 

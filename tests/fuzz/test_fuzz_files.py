@@ -20,8 +20,8 @@ from orchestrator.guide.ingest import ingest
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings
 from orchestrator.settings import SettingsError, cluster_layout, load_settings, read_discovered_tokens, read_sides
 from orchestrator.settings.start import read_population
-from tasks.dataset import DatasetError, load_examples
-from tasks.judging.rows import read_answer_rows
+from tasks.questions import load_examples, read_answer_rows
+from tasks.tables import DatasetError
 
 ROOT = Path(__file__).parents[2]
 CONFIG = (ROOT / "configs" / "embedded.config").read_text()

@@ -18,11 +18,11 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from tasks.dataset import load_examples
 from tasks.gpu.cluster import pack_labels, write_labels
 from tasks.gpu.clustering.vocabulary import classify_tokens, sentence_ends
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
+from tasks.questions import load_examples
 from tasks.records import Sampling, Target
 from workers.sglang.gpus import GPU_VARIABLE, SHARED
 from workers.sglang.host import LocalTargetHost

@@ -24,10 +24,10 @@ import numpy as np
 import pytest
 from conftest import CLUSTERING, CLUSTERS, COMMAND, SAMPLE, SYSTEM, TEMPLATE, labels_of
 
-from tasks.dataset import load_examples
 from tasks.gpu.model_files import model_hashes
 from tasks.gpu.processor import SGLANG, ModelCheck, render_file
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render
+from tasks.questions import load_examples
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 ARGUMENTS = (

@@ -10,9 +10,9 @@ import pytest
 from answer_runs import evaluate, own_store, put_run
 from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
 
-from tasks.dataset import load_examples
 from tasks.gpu.processor import generate
 from tasks.gpu.prompt import load_tokenizer
+from tasks.questions import load_examples
 from tasks.records import PROCESSOR_FILE
 from tasks.store.client import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tasks.dataset import DatasetError
 from tasks.questions import SplitExample, read_questions
 from tasks.records import Example
+from tasks.tables import DatasetError
 
 ROWS = [
     {"id": "a", "split": "train", "question": "How much?", "context": 'It was "5", then\n6.', "answer": "6"},

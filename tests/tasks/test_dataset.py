@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tasks.common.validation import PAGE_BYTES
-from tasks.dataset import DatasetError, load_examples
+from tasks.questions import load_examples
+from tasks.tables import DatasetError
 
 SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "sample.jsonl"
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from question_files import EXPECTED, ROWS, faults, write_arrow_folder, write_csv, write_jsonl, write_parquet
 
-from tasks.dataset import DatasetError, load_examples
-from tasks.questions import Columns, SplitExample, in_split, read_questions
+from tasks.questions import Columns, SplitExample, in_split, load_examples, read_questions
 from tasks.records import Example
-from tasks.tables import format_of
+from tasks.tables import DatasetError, format_of
 
 SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
 

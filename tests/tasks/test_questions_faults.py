@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from question_files import ROWS, faults, write_jsonl, write_parquet
 
-from tasks.dataset import DatasetError
 from tasks.questions import read_questions
+from tasks.tables import DatasetError
 
 
 def test_all_faults_are_said_at_once_by_line_and_column(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.dataset import DatasetError
-from tasks.judging.rows import AnswerRow, read_answer_rows
+from tasks.questions import AnswerRow, read_answer_rows
+from tasks.tables import DatasetError
 
 GOOD = {"question": "How much?", "gold": "$5", "answer": "5 dollars"}
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tasks.dataset import DatasetError
 from tasks.route.loopholes import EVALUATION, TRAINING, hint, hinted_prompt
 from tasks.route.problems import LEVELS, LOOPHOLES, MODES, Problem, parse_problems
+from tasks.tables import DatasetError
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
 ROW: dict[str, Any] = {
