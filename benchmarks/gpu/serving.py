@@ -31,9 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import figures
 from benchmarks.gpu.common import SYSTEM_PROMPT, TEMPLATE, fresh
 from orchestrator.evolve.systems import System
-from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import ExportedSteering
-from orchestrator.export.targets import TARGETS
+from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, system_text
 from tasks.common.text import fill
 from tasks.gpu.clustering.vocabulary import classify_tokens, sentence_ends
 from tasks.gpu.model_files import model_hashes, reference
@@ -65,7 +64,7 @@ def export(model: str, folder: Path, end: float) -> ExportedSteering:
     deltas = (end, *(0.3 if cluster % 2 else -0.3 for cluster in range(1, CLUSTERS)))
     system = System("", "vector", SYSTEM_PROMPT, deltas=deltas, clustering=CLUSTERING)
     steering = ExportedSteering(system, ModelCheck(model, **model_hashes(model)), labels, sentence_ends(model))
-    texts = {FILE: system_text(steering), "processor.py": TARGETS["sglang"].render(steering)}
+    texts = {SYSTEM_FILE: system_text(steering), "processor.py": TARGETS["sglang"].render(steering)}
     for name, content in {**files_beside(steering), **{name: text.encode() for name, text in texts.items()}}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -140,7 +139,7 @@ def main() -> None:
     stops, new = tuple(sorted(answer_ends(tokenizer))), options.new
     params = {"clustering": CLUSTERING, "deltas": list(steering.system.deltas), "end": "sentence"}
     arguments = ["--model-path", model, *shlex.split(options.args)]
-    system = {SYSTEM_VARIABLE: f"{deploy}/{FILE}"}
+    system = {SYSTEM_VARIABLE: f"{deploy}/{SYSTEM_FILE}"}
     path = os.pathsep.join([deploy, os.environ.get("PYTHONPATH", "")])
 
     with serve(folder, "overlap", "sglang.launch_server", arguments, PYTHONPATH=path, **system) as url:

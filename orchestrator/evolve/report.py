@@ -16,9 +16,8 @@ from orchestrator.console import command_line
 from orchestrator.evolve.changes import read_changes
 from orchestrator.evolve.records import History
 from orchestrator.evolve.systems import PLAIN, Book, System
-from orchestrator.export.serving import FILE, files_beside, system_text
 from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import TARGETS
+from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, system_text
 from orchestrator.farm.embedded import embedded_model
 from orchestrator.report.conclusion import report_of
 from orchestrator.report.format import format_cost
@@ -39,7 +38,7 @@ from tasks.store.store import Store
 
 DEPLOY = "deploy"
 DEPLOY_FILES = tuple(
-    f"{DEPLOY}/{name}" for name in (PROCESSOR_FILE, "system_prompt.txt", FILE, "request.json", "README.md")
+    f"{DEPLOY}/{name}" for name in (PROCESSOR_FILE, "system_prompt.txt", SYSTEM_FILE, "request.json", "README.md")
 )
 README = """\
 # {name}: what goes to the server
@@ -87,7 +86,7 @@ def write_deploy(
     steering = read_steering(output.path, winner.name)
     for name, content in files_beside(steering).items():
         output.write(f"{DEPLOY}/{name}", content)
-    output.write(f"{DEPLOY}/{FILE}", system_text(steering))
+    output.write(f"{DEPLOY}/{SYSTEM_FILE}", system_text(steering))
     output.write(f"{DEPLOY}/system_prompt.txt", winner.system_prompt)
     output.write_json(f"{DEPLOY}/request.json", request_of(winner, settings, cap, example))
     if winner.deltas:

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
 from orchestrator.callbacks import EndState, RunEnd, RunInfo
-from orchestrator.trackers.base import Tracker
+from orchestrator.trackers import Tracker
 
 EXPERIMENT = "whetstone"
 TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # has MLflow's pages show charts, not prompts

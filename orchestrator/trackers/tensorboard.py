@@ -16,7 +16,7 @@ from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from orchestrator.callbacks import RunEnd, RunInfo
-from orchestrator.trackers.base import Tracker
+from orchestrator.trackers import Tracker
 
 FOLDER = "tensorboard"
 PNG_SIZE = slice(16, 24)  # width and height, in the first chunk

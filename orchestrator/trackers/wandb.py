@@ -10,7 +10,7 @@ from typing import ClassVar
 import wandb
 
 from orchestrator.callbacks import RunEnd, RunInfo
-from orchestrator.trackers.base import END_S, Tracker
+from orchestrator.trackers import END_S, Tracker
 
 PROJECT = "whetstone"
 

@@ -1,6 +1,6 @@
 """Which model a folder holds, by the hashes of its files, and the string that names a processor to SGLang.
 
-The text of these functions is part of what is exported (`tasks.gpu.processor`, `orchestrator.export.serving`): it
+The text of these functions is part of what is exported (`tasks.gpu.processor`, `orchestrator.export.targets`): it
 compares the model that is served with the one that it was made for.  So they need the standard library only, of
 Python 3.10.
 """

@@ -12,8 +12,7 @@ import pytest
 from tracked_run import TrackedRun
 
 from orchestrator.callbacks import RunEnd, RunInfo
-from orchestrator.trackers import make_trackers
-from orchestrator.trackers.base import Tracker
+from orchestrator.trackers import Tracker, make_trackers
 
 RELEASED = threading.Event()
 

@@ -9,7 +9,7 @@ import pytest
 from tracked_run import TrackedRun, record
 
 from orchestrator.callbacks import RunEnd
-from orchestrator.trackers.figures import figures_of_generation
+from orchestrator.trackers import figures_of_generation
 
 pytestmark = pytest.mark.trackers
 LONG = "Answer. " * 1000  # a system prompt that is longer than MLflow's limit

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tracked_run import TrackedRun, png, record
 
 from orchestrator.callbacks import RunEnd
-from orchestrator.trackers.figures import figures_of_generation
+from orchestrator.trackers import figures_of_generation
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tracked_run import TrackedRun, record
 
-from orchestrator.trackers.figures import figures_of_generation
+from orchestrator.trackers import figures_of_generation
 
 pytestmark = pytest.mark.trackers
 HEADER, BLOCK, FULL, LAST = 7, 32768, 1, 4

@@ -13,7 +13,7 @@ import pytest
 import torch
 from answer_runs import embedded_target, evaluate, own_store, put_run
 
-from orchestrator.export.transformers import TRANSFORMERS
+from orchestrator.export.engines import TRANSFORMERS
 from tasks.gpu.cluster import pack_labels, write_labels
 from tasks.gpu.clustering.vocabulary import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends
 from tasks.gpu.model_files import reference
