@@ -10,30 +10,29 @@ import click
 from orchestrator.collect.settings import CollectOptions
 from orchestrator.commands import options
 
-DESCRIPTION = """\
-Find the tokens that a model wastes: sample verbose answers of the target, have the reflector compress them, keep the
-pairs whose compressed answer the judge finds correct, and compare how often each token occurs on the two sides.
 
-Everything comes from a YAML file in which every key is set (see configs/collect.yaml and docs/collect.md)."""
-
-EPILOG = """\
-examples:
-  orchestrator collect --config configs/collect.yaml
-  orchestrator collect --config configs/collect.yaml --resume
-  orchestrator collect --config configs/collect.yaml --farm external --redis-url redis://127.0.0.1:6379/0 --budget 5 \\
-      --price-prompt 2.5 --price-cached 1.25 --price-completion 10
-
-results: the file phase0.output_path of the YAML, and beside it checkpoints and the log; a summary on standard output.
-exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked: tasks
-failed for good; 4 another process works on this collection; 130 interrupted; 143 terminated.  Except after 0, 1 and 4,
-`orchestrator retry FOLDER`, or the same command with --resume, resumes it."""
-
-
-@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG, drives=True)
+@options.command(drives=True)
 @click.option("--config", type=options.path_option, required=True, metavar="FILE", help="the YAML file")
 @click.option("--resume", is_flag=True, help="skip what the checkpoint files hold")
 @options.field_options(CollectOptions)
 def collect(config: Path, resume: bool, **farm: Any) -> int:
+    """Find the tokens that a model wastes: sample verbose answers of the target, have the reflector compress them, keep
+    the pairs whose compressed answer the judge finds correct, and compare how often each token occurs on the two sides.
+
+    Everything comes from a YAML file in which every key is set (see configs/collect.yaml and docs/collect.md).
+
+    examples:
+      orchestrator collect --config configs/collect.yaml
+      orchestrator collect --config configs/collect.yaml --resume
+      orchestrator collect --config configs/collect.yaml --farm external --redis-url redis://127.0.0.1:6379/0
+      orchestrator collect --config c.yaml --budget 5 --price-prompt 2.5 --price-cached 1.25 --price-completion 10
+
+    results: the file phase0.output_path of the YAML, and beside it checkpoints and the log; a summary on standard
+    output.
+    exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked: tasks
+    failed for good; 4 another process works on this collection; 130 interrupted; 143 terminated.  Except after 0, 1 and
+    4, `orchestrator retry FOLDER`, or the same command with --resume, resumes it.
+    """
     from orchestrator.collect.settings import read_collect_settings
     from orchestrator.runs.folder import check_inputs
 

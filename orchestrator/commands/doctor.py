@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from orchestrator import console
 from orchestrator.commands import options
 
@@ -18,26 +16,21 @@ if TYPE_CHECKING:
     from orchestrator.farm.checks import Finding
     from orchestrator.settings import Settings
 
-DESCRIPTION = """\
-Check everything that a run needs, one line for each check: the settings, the questions, the broker (its reply, its
-persistence), the workers of each queue, pauses, the same code everywhere, the target servers and GPUs, the key of the
-openai workers, the disks, and the clocks of all hosts.  Nothing is started and nothing is changed.
 
-A failed check has a hint below it."""
-
-EPILOG = f"""\
-examples:
-  orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one
-  orchestrator doctor --config configs/gpu.config    also checks the settings and what they need
-  orchestrator doctor --json
-{options.LISTED}
-exit status: 0 every check passes; 1 otherwise."""
-
-
-@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@options.command()
 @options.farm_option
 @options.json_option
 def doctor(config: Path | None, as_json: bool) -> int:
+    """Check everything that a run needs, one line for each check, with a hint below one that fails: settings,
+    questions, the broker, the workers of each queue, the same code everywhere, servers and GPUs, keys, disks, clocks.
+
+    Nothing is started and nothing is changed.
+
+    examples:
+      orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one
+      orchestrator doctor --config configs/gpu.config    also checks the settings and what they need
+      orchestrator doctor --json
+    """
     found = list(findings(config))
     options.print_found(as_json, [dataclasses.asdict(finding) for finding in found], _lines(found))
     return console.DONE if all(finding.ok for finding in found) else console.WRONG

@@ -10,30 +10,8 @@ import click
 from orchestrator import console
 from orchestrator.commands import options
 
-DESCRIPTION = """\
-Run the evolution that a .config describes, or go on with it.
 
-The run lives in its output folder: the same command goes on where a run was stopped, by Ctrl+C, by a crash or by a
-power cut, and repeats no evaluation and no call that was finished.  With CONFIG_FARM="embedded" the farm is started
-and taken down with the run; with an address the workers there do the work.
-
-Without a .config the error names three ways to begin."""
-
-EPILOG = """\
-examples:
-  orchestrator evolve                                        with .config, which `orchestrator init` writes
-  orchestrator evolve --config configs/embedded.config
-  orchestrator evolve --config configs/embedded.config --set NGEN=6 --output outputs/longer
-  orchestrator evolve --config configs/gpu.config --set TARGET_CONCURRENCY=256
-  orchestrator evolve --fork outputs/evolve@2 --output outputs/shorter --set LAMBDA_SHORTNESS=0.6
-
-results: the output folder (CONFIG_OUTPUT_DIR or --output): report.txt, deploy/ for a server, front.json and others;
-the report also on standard output.
-exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4 another
-process works on the run; 130 interrupted; 143 terminated."""
-
-
-@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG, drives=True)
+@options.command(drives=True)
 @options.settings_options()
 @click.option("--fresh", is_flag=True, help="set aside the run that the output folder holds")
 @click.option(
@@ -52,6 +30,26 @@ def evolve(
     retry_wait_s: float,
     plain: bool,
 ) -> int:
+    """Run the evolution that a .config describes, or go on with it.
+
+    The run lives in its output folder: the same command goes on where a run was stopped, by Ctrl+C, by a crash or by a
+    power cut, and repeats no evaluation and no call that was finished.  With CONFIG_FARM="embedded" the farm is started
+    and taken down with the run; with an address the workers there do the work.
+
+    Without a .config the error names three ways to begin.
+
+    examples:
+      orchestrator evolve                                        with .config, which `orchestrator init` writes
+      orchestrator evolve --config configs/embedded.config
+      orchestrator evolve --config configs/embedded.config --set NGEN=6 --output outputs/longer
+      orchestrator evolve --config configs/gpu.config --set TARGET_CONCURRENCY=256
+      orchestrator evolve --fork outputs/evolve@2 --output outputs/shorter --set LAMBDA_SHORTNESS=0.6
+
+    results: the output folder (CONFIG_OUTPUT_DIR or --output): report.txt, deploy/ for a server, front.json and others;
+    the report also on standard output.
+    exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4
+    another process works on the run; 130 interrupted; 143 terminated.
+    """
     if fork is None and options.is_without_settings(config):
         return console.fail(console.WRONG, *_ways(config))
     if fork is None:

@@ -20,26 +20,6 @@ if TYPE_CHECKING:
 RUN_FILES = ("systems.json", "individuals.jsonl", "processor_best.py")
 NOT_SHOWN = "warning: it is not shown that {name} loses less than the margin of correct answers"
 ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp", "logit-bias")
-DESCRIPTION = """\
-Write what a run has found as a file for an inference engine, and print the command that uses it.
-
-  sglang         a custom logit processor (as processor_best.py), named by each request
-  sglang-server  a system and a plugin for all chat completions of a server; also a system prompt alone
-  vllm           a logits processor for model runner V1 and V2
-  transformers   a LogitsProcessor for generate()
-  llama-cpp      a processor for llama-cpp-python, and biases for llama-server and llama-cli
-  logit-bias     JSON with the biases of all tokens, for servers that limit neither their number nor their size
-
-Each processor explains itself: its head, or `python FILE`, says how it is used (docs/export.md)."""
-
-EPILOG = """\
-examples:
-  orchestrator export outputs/evolve --to vllm
-  orchestrator export outputs/evolve --to sglang --system "two sentences: log-odds x1"
-  orchestrator export outputs/evolve --to transformers --node g2_child3_mut --output steer.py
-
-results: the file, and the command that uses it on standard output.
-exit status: 0 written; 1 the arguments are wrong, or the folder has no such result; 2 the file cannot be written."""
 
 
 def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
@@ -47,7 +27,7 @@ def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
     return ENGINES if deltas else ("sglang-server",) if kind == "prompt" else ()
 
 
-@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@options.command()
 @options.run_argument
 @click.option("--to", required=True, type=click.Choice(ENGINES), metavar="ENGINE", help="one of the engines above")
 @click.option("--system", default="", metavar="NAME",
@@ -57,6 +37,22 @@ def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
     "--output", type=options.path_option, metavar="FILE", help="the file (default: in the run's folder exports)"
 )
 def export(run: Path, to: str, system: str, node: str, output: Path | None) -> int:
+    """Write what a run has found as a file for an inference engine, and print the command that uses it.
+
+      sglang         a custom logit processor (as processor_best.py), named by each request
+      sglang-server  a system and a plugin for all chat completions of a server; also a system prompt alone
+      vllm           a logits processor for model runner V1 and V2
+      transformers   a LogitsProcessor for generate()
+      llama-cpp      a processor for llama-cpp-python, and biases for llama-server and llama-cli
+      logit-bias     JSON with the biases of all tokens, for servers that limit neither their number nor their size
+
+    Each processor explains itself: its head, or `python FILE`, says how it is used (docs/export.md).
+
+    examples:
+      orchestrator export outputs/evolve --to vllm
+      orchestrator export outputs/evolve --to sglang --system "two sentences: log-odds x1"
+      orchestrator export outputs/evolve --to transformers --node g2_child3_mut --output steer.py
+    """
     from orchestrator.export.steering import read_steering
     from orchestrator.export.targets import TARGETS, default_file
     from orchestrator.runs.folder import OutputError, check_inputs, write_output

@@ -22,67 +22,25 @@ if TYPE_CHECKING:
     from orchestrator.farm.embedded import FarmStatus
     from orchestrator.settings import Settings
 
-FARM = """\
-Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, with
-an empty CONFIG_OPENAI_BASE_URL, the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running
-and leaves it running.  `status` also names the farm that `docker compose up` runs in this folder."""
 
-FARM_EPILOG = """\
-examples:
-  orchestrator farm up                                  with configs/embedded.config
-  orchestrator farm up --config my.config --set FARM_DIR=outputs/other
-  orchestrator farm status --json
-  orchestrator farm down
-
-results: data and logs are in CONFIG_FARM_DIR (outputs/farm); addresses and processes are printed to standard output.
-exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started or, of status, is not up."""
-
-FLOWER = """\
-Serve Flower for the farm at WHETSTONE_REDIS_URL, or the one that is up in this folder: its workers and tasks; the run,
-generation and child of each task; the cost of each run so far; and Retry.
-
-The user name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
-names.  Without either a password is made anew and printed."""
-
-FLOWER_EPILOG = """\
-examples:
-  orchestrator flower                                         the farm that `orchestrator farm up` started
-  FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0
-  FLOWER_BASIC_AUTH=me:secret orchestrator flower --port 5556 --outputs runs
-
-results: a web page at http://ADDRESS:PORT until it is stopped; the history of tasks in --data.
-exit status: 0 stopped; 1 the arguments or the environment are wrong; 2 no farm is up, or the port or a folder cannot be
-used."""
-
-CLUSTER = """\
-Cluster the vocabulary of the target model, as `orchestrator evolve` does before its first generation.
-
-Every token is decoded and embedded, reduced by PCA and clustered by k-means; or, with CONFIG_CLUSTERS_BY="waste",
-clustered by how much more verbose answers use it than short right ones.  Cluster 0 is the end-of-turn tokens, cluster 1
-the digits and arithmetic symbols.  The result is written to a folder under outputs/clusters that is named
-by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
-
-With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token is
-assigned to the nearest centre.  The reflector then describes the clusters; rules do so with the embedded endpoint, and
-without a key.  Clusters by waste are made of the pairs of answers in the same file."""
-
-CLUSTER_EPILOG = """\
-examples:
-  orchestrator cluster --config configs/embedded.config
-  orchestrator cluster --config configs/embedded.config --from outputs/collect/phase0_data.json
-  orchestrator cluster --config configs/embedded.config --set CLUSTERS=20 --json
-
-results: a folder under outputs/clusters, whose path is printed last; the clusters with their sizes and descriptions
-on standard output, progress on standard error.
-exit status: 0 clustered; 1 the settings or arguments are wrong; 2 an error of the farm; 130 interrupted; 143
-terminated."""
-
-
-@click.command(cls=options.Command, help=FARM, epilog=FARM_EPILOG)
+@options.command()
 @click.argument("action", type=click.Choice(("up", "down", "status")))
 @options.settings_options(Path("configs/embedded.config"))
 @options.json_option
 def farm(action: str, config: Path, overrides: Sequence[str], output: str | None, as_json: bool) -> int:
+    """Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, with an empty
+    CONFIG_OPENAI_BASE_URL, the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running and
+    leaves it running.  `status` also names the farm that `docker compose up` runs in this folder.
+
+    examples:
+      orchestrator farm up                                  with configs/embedded.config
+      orchestrator farm up --config my.config --set FARM_DIR=outputs/other
+      orchestrator farm status --json
+      orchestrator farm down
+
+    results: data and logs are in CONFIG_FARM_DIR (outputs/farm); addresses and processes are printed to standard
+    output.
+    """
     from orchestrator.farm.embedded import control
 
     settings = options.load_given(config, overrides, output)
@@ -143,7 +101,7 @@ def _compose_lines() -> list[str]:
     ]
 
 
-@click.command(cls=options.Command, help=FLOWER, epilog=FLOWER_EPILOG, drives=True)
+@options.command(drives=True)
 @click.option("--address", default="127.0.0.1", help="the address to listen on (127.0.0.1: this machine only)")
 @click.option("--port", type=int, default=5555, help="the port (default 5555; 0 for any free port)")
 @click.option("--note", default="", metavar="TEXT",
@@ -153,6 +111,19 @@ def _compose_lines() -> list[str]:
 @click.option("--data", type=options.path_option, default="outputs/flower", metavar="DIR",
               help="folder of the history (default outputs/flower), readable by you only")  # fmt: skip
 def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int:
+    """Serve Flower for the farm at WHETSTONE_REDIS_URL, or the one that is up in this folder: its workers and tasks,
+    the run of each task, the cost of each run so far, and Retry.
+
+    The user name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
+    names.  Without either a password is made anew and printed.
+
+    examples:
+      orchestrator flower                                         the farm that `orchestrator farm up` started
+      FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0
+      FLOWER_BASIC_AUTH=me:secret orchestrator flower --port 5556 --outputs runs
+
+    results: a web page at http://ADDRESS:PORT until it is stopped; the history of tasks in --data.
+    """
     from orchestrator.farm.embedded import named_address
 
     accounts = secret("FLOWER_BASIC_AUTH")
@@ -175,12 +146,31 @@ def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int
     return console.DONE
 
 
-@click.command(cls=options.Command, help=CLUSTER, epilog=CLUSTER_EPILOG)
+@options.command()
 @options.settings_options()
 @click.option("--from", "collected", metavar="FILE",
               help="the output of `orchestrator collect`, in place of CONFIG_CLUSTERS_FROM")  # fmt: skip
 @options.json_option
 def cluster(config: Path, overrides: Sequence[str], output: str | None, collected: str | None, as_json: bool) -> int:
+    """Cluster the vocabulary of the target model, as `orchestrator evolve` does before its first generation.
+
+    Every token is decoded and embedded, reduced by PCA and clustered by k-means; or, with CONFIG_CLUSTERS_BY="waste",
+    clustered by how much more verbose answers use it than short right ones.  Cluster 0 is the end-of-turn tokens,
+    cluster 1 the digits and arithmetic symbols.  The result is written to a folder under outputs/clusters that is named
+    by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
+
+    With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token
+    is assigned to the nearest centre.  The reflector then describes the clusters; rules do so with the embedded
+    endpoint, and without a key.  Clusters by waste are made of the pairs of answers in the same file.
+
+    examples:
+      orchestrator cluster --config configs/embedded.config
+      orchestrator cluster --config configs/embedded.config --from outputs/collect/phase0_data.json
+      orchestrator cluster --config configs/embedded.config --set CLUSTERS=20 --json
+
+    results: a folder under outputs/clusters, whose path is printed last; the clusters with their sizes and descriptions
+    on standard output, progress on standard error.
+    """
     from orchestrator.evolve.clusters import cluster_only
     from orchestrator.farm.dispatcher import Parked
     from orchestrator.report.live import open_view

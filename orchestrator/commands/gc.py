@@ -20,34 +20,11 @@ if TYPE_CHECKING:
     from orchestrator.farm.connection import FarmConnection
     from tasks.store.results import StoredRun
 
-DESCRIPTION = """\
-Show what a farm no longer needs, and how much it is; with --remove, remove it.
-
-  finished runs    the records of runs that finished more than --days days ago; their output folders stay
-  results          answers, verdicts, clusterings and others that no run holds, last used more than --days days ago;
-                   with --store-mb more of them, those first that expire first, until the store uses no more than that
-  files            of an embedded farm: rotated logs, and labels of clusterings, older than --days days
-
-What a running, parked or stopped run needs is never removed, also when it begins while this command is at work.  Runs
-apply the same rule, with 30 days, whenever they begin.  `--run ID` removes a run that will never be resumed
-and whose output folder is gone; `orchestrator runs --delete RUN` removes one that has its folder."""
-
-EPILOG = """\
-examples:
-  orchestrator gc                              what would be removed; nothing is changed
-  orchestrator gc --days 7 --remove            what is older than a week
-  orchestrator gc --store-mb 500 --remove      until the store uses at most 500 MB
-  orchestrator gc --run demo-1a2b3c4d --remove
-
-results: what is or would be removed, on standard output.  Output folders of runs are never touched.
-exit status: 0 done; 1 the arguments or the settings are wrong, or a named run is at work; 2 the farm cannot be
-reached."""
-
 DAYS = 30
 MEGABYTE = 2**20
 
 
-@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@options.command()
 @options.farm_option
 @click.option("--days", type=click.FloatRange(0, 1e6), metavar="N", default=DAYS, help="what is old (default: 30)")
 @click.option("--store-mb", type=click.FloatRange(0, 1e6), metavar="N", help="memory of the store (default: no limit)")
@@ -58,6 +35,25 @@ MEGABYTE = 2**20
 def gc(
     config: Path | None, days: float, store_mb: float | None, runs: Sequence[str], remove: bool, as_json: bool
 ) -> int:
+    """Show what a farm no longer needs, and how much it is; with --remove, remove it.
+
+      finished runs    the records of runs that finished more than --days days ago; their output folders stay
+      results          answers, verdicts, clusterings and others that no run holds, last used more than --days days ago;
+                       with --store-mb more of them, the first to expire first, until the store uses no more
+      files            of an embedded farm: rotated logs, and labels of clusterings, older than --days days
+
+    What a running, parked or stopped run needs is never removed, also when it begins while this command is at work.
+    Runs apply the same rule, with 30 days, whenever they begin.  `--run ID` removes a run that will never be resumed
+    and whose output folder is gone; `orchestrator runs --delete RUN` removes one that has its folder.
+
+    examples:
+      orchestrator gc                              what would be removed; nothing is changed
+      orchestrator gc --days 7 --remove            what is older than a week
+      orchestrator gc --store-mb 500 --remove      until the store uses at most 500 MB
+      orchestrator gc --run demo-1a2b3c4d --remove
+
+    results: what is or would be removed, on standard output.  Output folders of runs are never touched.
+    """
     from orchestrator.farm.cleanup import CleanupRule, find_unneeded, remove_unneeded
     from orchestrator.runs.lifecycle import delete_run
 

@@ -12,37 +12,36 @@ from orchestrator import console
 from orchestrator.commands import options
 from orchestrator.guide.settings import GuideOptions
 
-DESCRIPTION = """\
-Judge tickets with a frozen model, compare its verdicts with labels, let a model propose small edits of the numbered
-experiences in the prompt, and apply those that help on held-out tickets.
 
-Everything comes from a YAML file (see configs/guide.yaml).  The other forms work on what a run has left."""
-
-EPILOG = """\
-other forms:
-  orchestrator guide promote RUN --to FILE          put what a run has learned into the file that runs begin with
-  orchestrator guide rollback RUN --mission M --step N   make an earlier step of a run its next one
-
-examples:
-  orchestrator guide --config configs/guide.yaml
-  orchestrator guide --config configs/guide.yaml --step ingest --log-level debug
-  orchestrator guide --config configs/guide_gpu.yaml --farm external --redis-url redis://127.0.0.1:6379/0
-
-results: {output.root}/{run_id} of the YAML, one folder for each mission; its path on standard output.
-exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm, a batch
-without a valid answer, or a prompt over the model's context; 3 parked: tasks failed for good; 4 another process works
-on this run; 130 interrupted; 143 terminated.  After an error of the farm, 3, 130 and 143, `orchestrator retry FOLDER`
-or the same command resumes it; with `output.fail_if_exists: false` the same command begins anew.  Without a valid
-answer, or with a prompt that is too long, other settings or data are needed, and another run."""
-
-
-@click.group(cls=options.CommandWithForms, help=DESCRIPTION, epilog=EPILOG, drives=True)
+@click.group(cls=options.CommandWithForms, drives=True)
 @options.yaml_option
 @click.option("--step", type=click.Choice(("all", "ingest")), default="all",
               help="the whole; or the tickets and shuffles only (all)")  # fmt: skip
 @options.field_options(GuideOptions)
 @click.pass_context
 def guide(ctx: click.Context, /, config: Path | None, step: Literal["all", "ingest"], **farm: Any) -> int:
+    """Judge tickets with a frozen model, let a model propose small edits of the numbered experiences in its prompt, and
+    apply those that help on held-out tickets.
+
+    Everything comes from a YAML file (see configs/guide.yaml).  The other forms work on what a run has left.
+
+    examples:
+      orchestrator guide --config configs/guide.yaml
+      orchestrator guide --config configs/guide.yaml --step ingest --log-level debug
+      orchestrator guide --config configs/guide_gpu.yaml --farm external --redis-url redis://127.0.0.1:6379/0
+
+    other forms:
+      orchestrator guide promote RUN --to FILE          put what a run has learned into the file that runs begin with
+      orchestrator guide rollback RUN --mission M --step N   make an earlier step of a run its next one
+
+    results: {output.root}/{run_id} of the YAML, one folder for each mission; its path on standard output.
+    exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm, a
+    batch without a valid answer, or a prompt over the model's context; 3 parked: tasks failed for good; 4 another
+    process works on this run; 130 interrupted; 143 terminated.  After an error of the farm, 3, 130 and 143,
+    `orchestrator retry FOLDER` or the same command resumes it; with `output.fail_if_exists: false` the same command
+    begins anew.  Without a valid answer, or with a prompt that is too long, other settings or data are needed, and
+    another run.
+    """
     if ctx.invoked_subcommand is not None:
         return console.DONE
     if config is None:

@@ -34,26 +34,6 @@ from tasks.questions import Columns, SplitExample, read_questions
 from tasks.records import Example
 from tasks.tables import format_of, read_table
 
-DESCRIPTION = """\
-Ask four questions, and write a complete .config.
-
-  model      "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server
-  questions  a file; columns with unusual names behind it, as in  questions.csv question=Frage answer=Antwort
-  judge      "rules" (free), "exact_number" (free), file.py:function (free), or a model such as gpt-4o
-  budget     as in  "60 evaluations" of the search, "$5", at which the run parks, or both
-
-Each answer is checked when it is given.  An answer that is given as an option is not asked for.  `make menuconfig`
-shows and changes everything that was written."""
-
-EPILOG = """\
-examples:
-  orchestrator init
-  orchestrator init --model embedded --data configs/data/sample_questions.jsonl --judge rules --budget "60 evaluations"
-  orchestrator init --data questions.csv --judge gpt-4o --budget '$5' --config my.config
-
-results: the file of --config (.config).  Nothing else is started.
-exit status: 0 written; 1 an answer is wrong or missing; 130 interrupted."""
-
 POPULATION = 10
 GENERATIONS = 6
 """Of a search whose budget is money: a run that reaches the budget parks."""
@@ -124,7 +104,7 @@ def settings_of(options: Mapping[str, str], folder: Path) -> Settings:
         return load_settings(Path(nothing.name), chosen)
 
 
-@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@options.command()
 @click.option("--model", metavar="MODEL", help="the model to steer")
 @click.option("--data", metavar="FILE", help="the questions")
 @click.option("--judge", metavar="JUDGE", help="who decides whether an answer is right")
@@ -143,6 +123,21 @@ def init(
     replace: bool,
     **prices: float | None,
 ) -> int:
+    """Ask four questions, and write a complete .config.
+
+      model      "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server
+      questions  a file; columns with unusual names behind it, as in  questions.csv question=Frage answer=Antwort
+      judge      "rules" (free), "exact_number" (free), file.py:function (free), or a model such as gpt-4o
+      budget     as in  "60 evaluations" of the search, "$5", at which the run parks, or both
+
+    Each answer is checked when it is given.  An answer that is given as an option is not asked for.  `make menuconfig`
+    shows and changes everything that was written.
+
+    examples:
+      orchestrator init
+      orchestrator init --model embedded --data questions.jsonl --judge rules --budget "60 evaluations"
+      orchestrator init --data questions.csv --judge gpt-4o --budget '$5' --config my.config
+    """
     from orchestrator.runs.folder import writing
 
     given = {"model": model, "data": data, "judge": judge, "budget": budget}

@@ -22,25 +22,6 @@ if TYPE_CHECKING:
     from tasks.questions import AnswerRow
     from tasks.records import Endpoint, Judge
 
-DESCRIPTION = """\
-Judge the answers in a file: one JSON object a line, with the fields question, gold and answer.
-
-One verdict is written for each line, in the same order: is_correct (true, false, or null where rules decide nothing
-and no model is asked), stage (1: rules or a function, 2: a model, 3: the model's own arithmetic) and reasoning.
-
-A model is asked only where --config names one at an OpenAI endpoint; its prices and its budget are those of the file.
-Without --config rules decide, whatever keys the environment has."""
-
-EPILOG = """\
-examples:
-  orchestrator judge answers.jsonl
-  orchestrator judge answers.jsonl --judge my_judges.py:contains
-  orchestrator judge answers.jsonl --tolerance 0.15 --config configs/gpu.config --output verdicts.jsonl
-
-results: one JSON object a line, to --output or standard output; counts and costs on standard error.
-exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 a call failed, or the budget is
-reached: the verdicts of the rows before it are written."""
-
 Record = dict[str, Any]
 
 
@@ -51,7 +32,7 @@ class _NoModel(Exception):
 OPEN: Record = {"is_correct": None, "stage": 1, "reasoning": "Rules decide nothing here."}
 
 
-@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@options.command()
 @click.argument("file", type=options.path_option, metavar="FILE")
 @click.option("--tolerance", type=click.FloatRange(0, 1), metavar="SHARE",
               help="relative error of a number, in place of JUDGE_TOLERANCE")  # fmt: skip
@@ -62,6 +43,21 @@ OPEN: Record = {"is_correct": None, "stage": 1, "reasoning": "Rules decide nothi
 @click.option("--output", type=options.path_option, metavar="FILE",
               help="the file to write, in place of standard output")  # fmt: skip
 def judge(file: Path, tolerance: float | None, name: str | None, config: Path | None, output: Path | None) -> int:
+    """Judge the answers in a file: one JSON object a line, with the fields question, gold and answer.
+
+    One verdict is written for each line, in the same order: is_correct (true, false, or null where rules decide nothing
+    and no model is asked), stage (1: rules or a function, 2: a model, 3: the model's own arithmetic) and reasoning.
+
+    A model is asked only where --config names one at an OpenAI endpoint; its prices and its budget are those of the
+    file. Without --config rules decide, whatever keys the environment has.
+
+    examples:
+      orchestrator judge answers.jsonl
+      orchestrator judge answers.jsonl --judge my_judges.py:contains
+      orchestrator judge answers.jsonl --tolerance 0.15 --config configs/gpu.config --output verdicts.jsonl
+
+    results: one JSON object a line, to --output or standard output; counts and costs on standard error.
+    """
     from orchestrator.report.format import format_cost, highest_cost, provider_at
     from orchestrator.runs.folder import check_inputs
     from orchestrator.settings import judging_settings

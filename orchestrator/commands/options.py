@@ -5,6 +5,7 @@ Imports only what `--help` needs; the rest is imported when a command runs.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -24,16 +25,12 @@ if TYPE_CHECKING:
 
 DEFAULT_CONFIG = Path(".config")
 
-LISTED = """
-results: standard output, a table or with --json JSON; errors go to standard error.  Nothing is changed."""
-"""The end of the help of a command that only shows something."""
-
 Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 O = TypeVar("O", bound="FarmOptions")  # noqa: E741
 
 
 class Command(click.Command):
-    """A command, which returns its exit status.  Its help is printed as it is written.
+    """A command, which returns its exit status.  Its help is its docstring as it is written, its options in between.
 
     `drives`: it drives a run, which goes on when its output is lost, and parks when a disk is full.
     """
@@ -41,6 +38,8 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, drives: bool = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.drives = drives
+        about, examples, rest = inspect.cleandoc(self.help or "").partition("examples:\n")
+        self.help, self.epilog = about.rstrip(), examples + rest
 
     def invoke(self, ctx: click.Context) -> Any:
         if self.drives:
@@ -60,7 +59,11 @@ class Command(click.Command):
         formatter.write(f"\n{self.help}\n")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(f"\n{self.epilog}\n")
+        formatter.write(f"\n{self.epilog}\n" if self.epilog else "")
+
+
+def command(*, drives: bool = False) -> Callable[[Callable[..., int]], Command]:
+    return click.command(cls=Command, drives=drives)
 
 
 class CommandWithForms(Command, click.Group):
@@ -264,23 +267,21 @@ def print_found(as_json: bool, value: object, lines: Iterable[str]) -> None:
         print(escape_control(line, keep_lines=True))
 
 
-COMPLETION = """\
-Print the script with which a shell completes commands, options, the folders of runs, and settings after --set."""
-COMPLETION_EPILOG = """\
-examples:
-  orchestrator completion bash >> ~/.bashrc
-  orchestrator completion zsh >> ~/.zshrc          after the line with compinit
-  orchestrator completion fish > ~/.config/fish/completions/orchestrator.fish
-
-A new shell has it.  For the current one:  eval "$(orchestrator completion bash)"
-
-results: standard output; nothing is installed or changed.
-exit status: 0 printed; 1 no such shell."""
-
-
-@click.command(cls=Command, help=COMPLETION, epilog=COMPLETION_EPILOG)
+@command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="SHELL")
 def completion(shell: str) -> int:
+    """Print the script with which a shell completes commands, options, the folders of runs, and settings after --set.
+
+    examples:
+      orchestrator completion bash >> ~/.bashrc
+      orchestrator completion zsh >> ~/.zshrc          after the line with compinit
+      orchestrator completion fish > ~/.config/fish/completions/orchestrator.fish
+
+    A new shell has it.  For the current one:  eval "$(orchestrator completion bash)"
+
+    results: standard output; nothing is installed or changed.
+    exit status: 0 printed; 1 no such shell.
+    """
     from click.shell_completion import get_completion_class
 
     from orchestrator.cli import orchestrator

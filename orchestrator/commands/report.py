@@ -19,69 +19,24 @@ if TYPE_CHECKING:
     from orchestrator.report.statistics import Comparison, JudgedAnswer
     from orchestrator.results import RunResults
 
-REPORT = """\
-Write one HTML file that shows a run of any kind, or several side by side.  Of an evolution: what was saved and at what
-loss, the measured systems, the search with its lineage, the best deltas, the answers before and after.  Of a guided
-run: missions, decisions, experiences.  Of a routed run: the rates of hacks and what they are compared with.  Of every
-run: what it cost, its settings and versions.
-
-The file has everything in it and loads nothing, so it can be sent.  It holds the questions and answers of the run.
-A run at work is shown as far as it is."""
-
-REPORT_EPILOG = """\
-examples:
-  orchestrator report outputs/evolve
-  orchestrator report outputs/evolve outputs/embedded --output both.html
-
-results: the file; its path and size on standard output.
-exit status: 0 written; 1 a folder holds no run, or a file of it is damaged; 2 the file cannot be written."""
-
-COMPARE = """\
-Print the most important figures of a run, or of several side by side: tokens and right answers before and after,
-against which rival, on which questions, and what it took.
-
-Where two runs have answered the same questions, their winners are also compared with one another."""
-
-COMPARE_EPILOG = f"""\
-examples:
-  orchestrator compare outputs/evolve
-  orchestrator compare outputs/evolve --all
-  orchestrator compare outputs/evolve outputs/embedded --csv > runs.csv
-{options.LISTED}
-exit status: 0 printed; 1 a folder holds no run, or a file of it is damaged."""
-
-ANSWERS = "Show the answers of a finished run: before (the plain model) and after (the winner)."
-
-ANSWERS_EPILOG = f"""\
-examples:
-  orchestrator answers outputs/evolve
-  orchestrator answers outputs/evolve --only lost       what steering has made wrong
-  orchestrator answers outputs/evolve --json > answers.json
-{options.LISTED}
-exit status: 0 printed; 1 the folder holds no finished run."""
-
-SHOW = """\
-Show one individual of an evolution, also one that was never the best: its deltas by cluster, its scratchpad, its
-figures, the individuals that it descends from, and the reflector's files about it.
-
-A NODE is a name of the evolution's tree, such as g0_pop0, g2_child3_pre or g2_child3_mut."""
-
-SHOW_EPILOG = f"""\
-examples:
-  orchestrator show outputs/evolve g1_child0_mut
-  orchestrator show outputs/evolve g1_child0_mut --json > individual.json
-{options.LISTED}
-`orchestrator evolve --fork RUN@NODE` begins a run with the individual.
-exit status: 0 printed; 1 the folder holds no run, or the run has no such individual."""
-
 IN_WORDS = ("run", "verdict", "reason", "rival_prompt")  # not in the table of `compare`
 
 
-@click.command(cls=options.Command, help=REPORT, epilog=REPORT_EPILOG)
+@options.command()
 @options.runs_argument
 @click.option("--output", metavar="FILE", type=options.path_option,
               help="the file to write (default: report.html in the first RUN)")  # fmt: skip
 def report(runs: Sequence[Path], output: Path | None) -> int:
+    """Write one HTML file that shows a run of any kind, or several side by side: what it has found, what it cost, its
+    settings and versions.
+
+    The file has everything in it and loads nothing, so it can be sent.  It holds the questions and answers of the run.
+    A run at work is shown as far as it is.
+
+    examples:
+      orchestrator report outputs/evolve
+      orchestrator report outputs/evolve outputs/embedded --output both.html
+    """
     from orchestrator.report.page import render_page
     from orchestrator.results import RunResults
     from orchestrator.runs.folder import write_output
@@ -94,12 +49,22 @@ def report(runs: Sequence[Path], output: Path | None) -> int:
     return console.DONE
 
 
-@click.command(cls=options.Command, help=COMPARE, epilog=COMPARE_EPILOG)
+@options.command()
 @options.runs_argument
 @options.json_option
 @click.option("--all", "is_all", is_flag=True, help="print every measured system of each run")
 @click.option("--csv", "as_csv", is_flag=True, help="print CSV, one line for each run")
 def compare(runs: Sequence[Path], as_json: bool, is_all: bool, as_csv: bool) -> int:
+    """Print the most important figures of a run, or of several side by side: tokens and right answers before and after,
+    against which rival, on which questions, and what it took.
+
+    Where two runs have answered the same questions, their winners are also compared with one another.
+
+    examples:
+      orchestrator compare outputs/evolve
+      orchestrator compare outputs/evolve --all
+      orchestrator compare outputs/evolve outputs/embedded --csv > runs.csv
+    """
     from orchestrator.digest import digest_of
     from orchestrator.results import RunResults
 
@@ -183,7 +148,7 @@ def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
     return []
 
 
-@click.command(cls=options.Command, help=ANSWERS, epilog=ANSWERS_EPILOG)
+@options.command()
 @options.run_argument
 @click.option(
     "--only", type=click.Choice(("all", "changed", "lost", "gained")), default="all",
@@ -191,6 +156,13 @@ def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
 )  # fmt: skip
 @options.json_option
 def answers(run: Path, only: str, as_json: bool) -> int:
+    """Show the answers of a finished run: before (the plain model) and after (the winner).
+
+    examples:
+      orchestrator answers outputs/evolve
+      orchestrator answers outputs/evolve --only lost       what steering has made wrong
+      orchestrator answers outputs/evolve --json > answers.json
+    """
     from orchestrator.results import RunResults
     from orchestrator.runs.folder import OutputError
 
@@ -229,11 +201,22 @@ def _changes(before: JudgedAnswer, after: JudgedAnswer) -> list[str]:
     return [*side, *(["changed"] if before.text != after.text else [])]
 
 
-@click.command(cls=options.Command, help=SHOW, epilog=SHOW_EPILOG)
+@options.command()
 @options.run_argument
 @click.argument("node", metavar="NODE")
 @options.json_option
 def show(run: Path, node: str, as_json: bool) -> int:
+    """Show one individual of an evolution, also one that was never the best: its deltas by cluster, its scratchpad, its
+    figures, the individuals that it descends from, and the reflector's files about it.
+
+    A NODE is a name of the evolution's tree, such as g0_pop0, g2_child3_pre or g2_child3_mut.
+
+    examples:
+      orchestrator show outputs/evolve g1_child0_mut
+      orchestrator show outputs/evolve g1_child0_mut --json > individual.json
+    `orchestrator evolve --fork RUN@NODE` begins a run with the individual. exit status: 0 printed; 1 the folder holds
+    no run, or the run has no such individual.
+    """
     from orchestrator.results import RunResults
 
     found = _individual(RunResults.open(run), node)

@@ -12,58 +12,40 @@ from orchestrator import console
 from orchestrator.commands import options
 from orchestrator.console import command_line
 
-RETRY = """\
-Go on with a run that parked because a task failed for good, with the settings that it was started with.
 
-Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator failed
-RUN` shows the error); --set changes a setting that may change before a run is resumed: NAME=VALUE for an
-evolution (limits, timeouts, prices, the budget, the farm, and the reflector), a dotted key for the other kinds: of the
-YAML file, or farm.NAME for an option of the command line.  With another judge an evolution is refused,
-and all of a collection is judged again.
-
-With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
-the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
-failed` lists them.
-
-A run that stopped where it would stop again (exit status 2, `orchestrator status RUN` says why) is not started.
-
-While another process drives the run, the failed tasks are sent to its farm again, and that process goes on."""
-
-RETRY_EPILOG = """\
-examples:
-  orchestrator retry outputs/gpu                            everything that is missing
-  orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
-  orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent
-  orchestrator retry outputs/collect --set phase0.judge_concurrency=2
-  orchestrator retry outputs/guide --set farm.budget_usd=5
-
-results: the run's output folder, as with the command that began it.
-exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1 also
-where no failed task has such a name."""
-
-CANCEL = """\
-Stop a run, from any terminal or machine that sees its output folder: its driver parks (exit 3), its
-messages are removed from the queues, and workers end its tasks as soon as the answer or the call that they wait for
-arrives.
-
-Nothing that was finished is lost: `orchestrator retry RUN` goes on with it."""
-
-CANCEL_EPILOG = """\
-examples:
-  orchestrator cancel outputs/gpu
-  orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm
-
-results: the folder keeps all that was finished; standard output says how many messages were dropped.
-exit status: 0 stopped; 1 the folder holds no run, or neither it nor its farm is at work; 2 something still works on
-it, or its farm cannot be reached."""
-
-
-@click.command(cls=options.Command, help=RETRY, epilog=RETRY_EPILOG, drives=True)
+@options.command(drives=True)
 @options.run_argument
 @click.argument("tasks", metavar="[TASK...]", nargs=-1)
 @options.set_option
 @options.plain_option
 def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool) -> int:
+    """Go on with a run that parked because a task failed for good, with the settings that it was started with.
+
+    Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator
+    failed RUN` shows the error); --set changes a setting that may change before a run is resumed: NAME=VALUE for an
+    evolution (limits, timeouts, prices, the budget, the farm, and the reflector), a dotted key for the other kinds: of
+    the YAML file, or farm.NAME for an option of the command line.  With another judge an evolution is refused, and all
+    of a collection is judged again.
+
+    With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
+    the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
+    failed` lists them.
+
+    A run that stopped where it would stop again (exit status 2, `orchestrator status RUN` says why) is not started.
+
+    While another process drives the run, the failed tasks are sent to its farm again, and that process goes on.
+
+    examples:
+      orchestrator retry outputs/gpu                            everything that is missing
+      orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
+      orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent
+      orchestrator retry outputs/collect --set phase0.judge_concurrency=2
+      orchestrator retry outputs/guide --set farm.budget_usd=5
+
+    results: the run's output folder, as with the command that began it.
+    exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1
+    also where no failed task has such a name.
+    """
     from orchestrator.farm.retry import select_failures
     from orchestrator.runs.folder import OutputFolder
     from orchestrator.runs.kinds import kind_of
@@ -94,9 +76,20 @@ def _retry_running(folder: Path, names: Sequence[str]) -> int:
     return console.DONE
 
 
-@click.command(cls=options.Command, help=CANCEL, epilog=CANCEL_EPILOG)
+@options.command()
 @options.run_argument
 def cancel(run: Path) -> int:
+    """Stop a run, from any terminal or machine that sees its output folder: its driver parks (exit 3), its messages are
+    removed from the queues, and workers end its tasks as soon as the answer or the call that they wait for arrives.
+
+    Nothing that was finished is lost: `orchestrator retry RUN` goes on with it.
+
+    examples:
+      orchestrator cancel outputs/gpu
+      orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm
+
+    results: the folder keeps all that was finished; standard output says how many messages were dropped.
+    """
     return _stop(run)
 
 

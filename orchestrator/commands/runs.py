@@ -21,60 +21,27 @@ if TYPE_CHECKING:
     from orchestrator.runs.status import RunStatus
     from tasks.records import Failure
 
-RUNS = """\
-List the runs whose output folders are under a folder, and how far each of them is.
-
-A run of which a file cannot be read is named on standard error, with the file, and the exit status is 2.
-
---delete takes one run off its farm: no key, no result and no message of it is left in Redis, but for results that
-another run has used as well.  Its output folder stays; `orchestrator retry RUN` goes on from there, and repeats what
-had not been written into it."""
-
-RUNS_EPILOG = """\
-examples:
-  orchestrator runs
-  orchestrator runs --json
-  orchestrator runs --delete outputs/gpu
-
-results: standard output; errors go to standard error.  Only --delete changes something.
-exit status: 0 done; 1 the run to delete is at work or does not exist; 2 a file of a run cannot be read, or the farm
-cannot be reached."""
-
-STATUS = "Show how far one run is: what is done, its figures, tokens and cost, and why it does not go on."
-
-STATUS_EPILOG = f"""\
-examples:
-  orchestrator status outputs/evolve
-  orchestrator status outputs/evolve --json
-{options.LISTED}
-exit status: 0 printed; 1 the folder holds no run."""
-
-FAILED = """\
-List the tasks that have failed for good and wait to be retried: of which individual (its name in the tree and in
-history.jsonl) or job, at what stage, with what error, after how many tries, and the file of the last prompt where
-it was a call.
-
-While the farm is up, the list comes from the farm, also in the middle of a run; otherwise from the file that the run
-wrote into its folder when it parked."""
-
-FAILED_EPILOG = f"""\
-examples:
-  orchestrator failed                          every run under outputs/
-  orchestrator failed outputs/gpu              one run
-  orchestrator failed outputs/gpu --json       for a program
-
-Remove the cause, then `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of them.
-{options.LISTED}
-exit status: 0 printed; 1 the folder holds no run; 2 a file of one of all runs cannot be read."""
-
 WIDEST = 300  # of an error, in columns
 
 
-@click.command(cls=options.Command, help=RUNS, epilog=RUNS_EPILOG)
+@options.command()
 @click.argument("folder", type=options.path_option, default="outputs")
 @click.option("--delete", metavar="RUN", type=options.RunFolder(), help="leave nothing of this run on its farm")
 @options.json_option
 def runs(folder: Path, delete: Path | None, as_json: bool) -> int:
+    """List the runs whose output folders are under a folder, and how far each of them is.
+
+    A run of which a file cannot be read is named on standard error, with the file, and the exit status is 2.
+
+    --delete takes one run off its farm: no key, no result and no message of it is left in Redis, but for results that
+    another run has used as well.  Its output folder stays; `orchestrator retry RUN` goes on from there, and repeats
+    what had not been written into it.
+
+    examples:
+      orchestrator runs
+      orchestrator runs --json
+      orchestrator runs --delete outputs/gpu
+    """
     from orchestrator.runs.status import statuses
 
     if delete is not None:
@@ -119,10 +86,16 @@ def _table(runs: Sequence[RunStatus]) -> list[str]:
     return format_table(rows)
 
 
-@click.command(cls=options.Command, help=STATUS, epilog=STATUS_EPILOG)
+@options.command()
 @options.run_argument
 @options.json_option
 def status(run: Path, as_json: bool) -> int:
+    """Show how far one run is: what is done, its figures, tokens and cost, and why it does not go on.
+
+    examples:
+      orchestrator status outputs/evolve
+      orchestrator status outputs/evolve --json
+    """
     from orchestrator.report.format import format_cost
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.status import run_status
@@ -153,10 +126,24 @@ def _next_step(status: RunStatus) -> list[tuple[str, str]]:
     return [("go on", command_line("retry", Path(status.folder)))]
 
 
-@click.command(cls=options.Command, help=FAILED, epilog=FAILED_EPILOG)
+@options.command()
 @click.argument("run", metavar="[RUN]", type=options.RunFolder(), required=False)
 @options.json_option
 def failed(run: Path | None, as_json: bool) -> int:
+    """List the tasks that have failed for good and wait to be retried: of which individual (its name in the tree and in
+    history.jsonl) or job, at what stage, with what error, after how many tries, and the file of the last prompt where
+    it was a call.
+
+    While the farm is up, the list comes from the farm, also in the middle of a run; otherwise from the file that the
+    run wrote into its folder when it parked.
+
+    examples:
+      orchestrator failed                          every run under outputs/
+      orchestrator failed outputs/gpu              one run
+      orchestrator failed outputs/gpu --json       for a program
+
+    Remove the cause, then `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of them.
+    """
     from orchestrator.runs.folder import OutputError
     from orchestrator.runs.lifecycle import failed_of
     from orchestrator.runs.status import find_runs

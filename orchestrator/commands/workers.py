@@ -13,36 +13,31 @@ from orchestrator import console
 from orchestrator.commands import options
 from tasks.common.text import escape_control
 
-DESCRIPTION = """\
-List the workers of the farm: queue, state, tasks in flight and their limit, pid, host and code version.  For a gpu
-worker also its GPU, model and server, requests in flight, and generated tokens per second.
 
-The state is ready, paused (see --pause), refusing (it returns tasks that it cannot do to the queue; the
-reason is printed), or silent (there is a recent heartbeat, but no reply).
-
-A paused queue or worker takes no more tasks, also when it starts anew, and finishes those that it has."""
-
-EPILOG = """\
-examples:
-  orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one
-  orchestrator workers --config configs/gpu.config     the farm that a .config names
-  orchestrator workers --json                          for a program
-  orchestrator workers --pause openai                  no more calls, for example to change the endpoint's limits
-  orchestrator workers --resume openai
-
-To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2
-
-results: standard output, a table or with --json JSON; of --pause and --resume the state of each worker concerned.
-exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached."""
-
-
-@click.command(cls=options.Command, help=DESCRIPTION, epilog=EPILOG)
+@options.command()
 @click.option("--pause", metavar="NAME", shell_complete=options.complete_queue,
               help="have a queue or a worker take no more tasks")  # fmt: skip
 @click.option("--resume", metavar="NAME", shell_complete=options.complete_queue, help="the opposite")
 @options.farm_option
 @options.json_option
 def workers(pause: str | None, resume: str | None, config: Path | None, as_json: bool) -> int:
+    """List the workers of the farm: queue, state, tasks in flight and their limit, pid, host and code version; of a gpu
+    worker also its GPU, model and server, requests in flight, and generated tokens per second.
+
+    The state is ready, paused (see --pause), refusing (it returns tasks that it cannot do to the queue; the reason is
+    printed), or silent (there is a recent heartbeat, but no reply).
+
+    A paused queue or worker takes no more tasks, also when it starts anew, and finishes those that it has.
+
+    examples:
+      orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one
+      orchestrator workers --config configs/gpu.config     the farm that a .config names
+      orchestrator workers --json                          for a program
+      orchestrator workers --pause openai                  no more calls, for example to change the endpoint's limits
+      orchestrator workers --resume openai
+
+    To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2
+    """
     from orchestrator.farm import workers
     from orchestrator.farm.connection import reach
     from orchestrator.farm.embedded import named_address

@@ -15,7 +15,7 @@ from orchestrator.runs.folder import OutputFolder
 from tasks.store.store import Store
 
 HISTORY = {
-    "generation": 0, "best": 0.5, "mean": 0.5, "best_ever": 0.5, "offspring": [],
+    "generation": 0, "arm": "plain", "best": 0.5, "mean": 0.5, "best_ever": 0.5, "offspring": [],
     "population": [{"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}],
     "evaluations": {"computed": 1, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
     "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3, "cost_usd": 0.0,
