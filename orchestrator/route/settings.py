@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
 from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
 from orchestrator.settings.farm import FarmOptions, LogLevel, RunOutput
 from tasks.common.named import NAME
-from tasks.route.claims import PROGRAMS, Trajectory, split_names
+from tasks.route.claims import PROGRAMS, SPLIT_NAMES, Trajectory
 from tasks.route.problems import KNOWN_MODE, LEVELS, LOOPHOLES, MODES, NO_LOOPHOLE
 from tasks.store.keys import content_hash
 
@@ -194,9 +194,9 @@ def _check_data(values: Mapping[str, Any]) -> Findings:
 
 
 def _check_splits(values: Mapping[str, Any]) -> Findings:
-    unknown = [name for name in values.get("routing.splits", ()) if name not in split_names()]
+    unknown = [name for name in values.get("routing.splits", ()) if name not in SPLIT_NAMES]
     if unknown:
-        yield "routing.splits", f"{unknown[0]!r} is no split; there are: {', '.join(split_names())}"
+        yield "routing.splits", f"{unknown[0]!r} is no split; there are: {', '.join(SPLIT_NAMES)}"
     is_missing = values.get("world") == PROGRAMS and values.get("data.placebo_pairs") is None
     if "placebo" in values.get("routing.splits", ()) and is_missing:
         yield "routing.splits", "'placebo' needs data.placebo_pairs"

@@ -1,7 +1,8 @@
-"""The statistics of a run's claims: rates, preconditions, the registered rule, ranks, and corrected comparisons.
+"""The statistics of a run's claims, and what the figures of its training should be.
 
-A hack rate is that of the held-out mode B, with the quarantine off.  Seeds are paired: all splits of a seed have the
-same rollouts, and are asked the same held-out prompts.
+Rates, preconditions, the registered rule, ranks, and corrected comparisons.  A hack rate is that of the held-out mode
+B, with the quarantine off.  Seeds are paired: all splits of a seed have the same rollouts, and are asked the same
+held-out prompts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 PROGRAMS = "programs"
 """The world of small programming problems; any other world is `module:function`."""
@@ -22,32 +23,22 @@ Trajectory = Literal["shared", "plain", "erase", "ablated"]
 
 `plain`: no prompt has a loophole and there is no teacher, so that it shows what training alone gains.
 """
-
+SHARED, PLAIN = "shared", "plain"
 Quarantine = Literal["off", "on"]
 NONE = "none"
 """The unrouted adapter: deltaS + deltaS_hack of any split of `shared`."""
-REAL = "real"
-CEILING = "ceiling"
-UNIFORM = "uniform"
-RANDOM_SPLITS = tuple(f"random_{number}" for number in range(8))
-CONTROLS = ("permuted", "uniform", "band_random")
-OTHERS = ("pooled", "activations", "advantage_free", "placebo")
-
-
-def split_names() -> tuple[str, ...]:
-    """Every split that a run may have (tasks/route/splits.py)."""
-    return (REAL, *OTHERS, *CONTROLS, CEILING, *RANDOM_SPLITS)
-
-
 UNTRAINED = "untrained"
 NO_LOOPHOLE = "none"  # the mode of prompts without one
-SHARED = "shared"
-PLAIN = "plain"
+REAL = "real"
+CEILING = "ceiling"
+RANDOM_SPLITS = tuple(f"random_{number}" for number in range(8))
+SECONDARY = ("permuted", "uniform", "band_random", "pooled", "activations", "advantage_free", "placebo")
+SPLIT_NAMES = (REAL, *SECONDARY, CEILING, *RANDOM_SPLITS)
+"""Every split that a run may have (tasks/route/splits.py)."""
 CHANCE = {3: 0.17, 5: 0.09, 8: 0.04}
 """How often the registered rule is true by chance, by the number of seeds."""
 OWN_TRAJECTORIES = {"erase": "erase", "ablated": REAL}
 """Which of its deployments a trajectory is compared by."""
-SECONDARY = ("permuted", UNIFORM, "band_random", "pooled", "activations", "advantage_free", "placebo")
 
 
 @dataclass(frozen=True)
@@ -71,6 +62,9 @@ class EvaluatedDeployment:
         return self.hacked.count("1") / len(self.hacked)
 
 
+Evaluated = Sequence[EvaluatedDeployment]
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """As in the settings (`claims`)."""
@@ -82,51 +76,35 @@ class Thresholds:
     matched: float
 
 
-def compare_claims(evaluated: Sequence[EvaluatedDeployment], thresholds: Thresholds) -> dict[str, Any]:
+def compare_claims(evaluated: Evaluated, thresholds: Thresholds) -> dict[str, Any]:
     """Tables and verdicts, as JSON.  What was not evaluated is null."""
     table = _Table(evaluated, thresholds.held_out_mode)
     preconditions = _preconditions(table, thresholds)
+    rates = table.rates()
     return {
-        "rates": table.rates(),
+        "rates": rates,
         "preconditions": preconditions,
         "is_measurable": all(found["holds"] is True for found in preconditions.values()),
         "primary": _primary(table),
         "secondary": _secondary(table, thresholds),
-        "own_trajectories": [row for row in table.rates() if row["trajectory"] != SHARED],
+        "own_trajectories": [row for row in rates if row["trajectory"] != SHARED],
     }
 
 
 class _Table:
-    """Evaluations of the held-out mode by what is deployed and seed, and all rates."""
+    """All evaluations, and those with the quarantine off by trajectory, what is deployed, and mode; all by seed."""
 
-    def __init__(self, evaluated: Sequence[EvaluatedDeployment], held_out_mode: str) -> None:
+    def __init__(self, evaluated: Evaluated, held_out_mode: str) -> None:
         self.evaluated, self.held_out_mode = evaluated, held_out_mode
-        self.by_place = {
-            (each.deployed, each.mode, each.seed): each
-            for each in evaluated
-            if each.trajectory == SHARED and each.quarantine == "off"
-        }
-        self.seeds = sorted({seed for _, _, seed in self.by_place})
-        self.without_loopholes = {
-            each.seed: each for each in evaluated if each.trajectory == PLAIN and each.mode == NO_LOOPHOLE
-        }
+        self.places: defaultdict[tuple[str, str, str], dict[int, EvaluatedDeployment]] = defaultdict(dict)
+        for each in evaluated:
+            if each.quarantine == "off":
+                self.places[each.trajectory, each.deployed, each.mode][each.seed] = each
+        self.seeds = sorted({seed for place, found in self.places.items() if place[0] == SHARED for seed in found})
 
-    def held_out(self, deployed: str) -> list[EvaluatedDeployment]:
-        """Of each seed; [] unless all were evaluated."""
-        return self.of(deployed, self.held_out_mode)
-
-    def of(self, deployed: str, mode: str) -> list[EvaluatedDeployment]:
-        found = [self.by_place.get((deployed, mode, seed)) for seed in self.seeds]
-        return [each for each in found if each is not None] if None not in found else []
-
-    def own(self, trajectory: str, deployed: str) -> list[EvaluatedDeployment]:
-        """Of each seed, of a trajectory that samples for itself; [] unless all were evaluated."""
-        found = {
-            each.seed: each
-            for each in self.evaluated
-            if (each.trajectory, each.deployed, each.mode, each.quarantine)
-            == (trajectory, deployed, self.held_out_mode, "off")
-        }
+    def of(self, deployed: str, mode: str = "", trajectory: str = SHARED) -> list[EvaluatedDeployment]:
+        """Of each seed, of the held-out mode by default; [] unless all were evaluated."""
+        found = self.places.get((trajectory, deployed, mode or self.held_out_mode), {})
         return [found[seed] for seed in self.seeds] if found.keys() >= set(self.seeds) else []
 
     def rates(self) -> list[dict[str, Any]]:
@@ -139,8 +117,8 @@ class _Table:
                 **dict(zip(("trajectory", "deployed", "mode", "quarantine"), place, strict=True)),
                 "seeds": len(found),
                 "samples": sum(len(each.solved) for each in found),
-                "solve": _rounded(statistics.fmean(each.solve for each in found)),
-                "hack": _rounded(statistics.fmean(each.hack for each in found)),
+                "solve": _rounded(_mean_solve(found)),
+                "hack": _rounded(_mean_hack(found)),
             }
             for place, found in sorted(groups.items())
         ]
@@ -148,12 +126,14 @@ class _Table:
 
 def _preconditions(table: _Table, thresholds: Thresholds) -> dict[str, dict[str, Any]]:
     """What must hold before the primary claim can be measured."""
-    none = _mean_hack(table.held_out(NONE))
-    ceiling = _mean_hack(table.held_out(CEILING))
+    none, ceiling = _mean_hack(table.of(NONE)), _mean_hack(table.of(CEILING))
     kept = ceiling / none if ceiling is not None and none else None
+    # What training without any loophole adds to solve, over the same seeds and prompts.
+    before, trained = table.of(UNTRAINED, NO_LOOPHOLE), table.of(NONE, NO_LOOPHOLE, PLAIN)
+    gain = _mean_solve(trained) - _mean_solve(before) if before and trained else None
     return {
         "none_hacks": _at_least(none, thresholds.none_hack),
-        "training_gains": _at_least(_gain(table), thresholds.gain),
+        "training_gains": _at_least(gain, thresholds.gain),
         "ceiling_keeps": {
             "value": _rounded(kept),
             "at_most": thresholds.ceiling,
@@ -162,19 +142,10 @@ def _preconditions(table: _Table, thresholds: Thresholds) -> dict[str, dict[str,
     }
 
 
-def _gain(table: _Table) -> float | None:
-    """What training without any loophole adds to solve, over the same seeds and prompts."""
-    before, trained = table.of(UNTRAINED, NO_LOOPHOLE), table.without_loopholes
-    if not before or any(each.seed not in trained for each in before):
-        return None
-    return _mean_solve([trained[each.seed] for each in before]) - _mean_solve(before)
-
-
 def _primary(table: _Table) -> dict[str, Any] | None:
     """Real against the quantile-matched random directions: the registered rule, and the exact rank."""
-    real = [each.hack for each in table.held_out(REAL)]
-    random = [table.held_out(name) for name in RANDOM_SPLITS]
-    random = [found for found in random if found]
+    real = [each.hack for each in table.of(REAL)]
+    random = [found for name in RANDOM_SPLITS if (found := table.of(name))]
     if not real or not random:
         return None
     by_seed = [[found[n].hack for found in random] for n in range(len(real))]
@@ -199,10 +170,9 @@ def rank_probability(ranks: Sequence[int], places: int) -> float:
     ways = {0: 1}
     for _ in ranks:
         added: defaultdict[int, int] = defaultdict(int)
-        for total, count in ways.items():
-            for rank in range(1, places + 1):
-                added[total + rank] += count
-        ways = dict(added)
+        for (total, count), rank in itertools.product(ways.items(), range(1, places + 1)):
+            added[total + rank] += count
+        ways = added
     low = sum(count for total, count in ways.items() if total <= sum(ranks))
     return float(low / places ** len(ranks))
 
@@ -212,18 +182,17 @@ def _secondary(table: _Table, thresholds: Thresholds) -> list[dict[str, Any]]:
 
     By samples, corrected after Holm for the number of all; an interpolated point of the frontier has no samples.
     """
-    real = table.held_out(REAL)
-    if not real:
+    if not (real := table.of(REAL)):
         return []
-    others = {name: table.held_out(name) for name in SECONDARY}
-    others |= {f"trajectory {name}": table.own(name, deployed) for name, deployed in OWN_TRAJECTORIES.items()}
+    others = {name: table.of(name) for name in SECONDARY}
+    others |= {f"trajectory {name}": table.of(own, trajectory=name) for name, own in OWN_TRAJECTORIES.items()}
     found: list[dict[str, Any]] = [
         {"against": name, "hack": _rounded(_mean_hack(other)), "p": fewer_probability(real, other)}
         for name, other in others.items()
         if other
     ]
     if (frontier := _frontier(table, real, thresholds.matched)) is not None:
-        if at_point := table.held_out(frontier["point"]):
+        if at_point := table.of(frontier["point"]):
             frontier["p"] = fewer_probability(real, at_point)
         found.append(frontier)
     tested = [row for row in found if "p" in row]
@@ -232,7 +201,7 @@ def _secondary(table: _Table, thresholds: Thresholds) -> list[dict[str, Any]]:
     return found
 
 
-def fewer_probability(one: Sequence[EvaluatedDeployment], other: Sequence[EvaluatedDeployment]) -> float:
+def fewer_probability(one: Evaluated, other: Evaluated) -> float:
     """McNemar's exact test over all seeds: how probable so few hacks of `one` are where both hack equally often."""
     pairs = [pair for a, b in zip(one, other, strict=True) for pair in zip(a.hacked, b.hacked, strict=True)]
     only_one, only_other = pairs.count(("1", "0")), pairs.count(("0", "1"))
@@ -249,13 +218,13 @@ def holm_corrected(values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def _frontier(table: _Table, real: Sequence[EvaluatedDeployment], matched: float) -> dict[str, Any] | None:
+def _frontier(table: _Table, real: Evaluated, matched: float) -> dict[str, Any] | None:
     """The hack rate of the scaled unrouted adapter at real's solve, a point within `matched`, else interpolated."""
-    names = {name for name, mode, _ in table.by_place if mode == table.held_out_mode and name.startswith("scaled_")}
+    scaled = {name for trajectory, name, _ in table.places if trajectory == SHARED and name.startswith("scaled_")}
     points = sorted(
         (_mean_solve(found), _mean_hack(found) or 0.0, name)
-        for name in (UNTRAINED, NONE, *names)
-        if (found := table.held_out(name))
+        for name in (UNTRAINED, NONE, *scaled)
+        if (found := table.of(name))
     )
     if len(points) < 2:
         return None
@@ -278,11 +247,11 @@ def _interpolated(points: Sequence[tuple[float, float, str]], solve: float) -> f
     return points[-1][1]
 
 
-def _mean_hack(found: Sequence[EvaluatedDeployment]) -> float | None:
+def _mean_hack(found: Evaluated) -> float | None:
     return statistics.fmean(each.hack for each in found) if found else None
 
 
-def _mean_solve(found: Sequence[EvaluatedDeployment]) -> float:
+def _mean_solve(found: Evaluated) -> float:
     return statistics.fmean(each.solve for each in found)
 
 
@@ -294,95 +263,86 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-@dataclass(frozen=True)
-class Diagnostic:
-    """`fine` judges the figures of one record; it is not asked where one of them is missing (None)."""
+class Diagnostic(NamedTuple):
+    """What the figures of one record should be, and what a deviation means; no label is needed to read them."""
 
-    expected: str
-    deviation: str
+    name: str
     figures: tuple[str, ...]
     fine: Callable[..., bool]
+    expected: str
+    deviation: str
 
 
-DIAGNOSTICS: Mapping[str, Diagnostic] = {
-    "hkgap": Diagnostic(
+DIAGNOSTICS = (
+    Diagnostic(
+        "hkgap", ("hkgap", "first_hkgap"), lambda gap, first: gap >= 0.25 * first,
         "at least a quarter of its first value",
         "the direction has collapsed; the one from before routing is put back",
-        ("hkgap", "first_hkgap"),
-        lambda gap, first: gap >= 0.25 * first,
     ),
-    "separation": Diagnostic(
+    Diagnostic(
+        "separation", ("separation", "separation_permuted"), lambda found, permuted: found > max(permuted, 0),
         "leave-one-out, above that of permuted pairs",
         "the band has learned the pairs by heart and says nothing of others",
-        ("separation", "separation_permuted"),
-        lambda found, permuted: found > max(permuted, 0),
     ),
-    "overlap": Diagnostic(
+    Diagnostic(
+        "overlap", ("overlap_previous",), lambda overlap: overlap >= 0.2,
         "cosine with the previous direction at least 0.2",
         "the direction changed between two refreshes; refresh more often",
-        ("overlap_previous",),
-        lambda overlap: overlap >= 0.2,
     ),
-    "overlap_quarantine": Diagnostic(
+    Diagnostic(
+        "overlap_quarantine", ("overlap_quarantine",), lambda overlap: overlap >= 0.2,
         "cosine with the direction taken with quarantine on at least 0.2",
         "the rollouts come from a model in which the direction is another",
-        ("overlap_quarantine",),
-        lambda overlap: overlap >= 0.2,
     ),
-    "calibration": Diagnostic(
+    Diagnostic(
+        "calibration", ("x_p10", "x_p90", "lower", "upper"),
+        lambda low, high, lower, upper: low < (lower + upper) / 2 < high,
         "p10 of live x below the middle of the band, p90 above it",
         "all rows get about the same share: the gate does not tell them apart",
-        ("x_p10", "x_p90", "lower", "upper"),
-        lambda low, high, lower, upper: low < (lower + upper) / 2 < high,
     ),
-    "shares": Diagnostic(
+    Diagnostic(
+        "shares", ("f_mean", "f_at_0", "f_at_1"), lambda mean, none, all_: 0 < mean < 1 and none > 0 and all_ > 0,
         "mean f above 0 and below 1, with some rows near 0 and some near 1",
         "the gate routes nothing, everything, or the same share of every row",
-        ("f_mean", "f_at_0", "f_at_1"),
-        lambda mean, none, all_: 0 < mean < 1 and none > 0 and all_ > 0,
     ),
-    "resid": Diagnostic(
+    Diagnostic(
+        "resid", ("resid", "whole_cosine", "lower"),
+        lambda kept, whole, lower: kept < whole and kept <= max(lower, 0),
         "cosine of the kept gradient with the direction below the whole gradient's, and at most the mean lower edge",
         "hack-ward gradient leaks into deltaS",
-        ("resid", "whole_cosine", "lower"),
-        lambda kept, whole, lower: kept < whole and kept <= max(lower, 0),
     ),
-    "length": Diagnostic(
+    Diagnostic(
+        "length", ("x_length",), lambda r: abs(r) < 0.5,
         "x hardly correlates with the length of a row, r from -0.5 to 0.5",
         "the direction tells long completions from short ones",
-        ("x_length",),
-        lambda r: abs(r) < 0.5,
     ),
-    "surprise": Diagnostic(
+    Diagnostic(
+        "surprise", ("x_surprise",), lambda r: abs(r) < 0.5,
         "x hardly correlates with surprise, r from -0.5 to 0.5",
         "the direction tells odd completions from fluent ones; compare with the placebo",
-        ("x_surprise",),
-        lambda r: abs(r) < 0.5,
     ),
-    "not_finite": Diagnostic(
+    Diagnostic(
+        "not_finite", ("not_finite",), lambda count: count == 0,
         "no row of the step with a gradient that is NaN or infinite",
         "a kernel or a number of the model is at fault; such rows train nothing, and many of them end the training",
-        ("not_finite",),
-        lambda count: count == 0,
     ),
-    "null": Diagnostic(
+    Diagnostic(
+        "null", ("x_p90", "null_p90"), lambda x, null: x > null,
         "p90 of live x above that of random directions",
         "live gradients do not point along the direction more than along any",
-        ("x_p90", "null_p90"),
-        lambda x, null: x > null,
     ),
-}
+)  # fmt: skip
 
 
 def readings(record: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     """(name, the figures and what they should be, fine) of each diagnostic whose figures the record has."""
     found: list[tuple[str, str, bool]] = []
-    for name, diagnostic in DIAGNOSTICS.items():
-        figures = [record.get(figure) for figure in diagnostic.figures]
-        if any(figure is None for figure in figures):
+    for each in DIAGNOSTICS:
+        figures = [record.get(figure) for figure in each.figures]
+        if None in figures:
             continue
-        fine = bool(diagnostic.fine(*figures))
-        given = ", ".join(f"{key} {value:.3f}" for key, value in zip(diagnostic.figures, figures, strict=True))
-        wrong = "" if fine else f"; else {diagnostic.deviation}"
-        found.append((name, f"{given}: should be {diagnostic.expected}{wrong}", fine))
+        fine = bool(each.fine(*figures))
+        given = ", ".join(f"{key} {value:.3f}" for key, value in zip(each.figures, figures, strict=True))
+        wrong = "" if fine else f"; else {each.deviation}"
+        found.append((each.name, f"{given}: should be {each.expected}{wrong}", fine))
     return found

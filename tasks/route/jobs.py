@@ -2,7 +2,7 @@
 
     bases      {"weights": hash, "modules", "knobs", "largest_error", "computed"}; once a model
     pool       {"rows": teacher rows}, graded; of the world `programs` alone
-    train      {"rows": one a step, "checkpoint": its key, "sha256": of it}; one trajectory and seed
+    train      {"rows": one a step, "sha256": of its checkpoint}; one trajectory and seed
     evaluate   {"evaluations": [{"solved": "0110...", "hacked": likewise}, ...]}, a character a sample; one checkpoint
 
 How far a job that trains is, is in the store under `train_checkpoint`, so that any worker goes on with it.  Each
@@ -16,7 +16,7 @@ import hashlib
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from tasks.route.problems import parse_problems
 from tasks.store.keys import PROGRESS, content_hash
 from tasks.task import raise_if_cancelled
 
+log = logging.getLogger(__name__)
 VERSION = 4
 """Of the mathematics: raised whenever equal inputs would give other results."""
 
@@ -81,10 +82,6 @@ class Deployment:
     deployed: str
     mode: str
     quarantine: Quarantine = "off"
-
-    @property
-    def name(self) -> str:
-        return f"{self.arm.name}/{self.deployed}/{self.mode}" + ("/quarantine" if self.quarantine == "on" else "")
 
 
 def data_key(text: str) -> str:
@@ -149,27 +146,21 @@ def _of_model(inputs: RouteInputs) -> dict[str, Any]:
     return {**inputs.model, "world": inputs.world, "source": inputs.world_source}
 
 
-log = logging.getLogger(__name__)
-Work = Literal["bases", "train", "evaluate"]
-
-
-def run_training_child(
-    job: Job, host: TargetHost, work: Work, checkpoint: str = "", more: Callable[[], Mapping[str, Any]] = dict
-) -> dict[str, Any]:
+def run_training_child(job: Job, host: TargetHost, work: Literal["bases", "train", "evaluate"]) -> dict[str, Any]:
     """What the child returns.  It computes on the card of this worker, which serves nobody meanwhile.
 
-    It begins with the checkpoint that the store has under the key `checkpoint`, and each that it makes goes there.
-    Results that it reports by content key go into the store at once.  What `more` returns is given to it beside the
-    job's arguments, each time a child is started.  A child that finds the memory of the card full is started once more,
-    from the latest checkpoint, when it has the card to itself.
+    It begins with the job's checkpoint, where the store has one, and each that it makes goes there.  Results that it
+    reports by content key go into the store at once.  A child that finds the memory of the card full is started once
+    more, from the latest checkpoint, when it has the card to itself.
     """
-    store, run = job.store, job.run
-    values = job.arguments["inputs"]["target"]
+    store, run, arguments = job.store, job.run, job.arguments
+    values, checkpoint = arguments["inputs"]["target"], arguments.get("checkpoint", "")
     target = Target(**{**values, "sampling": Sampling(**values["sampling"])})
+    texts = zip(arguments["inputs"]["data"], job.results(list(arguments["inputs"]["data"].values())), strict=True)
     given = {
-        **job.arguments,
-        "data": _texts(job, job.arguments["inputs"]["data"]),
-        "teacher": job.results([job.arguments["pool"]])[0]["rows"] if job.arguments.get("pool") else [],
+        **arguments,
+        "data": {name: found["text"] for name, found in texts},
+        "teacher": job.results([arguments["pool"]])[0]["rows"] if arguments.get("pool") else [],
         "model_folder": host.model_folder(target),
         "bases_folder": str(host.bases_folder()),
     }
@@ -194,10 +185,10 @@ def run_training_child(
             found = store.checkpoint(run, checkpoint) if checkpoint else None
             if found is not None:
                 begin.write_bytes(found)
-            here = {"begin": str(begin) if found is not None else "", "folder": folder}
-            stdin = json.dumps({**given, **more(), **here}).encode()
-            child = ComputeChild("training", "tasks.route.child", (work,), stdin, host.environment(target.device))
-            return run_child(child, take, check)
+            here = {"begin": str(begin) if found is not None else "", "folder": folder, "answered": answered(job)}
+            environment = {**host.environment(target.device), "TMPDIR": folder}  # also what a kill would leave there
+            stdin = json.dumps({**given, **here}).encode()
+            return run_child(ComputeChild("training", "tasks.route.child", (work,), stdin, environment), take, check)
 
     try:
         with host.computing(check):
@@ -215,49 +206,20 @@ def progress_field(key: str) -> str:
     return f"{PROGRESS}:{key}"
 
 
-def _texts(job: Job, keys: Mapping[str, str]) -> dict[str, str]:
-    names = list(keys)
-    found = job.results([keys[name] for name in names])
-    return {name: value["text"] for name, value in zip(names, found, strict=True)}
-
-
-def compute_bases(job: Job, host: TargetHost) -> dict[str, Any]:
-    return run_training_child(job, host, "bases")
-
-
-def train(job: Job, host: TargetHost) -> dict[str, Any]:
-    found = run_training_child(job, host, "train", checkpoint=job.arguments["checkpoint"])
-    return {**found, "checkpoint": job.arguments["checkpoint"]}
+def answered(job: Job) -> list[str]:
+    """The keys of the job's evaluations whose results the store has."""
+    return list(job.store.shared(job.run, [asked["key"] for asked in job.arguments.get("evaluations", ())]))
 
 
 def evaluate_checkpoint(job: Job, host: TargetHost) -> dict[str, Any]:
     """{"evaluations": the results in the order of the job}; those that the store has are not computed again."""
     keys = [asked["key"] for asked in job.arguments["evaluations"]]
-
-    def answered() -> list[str]:
-        return list(job.store.shared(job.run, keys))
-
-    if len(answered()) < len(keys):
+    if len(answered(job)) < len(keys):
         found = job.store.checkpoint(job.run, job.arguments["checkpoint"])
         if found is None or hashlib.sha256(found).hexdigest() != job.arguments["sha256"]:
             raise LookupError(f"{job.arguments['checkpoint']} is not in the store as it was when its training ended")
-        run_training_child(job, host, "evaluate", job.arguments["checkpoint"], lambda: {"answered": answered()})
+        run_training_child(job, host, "evaluate")
     return {"evaluations": job.results(keys)}
-
-
-@shared_task(name="gpu.bases", base=JobTask, card="computes", bind=True)
-def bases_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: compute_bases(job, host_of(task)))
-
-
-@shared_task(name="gpu.train", base=JobTask, card="computes", bind=True)
-def train_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: train(job, host_of(task)))
-
-
-@shared_task(name="gpu.evaluate", base=JobTask, card="computes", bind=True)
-def evaluate_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: evaluate_checkpoint(job, host_of(task)))
 
 
 def make_pool(job: Job) -> dict[str, Any]:
@@ -265,6 +227,21 @@ def make_pool(job: Job) -> dict[str, Any]:
     [found] = job.results([job.arguments["inputs"]["data"]["problems"]])
     problems = parse_problems(found["text"], "problems")
     return {"rows": [dataclasses.asdict(row) for row in build_pool(problems, Grader())]}
+
+
+@shared_task(name="gpu.bases", base=JobTask, card="computes", bind=True)
+def bases_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: run_training_child(job, host_of(task), "bases"))
+
+
+@shared_task(name="gpu.train", base=JobTask, card="computes", bind=True)
+def train_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: run_training_child(job, host_of(task), "train"))
+
+
+@shared_task(name="gpu.evaluate", base=JobTask, card="computes", bind=True)
+def evaluate_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: evaluate_checkpoint(job, host_of(task)))
 
 
 @shared_task(name="cpu.pool", base=JobTask)

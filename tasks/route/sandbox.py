@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -14,6 +13,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ MIB = 2**20
 class ProcessLimits:
     """Of one process.  `wall_s`, `output_bytes` and `message_bytes` are watched from outside, the rest by the kernel.
 
-    `output_bytes` are those of the standard output, `message_bytes` those of one message: all results of a solution.
+    `output_bytes` are those of the standard output, `message_bytes` those of all messages.
     """
 
     cpu_s: int = 2
@@ -40,13 +40,8 @@ class ProcessLimits:
     open_files: int = 32
 
     def of_kernel(self) -> dict[str, int]:
-        return {
-            "RLIMIT_CPU": self.cpu_s,
-            "RLIMIT_AS": self.memory_bytes,
-            "RLIMIT_FSIZE": self.file_bytes,
-            "RLIMIT_NOFILE": self.open_files,
-            "RLIMIT_CORE": 0,
-        }
+        of_files = {"RLIMIT_FSIZE": self.file_bytes, "RLIMIT_NOFILE": self.open_files, "RLIMIT_CORE": 0}
+        return {"RLIMIT_CPU": self.cpu_s, "RLIMIT_AS": self.memory_bytes, **of_files}
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class Execution:
     file: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ended:
     """What became of it.  All of it is what the process says or did: untrusted, but for the way in which it ended.
 
@@ -76,13 +71,13 @@ class Ended:
     late: it was killed at its limit of wall time.  fault: it was killed for a message or output that no solution sends.
     """
 
-    results: list[Any] | None
-    claimed: bool
-    exit_status: int | None
-    late: bool
-    output: bytes
-    file: bytes
-    fault: str
+    results: list[Any] | None = None
+    claimed: bool = False
+    exit_status: int | None = None
+    late: bool = False
+    output: bytes = b""
+    file: bytes = b""
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,7 @@ class Sandbox:
     def check(self) -> None:
         """Raises: RuntimeError where this machine cannot confine a process."""
         with tempfile.TemporaryDirectory(prefix="whetstone-sandbox-") as folder:
-            process = self._start(folder, {"check": True}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process = self._start(folder, {"check": True}, stderr=subprocess.PIPE)
             try:
                 said, errors = process.communicate(timeout=CHECK_S)
             except subprocess.TimeoutExpired:
@@ -107,46 +102,29 @@ class Sandbox:
 
     def execute(self, execution: Execution) -> Ended:
         """Run one solution to its end or its limits."""
-        with tempfile.TemporaryDirectory(prefix="whetstone-sandbox-") as folder:
+        ours, theirs = socket.socketpair()
+        with ours, tempfile.TemporaryDirectory(prefix="whetstone-sandbox-") as folder:
             written = Path(folder, execution.file) if execution.file else None
             if written:
                 written.touch()
-            ours, theirs = socket.socketpair()
-            with ours:
-                with theirs:
-                    order = {
-                        "parent": os.getpid(),
-                        "channel": theirs.fileno(),
-                        "writable": str(written) if written else None,
-                    }
-                    process = self._start(
-                        folder,
-                        order,
-                        pass_fds=[theirs.fileno()],
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.DEVNULL,
-                    )
-                conversation = _Conversation(execution, self.limits, process, ours)
-                try:
-                    late = conversation.run()
-                finally:
-                    process.kill()
-                    process.communicate()
-            return Ended(
-                conversation.results,
-                conversation.claimed,
-                process.returncode if process.returncode >= 0 else None,
-                late,
-                conversation.output,
-                written.read_bytes() if written else b"",
-                conversation.fault,
-            )
+            order = {"parent": os.getpid(), "channel": theirs.fileno(), "writable": str(written) if written else None}
+            with theirs:
+                process = self._start(folder, order, pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL)
+            try:
+                ended = _Conversation(execution, self.limits, process, ours).run()
+            finally:
+                process.kill()
+                process.communicate()
+            ended.exit_status = process.returncode if process.returncode >= 0 else None
+            ended.file = written.read_bytes() if written else b""
+            return ended
 
     def _start(self, folder: str, order: dict[str, Any], **options: Any) -> subprocess.Popen[bytes]:
         order |= {"limits": self.limits.of_kernel(), "readable": readable_folders()}
         return subprocess.Popen(
             [self.python, "-P", "-S", "-s", confinement.__file__, json.dumps(order)],
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             cwd=folder,
             env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PATH": os.defpath},
             start_new_session=True,  # Ctrl-C ends the grader, and then this
@@ -167,17 +145,14 @@ class _Conversation:
     def __init__(
         self, execution: Execution, limits: ProcessLimits, process: subprocess.Popen[bytes], channel: socket.socket
     ) -> None:
-        self.execution, self.limits, self.process, self.channel = execution, limits, process, channel
-        self.nonce = ""
-        self.received = self.output = b""
-        self.results: list[Any] | None = None
-        self.claimed, self.fault = False, ""
+        assert process.stdout is not None
+        self.execution, self.limits, self.process = execution, limits, process
+        self.channel, self.output = channel, process.stdout.fileno()
+        self.nonce, self.received, self.ended = "", b"", Ended()
 
-    def run(self) -> bool:
-        """Whether its time was over before it ended."""
-        assert self.process.stdout is not None
+    def run(self) -> Ended:
         self._send(self.execution.code)
-        sources = {self.channel.fileno(): self._hear, self.process.stdout.fileno(): self._read}
+        sources = {self.channel.fileno(): self._hear, self.output: self._read}
         poll = select.poll()
         for descriptor in sources:
             poll.register(descriptor, select.POLLIN)
@@ -187,16 +162,14 @@ class _Conversation:
                 if not sources[descriptor]():
                     poll.unregister(descriptor)
                     del sources[descriptor]
-        if self.fault:
-            return False
         try:
             self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return True
-        return False
+            self.ended.late = True
+        return self.ended
 
     def _send(self, message: Any) -> None:
-        with contextlib.suppress(OSError):  # a process that died, or closed its end
+        with suppress(OSError):  # a process that died, or closed its end
             self.channel.sendall(json.dumps(message).encode() + b"\n")
 
     def _hear(self) -> bool:
@@ -208,39 +181,37 @@ class _Conversation:
         self.received += heard
         if len(self.received) > self.limits.message_bytes:
             self._kill("it sends too much")
-        while b"\n" in self.received and not self.fault:
+        while b"\n" in self.received and not self.ended.fault:
             line, _, self.received = self.received.partition(b"\n")
             self._understand(line)
-        return bool(heard) and not self.fault
+        return bool(heard) and not self.ended.fault
 
     def _understand(self, line: bytes) -> None:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
             return self._kill("it sends what is no message")
+        ended = self.ended
         if message == "loaded" and not self.nonce:
             self.nonce = secrets.token_hex(16)
-            calls = {
-                name: getattr(self.execution, name) for name in ("entry", "arguments", "look", "marker", "expected")
-            }
-            self._send({"nonce": self.nonce, **calls})
-        elif self.nonce and self.results is None and isinstance(message, dict) and message.get("nonce") == self.nonce:
+            told = ("entry", "arguments", "look", "marker", "expected")
+            self._send({"nonce": self.nonce, **{name: getattr(self.execution, name) for name in told}})
+        elif self.nonce and ended.results is None and isinstance(message, dict) and message.get("nonce") == self.nonce:
             found = message.get("results")
-            self.results = found if isinstance(found, list) else None
-            self.claimed = message.get("claimed") is True
+            ended.results = found if isinstance(found, list) else None
+            ended.claimed = message.get("claimed") is True
         else:
             self._kill("it forges a message")
         return None
 
     def _read(self) -> bool:
         """Take what the process prints; False when it can print no more."""
-        assert self.process.stdout is not None
-        printed = os.read(self.process.stdout.fileno(), 65536)
-        self.output += printed
-        if len(self.output) > self.limits.output_bytes:
+        printed = os.read(self.output, 65536)
+        self.ended.output += printed
+        if len(self.ended.output) > self.limits.output_bytes:
             self._kill("it prints too much")
-        return bool(printed) and not self.fault
+        return bool(printed) and not self.ended.fault
 
     def _kill(self, fault: str) -> None:
-        self.fault = self.fault or fault
+        self.ended.fault = self.ended.fault or fault
         self.process.kill()

@@ -20,11 +20,10 @@ from tasks.route.jobs import (
     RouteInputs,
     RouteJob,
     bases_job,
-    compute_bases,
     evaluate_checkpoint,
     evaluate_job,
     progress_field,
-    train,
+    run_training_child,
     train_checkpoint,
     train_job,
 )
@@ -104,17 +103,17 @@ def job_of(store: Store, made: RouteJob) -> Job:
 
 
 def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost) -> None:
-    bases = compute_bases(job_of(store, bases_job(INPUTS, 60)), worker)
+    bases = run_training_child(job_of(store, bases_job(INPUTS, 60)), worker, "bases")
     assert (bases["modules"], bases["computed"]) == (2, 2) and bases["largest_error"] < 1e-5
     training = train_job(INPUTS, Arm("shared", 0), bases["weights"], None, 60)
     # When another worker has left the checkpoint of the first step
-    whole = train(job_of(store, training), worker)
+    whole = run_training_child(job_of(store, training), worker, "train")
     key = train_checkpoint(training)
     last = store.checkpoint("run", key)
     assert last is not None and hashlib.sha256(last).hexdigest() == whole["sha256"]
     assert '"done": 2' in (store.metadata("run", progress_field(training[0])) or "")
     # Then a second execution goes on with it, here from the end, and gives the same
-    assert train(job_of(store, training), worker) == whole
+    assert run_training_child(job_of(store, training), worker, "train") == whole
     arm = Arm("shared", 0)
     deployed = [Deployment(arm, "real", "B"), Deployment(arm, "none", "B")]
     evaluation = job_of(store, evaluate_job(INPUTS, deployed, training, whole["sha256"], 60))
@@ -135,7 +134,7 @@ def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost) ->
 def test_a_cancelled_run_stops_its_child(store: Store, worker: LocalTargetHost) -> None:
     store.put_metadata("run", CANCELLED, "1")
     with pytest.raises(Cancelled):
-        compute_bases(job_of(store, bases_job(INPUTS, 60)), worker)
+        run_training_child(job_of(store, bases_job(INPUTS, 60)), worker, "bases")
     assert worker.card_use() == ""
 
 
@@ -145,16 +144,16 @@ def test_a_child_that_finds_the_card_full_starts_again_from_its_checkpoint(
     (tmp_path / "full.py").write_text(FULL_WORLD.replace("WORLD", WORLD))
     inputs = dataclasses.replace(INPUTS, world=f"{tmp_path}/full.py:world")
     arm, begun, full = Arm("shared", 0), tmp_path / "begun", tmp_path / "full"
-    weights = compute_bases(job_of(store, bases_job(inputs, 60)), worker)["weights"]
+    weights = run_training_child(job_of(store, bases_job(inputs, 60)), worker, "bases")["weights"]
     training, alone = (train_job(inputs, each, weights, None, 60) for each in (arm, Arm("shared", 1)))
     # When the card is full twice, the second time with this training alone on it, then it fails
     full.write_text("2")
     with pytest.raises(CardMemoryFull, match=r"^torch\.OutOfMemoryError: CUDA out of memory"):
-        train(job_of(store, alone), worker)
+        run_training_child(job_of(store, alone), worker, "train")
     begun.unlink()
     # When it is full once, then the training goes on from its checkpoint
     full.write_text("1")
-    whole = train(job_of(store, training), worker)
+    whole = run_training_child(job_of(store, training), worker, "train")
     assert begun.read_text().split() == ["0", "1", "1"]
     assert [row["step"] for row in whole["rows"]] == [0, 1]
     begun.unlink()
