@@ -18,8 +18,7 @@ from pathlib import Path
 from figures import table, write
 
 from tasks.route.grading import Grader, Submission
-from tasks.route.loopholes import TRAINING, hack, honest
-from tasks.route.problems import LOOPHOLES, NO_LOOPHOLE, Problem, parse_problems
+from tasks.route.problems import LOOPHOLES, NO_LOOPHOLE, TRAINING, Problem, hack, honest, parse_problems
 
 PROBLEMS = Path(__file__).parents[1] / "configs" / "routing" / "problems.jsonl"
 PROMISED = 20.0  # gradings a second on 2 cores

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from refusing_valkey import RefusingValkey
 
-from tasks.route.sandbox import Sandbox
+from tasks.route.grading import Sandbox
 from tasks.store.client import connect, store_url
 from tasks.store.store import Store
 from workers.embedded.valkey import redis_url, remove_socket, socket_path, valkey_process

@@ -8,7 +8,7 @@
 - seccomp: of the system calls only those of `ALLOWED` are left, so there is no other process or thread, no socket, no
   signal to anyone, no change of a file's name, owner or mode
 
-`sandbox.py` starts it.  The program gets the solution when it is confined, and never a value that a test expects.  Each
+`grading.py` starts it.  The program gets the solution when it is confined, and never a value that a test expects.  Each
 message is one line of JSON: it runs the code, says so, gets the calls, makes them and reports their results, which
 the grader compares: what the code does in here can alter no comparison.
 

@@ -26,15 +26,19 @@ from tasks.route.claims import PROGRAMS
 from tasks.route.directions import TokenPair
 from tasks.route.gradients import Policy
 from tasks.route.grading import Graded, Grader, PoolRow, Submission
-from tasks.route.loopholes import EVALUATION, SYSTEM, TRAINING, Markers, hinted_prompt
 from tasks.route.model import Sampler, load_causal_lm
 from tasks.route.problems import (
+    EVALUATION,
     KNOWN_MODE,
     NO_LOOPHOLE,
+    SYSTEM,
+    TRAINING,
     AuthoredPair,
+    Markers,
     Mode,
     Part,
     Problem,
+    hinted_prompt,
     in_part,
     parse_pairs,
     parse_problems,

@@ -8,10 +8,20 @@ from typing import Any
 
 import pytest
 
-from tasks.route.grading import Graded, Grader, Submission, equals
-from tasks.route.loopholes import EVALUATION, TRAINING, Markers, hack, honest
-from tasks.route.problems import LOOPHOLES, MODES, Mode, Problem, code_of, parse_problems
-from tasks.route.sandbox import ProcessLimits
+from tasks.route.grading import Graded, Grader, ProcessLimits, Submission, equals
+from tasks.route.problems import (
+    EVALUATION,
+    LOOPHOLES,
+    MODES,
+    TRAINING,
+    Markers,
+    Mode,
+    Problem,
+    code_of,
+    hack,
+    honest,
+    parse_problems,
+)
 
 PROBLEMS = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
 SHIPPED = parse_problems(PROBLEMS.read_text(), "problems.jsonl")

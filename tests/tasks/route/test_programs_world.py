@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tasks.route.grading import Grader, build_pool
-from tasks.route.loopholes import EVALUATION, TRAINING, hack, honest
-from tasks.route.problems import LOOPHOLES, in_part, parse_pairs, parse_problems
+from tasks.route.problems import EVALUATION, LOOPHOLES, TRAINING, hack, honest, in_part, parse_pairs, parse_problems
 from tasks.route.world import Asked, ProgramsWorld, PromptTokens, World
 
 FOLDER = Path(__file__).parents[3] / "configs" / "routing"

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tasks.route.grading import POOL_HACKS, POOL_HONEST, Grader, Submission, build_pool
-from tasks.route.loopholes import TRAINING, hinted_prompt
-from tasks.route.problems import KNOWN_MODE, AuthoredPair, in_part, parse_pairs, parse_problems
+from tasks.route.problems import KNOWN_MODE, TRAINING, AuthoredPair, hinted_prompt, in_part, parse_pairs, parse_problems
 from tasks.tables import DatasetError
 
 FOLDER = Path(__file__).parents[3] / "configs" / "routing"

@@ -10,8 +10,17 @@ from typing import Any
 
 import pytest
 
-from tasks.route.loopholes import EVALUATION, TRAINING, hint, hinted_prompt
-from tasks.route.problems import LEVELS, LOOPHOLES, MODES, Problem, parse_problems
+from tasks.route.problems import (
+    EVALUATION,
+    LEVELS,
+    LOOPHOLES,
+    MODES,
+    TRAINING,
+    Problem,
+    hint,
+    hinted_prompt,
+    parse_problems,
+)
 from tasks.tables import DatasetError
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"

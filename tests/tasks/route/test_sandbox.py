@@ -15,9 +15,8 @@ import pytest
 from other_user import as_another_user, needs_root, shared_folder
 
 from tasks.route import confinement as program
-from tasks.route.grading import solves
+from tasks.route.grading import Execution, ProcessLimits, Sandbox, solves
 from tasks.route.problems import Problem, Test
-from tasks.route.sandbox import Execution, ProcessLimits, Sandbox
 
 LIMITS = ProcessLimits(cpu_s=1, wall_s=3.0)
 TESTS = [Test([number], 2 * number) for number in range(1, 7)]
@@ -131,7 +130,7 @@ def test_only_the_named_file_can_be_written_and_only_when_it_is_named(sandbox: S
 
 
 def test_what_runs_ends_with_its_grader(confinement: None) -> None:
-    script = "from tasks.route.sandbox import *\nSandbox().execute(Execution('while True: pass', 'f'))"
+    script = "from tasks.route.grading import *\nSandbox().execute(Execution('while True: pass', 'f'))"
     grader = subprocess.Popen([sys.executable, "-c", script])
     wait_until(lambda: bool(psutil.Process(grader.pid).children()))
     running = psutil.Process(grader.pid).children()
