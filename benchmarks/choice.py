@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from orchestrator.evolve import choice
-from orchestrator.evolve.front import front
+from orchestrator.evolve.choice import front
 from orchestrator.report.statistics import Point, share_interval
 
 SEARCH, ORDER = 200, 100  # questions

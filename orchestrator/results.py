@@ -15,18 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.collect.report import CollectionResult, read_collection
-from orchestrator.evolve.changes import SettingsChange, read_changes, written_settings
-from orchestrator.evolve.fingerprints import (
-    QUESTIONS,
-    ClusterOfRun,
-    ClustersOfArm,
-    QuestionHashes,
-    read_clusters,
-    read_servers,
-)
 from orchestrator.evolve.records import (
     Edge,
     GenerationRecord,
@@ -35,6 +26,14 @@ from orchestrator.evolve.records import (
     read_history,
     read_individuals,
     read_tree,
+)
+from orchestrator.evolve.resume import (
+    QUESTIONS,
+    QuestionHashes,
+    SettingsChange,
+    read_changes,
+    read_servers,
+    written_settings,
 )
 from orchestrator.evolve.systems import Book, read_book
 from orchestrator.report.model import FrontFile, ReportedSystem, ReportFile
@@ -48,6 +47,9 @@ from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.inputs import FORK_FILE
 from orchestrator.settings.start import ForkFile
 from tasks.common.validation import Delta
+
+if TYPE_CHECKING:
+    from orchestrator.evolve.clusters import ClusterOfRun, ClustersOfArm
 
 EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"
 T = TypeVar("T")
@@ -133,6 +135,8 @@ class RunResults:
     @cached_property
     def arms(self) -> tuple[ClustersOfArm, ...]:
         """The clusters of each arm of the search; none before they are made."""
+        from orchestrator.evolve.clusters import read_clusters
+
         return tuple(read_clusters(self.output))
 
     @property

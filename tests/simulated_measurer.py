@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.evolve.measuring import Answers, Measurer
+from orchestrator.evolve.systems import Answers, Measurer
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import Settings, load_settings
 from tasks.plan import Candidate

@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.evolve.front import halve, least_correct
-from orchestrator.evolve.measuring import Answers, Measurer, measurement_of
+from orchestrator.evolve.choice import halve, least_correct
 from orchestrator.evolve.setup import Examples
-from orchestrator.evolve.systems import PLAIN, Arm, Book, System
+from orchestrator.evolve.systems import PLAIN, Answers, Arm, Book, Measurer, System, measurement_of
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import Settings, SettingsError, layout_of
 from tasks.plan import ExampleSet

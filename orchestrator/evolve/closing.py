@@ -12,12 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.evolve.choice import choose, order_members, passed, test_members
-from orchestrator.evolve.front import additions, halve, least_correct
-from orchestrator.evolve.measuring import Measurer, measurement_of
+from orchestrator.evolve.choice import additions, choose, halve, least_correct, order_members, passed, test_members
 from orchestrator.evolve.records import Individual
 from orchestrator.evolve.search import best_first
-from orchestrator.evolve.systems import PLAIN, Arm, Book, System
+from orchestrator.evolve.systems import PLAIN, Arm, Book, Measurer, System, measurement_of
 from orchestrator.report.model import LAST_FIRST, last_common
 from orchestrator.report.statistics import Comparison, Point
 from orchestrator.runs.folder import OutputFolder

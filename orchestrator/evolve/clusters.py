@@ -14,7 +14,6 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.fingerprints import keep_clusters
 from orchestrator.evolve.setup import Watch
 from orchestrator.evolve.systems import Arm
 from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
@@ -34,7 +33,7 @@ from tasks.store.store import Store
 from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
-SIDES_FILE = "cluster_sides.json"
+SIDES_FILE, CLUSTERS_FILE = "cluster_sides.json", "clusters.json"
 
 
 def collected_sides(settings: Settings) -> Sides | None:
@@ -245,3 +244,53 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
             return str(clusters_folder() / found), farm.store.clusterings.descriptions(run_id)
         finally:
             farm.store.delete_run(run_id)
+
+
+@dataclass(frozen=True)
+class ClusterOfRun:
+    """One cluster of the vocabulary: `count` tokens, of which `examples` are texts; 0 and empty where not known."""
+
+    id: str
+    description: str
+    examples: tuple[str, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class ClustersOfArm:
+    """The clusters of an arm in the order of their ids; `clustering` is the content hash."""
+
+    arm: str
+    clustering: str
+    clusters: tuple[ClusterOfRun, ...]
+
+
+class ClustersFile(TypedDict):
+    """clusters.json."""
+
+    arms: list[ClustersOfArm]
+
+
+def keep_clusters(output: OutputFolder, store: Store, run_id: str, arms: Sequence[Arm]) -> None:
+    """Write what the clusters of the arms hold.  Descriptions of the user's own keep the examples of the clustering."""
+    found = []
+    for arm in arms:
+        made = {str(one["id"]): one for one in store.clusterings.made_descriptions(arm.clustering)}
+        clusters = tuple(
+            _cluster(str(one["id"]), str(one["description"]), made.get(str(one["id"]), {}))
+            for one in store.clusterings.descriptions(run_id, arm.clustering)
+        )
+        found.append(ClustersOfArm(arm.name, arm.clustering, clusters))
+    output.write_state(CLUSTERS_FILE, {"arms": [dataclasses.asdict(one) for one in found]})
+
+
+def _cluster(cluster: str, description: str, made: Mapping[str, Any]) -> ClusterOfRun:
+    return ClusterOfRun(cluster, description, tuple(made.get("examples", ())), int(made.get("count", 0)))
+
+
+def read_clusters(output: OutputFolder) -> list[ClustersOfArm]:
+    """None before the vocabulary is clustered."""
+    try:
+        return read_state(output.path / CLUSTERS_FILE, ClustersFile)["arms"]
+    except FileNotFoundError:
+        return []

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.evolve.changes import saved_settings
-from orchestrator.evolve.optimisers.base import Genome
+from orchestrator.evolve.optimisers import Genome
+from orchestrator.evolve.resume import saved_settings
 from orchestrator.evolve.search import load_state, make_search
 from orchestrator.evolve.systems import read_book
 from orchestrator.results import RunResults

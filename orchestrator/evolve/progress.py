@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import redis
 
-from orchestrator.evolve.optimisers.base import Generation, list_to_deltas
+from orchestrator.evolve.optimisers import Generation, list_to_deltas
 from orchestrator.evolve.records import IN_PROGRESS, History, InProgressFile
 from orchestrator.evolve.search import FinishedGeneration, RunState, Search
 from orchestrator.farm import FarmUnavailable

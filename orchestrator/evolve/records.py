@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, cast, ge
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.changes import options_of, read_changes
-from orchestrator.evolve.optimisers.base import Evaluated, Generation, canonical_order, list_to_deltas
+from orchestrator.evolve.optimisers import Evaluated, Generation, canonical_order, list_to_deltas
+from orchestrator.evolve.resume import options_of, read_changes
 from orchestrator.evolve.systems import Arm, System
 from orchestrator.report.format import baseline_name
 from orchestrator.report.statistics import Point

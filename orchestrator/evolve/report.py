@@ -13,8 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.console import command_line
-from orchestrator.evolve.changes import read_changes
 from orchestrator.evolve.records import History
+from orchestrator.evolve.resume import read_changes
 from orchestrator.evolve.systems import PLAIN, Book, System
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, system_text

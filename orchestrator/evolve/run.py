@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.console import raise_on_signals
-from orchestrator.evolve.changes import saved_settings, written_settings
 from orchestrator.evolve.records import IN_PROGRESS, read_history, read_in_progress
+from orchestrator.evolve.resume import saved_settings, written_settings
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.embedded import address_of, open_farm
 from orchestrator.report.format import format_evaluations
@@ -43,8 +43,7 @@ def start_evolution(
     tasks it waits `retry_wait_s` for a retry before it parks.
     """
     # Imported here: a command that only shows a run needs neither DEAP nor reports.
-    from orchestrator.evolve.changes import check_resumable
-    from orchestrator.evolve.fingerprints import check_same_questions
+    from orchestrator.evolve.resume import check_resumable, check_same_questions
     from orchestrator.evolve.session import Evolution, run_evolution
     from orchestrator.evolve.setup import check_judge, choose_examples
     from orchestrator.report.live import open_view

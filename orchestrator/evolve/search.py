@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from orchestrator.evolve.front import hypervolume_gain, longest_of
-from orchestrator.evolve.optimisers import make_optimiser
-from orchestrator.evolve.optimisers.base import (
+from orchestrator.evolve.choice import hypervolume_gain, longest_of
+from orchestrator.evolve.optimisers import (
     Best,
     Evaluate,
     Generation,
@@ -25,6 +24,7 @@ from orchestrator.evolve.optimisers.base import (
     Optimiser,
     SearchParams,
     SearchState,
+    make_optimiser,
     search,
 )
 from orchestrator.evolve.systems import Arm, Book, System

@@ -16,17 +16,8 @@ from typing import Any
 
 from orchestrator.callbacks import Callbacks, GenerationInfo, RunInfo
 from orchestrator.evolve import arms, clusters, setup
-from orchestrator.evolve.changes import CHANGES_FILE, record_change, saved_settings
 from orchestrator.evolve.closing import Closing
-from orchestrator.evolve.fingerprints import (
-    ensure_same_server,
-    keep_questions,
-    keep_servers,
-    servers_kept,
-    unknown_servers,
-)
-from orchestrator.evolve.measuring import Measurer, measured_evaluations
-from orchestrator.evolve.optimisers.base import list_to_deltas
+from orchestrator.evolve.optimisers import list_to_deltas
 from orchestrator.evolve.progress import Fitness, InProgress, ProgressReporter
 from orchestrator.evolve.records import (
     GenerationRecord,
@@ -37,9 +28,19 @@ from orchestrator.evolve.records import (
     read_individuals,
 )
 from orchestrator.evolve.report import build_report, write_report
+from orchestrator.evolve.resume import (
+    CHANGES_FILE,
+    ensure_same_server,
+    keep_questions,
+    keep_servers,
+    record_change,
+    saved_settings,
+    servers_kept,
+    unknown_servers,
+)
 from orchestrator.evolve.search import FinishedGeneration, RunState, Turn, known_of, load_state, make_search
 from orchestrator.evolve.setup import check_prompts
-from orchestrator.evolve.systems import SYSTEMS_FILE, Book, read_book
+from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.evaluator import FarmEvaluator, Records

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.evolve.fingerprints import MODEL, read_model
 from orchestrator.evolve.records import read_individuals
+from orchestrator.evolve.resume import MODEL, read_model
 from orchestrator.evolve.systems import System
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError

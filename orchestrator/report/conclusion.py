@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.evolve.choice import Goal, most_promising
-from orchestrator.evolve.front import area_of_steps, front_of, longest_of
+from orchestrator.evolve.choice import Goal, area_of_steps, front_of, longest_of, most_promising
 from orchestrator.evolve.systems import PLAIN, Book, System, SystemKind
 from orchestrator.report.format import format_points, format_signed
 from orchestrator.report.model import Conclusion, Outcome, ReportFile, SetName, last_common, reported_systems

@@ -10,8 +10,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import FiniteFloat
 
-from orchestrator.evolve.choice import Goal
-from orchestrator.evolve.front import front, front_of
+from orchestrator.evolve.choice import Goal, front, front_of
 from orchestrator.evolve.systems import Book, System, SystemKind
 from orchestrator.report.statistics import Measurement, Paired, Point, mean_interval, share_interval
 

@@ -22,7 +22,7 @@ from jinja2 import Environment, PackageLoader, Template
 from orchestrator.collect.report import CollectedPair
 from orchestrator.commands.export import engines_for
 from orchestrator.digest import digest_of
-from orchestrator.evolve.front import front
+from orchestrator.evolve.choice import front
 from orchestrator.evolve.records import Individual
 from orchestrator.report.format import format_duration, format_money, format_points
 from orchestrator.report.model import ReportedSystem, reported_systems

@@ -248,7 +248,7 @@ RESUMABLE = (
 which model reflects.
 
 With any other option changed the run would be another one.  Each change is recorded with its generation
-(orchestrator/evolve/changes.py).
+(orchestrator/evolve/resume.py).
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from run_folder import RunFolder
 
-from orchestrator.evolve.fingerprints import read_model
+from orchestrator.evolve.resume import read_model
 from orchestrator.runs.folder import OutputFolder
 from tasks.gpu.model_files import model_hashes
 from workers.embedded.models import embedded_model

@@ -1,16 +1,267 @@
-"""Searches for deltas behind one protocol: ask for candidates, tell their outcomes, frozen state between.
+"""What every optimiser is: `init`, `ask`, `tell` and a frozen state that JSON carries without loss.
 
-A new optimiser is one module with a class that follows `base.Optimiser`, and one line of `OPTIMISERS`.
+    state = optimiser.init(params)
+    while state.generation < params.generations:
+        plan = optimiser.ask(state, params)
+        state, generation = optimiser.tell(state, params, plan, outcomes_of(plan))
+
+Parameters and states are frozen dataclasses; the optimiser itself holds nothing.  Every random draw is made in `ask`,
+by a generator seeded with the run's seed and the generation alone: asking again gives the same plan, so a search that
+was interrupted continues exactly where it was.
+
+A new optimiser is one module with a class that follows `Optimiser`, and one line of `OPTIMISERS`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import json
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from orchestrator.evolve.optimisers.base import Optimiser
+from pydantic import ConfigDict, TypeAdapter
+from typing_extensions import TypedDict
+
+from tasks.common.text import quote
+from tasks.common.validation import Delta, Scratchpad, parse_json
+from tasks.plan import Outcome, Plan
+from tasks.records import Score
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+Evaluate = Callable[[Plan], Sequence[Outcome]]
+
+
+@dataclass(frozen=True)
+class Genome:
+    """The heritable part of an individual: one delta a cluster, in canonical order, and the scratchpad."""
+
+    deltas: tuple[float, ...]
+    scratchpad: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One evaluation: its node in the evolution tree, what was evaluated, and its score.
+
+    `target` is the position of the cluster that was mutated, or None.  `parents` are the nodes that it descends from.
+    `merge_fallback` and `skip_reason` say why no reply of the reflector was usable: for the merge before this
+    evaluation, and for the proposal that should have followed it.
+    """
+
+    node: str
+    genome: Genome
+    score: Score
+    target: int | None = None
+    parents: tuple[str, ...] = ()
+    is_elite: bool = False
+    merge_fallback: str = ""
+    skip_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a generation has evaluated so far.
+
+    `offspring` are children of the population; an optimiser that has no children leaves it empty.  `survivors` are the
+    nodes whose individuals are the next population, in its order; empty where each generation is drawn anew.  `carried`
+    members of the population have their score from the generation before.  The first individual of the first population
+    is the start of the search.
+    """
+
+    number: int
+    population: tuple[Evaluated, ...]
+    offspring: tuple[Evaluated, ...] = ()
+    survivors: tuple[str, ...] = ()
+    carried: int = 0
+
+    @property
+    def leader(self) -> Evaluated:
+        """The best of the population; of equal ones the first."""
+        return max(self.population, key=lambda one: one.score.fitness)
+
+    @property
+    def evaluated(self) -> tuple[Evaluated, ...]:
+        return (*self.population, *self.offspring)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchParams:
+    """What every optimiser must know.
+
+    `initial_deltas` has one float a cluster, in the order of `cluster_ids`.  `pinned` are the positions of clusters
+    whose deltas stay as they are at the start: adding the same amount to every logit changes no probability, so one
+    cluster can always be pinned without losing a solution.  `bound` is the largest absolute delta that a draw may give.
+    `further` individuals are evaluated in the first generation beside that of `initial_deltas`; their pinned deltas are
+    its own.
+    """
+
+    seed: int
+    cluster_ids: tuple[str, ...]
+    initial_deltas: tuple[float, ...]
+    generations: int
+    population_size: int
+    pinned: tuple[int, ...] = ()
+    bound: float = 8.0
+    initial_scratchpad: str = ""
+    further: tuple[Genome, ...] = ()
+
+    @property
+    def start(self) -> tuple[Genome, ...]:
+        """All individuals that the search begins with, the start first."""
+        return (Genome(self.initial_deltas, self.initial_scratchpad), *self.further)
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """The positions of the clusters that are searched."""
+        return tuple(position for position in range(len(self.cluster_ids)) if position not in self.pinned)
+
+    def whole(self, free: Sequence[float]) -> tuple[float, ...]:
+        """A vector with these free deltas, each within the bound, and the pinned ones of the start."""
+        deltas = list(self.initial_deltas)
+        for position, value in zip(self.free, free, strict=True):
+            deltas[position] = min(self.bound, max(-self.bound, value))
+        return tuple(deltas)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best evaluation so far."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    deltas: tuple[Delta, ...]
+    scratchpad: Scratchpad
+    fitness: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchState:
+    """What every state has.  `generation` is the run's that the next plan belongs to; `best` is None at first."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    generation: int = 0
+    best: Best | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has been evaluated; an arm's first generation need not be the run's."""
+        return self.best is None
+
+    @property
+    def members(self) -> tuple[Genome, ...]:
+        """What another search goes on with from this state: its population, or else the best so far."""
+        return () if self.best is None else (Genome(self.best.deltas, self.best.scratchpad),)
+
+
+class SearchFile(TypedDict):
+    """evolution_state.json, except that of `reflective`."""
+
+    optimiser: str
+    clusters: list[str]
+    state: dict[str, Any]
+
+
+P = TypeVar("P", bound=SearchParams)
+S = TypeVar("S", bound=SearchState)
+
+
+class Optimiser(ABC, Generic[P, S]):
+    name: ClassVar[str]
+    params_type: type[P]
+    state_type: type[S]
+
+    @abstractmethod
+    def init(self, params: P) -> S:
+        """The state before the first evaluation."""
+
+    @abstractmethod
+    def ask(self, state: S, params: P) -> Plan:
+        """The candidates to evaluate next.  Equal ones need no care: the store computes their answers once."""
+
+    @abstractmethod
+    def tell(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[S, Generation]:
+        """The state after the plan that `ask` gave for `state`, and what its generation has evaluated so far.
+
+        `outcomes` are in the order of the plan's candidates.
+        """
+
+    def to_json(self, state: S, params: P) -> str:
+        """The state, exactly: `from_json` gives an equal one."""
+        content = TypeAdapter(self.state_type).dump_python(state, mode="json")
+        values = {"optimiser": self.name, "clusters": list(params.cluster_ids), "state": content}
+        return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def from_json(self, text: str, params: P) -> S:
+        values = parse_json(SearchFile, text)
+        if (values["optimiser"], values["clusters"]) != (self.name, list(params.cluster_ids)):
+            raise ValueError(f"it is of {quote(values['optimiser'])} over {len(values['clusters'])} clusters")
+        return parse_json(self.state_type, json.dumps(values["state"]))
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One plan with its outcomes, the state after it, and what its generation has evaluated so far."""
+
+    plan: Plan
+    outcomes: tuple[Outcome, ...]
+    state: SearchState
+    generation: Generation
+
+    @property
+    def ends_generation(self) -> bool:
+        return self.state.generation > self.generation.number
+
+
+def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) -> Iterator[Turn]:
+    """Run the plans that remain, one at a time; the caller saves each state before it asks for the next."""
+    while state.generation < params.generations:
+        plan = optimiser.ask(state, params)
+        outcomes = tuple(sorted(evaluate(plan), key=lambda one: one.index)) if plan.candidates else ()
+        state, generation = optimiser.tell(state, params, plan, outcomes)
+        yield Turn(plan, outcomes, state, generation)
+
+
+def drawn_generation(plan: Plan, outcomes: Sequence[Outcome]) -> Generation:
+    """That of a plan whose candidates were drawn anew: its population has each vector once."""
+    found: dict[tuple[float, ...], Evaluated] = {}
+    for candidate, outcome in zip(plan.candidates, outcomes, strict=True):
+        one = Evaluated(
+            plan.node(candidate.index, "pre"), Genome(candidate.deltas, outcome.scratchpad), outcome.pre,
+            merge_fallback=outcome.merge_fallback, skip_reason=outcome.skip_reason,
+        )  # fmt: skip
+        found.setdefault(candidate.deltas, one)
+    return Generation(plan.generation, tuple(found.values()))
+
+
+def better(best: Best | None, genome: Genome, score: Score) -> Best:
+    """The better of the best so far and another individual; the earlier of equals."""
+    if best is not None and best.fitness >= score.fitness:
+        return best
+    return Best(genome.deltas, genome.scratchpad, score.fitness)
+
+
+def best_of(best: Best | None, evaluated: Sequence[Evaluated]) -> Best | None:
+    for one in evaluated:
+        best = better(best, one.genome, one.score)
+    return best
+
+
+def generator(seed: int, generation: int) -> random.Random:
+    """The generator of a generation's draws."""
+    return random.Random(f"whetstone {seed} {generation}")
+
+
+def canonical_order(cluster_ids: Sequence[str]) -> tuple[str, ...]:
+    """Cluster ids in the order of every list of deltas."""
+    return tuple(sorted(cluster_ids, key=int))
+
+
+def list_to_deltas(values: Sequence[float], cluster_ids: Sequence[str]) -> dict[str, float]:
+    return dict(zip(cluster_ids, values, strict=True))
+
 
 OPTIMISERS: Mapping[str, str] = {
     "reflective": "orchestrator.evolve.optimisers.reflective:Reflective",

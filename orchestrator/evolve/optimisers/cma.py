@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from deap import base, cma
 
-from orchestrator.evolve.optimisers.base import (
+from orchestrator.evolve.optimisers import (
     Generation,
     Genome,
     Optimiser,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from orchestrator.evolve.optimisers.base import (
+from orchestrator.evolve.optimisers import (
     Generation,
     Genome,
     Optimiser,

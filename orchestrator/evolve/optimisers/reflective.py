@@ -24,7 +24,7 @@ from deap import base, tools
 from pydantic import FiniteFloat, NonNegativeInt
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.optimisers.base import (
+from orchestrator.evolve.optimisers import (
     STRICT,
     Best,
     Evaluated,

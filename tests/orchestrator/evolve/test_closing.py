@@ -10,9 +10,8 @@ import pytest
 from simulated_measurer import Reply, SimulatedMeasurer, evolve_settings
 
 from orchestrator.evolve.closing import Closing
-from orchestrator.evolve.measuring import measurement_of
 from orchestrator.evolve.records import Individual
-from orchestrator.evolve.systems import PLAIN, Arm, Book, System, read_book
+from orchestrator.evolve.systems import PLAIN, Arm, Book, System, measurement_of, read_book
 from orchestrator.runs.folder import OutputFolder
 from tasks.plan import Candidate
 from tasks.records import Example

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.evolve.fingerprints import (
+from orchestrator.evolve.resume import (
     check_same_questions,
     keep_questions,
     keep_servers,

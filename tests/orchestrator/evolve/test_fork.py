@@ -13,8 +13,8 @@ from simulated_run import Driver
 from simulated_signals import signal_key
 
 from orchestrator import api
-from orchestrator.evolve.changes import saved_settings
 from orchestrator.evolve.fork import find_fork, resolve_fork
+from orchestrator.evolve.resume import saved_settings
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
 from orchestrator.settings import SettingsError

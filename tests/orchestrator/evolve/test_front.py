@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.evolve.front import Point, front, halve, hypervolume, hypervolume_gain
+from orchestrator.evolve.choice import Point, front, halve, hypervolume, hypervolume_gain
 
 PLAIN = Point(80, 0.5)
 

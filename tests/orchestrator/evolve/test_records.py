@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.evolve.optimisers.base import Evaluated, Generation, Genome
+from orchestrator.evolve.optimisers import Evaluated, Generation, Genome
 from orchestrator.evolve.records import GenerationRecord, individual_lines, read_history, read_individuals
 from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputError, OutputFolder

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from measured_book import EVOLVED, MARGIN, ONE_SENTENCE, VECTOR, book, measured, report, system
 
-from orchestrator.evolve.front import additions, least_correct
+from orchestrator.evolve.choice import additions, least_correct
 from orchestrator.evolve.systems import PLAIN, Book, System, SystemKind
 from orchestrator.report.conclusion import added_by_search, conclude
 from orchestrator.report.statistics import Measurement, correctness_change, non_inferiority, questions_needed

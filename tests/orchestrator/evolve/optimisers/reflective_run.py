@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from orchestrator.evolve.optimisers.base import SearchState, Turn, canonical_order, search
+from orchestrator.evolve.optimisers import SearchState, Turn, canonical_order, search
 from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.evolve.records import Tree, add_to_tree
 from tasks.plan import Candidate, Outcome, Plan

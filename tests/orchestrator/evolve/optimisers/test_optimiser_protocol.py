@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from formula import IDS, START, Formula, score
 
-from orchestrator.evolve.optimisers import OPTIMISERS, make_optimiser
-from orchestrator.evolve.optimisers.base import Genome, Optimiser, SearchState, search
+from orchestrator.evolve.optimisers import OPTIMISERS, Genome, Optimiser, SearchState, make_optimiser, search
 
 NAMES = sorted(OPTIMISERS)
 EXTRA: dict[str, dict[str, Any]] = {

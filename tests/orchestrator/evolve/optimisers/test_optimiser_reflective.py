@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from formula import IDS, START, Formula
 
-from orchestrator.evolve.optimisers.base import search
+from orchestrator.evolve.optimisers import search
 from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState, elites
 from orchestrator.evolve.records import Tree, add_to_tree
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from reflective_run import Formula, params, run
 
-from orchestrator.evolve.optimisers.base import search
+from orchestrator.evolve.optimisers import search
 from orchestrator.evolve.optimisers.reflective import Reflective
 from orchestrator.evolve.records import Tree
 from tasks.plan import Outcome, Plan

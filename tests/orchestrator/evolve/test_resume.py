@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.evolve.changes import (
+from orchestrator.evolve.resume import (
     SettingsChange,
     check_resumable,
     options_of,

@@ -1,8 +1,8 @@
-"""What the scores of a run depend on beside its settings: its questions, its target's servers, and its clusters.
+"""A run that goes on is checked against what it began with: its settings, its questions, its target's servers.
 
-All are kept in the output folder.  A run that is resumed with other questions or with a server that is none of its own
-is refused: its old and new scores could not be compared.  The clusters have examples of their tokens, so that the
-folder can be read where the clustering is not.
+All are kept in the output folder.  With other questions, a server that is none of its own, or settings that would make
+it another run, it is refused: its old and new scores could not be compared.  Settings that may change while a run is
+stopped are in `settings_changes.json`, each with the generation from which the new values hold.
 """
 
 from __future__ import annotations
@@ -10,25 +10,131 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import redis
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.systems import SYSTEMS_FILE, Arm
+from orchestrator.evolve.systems import SYSTEMS_FILE
 from orchestrator.farm.jobs import Scheduler
-from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_state
+from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_output_text, read_state
 from orchestrator.runs.preflight import ask_server
-from orchestrator.settings import Settings, SettingsError
+from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
+from orchestrator.settings.kconfig import read_assignments, typed_value
+from orchestrator.settings.run import by_rules, judge_of
 from tasks.common.validation import checked_json
 from tasks.gpu.host import differences
 from tasks.gpu.processor import ModelCheck
+from tasks.judging.graders import needs_model
 from tasks.records import Example, Target
 from tasks.store.keys import content_hash
 from tasks.store.store import Store
 
-QUESTIONS, SERVERS, MODEL, CLUSTERS_FILE = "questions.json", "servers.json", "model.json", "clusters.json"
+CHANGES_FILE = "settings_changes.json"
+
+
+@dataclass(frozen=True)
+class SettingsChange:
+    """`options` has [old, new] by name without CONFIG_, as text."""
+
+    generation: int
+    options: Mapping[str, list[str]]
+
+
+class ChangesFile(TypedDict):
+    """settings_changes.json, oldest first."""
+
+    changes: list[SettingsChange]
+
+
+def saved_settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:
+    """What the run in an output folder was started with, wherever the folder is now."""
+    return load_settings(folder / "config", [f"OUTPUT_DIR={folder}", *overrides])
+
+
+def written_settings(output: OutputFolder) -> dict[str, str]:
+    """The text of each setting in the run's `config`, by name without CONFIG_; empty before the run's start.
+
+    The file says all of it; whether the files that it names are here does not matter to a reader.
+    """
+    config = output.config
+    if not config.exists():
+        return {}
+    found, problems = read_assignments(read_output_text(config))
+    if problems:
+        raise OutputError(f"{config} cannot be read: " + "; ".join(f"{name}: {why}" for name, why in problems.items()))
+    return found
+
+
+def read_changes(output: OutputFolder) -> list[SettingsChange]:
+    """Oldest first."""
+    try:
+        return read_state(output.path / CHANGES_FILE, ChangesFile)["changes"]
+    except FileNotFoundError:
+        return []
+
+
+def record_change(output: OutputFolder, before: Settings, after: Settings, generation: int) -> None:
+    """Add an entry, unless nothing changed.  A second call with the same arguments adds nothing."""
+    options = {
+        name: [typed_value(getattr(settings, name.lower())) for settings in (before, after)]
+        for name in changed_options(before, after)
+        if name != "OUTPUT_DIR"
+    }
+    changes = read_changes(output)
+    is_recorded = bool(changes) and (changes[-1].generation, dict(changes[-1].options)) == (generation, options)
+    if options and not is_recorded:
+        changes = [*changes, SettingsChange(generation, options)]
+        output.write_state(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in changes]})
+
+
+def judge_identity(settings: Settings) -> object:
+    """What makes two judges the same: the settings of one that asks a model, and where it is called."""
+    if not needs_model(settings.judge):
+        return settings.judge
+    address = settings.openai_base_url or ("rules" if by_rules(settings) else "external")
+    return dataclasses.replace(judge_of(settings), context_tokens=0), address
+
+
+def options_of(changes: list[SettingsChange], generation: int) -> dict[str, str]:
+    """The options that hold from this generation on, with their new values."""
+    return {
+        name: values[1]
+        for change in changes
+        if change.generation == generation
+        for name, values in change.options.items()
+    }
+
+
+def check_resumable(output: OutputFolder, settings: Settings) -> None:
+    """Refuse to go on with a run under settings that would make it another one."""
+    if not output.config.exists():
+        return
+    before = saved_settings(output.path)
+    # Before anything has been measured, no result depends on what is done with long questions.
+    is_measured = output.state.exists() or (output.path / SYSTEMS_FILE).exists()
+    resumable = RESUMABLE if is_measured else (*RESUMABLE, "TOO_LONG")
+    differing = [name for name in changed_options(before, settings) if name not in resumable]
+    if differing:
+        raise SettingsError(
+            [
+                f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in "
+                f"the run in {output.path}; `orchestrator evolve` starts another run with another --output, or --fresh"
+                for name in differing
+            ]
+        )
+    if judge_identity(before) != judge_identity(settings):
+        raise SettingsError(
+            [
+                f"CONFIG_OPENAI_BASE_URL, CONFIG_OPENAI_PARAMETERS: not the judge of the run in {output.path}, and "
+                "verdicts of two judges are not compared; start another run, which takes the stored answers"
+            ]
+        )
+
+
+QUESTIONS, SERVERS, MODEL = "questions.json", "servers.json", "model.json"
 MOST_LISTED = 10
 SHORT = 16  # digits of a hash
 ANOTHER_RUN = "`orchestrator evolve` starts another run with another --output, or --fresh"
@@ -142,53 +248,3 @@ def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
 def read_model(output: OutputFolder) -> ModelCheck:
     """The target's model.  Raises: FileNotFoundError for a run that has asked no server yet."""
     return read_state(output.path / MODEL, ModelCheck)
-
-
-@dataclass(frozen=True)
-class ClusterOfRun:
-    """One cluster of the vocabulary: `count` tokens, of which `examples` are texts; 0 and empty where not known."""
-
-    id: str
-    description: str
-    examples: tuple[str, ...] = ()
-    count: int = 0
-
-
-@dataclass(frozen=True)
-class ClustersOfArm:
-    """The clusters of an arm in the order of their ids; `clustering` is the content hash."""
-
-    arm: str
-    clustering: str
-    clusters: tuple[ClusterOfRun, ...]
-
-
-class ClustersFile(TypedDict):
-    """clusters.json."""
-
-    arms: list[ClustersOfArm]
-
-
-def keep_clusters(output: OutputFolder, store: Store, run_id: str, arms: Sequence[Arm]) -> None:
-    """Write what the clusters of the arms hold.  Descriptions of the user's own keep the examples of the clustering."""
-    found = []
-    for arm in arms:
-        made = {str(one["id"]): one for one in store.clusterings.made_descriptions(arm.clustering)}
-        clusters = tuple(
-            _cluster(str(one["id"]), str(one["description"]), made.get(str(one["id"]), {}))
-            for one in store.clusterings.descriptions(run_id, arm.clustering)
-        )
-        found.append(ClustersOfArm(arm.name, arm.clustering, clusters))
-    output.write_state(CLUSTERS_FILE, {"arms": [asdict(one) for one in found]})
-
-
-def _cluster(cluster: str, description: str, made: Mapping[str, Any]) -> ClusterOfRun:
-    return ClusterOfRun(cluster, description, tuple(made.get("examples", ())), int(made.get("count", 0)))
-
-
-def read_clusters(output: OutputFolder) -> list[ClustersOfArm]:
-    """None before the vocabulary is clustered."""
-    try:
-        return read_state(output.path / CLUSTERS_FILE, ClustersFile)["arms"]
-    except FileNotFoundError:
-        return []
