@@ -15,17 +15,16 @@ from pathlib import Path
 
 import torch
 import uvicorn
-from transformers import AutoTokenizer
 
 from tasks.common.files import keep_private
+from tasks.gpu.prompt import answer_ends, load_tokenizer
 from workers.embedded.http_guard import BearerKey
 from workers.embedded.target.app import Service, build_target_app
-from workers.embedded.target.cache import PrefixCache
+from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine
-from workers.embedded.target.grammar import Grammars
-from workers.embedded.target.processor_file import load_processor
 from workers.embedded.target.protocol import Limits
+from workers.embedded.target.sampling import Grammars, load_processor
 from workers.sglang.engines import KEY_VARIABLE
 from workers.sglang.identity import weights_fingerprint
 
@@ -42,7 +41,9 @@ def main(arguments: list[str]) -> int:
     decoder = Decoder(options.model, dtype)
     prompts = PrefixCache(options.cache_mb * 2**20)
     processor = load_processor(options.processor) if options.processor else None
-    limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels)
+    tokenizer = load_tokenizer(str(options.model))
+    ends = answer_ends(tokenizer)
+    limits = Limits(decoder.context, decoder.vocabulary, ends, options.labels)
     if processor:
         limits = dataclasses.replace(limits, processor=processor.sha256, module=processor.module)
     with ExitStack() as stack:
@@ -50,9 +51,8 @@ def main(arguments: list[str]) -> int:
         rows = decoder.calibrate(options.rows)
         if rows != options.rows:
             log.warning("this machine's kernels mix rows: answering one request at a time")
-        tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True, trust_remote_code=False)
         engine = Engine(decoder, rows, prompts, processor, lambda ids: str(tokenizer.decode(list(ids))))
-        grammars = Grammars(tokenizer, decoder.vocabulary, decoder.eos)
+        grammars = Grammars(tokenizer, decoder.vocabulary, ends)
         name = str(dtype).removeprefix("torch.")
         weights = weights_fingerprint(options.model)
         service = Service(

@@ -16,9 +16,8 @@ from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from workers.embedded.target.cache import PrefixCache
+from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.engine import Engine, EngineStopped, PendingRequest
-from workers.embedded.target.grammar import CompiledGrammar, GrammarRefused, Grammars
 from workers.embedded.target.protocol import (
     BadRequest,
     Finished,
@@ -31,6 +30,7 @@ from workers.embedded.target.protocol import (
     make_request,
     parse_body,
 )
+from workers.embedded.target.sampling import CompiledGrammar, GrammarRefused, Grammars
 
 VERSION = "embedded-1"  # raised by every change of this server that changes answers
 CLIENT_CLOSED_REQUEST = 499

@@ -17,8 +17,16 @@ import torch
 from torch.nn.functional import rms_norm, silu
 from transformers import AutoModelForCausalLM
 
-from workers.embedded.target.attention import BATCHED, AttentionPlan, Linear, attend, causal, plan_attention
-from workers.embedded.target.cache import KVCache, Prompt
+from workers.embedded.target.attention import (
+    BATCHED,
+    AttentionPlan,
+    KVCache,
+    Linear,
+    Prompt,
+    attend,
+    causal,
+    plan_attention,
+)
 from workers.embedded.target.determinism import DeterminismProbe, ThreadTuner, thread_counts
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -56,7 +64,6 @@ class Decoder:
         self.dtype = dtype
         self.context: int = config.max_position_embeddings
         self.vocabulary: int = config.vocab_size
-        self.eos = _eos_ids(model)
         self.d: int = model.model.layers[0].self_attn.head_dim
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
@@ -205,10 +212,3 @@ def _check_supported(config: Any) -> None:
             f"the embedded target runs {', '.join(FAMILIES)} with silu, full attention, and {', '.join(ROPES)} rope; "
             f"this model is {config.model_type} with {config.hidden_act} and {rope}: serve it with SGLang"
         )
-
-
-def _eos_ids(model: Any) -> frozenset[int]:
-    """All tokens that end an answer, from the generation config or else the model's own."""
-    eos = model.generation_config.eos_token_id if model.generation_config else None
-    eos = model.config.eos_token_id if eos is None else eos
-    return frozenset([eos] if isinstance(eos, int) else eos or [])

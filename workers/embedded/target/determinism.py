@@ -20,8 +20,7 @@ from pathlib import Path
 
 import torch
 
-from workers.embedded.target.attention import BATCHED, Linear, batched, causal
-from workers.embedded.target.cache import GRAIN
+from workers.embedded.target.attention import BATCHED, GRAIN, Linear, batched, causal
 
 PROMPTS = (5, 40, 171, 300, BATCHED + 1, 700)  # tokens
 LONG = (300, BATCHED + 1, 700)  # positions of rows that are not batched

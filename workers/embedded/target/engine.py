@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workers.embedded.target.cache import PrefixCache
+from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
-from workers.embedded.target.grammar import Constraint, GrammarRefused
-from workers.embedded.target.processor_file import ProcessorFile
 from workers.embedded.target.protocol import Finished, GenerationRequest
-from workers.embedded.target.sampling import BiasCache, Sampler
-from workers.embedded.target.stopping import StopTexts
+from workers.embedded.target.sampling import BiasCache, Constraint, GrammarRefused, ProcessorFile, Sampler, StopTexts
 
 
 class EngineStopped(RuntimeError):

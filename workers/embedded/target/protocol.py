@@ -19,8 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from workers.steering.request import CLASS, MODULE, Steering, check_params, parse_reference
 
 if TYPE_CHECKING:
-    from workers.embedded.target.grammar import CompiledGrammar, GrammarKind
+    from workers.embedded.target.sampling import CompiledGrammar
 
+GrammarKind = Literal["regex", "json_schema"]
 FILE_CLASS = "DeltaProcessor"  # of a generated processor file, whose module has the file's name
 TokenId = Annotated[int, Field(ge=0)]
 StopText = Annotated[str, Field(min_length=1)]  # each text has an empty one in it

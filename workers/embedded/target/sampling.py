@@ -1,16 +1,33 @@
-"""How the next token of a request is chosen: the bias of its individual, then its own random generator."""
+"""How the next token of a request is chosen: what steers it, what its grammar allows, and its own random generator.
+
+Requests are steered by their deltas, or by a generated processor file, which is loaded for real: the class that SGLang
+would import.  An answer that is to match a regular expression or a JSON schema may have only tokens that lead there.
+llguidance (https://github.com/guidance-ai/llguidance), which SGLang has as a grammar backend too, tells which.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import secrets
+import sys
+import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from workers.embedded.target.protocol import SamplingParams
+from workers.embedded.target.protocol import FILE_CLASS, GrammarKind, SamplingParams
 from workers.steering.batch import biases
 from workers.steering.request import OPEN, Steering
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
 
 CACHED_BIASES = 128  # 200 kB each at a vocabulary of 49,152
 GREEDY_BELOW = 1e-6  # temperature, as in SGLang
@@ -66,3 +83,172 @@ class Sampler:
         # A token stays while those before it do not reach top_p together, so the first always stays.
         probabilities[probabilities.cumsum(-1) - probabilities >= self._sampling.top_p] = 0
         return int(ids[torch.multinomial(probabilities, 1, generator=self._generator)])
+
+
+_MORE = 4  # tokens before the longest stop text: the first may begin inside a character, or lose a space
+
+
+class StopTexts:
+    """The stop texts of a request.  `decode` gives the text of token ids, control tokens included.
+
+    A token has at least one byte, so a stop text is within as many tokens as it has bytes.
+    """
+
+    def __init__(self, texts: Sequence[str], decode: Callable[[Sequence[int]], str]) -> None:
+        self._texts = texts
+        self._decode = decode
+        self._window = max((len(text.encode("utf-8", "surrogatepass")) for text in texts), default=0) + _MORE
+
+    def find(self, produced: Sequence[int]) -> str | None:
+        """The first of the texts, in the order of the request, that the answer now has.  None for none."""
+        if not self._texts:
+            return None
+        tail = self._decode(produced[-self._window :])
+        return next((text for text in self._texts if text in tail), None)
+
+
+BASE_MODULE, BASE_CLASS = "sglang.srt.sampling.custom_logit_processor", "CustomLogitProcessor"
+
+
+@dataclass(frozen=True)
+class ProcessorFile:
+    """A loaded processor: `sha256` of its file, the name of its `module`, and `steer`.
+
+    `steer` takes logits [rows, vocabulary] and the custom_params of each row, and gives steered logits.
+    """
+
+    sha256: str
+    module: str
+    steer: Callable[[torch.Tensor, list[dict[str, Any] | None]], torch.Tensor]
+
+    def steer_row(self, logits: torch.Tensor, params: dict[str, Any] | None, answer: Sequence[int]) -> torch.Tensor:
+        """Of one request, [vocabulary].  As in SGLang, only a request with parameters shows its answer to the file."""
+        if params is not None:
+            params = {**params, "__req__": SimpleNamespace(output_ids=answer)}
+        return self.steer(logits[None], [params])[0]
+
+
+def load_processor(path: Path) -> ProcessorFile:
+    """Import the file at `path` and make its class.  It runs the file's code, so it must come from this worker."""
+    _provide_base_class()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return ProcessorFile(hashlib.sha256(path.read_bytes()).hexdigest(), path.stem, getattr(module, FILE_CLASS)())
+
+
+def _provide_base_class() -> None:
+    if importlib.util.find_spec("sglang") is not None:
+        return
+    parts = BASE_MODULE.split(".")
+    for depth in range(1, len(parts) + 1):
+        sys.modules.setdefault(".".join(parts[:depth]), ModuleType(".".join(parts[:depth])))
+    setattr(sys.modules[BASE_MODULE], BASE_CLASS, object)
+
+
+KEPT = 64  # compiled grammars; the least recently used are dropped
+LONGEST_REASON = 300  # characters of what an error tells the client
+NOT_ALLOWED = float("-inf")
+
+
+class GrammarRefused(ValueError):
+    """The grammar cannot be used; the message is for the client."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledGrammar:
+    """A grammar at its beginning, for any number of answers."""
+
+    _matcher: LLMatcher
+    _vocabulary: int
+
+    def start(self) -> Constraint:
+        return Constraint(self._matcher.deep_copy(), self._vocabulary)
+
+
+class Constraint:
+    """The grammar of one answer, as far as the answer has come."""
+
+    def __init__(self, matcher: LLMatcher, vocabulary: int) -> None:
+        self._matcher = matcher
+        self._vocabulary = vocabulary
+
+    def mask(self, logits: torch.Tensor) -> torch.Tensor:
+        """The logits [vocabulary] with -inf for each token that may not come next.
+
+        At the end of the grammar only the tokens that end the answer may come.
+        """
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        self._check()
+        allowed = np.unpackbits(bits, bitorder="little", count=self._vocabulary).view(np.bool_)
+        return torch.where(torch.from_numpy(allowed), logits, NOT_ALLOWED)
+
+    def accept(self, token: int) -> bool:
+        """Go on with the chosen token; whether the answer is then complete."""
+        at_end = self._matcher.is_stopped()  # and so the token is one that ends the answer
+        if not at_end:
+            self._matcher.consume_token(token)
+            self._check()
+        return at_end or self._matcher.stop_reason() == "EndOfSentence"
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise GrammarRefused(f"the grammar cannot be followed: {_shortened(self._matcher.get_error())}")
+
+
+class Grammars:
+    """Compiles grammars for one tokenizer.  Safe to use from several threads.
+
+    `tokenizer` is transformers' own; `eos` are the tokens that end an answer.  Nothing is imported or built before the
+    first grammar.
+    """
+
+    def __init__(self, tokenizer: Any, vocabulary: int, eos: Collection[int]) -> None:
+        self._tokenizer, self._vocabulary, self._eos = tokenizer, vocabulary, sorted(eos)
+        self._built: LLTokenizer | None = None
+        self._compiled: OrderedDict[tuple[GrammarKind, str], CompiledGrammar] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compile(self, kind: GrammarKind, text: str) -> CompiledGrammar:
+        """Takes milliseconds, and a second for the first grammar."""
+        with self._lock:
+            if (kind, text) not in self._compiled:
+                self._compiled[kind, text] = self._compile(kind, text)
+            self._compiled.move_to_end((kind, text))
+            if len(self._compiled) > KEPT:
+                self._compiled.popitem(last=False)
+            return self._compiled[kind, text]
+
+    def _compile(self, kind: GrammarKind, text: str) -> CompiledGrammar:
+        from llguidance import LLMatcher
+
+        if self._built is None:
+            self._built = _llguidance_tokenizer(self._tokenizer, self._vocabulary, self._eos)
+        grammar = LLMatcher.grammar_from_regex(text) if kind == "regex" else _schema_grammar(text)
+        matcher = LLMatcher(self._built, grammar, log_level=0)
+        if matcher.is_error():
+            raise GrammarRefused(f"{kind}: {_shortened(matcher.get_error())}")
+        compiled = CompiledGrammar(matcher, self._vocabulary)
+        compiled.start().mask(torch.zeros(self._vocabulary))  # a grammar that nothing matches is an error here
+        return compiled
+
+
+def _schema_grammar(text: str) -> str:
+    from llguidance import LLMatcher
+
+    try:
+        return LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False})
+    except ValueError as error:
+        raise GrammarRefused(f"json_schema: {_shortened(str(error))}") from None
+
+
+def _llguidance_tokenizer(tokenizer: Any, vocabulary: int, eos: list[int]) -> LLTokenizer:
+    from llguidance import LLTokenizer
+
+    return LLTokenizer(tokenizer.backend_tokenizer.to_str(), n_vocab=vocabulary, eos_token=eos or None)
+
+
+def _shortened(message: str) -> str:
+    return " ".join(message.split())[:LONGEST_REASON]

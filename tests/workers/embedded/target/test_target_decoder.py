@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from workers.embedded.target.cache import KVCache, Prompt
+from workers.embedded.target.attention import KVCache, Prompt
 from workers.embedded.target.decoder import Decoder
 
 ROWS = 16

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from workers.embedded.target.cache import PrefixCache
+from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine
 from workers.embedded.target.protocol import Finished, GenerationRequest, SamplingParams

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoTokenizer
 
 from workers.embedded.models import embedded_model
-from workers.embedded.target.grammar import CompiledGrammar, GrammarRefused, Grammars
+from workers.embedded.target.sampling import CompiledGrammar, GrammarRefused, Grammars
 
 VOCABULARY, END = 49152, 2
 THREE_LINES = r"Verdict: (通过|不通过|pass|fail)\nReason: [A-Za-z][ -~一-鿿]{0,30}\nConfidence: (0\.[0-9][0-9]|1\.00)"
