@@ -22,9 +22,9 @@ def compress(job: SampleJob) -> dict[str, Any]:
     if reason := collection.too_long(messages):
         return {"text": "", "by": "", "skipped": reason}
     client, call = client_for(store, run, collection.reflector_endpoint), job.job.call_id
-    reply = ask_until_usable(client, messages, compression.Compression, collection.reflector, call, store, run)
-    store.add_providers(run, "reflector", [reply.provider])
-    return {"text": reply.data.rewritten_answer, "by": reply.provider}
+    found, written = ask_until_usable(client, messages, compression.Compression, collection.reflector, call, store, run)
+    store.add_providers(run, "reflector", [written.provider])
+    return {"text": found.rewritten_answer, "by": written.provider}
 
 
 def judge_sample(job: SampleJob) -> dict[str, Any]:

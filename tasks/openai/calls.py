@@ -83,7 +83,7 @@ def ask_reflector(
         return Invalid(reason)
     for attempt in range(1, TRIES + 1):
         try:
-            found = client.ask(messages, reply, settings or run.reflector, call_id, attempt - 1)
+            found, written = client.ask(messages, reply, settings or run.reflector, call_id, attempt - 1)
         except UnusableReplyError as error:
             reason = str(error)
             keep(attempt, f"invalid: {reason}", error.raw)
@@ -91,10 +91,11 @@ def ask_reflector(
         except CallError as error:
             keep(attempt, f"error: {type(error).__name__}: {error}", error.raw)
             raise
-        reason = fault(found.data)
-        keep(attempt, f"invalid: {reason}" if reason else "used", found.text, found.system_fingerprint, found.provider)
+        reason = fault(found)
+        outcome = f"invalid: {reason}" if reason else "used"
+        keep(attempt, outcome, written.text, written.system_fingerprint, written.provider)
         if not reason:
-            return found.data
+            return found
     return Invalid(reason)
 
 
@@ -106,7 +107,7 @@ def ask_until_usable(
     call_id: str,
     store: Store | None = None,
     run_id: str = "",
-) -> Reply[R]:
+) -> tuple[R, Reply]:
     """The first usable reply of `NEEDED_TRIES`, each with a seed of its own.
 
     With a store, the unusable replies of earlier tries of the task are counted there: no seed is used twice.

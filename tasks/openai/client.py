@@ -6,21 +6,19 @@ attempt passes the limits.
 
 from __future__ import annotations
 
-import email.utils
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NotRequired, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar
 
 import tenacity
-from pydantic import FailFast, Field, ValidationError
+from pydantic import FailFast, Field
 from typing_extensions import TypedDict
 
 from tasks.common.logs import SecretError, secret
 from tasks.common.text import escape_control, estimate_tokens
-from tasks.common.validation import InvalidData, ReplyModel, check_value, first_error, reply_bytes
+from tasks.common.validation import InvalidData, ReplyModel, check_value, parse_json, reply_bytes
 from tasks.openai import endpoint as errors
 from tasks.openai.endpoint import CONTEXT_EXCEEDED, NO_RULE, Usage, api_path, provider_of, url_of
 from tasks.openai.limits import Limits
@@ -33,6 +31,7 @@ RETRIED_STATUS = frozenset({408, 409, 429})
 LONGEST_BACKOFF_S = 30.0
 # When the endpoint asks for a longer wait, the call fails as transient and the task is retried later.
 LONGEST_REQUESTED_S = 300.0
+_backoff = tenacity.wait_random_exponential(multiplier=0.5, max=LONGEST_BACKOFF_S)
 NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"})  # errors of httpx2
 
 
@@ -41,21 +40,11 @@ Messages = tuple[str, str]  # system and user
 
 
 @dataclass(frozen=True)
-class Reply(Generic[R]):
-    """A reply as its model has it, as text, its usage, and who wrote it (see `provider_of`)."""
+class Reply:
+    """A reply as it came, whether it can be used or not, and who wrote it (see `provider_of`).
 
-    data: R
-    text: str
-    usage: Usage
-    system_fingerprint: str
-    provider: str
-
-
-@dataclass(frozen=True)
-class RawReply:
-    """A reply as it came, whether it can be used or not.  `text` is that of a refusal where the model refused.
-
-    `finish` is the endpoint's reason, "stop" where it gives none, or "refusal".
+    `text` is that of a refusal where the model refused; `finish` is the endpoint's reason, "stop" where it gives none,
+    or "refusal".
     """
 
     text: str
@@ -73,7 +62,7 @@ class OpenAIClient:
 
     def ask(
         self, messages: Messages, reply: type[R], settings: Reflector | Judge, call_id: str, repeated: int = 0
-    ) -> Reply[R]:
+    ) -> tuple[R, Reply]:
         """One answer in the form of `reply`.
 
         `repeated` is how often the same was asked before: the call then has another seed, because the same seed and
@@ -83,15 +72,13 @@ class OpenAIClient:
 
         call_id, seed = f"{call_id}-{repeated + 1}" if repeated else call_id, settings.seed
         seed = None if seed is None else seed + repeated
-        raw = self.write(messages, reply.schema_name, to_strict_json_schema(reply), settings, call_id, seed)
-        if raw.finish in _UNUSABLE:
-            raise errors.UnusableReplyError(_UNUSABLE[raw.finish].format(raw.text), raw.text)
+        written = self.write(messages, reply.schema_name, to_strict_json_schema(reply), settings, call_id, seed)
+        if written.finish in _UNUSABLE:
+            raise errors.UnusableReplyError(_UNUSABLE[written.finish].format(written.text), written.text)
         try:
-            data = reply.model_validate_json(raw.text)
-        except ValidationError as error:
-            why = f"the reply does not fit its schema: {first_error(error)}"
-            raise errors.UnusableReplyError(why, raw.text) from None
-        return Reply(data, raw.text, raw.usage, raw.system_fingerprint, raw.provider)
+            return parse_json(reply, written.text), written
+        except InvalidData as error:
+            raise errors.UnusableReplyError(f"the reply does not fit its schema: {error}", written.text) from None
 
     def write(
         self,
@@ -101,7 +88,7 @@ class OpenAIClient:
         settings: Reflector | Judge,
         call_id: str,
         seed: int | None,
-    ) -> RawReply:
+    ) -> Reply:
         """One answer as it came, requested in the form of a strict schema of this name.
 
         All attempts carry `call_id` as `Idempotency-Key`, so that endpoints and logs can tell a repeated call from a
@@ -122,7 +109,7 @@ class OpenAIClient:
         )
         choice, fingerprint = completion["choices"][0], completion.get("system_fingerprint") or ""
         refusal, reason = choice["message"].get("refusal"), choice.get("finish_reason")
-        return RawReply(
+        return Reply(
             text=refusal or choice["message"].get("content") or "",
             finish="refusal" if refusal else reason if isinstance(reason, str) and reason else "stop",
             usage=usage_of(completion),
@@ -148,11 +135,18 @@ class OpenAIClient:
             self._limits.settle(call, provider, usage_of(completion) if completion.get("usage") else None)
             return completion
 
+        def requested_s(state: tenacity.RetryCallState) -> float | None:
+            error = state.outcome.exception() if state.outcome else None
+            if not isinstance(error, openai.APIStatusError):
+                return None
+            seconds = sdk._parse_retry_after_header(error.response.headers)
+            return None if seconds is None else max(0.0, seconds)
+
         tries = tenacity.stop_after_attempt(max(1, self._endpoint.max_tries))
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_retried),
-            wait=lambda state: _backoff(state) if (asked := _requested(state)) is None else asked,
-            stop=lambda state: tries(state) or (_requested(state) or 0.0) > LONGEST_REQUESTED_S,
+            wait=lambda state: _backoff(state) if (seconds := requested_s(state)) is None else seconds,
+            stop=lambda state: tries(state) or (requested_s(state) or 0.0) > LONGEST_REQUESTED_S,
             reraise=True,
         )
         try:
@@ -273,24 +267,6 @@ def is_unbilled(error: BaseException) -> bool:
     return is_refused or type(error.__cause__).__name__ in NOT_SENT
 
 
-def requested_wait_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that the endpoint asks to wait: `retry-after-ms`, else `retry-after` (seconds or an HTTP date).
-
-    `now` in seconds since 1970.  None without a readable value.
-    """
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers.get(name, "")) * scale
-        except ValueError:
-            continue
-        if 0 <= seconds < float("inf"):
-            return seconds
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now)
-    except (TypeError, ValueError):
-        return None
-
-
 def to_call_error(error: openai.APIError, max_tries: int, key: str) -> errors.CallError:
     """The CallError for an error of the SDK. The key is removed from the message: some endpoints repeat it."""
     import openai
@@ -328,16 +304,6 @@ def _of_status(error: openai.APIStatusError, max_tries: int, key: str) -> errors
 
 def _is_oversized(error: BaseException) -> bool:
     return type(error.__cause__).__name__ == "OversizedReply"
-
-
-_backoff = tenacity.wait_random_exponential(multiplier=0.5, max=LONGEST_BACKOFF_S)
-
-
-def _requested(state: tenacity.RetryCallState) -> float | None:
-    import openai
-
-    error = state.outcome.exception() if state.outcome else None
-    return requested_wait_s(error.response.headers, time.time()) if isinstance(error, openai.APIStatusError) else None
 
 
 def _is_quota(error: openai.APIStatusError) -> bool:

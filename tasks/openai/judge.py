@@ -37,9 +37,9 @@ def verdict_record(
     by = [""]
 
     def ask(messages: Messages) -> JudgeReply:
-        reply = ask_until_usable(client, messages, JudgeReply, settings, call_id, store, run_id)
-        by.append(reply.provider)
-        return reply.data
+        found, written = ask_until_usable(client, messages, JudgeReply, settings, call_id, store, run_id)
+        by.append(written.provider)
+        return found
 
     verdict = judge(*row, settings, ask)
     return {**dataclasses.asdict(verdict), "by": by[-1]}

@@ -18,7 +18,7 @@ from hostile_server import Hostile, counting_proxy, hostile_server
 from http_thread import http_server
 
 from tasks.openai import endpoint as errors
-from tasks.openai.client import Reply, requested_wait_s
+from tasks.openai.client import Reply
 from tasks.openai.endpoint import Usage
 from tasks.openai.merge import MergedScratchpad, merge_messages
 from tasks.plan import Merge
@@ -29,17 +29,17 @@ SETTINGS = Reflector("any", temperature=0.0, top_p=1.0, max_completion_tokens=50
 call_numbers = itertools.count()
 
 
-def ask(caller: Any, call_id: str = "", **changes: Any) -> Reply[MergedScratchpad]:
+def ask(caller: Any, call_id: str = "", **changes: Any) -> tuple[MergedScratchpad, Reply]:
     settings, call = dataclasses.replace(SETTINGS, **changes), call_id or f"call-{next(call_numbers)}"
-    reply: Reply[MergedScratchpad] = caller.client.ask(MESSAGES, MergedScratchpad, settings, call)
-    return reply
+    found: tuple[MergedScratchpad, Reply] = caller.client.ask(MESSAGES, MergedScratchpad, settings, call)
+    return found
 
 
 def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as):
     caller = call_as()
-    reply = ask(caller)
-    assert reply.data.scratchpad == "End earlier.\nIt helped.\nNumbers up."
-    assert json.loads(reply.text) == reply.data.model_dump()
+    found, reply = ask(caller)
+    assert found.scratchpad == "End earlier.\nIt helped.\nNumbers up."
+    assert json.loads(reply.text) == found.model_dump()
     assert reply.system_fingerprint.startswith("whetstone-rules-")
     assert caller.budget.tries == [reply.usage]
     assert reply.usage.requests == 1 and reply.usage.prompt > 100 and reply.usage.completion > 5
@@ -50,7 +50,7 @@ def test_a_failure_that_passes_is_waited_for(call_as, service, fault):
     service.fail(f"merge:{fault}:2")
     caller = call_as()
     call_id = f"recovers-{fault}"
-    assert ask(caller, call_id).data.scratchpad
+    assert ask(caller, call_id)[0].scratchpad
     assert [call["status"] for call in service.calls(call_id)][-1] == 200
     assert len(service.calls(call_id)) == caller.budget.used.requests == 3
     assert [used.completion > 0 for used in caller.budget.tries] == [False, False, True]
@@ -122,7 +122,7 @@ def test_a_proxy_of_the_environment_gets_no_prompt_for_this_machine(call_as, ser
     with counting_proxy() as (proxy, seen):
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy)
-        assert ask(call_as()).data.scratchpad
+        assert ask(call_as())[0].scratchpad
         assert seen == []
         with pytest.raises(errors.UnavailableError, match="502"):
             ask(call_as(base_url="http://endpoint.example/v1", max_tries=1))
@@ -198,7 +198,7 @@ def test_odd_answers_have_a_name_and_never_show_the_key(call_as, odd_server, sta
 
 def test_an_endpoint_that_reports_no_usage_still_counts_requests(call_as, odd_server):
     caller = call_as(base_url=odd_server(200, "application/json", completion('{"scratchpad": "a"}', "stop")))
-    assert ask(caller).usage == Usage(requests=1)
+    assert ask(caller)[1].usage == Usage(requests=1)
 
 
 def test_what_a_reasoning_model_refuses_is_not_sent(call_as, odd_server, received):
@@ -230,23 +230,3 @@ def test_errors_travel_between_processes(kind):
     for copy in (pickle.loads(pickle.dumps(error)), kind(*error.args)):  # the second is how Celery's JSON does it
         assert type(copy) is kind
         assert (str(copy), copy.raw) == ("what happened", "raw text")
-
-
-NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after": "9"}, 9.0),
-        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
-        ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, 30.0),
-        ({"retry-after": "Wed, 31 Dec 2025 00:00:00 GMT"}, 0.0),
-        ({"retry-after": "-5"}, None),
-        ({"retry-after": "inf"}, None),
-        ({}, None),
-    ],
-)
-def test_the_wait_that_headers_ask_for(headers, seconds):
-    assert requested_wait_s(headers, NOW) == seconds
