@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
@@ -59,11 +60,7 @@ class OpenRun(RunResults):
     """`RunResults`, and data frames of them, which need pandas."""
 
     def history(self) -> pd.DataFrame:
-        """One row a generation.
-
-        best, mean, best_ever; evaluations as computed, cached and carried; calls,
-        cost_usd; seconds_* by stage; tokens_* by kind.
-        """
+        """One row a generation: RECORDED, evaluations, seconds_* by stage, tokens_* by kind."""
         rows = [
             {
                 **{name: value for name, value in one.items() if name in RECORDED},
@@ -76,16 +73,11 @@ class OpenRun(RunResults):
         return _frame(rows, "generation")
 
     def answers(self) -> pd.DataFrame:
-        """One row a question of each set: the plain model's answer (*_before), and the winner's (*_after).
-
-        Empty before the run has ended.
-        """
+        """One row a question of each set: ANSWERED of the plain model (*_before) and of the winner (*_after)."""
         rows = [
-            {
-                **{"id": before.example, "set": one.name, "question": before.question, "gold": before.gold},
-                **{f"{name}_before": getattr(before, name) for name in ANSWERED},
-                **{f"{name}_after": getattr(after, name) for name in ANSWERED},
-            }
+            {"id": before.example, "set": one.name, "question": before.question, "gold": before.gold}
+            | {f"{name}_before": getattr(before, name) for name in ANSWERED}
+            | {f"{name}_after": getattr(after, name) for name in ANSWERED}
             for one in self.comparisons
             for before, after in one.pairs()
         ]
@@ -118,8 +110,8 @@ def evolve(
     those of CONFIG_CALLBACKS.  fresh: set aside the run that the folder holds.  quiet: print nothing; the folder's
     run.log has everything all the same.
 
-    Raises: SettingsError for wrong settings, OutputError for a folder that cannot be used, FarmUnavailable, with
-    nothing started or all taken down; RunStopped; KeyboardInterrupt.
+    Raises: SettingsError, OutputError and FarmUnavailable, with nothing started or all taken down; RunStopped;
+    KeyboardInterrupt.
     """
     from orchestrator.commands.options import DEFAULT_CONFIG, config_file
     from orchestrator.evolve.fork import resolve_fork
@@ -171,7 +163,8 @@ def collect(
     with _as_guest(quiet, sys.stderr) as stream:
         values = read_mapping(Path(config))
         for name, value in chosen.items():
-            _put(values, name, value)
+            *sections, key = name.split(".")
+            reduce(lambda inner, section: inner.setdefault(section, {}), sections, values)[key] = value
         checked = collect_settings_from(values)
         farm = parse_document({**options, "is_fresh": fresh}, CollectOptions, FARM_CHECKS)
         ending = start_collection(checked, farm, resume=resume, callbacks=callbacks, stream=stream)
@@ -204,14 +197,6 @@ def _name_of(judge: JudgeFunction) -> str:
     if "." in name or "<" in name or not module or (module == "__main__" and not (file and Path(file).is_file())):
         raise SettingsError([f"judge: workers cannot import {judge!r}; define it with def at the top of a file"])
     return f"{module}:{name}" if "." in module or file is None else f"{file}:{name}"
-
-
-def _put(values: dict[str, Any], name: str, value: object) -> None:
-    """Set a value by its dotted name."""
-    *sections, key = name.split(".")
-    for section in sections:
-        values = values.setdefault(section, {})
-    values[key] = value
 
 
 def _result(ending: Ending, folder: Path) -> OpenRun:

@@ -14,97 +14,79 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.evolve.optimisers import Genome
+from orchestrator.evolve.optimisers import Genome, list_to_deltas
 from orchestrator.evolve.resume import saved_settings
 from orchestrator.evolve.search import load_state, make_search
 from orchestrator.evolve.systems import read_book
 from orchestrator.results import RunResults
-from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputError, OutputFolder, read_state
 from orchestrator.settings import Settings, SettingsError, load_settings, pinned_of
 from orchestrator.settings.inputs import FORK, FORK_FILE, ZERO
 from orchestrator.settings.kconfig import PREFIX
-from orchestrator.settings.start import ForkFile, StartVector, most_vectors, population_problem, read_fork
-from tasks.common.files import FileTooLarge
-from tasks.common.validation import InvalidData
-
-SAME = (
-    "TARGET_MODEL",
-    "CLUSTERS_BY",
-    "EMBEDDER_MODEL",
-    "CLUSTERS",
-    "CLUSTERS_FROM",
+from orchestrator.settings.start import (
+    ForkedArm,
+    ForkFile,
+    StartVector,
+    StartVectorFile,
+    most_vectors,
+    population_problem,
 )
+
+SAME = ("TARGET_MODEL", "CLUSTERS_BY", "EMBEDDER_MODEL", "CLUSTERS", "CLUSTERS_FROM")
 """Options that decide which tokens are in which cluster: the deltas of a fork are those of these clusters."""
 START = "INITIAL_DELTAS_PATH"
 
 
 @dataclass(frozen=True)
 class Fork:
-    """A run, where in it another one begins ("generation 2", "g1_child0_mut"), and what each arm begins with."""
+    """The folder of a run, and what another one begins with there, as `fork.json` has it."""
 
-    run: str
     folder: Path
-    at: str
-    cluster_ids: tuple[str, ...]
-    arms: Mapping[str, tuple[str, tuple[Genome, ...]]]  # by name: the clustering and the population
+    content: ForkFile
+
+    @property
+    def at(self) -> str:
+        return self.content["at"]
 
     def fitting(self, settings: Settings) -> tuple[Settings, Fork]:
         """The settings of a run that begins here, and the fork with as many individuals as they leave room for."""
         before = saved_settings(self.folder)
+        values = [(name, getattr(settings, name.lower()), getattr(before, name.lower())) for name in SAME]
         problems = [
-            f"CONFIG_{name}: is {getattr(settings, name.lower())!r}, and {getattr(before, name.lower())!r} in "
-            f"{self.folder}: a fork has the clusters of its origin"
-            for name in SAME
-            if getattr(settings, name.lower()) != getattr(before, name.lower())
+            f"CONFIG_{name}: is {here!r}, and {there!r} in {self.folder}: a fork has the clusters of its origin"
+            for name, here, there in values
+            if here != there
         ]
         if settings.output_dir.resolve() == self.folder.resolve():
             problems.append("CONFIG_OUTPUT_DIR: is that of the run to fork; give another with --output")
         optimiser, size = settings.optimiser, settings.population_size
         most, _ = most_vectors(optimiser, size)
-        chosen = {name: (clustering, found[:most]) for name, (clustering, found) in self.arms.items()}
-        for _, population in chosen.values():
-            vectors = [StartVector(dict(zip(self.cluster_ids, one.deltas, strict=True))) for one in population]
+        arms = dict[str, ForkedArm]()
+        for name, arm in self.content["arms"].items():
+            chosen = arm["population"][:most]
+            arms[name] = {"clustering": arm["clustering"], "population": chosen}
+            vectors = [StartVector(one["deltas"]) for one in chosen]
             if not problems and (problem := population_problem(vectors, optimiser, size, pinned_of(settings))):
                 problems.append(f"--fork: {self.folder} at {self.at} {problem}")
         if problems:
             raise SettingsError(problems)
-        return dataclasses.replace(settings, initial_deltas_path=FORK), dataclasses.replace(self, arms=chosen)
+        return dataclasses.replace(settings, initial_deltas_path=FORK), Fork(
+            self.folder, {**self.content, "arms": arms}
+        )
 
     def check(self, output: OutputFolder) -> None:
-        try:
-            known = read_fork(output.path / FORK_FILE)
-        except FileNotFoundError:
-            return
-        except (OSError, InvalidData, FileTooLarge) as error:
-            raise OutputError(f"{output.path / FORK_FILE} cannot be read: {error}") from None
-        if known["arms"] != self._file()["arms"]:
-            raise OutputError(
-                f"{output.path} holds a run that was forked from {known['folder']} at {known['at']}; "
-                "give another --output, or --fresh"
-            )
+        if (output.path / FORK_FILE).exists():
+            known = read_state(output.path / FORK_FILE, ForkFile)
+            if known["arms"] != self.content["arms"]:
+                raise OutputError(
+                    f"{output.path} holds a run that was forked from {known['folder']} at {known['at']}; "
+                    "give another --output, or --fresh"
+                )
 
     def write(self, output: OutputFolder) -> None:
         """Put what the run begins with into its open folder, unless it is there."""
-        if (output.path / FORK_FILE).exists():
-            return
-        output.write_state(FORK_FILE, self._file())
-
-    def _file(self) -> ForkFile:
-        return {
-            "run": self.run,
-            "folder": str(self.folder.resolve()),
-            "at": self.at,
-            "arms": {
-                name: {
-                    "clustering": clustering,
-                    "population": [
-                        {"deltas": dict(zip(self.cluster_ids, one.deltas, strict=True)), "scratchpad": one.scratchpad}
-                        for one in population
-                    ],
-                }
-                for name, (clustering, population) in self.arms.items()
-            },
-        }
+        if not (output.path / FORK_FILE).exists():
+            output.write_state(FORK_FILE, self.content)
 
 
 def resolve_fork(spec: str, config: Path | None, overrides: Mapping[str, str] | Sequence[str]) -> tuple[Settings, Fork]:
@@ -136,22 +118,31 @@ def find_fork(spec: str) -> Fork:
     book = read_book(results.output)
     search = make_search(saved_settings(folder), book)
     ids = search.any_params.cluster_ids
+    found: dict[str, Sequence[Genome]]
     if at in ("", str(count)):
-        states = load_state(results.output, search).states
-        members = {name: state.members for name, state in states.items()}
-        arms = {name: (search.arm(name).clustering, found) for name, found in members.items()}
-        return Fork(results.run, folder, f"the end of {count} generations", ids, arms)
-    if at.isdecimal():
-        if int(at) >= count:
-            raise OutputError(f"{folder} has generations 0 to {count - 1}, and {count} for its end; there is no {at}")
-        individuals = [results.individual(one["node"]) for one in results.generations[int(at)]["population"]]
-        at = f"generation {int(at)}"
+        found = {name: state.members for name, state in load_state(results.output, search).states.items()}
+        at = f"the end of {count} generations"
     else:
-        individuals = [results.individual(at)]
-    individuals.sort(key=lambda one: -one.fitness)  # of equal ones the first stays first
-    genomes = tuple(Genome(one.vector, one.scratchpad) for one in individuals)
-    arm = search.arm(individuals[0].arm)
-    return Fork(results.run, folder, at, ids, {arm.name: (arm.clustering, genomes)})
+        nodes = [at]
+        if at.isdecimal():
+            if int(at) >= count:
+                raise OutputError(
+                    f"{folder} has generations 0 to {count - 1}, and {count} for its end; there is no {at}"
+                )
+            nodes = [one["node"] for one in results.generations[int(at)]["population"]]
+            at = f"generation {int(at)}"
+        individuals = [results.individual(node) for node in nodes]
+        individuals.sort(key=lambda one: -one.fitness)  # of equal ones the first stays first
+        found = {individuals[0].arm: [Genome(one.vector, one.scratchpad) for one in individuals]}
+
+    def arm(name: str, genomes: Sequence[Genome]) -> ForkedArm:
+        population: list[StartVectorFile] = [
+            {"deltas": list_to_deltas(one.deltas, ids), "scratchpad": one.scratchpad} for one in genomes
+        ]
+        return {"clustering": search.arm(name).clustering, "population": population}
+
+    arms = {name: arm(name, genomes) for name, genomes in found.items()}
+    return Fork(folder, {"run": results.run, "folder": str(folder.resolve()), "at": at, "arms": arms})
 
 
 def _split(spec: str) -> tuple[Path, str]:

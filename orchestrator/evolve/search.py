@@ -132,18 +132,22 @@ class Search:
         params, optimiser = self.params[arm.name], self.optimiser
         before = state.states.get(arm.name) or optimiser.init(params)
         before = dataclasses.replace(before, generation=state.generation)
-        best = self.best(state)
-        totals = _GenerationTotals()
-        for turn in search(optimiser, before, params, lambda plan: evaluate(in_arm(plan, arm))):
-            totals.add(turn.outcomes)
-            if turn.ends_generation:
+        best, outcomes, plans = self.best(state), list[Outcome](), 0
+        for step in search(optimiser, before, params, lambda plan: evaluate(in_arm(plan, arm))):
+            outcomes += step.outcomes
+            plans += 1
+            if step.ends_generation:
                 break
-            here = [one.fitness for one in (turn.state.best, best and best.best) if one]
-            watch(turn.generation, max(here, default=None))
-        if totals.plans == 1:
-            totals.evaluations += Evaluations(carried=turn.generation.carried)
-        after = RunState(turn.state.generation, {**state.states, arm.name: turn.state}, arm.name)
-        return FinishedGeneration(arm, turn.generation, after, dict(totals.seconds), totals.evaluations)
+            here = [one.fitness for one in (step.state.best, best and best.best) if one]
+            watch(step.generation, max(here, default=None))
+        seconds = Counter[str]()
+        for outcome in outcomes:
+            seconds.update(outcome.seconds)
+        # What a resumed run has evaluated again is not carried over
+        carried = Evaluations(carried=step.generation.carried if plans == 1 else 0)
+        evaluations = sum((outcome.evaluations for outcome in outcomes), carried)
+        after = RunState(step.state.generation, {**state.states, arm.name: step.state}, arm.name)
+        return FinishedGeneration(arm, step.generation, after, seconds, evaluations)
 
 
 class Turn(NamedTuple):
@@ -187,21 +191,6 @@ def in_arm(plan: Plan, arm: Arm) -> Plan:
         dataclasses.replace(one, system_prompt=arm.system_prompt, clustering=arm.clustering) for one in plan.candidates
     )
     return dataclasses.replace(plan, candidates=tuple(stamped))
-
-
-@dataclass
-class _GenerationTotals:
-    """The plans of a generation that have been evaluated: how many, their seconds by stage, and their evaluations."""
-
-    plans: int = 0
-    seconds: Counter[str] = field(default_factory=Counter)
-    evaluations: Evaluations = field(default_factory=Evaluations)
-
-    def add(self, outcomes: Sequence[Outcome]) -> None:
-        self.plans += 1
-        for outcome in outcomes:
-            self.seconds.update(outcome.seconds)
-        self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
 
 
 def make_search(settings: Settings, book: Book) -> Search:

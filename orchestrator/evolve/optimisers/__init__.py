@@ -202,7 +202,7 @@ class Optimiser(ABC, Generic[P, S]):
 
 
 @dataclass(frozen=True)
-class Turn:
+class Step:
     """One plan with its outcomes, the state after it, and what its generation has evaluated so far."""
 
     plan: Plan
@@ -215,13 +215,13 @@ class Turn:
         return self.state.generation > self.generation.number
 
 
-def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) -> Iterator[Turn]:
+def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) -> Iterator[Step]:
     """Run the plans that remain, one at a time; the caller saves each state before it asks for the next."""
     while state.generation < params.generations:
         plan = optimiser.ask(state, params)
         outcomes = tuple(sorted(evaluate(plan), key=lambda one: one.index)) if plan.candidates else ()
         state, generation = optimiser.tell(state, params, plan, outcomes)
-        yield Turn(plan, outcomes, state, generation)
+        yield Step(plan, outcomes, state, generation)
 
 
 def drawn_generation(plan: Plan, outcomes: Sequence[Outcome]) -> Generation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from orchestrator.evolve.optimisers import SearchState, Turn, canonical_order, search
+from orchestrator.evolve.optimisers import SearchState, Step, canonical_order, search
 from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.evolve.records import Tree, add_to_tree
 from tasks.plan import Candidate, Outcome, Plan
@@ -78,7 +78,7 @@ def run(
     parameters: ReflectiveParams, formula: Formula, tree: Tree | None = None, start: SearchState | None = None
 ) -> list[Any]:
     """The last turn of each generation; its state is reflective's own."""
-    optimiser, ends = Reflective(), list[Turn]()
+    optimiser, ends = Reflective(), list[Step]()
     for turn in search(optimiser, start or optimiser.init(parameters), parameters, formula):
         if turn.ends_generation:
             ends.append(turn)
