@@ -209,7 +209,7 @@ class Soak:
 @contextlib.contextmanager
 def running_farm(folder: Path) -> Iterator[Soak]:
     """An embedded farm in a folder of its own, on a socket of its own."""
-    from workers.embedded import control
+    from workers.embedded import farm as control
     from workers.embedded.farm import FarmSpec
 
     spec = FarmSpec(str(folder / "farm"), openai_threads=4, cpu_workers=1)

@@ -40,7 +40,7 @@ from benchmarks.gpu.direct import Sample, Watching
 from tasks.gpu.target import GenerateRequest
 from tasks.store.client import connect, store_url
 from tasks.store.store import Store
-from workers.embedded import control
+from workers.embedded import farm as control
 
 WANTED_SHARE, WANTED_RATE = 0.9, 0.85
 HERE = Path(__file__).parent

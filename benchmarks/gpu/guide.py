@@ -30,7 +30,7 @@ from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.guide.gate import balanced_accuracy, false_pass_rate
 from tasks.guide.prompts import PromptForm, rollout_messages
 from tasks.guide.ticket import Verdict, parse_verdict
-from workers.embedded import control
+from workers.embedded import farm as control
 from workers.embedded.farm import FarmSpec
 
 ROOT = Path(__file__).parents[2]

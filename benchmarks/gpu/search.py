@@ -34,7 +34,7 @@ from orchestrator.evolve.systems import Book, read_book
 from orchestrator.report.conclusion import added_by_search
 from orchestrator.report.statistics import pair
 from orchestrator.runs.folder import OutputFolder
-from workers.embedded import control
+from workers.embedded import farm as control
 
 WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained"}
 MEANING = {**WASTE, "CLUSTERS_BY": "meaning"}

@@ -20,7 +20,7 @@ from orchestrator.farm.connection import (
 from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.settings.run import needs_endpoint
 from tasks.common.logs import secret
-from workers.embedded import control
+from workers.embedded import farm as control
 from workers.embedded.farm import FarmSpec, FarmStatus
 from workers.embedded.models import FOLDER, cache_folder
 from workers.processes import is_healthy

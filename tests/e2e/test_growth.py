@@ -16,7 +16,7 @@ from run_folder import RunFolder, cache_folder, environment, finish, wait_until
 
 from tasks.store.client import ENVIRONMENT_VARIABLE, connect, store_url
 from tasks.store.workers import WorkerRegistry
-from workers.embedded import control
+from workers.embedded import farm as control
 
 pytestmark = pytest.mark.long
 

@@ -93,7 +93,7 @@ def error_body(message: str, code: str | None = None) -> dict[str, Any]:
 def main() -> None:
     import uvicorn
 
-    from workers.embedded.http_guard import BearerKey
+    from workers.embedded.sockets import BearerKey
 
     keep_private()
     parser = argparse.ArgumentParser("python -m workers.embedded.endpoint", description=__doc__)

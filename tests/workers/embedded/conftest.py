@@ -10,7 +10,7 @@ import pytest
 from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
 
 from tasks.gpu.processor import SGLANG, render_file
-from workers.embedded import control
+from workers.embedded import farm as control
 from workers.embedded.models import embedded_model
 
 

@@ -13,8 +13,8 @@ from farm_processes import farm_spec, kill, processes_of
 
 from tasks.store.client import ENVIRONMENT_VARIABLE, connect, store_url
 from workers.app import create_app
-from workers.embedded import control
-from workers.embedded.control import Farm, FarmError
+from workers.embedded import farm as control
+from workers.embedded.farm import Farm, FarmError
 from workers.processes import LOG_BYTES
 from workers.queues import MODULES_VARIABLE
 

@@ -14,8 +14,8 @@ from farm_processes import farm_spec, processes_of
 from other_user import as_another_user, needs_root, shared_folder
 
 from tasks.common.files import runtime_path
-from workers.embedded import control
-from workers.embedded.control import FarmError
+from workers.embedded import farm as control
+from workers.embedded.farm import FarmError
 from workers.embedded.valkey import socket_path
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -61,7 +61,7 @@ def tmp_socket(folder: Path, name: str) -> Path:
 OWNER = """
 import signal, sys
 from pathlib import Path
-from workers.embedded import control
+from workers.embedded import farm as control
 from workers.embedded.farm import FarmSpec
 farm = control.start(FarmSpec.from_json(Path(sys.argv[1]).read_text()))
 print("up", flush=True)
