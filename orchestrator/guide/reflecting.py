@@ -29,7 +29,6 @@ from orchestrator.guide.rollouts import (
 from orchestrator.guide.settings import CriticSettings, ReflectionSettings
 from tasks.guide.choose import TicketFindings
 from tasks.guide.critique import (
-    CRITIQUE_SCHEMA,
     Critique,
     UnusableReply,
     critic_messages,
@@ -39,9 +38,8 @@ from tasks.guide.critique import (
 from tasks.guide.experiences import Applied, apply_operations, next_guidance, resolve_evidence
 from tasks.guide.gate import GateDecision, decide
 from tasks.guide.jobs import AskedFor, ask_job
-from tasks.guide.prompts import Messages, Schema
+from tasks.guide.prompts import Messages
 from tasks.guide.proposal import (
-    PROPOSAL_SCHEMA,
     Critiques,
     GuideProposal,
     narrowed_schema,
@@ -121,7 +119,7 @@ class MissionReflector:
             for found in judged.tickets
             for one in chosen_candidates(found, critic)
         }
-        schema = narrowed_critique([*experiences], **caps) if critic.backend == "target" else CRITIQUE_SCHEMA
+        schema = narrowed_critique([*experiences], **caps) if critic.backend == "target" else None
         replies = yield from self._ask("critique", list(prompts.values()), schema, critic, judged)
         critiques: dict[Place, Critique] = {}
         extras: dict[Place, Mapping[str, Any]] = {}
@@ -165,7 +163,7 @@ class MissionReflector:
         messages = proposal_messages(
             template, setup.focus, experiences, bundle, critiques, contrast, reflection.max_operations
         )
-        schema: Schema = PROPOSAL_SCHEMA
+        schema = None
         if reflection.backend == "target":
             # A small model proposes edits that cannot be applied, unless its grammar has none, and needs an example.
             schema = narrowed_schema(list(experiences), len(bundle), reflection.max_operations)
@@ -239,7 +237,7 @@ class MissionReflector:
         self,
         asked_for: AskedFor,
         prompts: Sequence[Messages],
-        schema: Schema,
+        schema: Mapping[str, Any] | None,
         how: CriticSettings | ReflectionSettings,
         judged: JudgedTickets,
     ) -> Steps[list[Mapping[str, Any]]]:

@@ -10,16 +10,20 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.common.validation import ContentKey, Count, RunId
+from tasks.common.validation import ContentKey, Count, RunId, adapter
+from tasks.guide.critique import Critique
 from tasks.guide.jobs import guide_context
+from tasks.guide.proposal import GuideProposal
 from tasks.job import Job, JobTask, run_job
 from tasks.openai.calls import client_for
 from tasks.openai.endpoint import cost_usd
 from tasks.records import Reflector
 
 
-def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
-    """One reply of the endpoint.  The job's arguments are those of `tasks.gpu.rollout.ask_itself`."""
+def ask_endpoint(job: Job, name: str, kind: type) -> dict[str, Any]:
+    """One reply of the endpoint, in the strict schema of a type.  The job's arguments are those of `ask_itself`."""
+    from openai.lib._pydantic import to_strict_json_schema
+
     context, arguments = guide_context(job), job.arguments
     if context.endpoint is None:
         raise ValueError("the run has no endpoint")
@@ -32,7 +36,7 @@ def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
     )
     system, user = arguments["messages"]
     written = client_for(job.store, job.run, context.endpoint).write(
-        (system, user), schema_name, arguments["schema"], settings, job.call_id, settings.seed
+        (system, user), name, to_strict_json_schema(adapter(kind)), settings, job.call_id, settings.seed
     )
     job.store.add_providers(job.run, "reflector", [written.provider])
     used = dataclasses.asdict(written.usage)
@@ -48,9 +52,9 @@ def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
 
 @shared_task(name="openai.critique", base=JobTask)
 def critique_by_endpoint(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: ask_endpoint(job, "critique"))
+    run_job((run, key, attempt), lambda job: ask_endpoint(job, "critique", Critique))
 
 
 @shared_task(name="openai.propose", base=JobTask)
 def propose_by_endpoint(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: ask_endpoint(job, "proposal"))
+    run_job((run, key, attempt), lambda job: ask_endpoint(job, "proposal", GuideProposal))

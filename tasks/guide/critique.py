@@ -20,7 +20,7 @@ from tasks.common.text import fill
 from tasks.common.validation import parse_json, unrepeated
 from tasks.guide.choose import Signals
 from tasks.guide.experiences import LONGEST, render_experiences
-from tasks.guide.prompts import Messages, Schema, Template, quoted_summaries, require_experiences, strict_object
+from tasks.guide.prompts import Messages, Template, quoted_summaries, require_experiences
 from tasks.guide.ticket import GuideCandidate, Ticket
 
 T = TypeVar("T")
@@ -92,26 +92,9 @@ class Critique:
     uncertainty_note: str | None = None
 
 
-# The strict mode of endpoints has no bounds.
-TEXT: Schema = {"type": "string"}
-TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
-OPERATION: Schema = {"type": "string", "enum": ["upsert", "remove", "merge"]}
-_EDIT = strict_object({"op": OPERATION, "key": TEXT_OR_NULL, "text": TEXT_OR_NULL, "rationale": TEXT_OR_NULL})
-CRITIQUE_SCHEMA = strict_object(
-    {
-        "summary": TEXT,
-        "critique": TEXT,
-        "root_cause": TEXT_OR_NULL,
-        "issues": {"type": ["array", "null"], "items": TEXT},
-        "candidate_ops": {"type": ["array", "null"], "items": _EDIT},
-        "uncertainty_note": TEXT_OR_NULL,
-    }
-)
-"""The form of a critique, for an endpoint."""
-
-
 def narrowed_critique(keys: Sequence[str], summary_max_chars: int, critique_max_chars: int) -> dict[str, Any]:
-    """The form of a critique, for a grammar of the target: a small model ends no text without a bound.
+    """The form of a critique, for a grammar of the target: a small model ends no text without a bound.  An endpoint is
+    asked in the form of `Critique`.
 
     A suggested edit is one that can be applied to the experiences `keys`.
     """
@@ -206,3 +189,13 @@ def parse_critique(text: str, finish: str, summary_max_chars: int, critique_max_
         candidate_ops=(found.candidate_ops or ())[:MOST_OPERATIONS] or None,
         uncertainty_note=capped(found.uncertainty_note) or None,
     )
+
+
+def strict_object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The strict schema of an object with exactly these properties, which a model writes in their order."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }

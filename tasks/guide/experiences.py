@@ -8,9 +8,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from tasks.common.escaping import break_control_tokens
 
@@ -219,7 +219,8 @@ class Operation:
     text: str | None = None
     rationale: str | None = None
     evidence: tuple[str, ...]
-    merged_from: tuple[str, ...] = ()
+    # Strict mode takes no default.
+    merged_from: Annotated[tuple[str, ...], Field(json_schema_extra=lambda schema: schema.pop("default", None))] = ()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tasks.common.validation import parse_json
-from tasks.guide.prompts import Messages, Schema
+from tasks.guide.prompts import Messages
 from tasks.guide.ticket import DecodeCell, TicketCandidates
 from tasks.job import Job, JobSpec
 from tasks.openai.endpoint import EMBEDDED
@@ -82,7 +82,7 @@ def ask_job(
     backend: Backend,
     asked_for: AskedFor,
     messages: Messages,
-    schema: Schema,
+    schema: Mapping[str, Any] | None,
     *,
     temperature: float,
     top_p: float,
@@ -92,7 +92,8 @@ def ask_job(
 ) -> KeyedJob:
     """A critique or a proposal.  The reply comes as it was written: whoever asked reads it.
 
-    An endpoint gets no seed where that is None.
+    schema: of the target's grammar; None for an endpoint, whose replies have the form of their type.  An endpoint gets
+    no seed where that is None.
     """
     sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens, "seed": seed}
     drawn = sampling | {"seed": None} if temperature == 0 and backend == "target" else sampling

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tasks.common.escaping import escape_in_json, one_line
 from tasks.common.files import FileTooLarge, read_limited
@@ -21,7 +21,6 @@ from tasks.guide.ticket import Ticket, Verdict
 
 Messages = tuple[str, ...]
 """The system message, then those of user and assistant in turn; the last one is the user's."""
-Schema = Mapping[str, Any]  # of JSON
 PromptLanguage = Literal["en", "zh"]
 PromptForm = Literal["plain", "turns_own"]
 """One message in English; or a chat in which judged tickets of other subjects are turns before the ticket, with
@@ -277,13 +276,3 @@ SOLVED: Mapping[PromptLanguage, SolvedBundle] = {
         rule="杯子为蓝色时判不通过。",
     ),
 }
-
-
-def strict_object(properties: Mapping[str, Schema]) -> dict[str, Any]:
-    """The strict schema of an object with exactly these properties, which a model writes in their order."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -10,25 +10,15 @@ from typing import Any, Literal
 from tasks.common.escaping import json_array
 from tasks.common.text import fill
 from tasks.guide.critique import (
-    OPERATION,
     STRICT,
-    TEXT,
-    TEXT_OR_NULL,
     Critique,
     any_of,
     edit_forms,
     read_reply,
-)
-from tasks.guide.experiences import Operation, normalised, render_experiences
-from tasks.guide.prompts import (
-    SOLVED,
-    Messages,
-    Template,
-    numbered_images,
-    prompt_language,
-    require_experiences,
     strict_object,
 )
+from tasks.guide.experiences import Operation, normalised, render_experiences
+from tasks.guide.prompts import SOLVED, Messages, Template, numbered_images, prompt_language, require_experiences
 from tasks.guide.ticket import Ticket, TicketCandidates, Verdict, read_candidate
 
 SCHEMA_NAME = "proposal"
@@ -67,32 +57,9 @@ class GuideProposal:
     uncertainty_note: str | None = None
 
 
-_NAMES = {"type": "array", "items": TEXT}
-_OPERATION = strict_object(
-    {
-        "op": OPERATION,
-        "key": TEXT_OR_NULL,
-        "text": TEXT_OR_NULL,
-        "rationale": TEXT_OR_NULL,
-        "evidence": _NAMES,
-        "merged_from": _NAMES,
-    }
-)
-PROPOSAL_SCHEMA = strict_object(
-    {
-        "action": {"type": "string", "enum": ["refine", "noop"]},
-        "summary": TEXT_OR_NULL,
-        "critique": TEXT_OR_NULL,
-        "operations": {"type": "array", "items": _OPERATION},
-        "evidence_group_ids": _NAMES,
-        "uncertainty_note": TEXT_OR_NULL,
-    }
-)
-"""The form of a proposal, for an endpoint."""
-
-
 def narrowed_schema(keys: Sequence[str], tickets: int, max_operations: int) -> dict[str, Any]:
     """The form of a proposal on so many tickets, for a grammar of the target: only edits that the experiences allow.
+    An endpoint is asked in the form of `GuideProposal`.
 
     No other key and no other group can be named, and no more edits than are looked at: a small model repeats them until
     its reply is cut.  With one experience nothing can be removed or merged.  What a model writes first it can build on:

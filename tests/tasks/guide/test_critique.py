@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.lib._pydantic import to_strict_json_schema
 
+from tasks.common.validation import adapter
 from tasks.guide.critique import MOST_ISSUES, Critique, UnusableReply, parse_critique
-from tasks.guide.proposal import parse_proposal
+from tasks.guide.proposal import GuideProposal, parse_proposal
 
 GOOD = '{"summary": "s", "critique": "c"}'
 
@@ -46,6 +49,14 @@ def test_what_is_no_reply_is_refused(text: str) -> None:
     for read in (lambda: parse_proposal(text, "stop"), lambda: parse_critique(text, "stop", 10, 10)):
         with pytest.raises(UnusableReply):
             read()
+
+
+def test_an_endpoint_gets_a_schema_that_strict_mode_takes() -> None:
+    for kind in (Critique, GuideProposal):
+        schema = to_strict_json_schema(adapter(kind))
+        written = json.dumps(schema)
+        assert not any(f'"{name}"' in written for name in ("default", "maxLength", "maxItems"))
+        assert list(schema["properties"]) == schema["required"] == [field.name for field in fields(kind)]
 
 
 def test_fields_are_capped_and_what_is_left_out_is_none() -> None:

@@ -12,7 +12,7 @@ from guided_job import ENDPOINT, guided, job_in
 
 from tasks.guide.by_endpoint import ask_endpoint
 from tasks.guide.choose import Signals
-from tasks.guide.critique import CRITIQUE_SCHEMA, UnusableReply, critic_messages, parse_critique
+from tasks.guide.critique import Critique, UnusableReply, critic_messages, parse_critique
 from tasks.guide.jobs import GuideContext, ask_job
 from tasks.guide.prompts import CRITIC_PLACES, Template
 from tasks.guide.ticket import Ticket, read_candidate
@@ -43,12 +43,12 @@ def job(store: Store, service: Any, **changes: Any) -> Job:
     endpoint = dataclasses.replace(ENDPOINT, base_url=service.url)
     asked: GuideContext = guided(endpoint=endpoint, endpoint_model="rules")
     options: dict[str, Any] = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3, "label": "c"}
-    keyed = ask_job(asked, "endpoint", "critique", MESSAGES, CRITIQUE_SCHEMA, **options | changes)
+    keyed = ask_job(asked, "endpoint", "critique", MESSAGES, None, **options | changes)
     return job_in(store, asked, keyed)
 
 
 def test_a_critique_comes_with_who_wrote_it_and_what_it_cost(store: Store, service: Any) -> None:
-    found = ask_endpoint(job(store, service), "critique")
+    found = ask_endpoint(job(store, service), "critique", Critique)
     assert parse_critique(found["text"], found["finish"], 200, 400).summary
     assert (found["by"], found["finish"]) == (RULES, "stop")
     used = found["usage"]
@@ -61,7 +61,7 @@ def test_a_critique_comes_with_who_wrote_it_and_what_it_cost(store: Store, servi
 def test_a_reply_that_cannot_be_used_is_kept_as_it_came(store: Store, service: Any, fault: str) -> None:
     service.fail(f"critique:{fault}:1")
     asked = job(store, service, temperature=0.3 if fault == "refusal" else 0.4)
-    found = ask_endpoint(asked, "critique")
+    found = ask_endpoint(asked, "critique", Critique)
     with pytest.raises(UnusableReply):
         parse_critique(found["text"], found["finish"], 200, 400)
     assert len(service.calls(asked.call_id)) == 1

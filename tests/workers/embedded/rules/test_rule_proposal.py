@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from tasks.guide.experiences import apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.proposal import (
-    PROPOSAL_SCHEMA,
     parse_proposal,
     proposal_messages,
 )
@@ -34,7 +31,7 @@ def propose(
     groups = [TicketCandidates(one, (candidate,)) for one in bundle]
     messages = proposal_messages(TEMPLATE, "Whether wires are right.", experiences, groups, {}, contrast, 3)
     reply = RULES["proposal"](*messages)
-    jsonschema.validate(reply, PROPOSAL_SCHEMA)
+    parse_proposal(json.dumps(reply), "stop")
     return reply
 
 
