@@ -206,50 +206,35 @@ def read_collection(folder: Path, settings: Mapping[str, str]) -> CollectionResu
     if path is None:
         return None
     try:
-        return _result(path, json.loads(path.read_bytes()))
+        document = json.loads(path.read_bytes())
+        metadata, selection = document["metadata"], document["token_selection"]
+        train = document["splits"]["train"]
+        return CollectionResult(
+            path=path,
+            created_at=metadata["created_at"],
+            model=metadata["target_model_id"],
+            reflector=metadata["reflector_model"],
+            judge=metadata["evaluator_model"],
+            examples=len(train),
+            pairs=tuple(pair for example in train for pair in _read_pairs(example)),
+            tokens=tuple(_read_token(token, selection) for token in selection["v_steer"]),
+        )
     except (OSError, ValueError, TypeError) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
     except KeyError as error:
         raise OutputError(f"{path} cannot be read: {error} is missing") from None
 
 
-def _result(path: Path, document: Mapping[str, Any]) -> CollectionResult:
-    metadata, selection = document["metadata"], document["token_selection"]
-    return CollectionResult(
-        path=path,
-        created_at=metadata["created_at"],
-        model=metadata["target_model_id"],
-        reflector=metadata["reflector_model"],
-        judge=metadata["evaluator_model"],
-        examples=len(document["splits"]["train"]),
-        pairs=tuple(pair for example in document["splits"]["train"] for pair in _pairs(example)),
-        tokens=tuple(
-            WastedToken(
-                token_id=token["token_id"],
-                text=token["token_str"],
-                delta=token["delta"],
-                verbose=selection["freq_raw"][str(token["token_id"])],
-                compressed=selection["freq_comp"][str(token["token_id"])],
-            )
-            for token in selection["v_steer"]
-        ),
-    )
+def _read_token(token: Mapping[str, Any], selection: Mapping[str, Any]) -> WastedToken:
+    verbose, compressed = (selection[side][str(token["token_id"])] for side in ("freq_raw", "freq_comp"))
+    return WastedToken(token["token_id"], token["token_str"], token["delta"], verbose, compressed)
 
 
-def _pairs(example: Mapping[str, Any]) -> list[CollectedPair]:
-    retained, discarded = example["retained_pairs"], example["discarded_pairs"]
-    return [_pair(example, pair, True) for pair in retained] + [_pair(example, pair, False) for pair in discarded]
-
-
-def _pair(example: Mapping[str, Any], pair: Mapping[str, Any], is_retained: bool) -> CollectedPair:
-    return CollectedPair(
-        example=example["example_id"],
-        question=example["query"],
-        gold=example["gold_answer"],
-        verbose=pair["verbose_answer"],
-        compressed=pair["compressed_answer"],
-        verbose_tokens=len(pair["verbose_token_ids"]) if is_retained else None,
-        compressed_tokens=len(pair["compressed_token_ids"]) if is_retained else None,
-        is_retained=is_retained,
-        reasoning=pair["correctness"]["reasoning"],
-    )
+def _read_pairs(example: Mapping[str, Any]) -> Iterator[CollectedPair]:
+    about = example["example_id"], example["query"], example["gold_answer"]
+    for is_retained in (True, False):
+        for pair in example["retained_pairs" if is_retained else "discarded_pairs"]:
+            texts = pair["verbose_answer"], pair["compressed_answer"]
+            sides = ("verbose_token_ids", "compressed_token_ids")
+            verbose, compressed = (len(pair[side]) if is_retained else None for side in sides)
+            yield CollectedPair(*about, *texts, verbose, compressed, is_retained, pair["correctness"]["reasoning"])
