@@ -23,9 +23,8 @@ _LEAD_IN = re.compile(
 )
 
 
-def answer(system: str, user: str) -> dict[str, Any]:
+def answer(_: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.collect.compression.messages`."""
-    del system
     found = _PROMPT.fullmatch(user)
     if found is None:
         raise ValueError('a compression prompt has "Question:", "Previous answer:" and "Rewritten answer:" on lines')

@@ -147,9 +147,8 @@ _EXPERIENCE = re.compile(r"^\[G\d+\]\. (.*)$", re.MULTILINE)
 SHOWN = 8  # words that a critique names
 
 
-def critique(system: str, user: str) -> dict[str, Any]:
+def critique(_: str, user: str) -> dict[str, Any]:
     """The reply to `critic_messages`."""
-    del system
     candidate = _candidate(user)
     images = {name: str(json.loads(text)) for name, text in _IMAGE.findall(user)}
     if not images:
@@ -187,9 +186,8 @@ def _listed(words: list[str]) -> str:
 DUTY = 0.8  # the share of passing tickets that have the words; labels may be wrong
 
 
-def propose(system: str, user: str) -> dict[str, Any]:
+def propose(_: str, user: str) -> dict[str, Any]:
     """The reply to `proposal_messages`."""
-    del system
     tickets = _shown_tickets(user)
     if not any(ticket.group for ticket in tickets):
         raise ValueError("the prompt has no tickets to reflect on")

@@ -63,6 +63,9 @@ class Observation:
         """More is better: correctness first, shortness second."""
         return self.correct + SHORTNESS_WEIGHT / (1 + self.tokens / SHORTNESS_TOKENS)
 
+    def __str__(self) -> str:
+        return f"{self.tokens:.1f} tokens, {self.correct:.4g} correct"
+
 
 @dataclass(frozen=True)
 class DeltaStep:
@@ -75,60 +78,22 @@ class DeltaStep:
     after: Observation | None = None
     unseen: bool = False
 
-    @property
-    def gain(self) -> float | None:
-        return None if self.after is None else self.after.value - self.before.value
-
     def line(self) -> str:
-        outcome = "unseen" if self.unseen else "?"
-        if self.after is not None:
-            outcome = f"{self.after.tokens:.1f} tokens, {self.after.correct:.4g} correct"
-        before = f"{self.before.tokens:.1f} tokens, {self.before.correct:.4g} correct"
-        return f"cluster {self.cluster}: {self.old!r} -> {self.new!r} at {before}; then {outcome}"
+        outcome = "unseen" if self.unseen else self.after or "?"
+        return f"cluster {self.cluster}: {self.old!r} -> {self.new!r} at {self.before}; then {outcome}"
 
 
-@dataclass(frozen=True)
-class MutationPrompt:
-    """A parsed prompt.
-
-    `prominence` is the target's share of the long answers over that of the mean cluster.  `variant` counts how often
-    the same was asked before.
-    """
-
-    target: str
-    deltas: Mapping[str, float]
-    now: Observation
-    answers: int
-    prominence: float
-    variant: int = 0
-
-    @property
-    def current(self) -> float:
-        return self.deltas[self.target]
-
-
-def mutate(system: str, user: str) -> dict[str, Any]:
+def mutate(_: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.openai.reflect.mutation_messages`."""
-    del system
-    prompt = parse_prompt(user)
-    scratchpad = complete_steps(unquote_lines(section(user, "Current scratchpad")), prompt.deltas, prompt.now)
-    new = choose_delta(prompt, read_steps(scratchpad))
-    line = DeltaStep(prompt.target, prompt.current, new, prompt.now).line()
-    return {"delta": new, "scratchpad": newest([*scratchpad.split("\n"), line] if scratchpad else [line])}
-
-
-def parse_prompt(user: str) -> MutationPrompt:
-    """The user message as data."""
     responses = json_section(user, "Training-set responses")
-    target = section(user, "Target cluster").strip()
-    return MutationPrompt(
-        target=target,
-        deltas=json_section(user, "Current delta vector"),
-        now=observe(responses),
-        answers=len(responses),
-        prominence=prominences(json_section(user, "Cluster descriptions"), responses).get(target, 0.0),
-        variant=variant_of(user),
-    )
+    target, deltas = section(user, "Target cluster").strip(), json_section(user, "Current delta vector")
+    now = observe(responses)
+    prominence = prominences(json_section(user, "Cluster descriptions"), responses).get(target, 0.0)
+    scratchpad = complete_steps(unquote_lines(section(user, "Current scratchpad")), deltas, now)
+    steps = [step for line in scratchpad.split("\n") if (step := read_step(line))]
+    new = choose_delta(target, deltas[target], now, steps, prominence, 0.5 / len(responses), variant_of(user))
+    line = DeltaStep(target, deltas[target], new, now).line()
+    return {"delta": new, "scratchpad": newest([*scratchpad.split("\n"), line] if scratchpad else [line])}
 
 
 def observe(responses: Sequence[Mapping[str, Any]]) -> Observation:
@@ -140,60 +105,65 @@ def observe(responses: Sequence[Mapping[str, Any]]) -> Observation:
 
 
 def prominences(descriptions: Sequence[Mapping[str, Any]], responses: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The share of each cluster in the words of the longer answers, over that of the mean cluster."""
+    """The share of each cluster in the words of the longer answers, over that of the mean cluster.
+
+    The words of a cluster are its examples, or else those of its description.
+    """
     typical = sorted(float(response["tokens"]) for response in responses)[len(responses) // 2]
     long_answers = [response["answer"] for response in responses if response["tokens"] >= typical]
-    shares = cluster_shares(descriptions, long_answers)
-    mean_share = sum(shares.values()) / len(shares) if shares else 0.0
-    return {cluster: share / mean_share for cluster, share in shares.items()} if mean_share else {}
-
-
-def cluster_shares(descriptions: Sequence[Mapping[str, Any]], answers: Sequence[str]) -> dict[str, float]:
-    """For each cluster the share of the answers' words that are among its examples (or in its description)."""
-    words = [word.lower() for text in answers for word in _WORD.findall(text)]
+    words = [word.lower() for text in long_answers for word in _WORD.findall(text)]
     shares = {}
     for description in descriptions:
         examples = description.get("examples") or _WORD.findall(str(description.get("description", "")))
         known = {str(token).strip().lower() for token in examples} - {""}
         shares[str(description["id"])] = sum(word in known for word in words) / len(words) if words else 0.0
-    return shares
+    mean_share = sum(shares.values()) / len(shares) if shares else 0.0
+    return {cluster: share / mean_share for cluster, share in shares.items()} if mean_share else {}
 
 
-def choose_delta(prompt: MutationPrompt, steps: Sequence[DeltaStep]) -> float:
-    """The target's new delta: within +-8, and never the current one."""
-    own = [step for step in steps if step.cluster == prompt.target and step.after is not None]
-    change = _next_change(prompt, own[-1]) if own else first_change(prompt)
+def choose_delta(
+    target: str,
+    current: float,
+    now: Observation,
+    steps: Sequence[DeltaStep],
+    prominence: float,
+    margin: float,
+    variant: int,
+) -> float:
+    """The target's new delta: within +-8, and never the current one.
+
+    `prominence` is the target's share of the long answers over that of the mean cluster; `margin` is a share of the
+    answers, less than one; `variant` counts how often the same was asked before.
+    """
+    own = [step for step in steps if step.cluster == target and step.after is not None]
+    change = _next_change(target, current, own[-1]) if own else first_change(target, current, now, prominence)
     best = max((past.after.correct for past in steps if past.after), default=0.0)
-    margin = 0.5 / prompt.answers  # less than one answer
-    lost = best - prompt.now.correct > 3 * margin
-    if prompt.target == END_OF_TURN and change > 0 and prompt.current > 0 and lost:
+    if target == END_OF_TURN and change > 0 and current > 0 and best - now.correct > 3 * margin:
         change = -1.0  # an end that comes too early cuts answers off
-    change *= 1 + prompt.variant / 2
-    wanted = _before_harm(prompt.current, prompt.current + change, own, best - margin)
-    new = round(min(BOUND, max(-BOUND, wanted)), 4)
-    if abs(new - prompt.current) < SMALLEST_STEP / 2:  # at the bound, or at a value that hurt
-        new = round(prompt.current - (2 * SMALLEST_STEP if prompt.current > 0 else -2 * SMALLEST_STEP), 4)
+    change *= 1 + variant / 2
+    new = _bounded(_before_harm(current, current + change, own, best - margin))
+    if abs(new - current) < SMALLEST_STEP / 2:  # at the bound, or at a value that hurt
+        new = round(current - (2 * SMALLEST_STEP if current > 0 else -2 * SMALLEST_STEP), 4)
     return new
 
 
-def first_change(prompt: MutationPrompt) -> float:
-    if prompt.target == END_OF_TURN:
-        return 2.0 if prompt.now.tokens > SHORT_ANSWER_TOKENS else 1.0
-    if prompt.target == NUMBERS:
-        return 0.5 if prompt.current < ENOUGH_FOR_NUMBERS else -SMALLEST_STEP
-    if prompt.prominence >= 1.5:
+def first_change(target: str, current: float, now: Observation, prominence: float) -> float:
+    if target == END_OF_TURN:
+        return 2.0 if now.tokens > SHORT_ANSWER_TOKENS else 1.0
+    if target == NUMBERS:
+        return 0.5 if current < ENOUGH_FOR_NUMBERS else -SMALLEST_STEP
+    if prominence >= 1.5:
         return -1.0
-    return -0.5 if prompt.prominence >= 0.75 else -SMALLEST_STEP
+    return -0.5 if prominence >= 0.75 else -SMALLEST_STEP
 
 
-def _next_change(prompt: MutationPrompt, last: DeltaStep) -> float:
+def _next_change(target: str, current: float, last: DeltaStep) -> float:
     made = last.new - last.old
-    gain = last.gain or 0.0
-    if gain < 0:
+    if last.after is not None and last.after.value < last.before.value:
         return _at_least(-made / 2)
-    if prompt.target == NUMBERS and prompt.current >= ENOUGH_FOR_NUMBERS and made > 0:
+    if target == NUMBERS and current >= ENOUGH_FOR_NUMBERS and made > 0:
         return -SMALLEST_STEP
-    if prompt.target == END_OF_TURN and made > 0:
+    if target == END_OF_TURN and made > 0:
         return max(made * 0.75, 1.0)
     return _at_least(made)
 
@@ -209,9 +179,11 @@ def _before_harm(current: float, wanted: float, own: Sequence[DeltaStep], correc
 
 
 def _at_least(change: float) -> float:
-    if abs(change) >= SMALLEST_STEP:
-        return change
-    return SMALLEST_STEP if change > 0 else -SMALLEST_STEP
+    return change if abs(change) >= SMALLEST_STEP else math.copysign(SMALLEST_STEP, change or -1)
+
+
+def _bounded(delta: float) -> float:
+    return round(min(BOUND, max(-BOUND, delta)), 4)
 
 
 def read_step(line: str) -> DeltaStep | None:
@@ -222,11 +194,6 @@ def read_step(line: str) -> DeltaStep | None:
     old, new, tokens, correct = (float(found[i]) for i in range(2, 6))
     after = Observation(float(found[6]), float(found[7])) if found[6] else None
     return DeltaStep(found[1], old, new, Observation(tokens, correct), after, found[8] == "unseen")
-
-
-def read_steps(scratchpad: str) -> list[DeltaStep]:
-    """The steps of a scratchpad, oldest first."""
-    return [step for line in scratchpad.split("\n") if (step := read_step(line))]
 
 
 def complete_steps(scratchpad: str, deltas: Mapping[str, float], now: Observation) -> str:
@@ -259,22 +226,19 @@ class Round:
     deltas: Deltas
     seen: Observation
 
-    def line(self) -> str:
-        return f"{self.seen.tokens:.1f} tokens, {self.seen.correct:.4g} correct with {json.dumps(dict(self.deltas))}"
 
-
-def rewrite(system: str, user: str) -> dict[str, Any]:
+def rewrite(_: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.openai.reflect.rewrite_messages`."""
-    del system
     responses = json_section(user, "All minibatch responses")
     now = Round(json_section(user, "Deltas used"), observe(responses))
     past = read_rounds(unquote_lines(section(user, "Evolving summary")), now.deltas)
-    prominence = prominences(json_section(user, "Cluster descriptions"), responses)
-    base, step = next_step(now, past, _first_steps(now, len(responses), prominence))
+    shares = prominences(json_section(user, "Cluster descriptions"), responses)
+    first = {c: first_change(c, delta, now.seen, shares.get(c, 0.0)) / 2 for c, delta in now.deltas.items()}
+    base, step = next_step(now, past, first)
     length = 1 + variant_of(user) / 2
     return {
         "deltas": {cluster: _bounded(base[cluster] + length * step[cluster]) for cluster in base},
-        "summary": now.line(),
+        "summary": f"{now.seen} with {json.dumps(dict(now.deltas))}",
     }
 
 
@@ -307,29 +271,14 @@ def next_step(now: Round, past: list[Round], first: Deltas) -> tuple[Deltas, Del
     return base.deltas, step
 
 
-def _first_steps(now: Round, answers: int, prominence: Mapping[str, float]) -> Deltas:
-    return {
-        cluster: first_change(MutationPrompt(cluster, now.deltas, now.seen, answers, prominence.get(cluster, 0.0))) / 2
-        for cluster in now.deltas
-    }
-
-
-def _bounded(delta: float) -> float:
-    return round(min(BOUND, max(-BOUND, delta)), 4)
-
-
 _PARENT = re.compile(r"Parent [AB] \(fitness: (.+)\)")
 _CLUSTER = re.compile(r"cluster (\d+)", re.IGNORECASE)
 
 
-def merge(system: str, user: str) -> dict[str, Any]:
+def merge(_: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.openai.merge.merge_messages`."""
-    del system
-    parents = [
-        (float(found[1]), unquote_lines(text))
-        for heading, text in sections(user)
-        if (found := _PARENT.fullmatch(heading))
-    ]
+    headed = ((_PARENT.fullmatch(heading), text) for heading, text in sections(user))
+    parents = [(float(found[1]), unquote_lines(text)) for found, text in headed if found]
     if len(parents) != 2:
         raise ValueError("a merge has two parents")
     fitter, other = sorted(parents, key=lambda parent: -parent[0])  # stable: the first parent wins a tie

@@ -11,7 +11,7 @@ from workers.embedded.rules.reflector import (
     DeltaStep,
     Observation,
     mutate,
-    read_steps,
+    read_step,
 )
 
 CLUSTERS = [
@@ -86,5 +86,6 @@ def test_every_proposal_is_valid_and_bounded_and_so_is_its_scratchpad(target, cu
     proposal = reflect(deltas, scratchpad, target, responses(tokens, correct))
     assert abs(proposal.delta) <= 8 or abs(proposal.delta) < abs(current)
     assert len(proposal.scratchpad.split("\n")) <= MAX_LINES
-    assert read_steps(proposal.scratchpad)[-1].new == proposal.delta
+    last = read_step(proposal.scratchpad.split("\n")[-1])
+    assert last is not None and last.new == proposal.delta
     assert reflect(deltas, scratchpad, target, responses(tokens, correct)) == proposal
