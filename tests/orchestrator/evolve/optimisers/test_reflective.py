@@ -1,0 +1,205 @@
+"""The genetic algorithm whose mutation and merge are the reflector's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from typing import Any
+
+import pytest
+from formula import IDS, START, Formula
+
+from orchestrator.evolve.optimisers import search
+from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState, elites
+from orchestrator.evolve.records import Tree, add_to_tree, tree_before
+from tasks.plan import Outcome, Plan
+from tasks.records import Score
+
+COMMON: dict[str, Any] = {
+    "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "population_size": 6, "generations": 6,
+    "crossover_probability": 0.6, "mutation_probability": 0.7, "elitism_size": 2, "selection": "tournament",
+    "tournament_size": 3, "top_k": 3,
+}  # fmt: skip
+OPTIMISER = Reflective()
+
+
+def run(formula: Formula, start: ReflectiveState | None = None, **changes: Any) -> list[ReflectiveState]:
+    """The states at the ends of generations."""
+    params = ReflectiveParams(**{**COMMON, **changes})
+    first = start or OPTIMISER.init(params)
+    turns = search(OPTIMISER, first, params, formula)
+    ends: dict[int, Any] = {}
+    for turn in turns:
+        ends[turn.state.generation] = turn.state
+    return [state for generation, state in sorted(ends.items()) if generation > first.generation]
+
+
+DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        {},
+        ["c53d32286584 fadf2a381c1d", "82dd5516dd41 147644377147", "4dc2a7980c84 d6420166917a"],
+    ),
+    (
+        {"selection": "truncation"},
+        ["5f65fe779a91 49c845a6ee02", "513e007f7c55 46ca97a0181a", "864a2556ef10 8a33cec6f0d2"],
+    ),
+    (
+        {"crossover_probability": 0.0},
+        ["fbc62cda51af 862a24a4a5f9", "51a941bbf521 e07ee43df506", "88a24c6b93ff 132581fbc113"],
+    ),
+    (
+        {"crossover_probability": 1.0, "mutation_probability": 1.0},
+        ["0dddc92aa4bf 491189e54417", "905d62b92dd6 1e16b557bea8", "869e3d802a86 a6e39f1a70d9"],
+    ),
+    (
+        {"mutation_probability": 0.0},
+        ["ed931b111082 9d026eae0303", "ed931b111082 2a9da980e80e", "ed931b111082 4afd75261ae5"],
+    ),
+    (
+        {"elitism_size": 0, "population_size": 9},
+        ["c1502376526d afad47a090c3", "c797c54f8016 a2162d10757a", "3f662c3c8ee6 5f37c195f435"],
+    ),
+    (
+        {"initial_deltas": (1.0, -2.0, 0.5, 0.0, 0.0, 3.0)},
+        ["75749fb19636 93ae1288bbb1", "852670fab68c c63ea49df17e", "abfa80e5c65d 38cfab80279c"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "digests"), DIGESTS)
+def test_the_same_seed_gives_the_states_and_the_tree_that_it_always_gave(
+    change: dict[str, Any], digests: list[str]
+) -> None:
+    """The digests are of the states' files and of the tree, for three seeds: a change of them changes every run."""
+    found = []
+    for seed in (1, 2, 3):
+        params, files = ReflectiveParams(**{**COMMON, "seed": seed, **change}), ""
+        tree: Tree = {"nodes": [], "edges": []}
+        for turn in search(OPTIMISER, OPTIMISER.init(params), params, Formula(shuffle=random.Random(seed))):
+            if turn.ends_generation:
+                files += OPTIMISER.to_json(turn.state, params)
+                add_to_tree(tree, turn.generation, IDS)
+        found.append(f"{digest(files)} {digest(json.dumps(tree))}")
+    assert found == digests
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def test_the_elites_are_the_best_and_come_first() -> None:
+    params = ReflectiveParams(**COMMON)
+    state = run(Formula())[2]
+    population = state.population
+    best = sorted((m.score.fitness for m in population if m.score), reverse=True)[:2]
+    assert [population[i].score.fitness for i in elites(state, params) if population[i].score] == best  # type: ignore[union-attr]
+
+
+def test_pinned_clusters_have_no_turn() -> None:
+    formula = Formula()
+    states = run(formula, pinned=(0, 4), mutation_probability=1.0, population_size=5, elitism_size=1)
+    targets = [c.target for c in formula.candidates if c.target is not None]
+    assert targets[:8] == [1, 2, 3, 5, 1, 2, 3, 5]
+    assert states[-1].rr_idx == len(targets) % 4
+
+
+def steps(formula: Formula, start: ReflectiveState | None = None, **changes: Any) -> list[Any]:
+    """The last step of each generation; its state is reflective's own."""
+    params = ReflectiveParams(**{**COMMON, **changes})
+    found = search(OPTIMISER, start or OPTIMISER.init(params), params, formula)
+    return [step for step in found if step.ends_generation]
+
+
+def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
+    formula = Formula()
+    generations = steps(formula, crossover_probability=1.0, generations=3)
+    population = generations[1].state.population
+    fitness = [evaluated.score.fitness for evaluated in generations[2].generation.population]
+    for candidate in formula.plans[-1].candidates:
+        a, b = candidate.parents
+        expected = [
+            (fitness[a] * x + fitness[b] * y) / (fitness[a] + fitness[b])
+            for x, y in zip(population[a].deltas, population[b].deltas, strict=True)
+        ]
+        assert candidate.deltas == pytest.approx(expected)
+        if candidate.merge is not None:
+            assert (candidate.merge.fitness_a, candidate.merge.fitness_b) == (fitness[a], fitness[b])
+    assert any(candidate.merge for candidate in formula.plans[-1].candidates)
+
+
+def test_only_two_different_scratchpads_that_hold_something_are_merged() -> None:
+    formula = Formula()
+    generations = steps(formula, crossover_probability=1.0, generations=5)
+    equal = kept = 0
+    for number, plan in enumerate(plan for plan in formula.plans if plan.purpose == "offspring"):
+        population = [evaluated.genome for evaluated in generations[number].generation.population]
+        for candidate in plan.candidates:
+            a, b = (population[parent].scratchpad for parent in candidate.parents)
+            assert (candidate.merge is None) == (a == b or not a or not b)
+            if candidate.merge is None:
+                assert candidate.scratchpad == (a or b)
+                equal, kept = equal + (a == b), kept + (a != b)
+    assert equal > 4 and kept
+
+
+def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
+    formula = Formula()
+    generations = steps(formula, crossover_probability=0.0, generations=3, mutation_probability=1.0)
+    for generation, plan in zip(generations, formula.plans[2:], strict=False):
+        for candidate in plan.candidates:
+            [parent] = (generation.state.population[place] for place in candidate.parents)
+            assert (candidate.deltas, candidate.scratchpad, candidate.merge) == (parent.deltas, parent.scratchpad, None)
+
+
+def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_turn() -> None:
+    generations = steps(Formula(refused=frozenset(range(4))), mutation_probability=1.0, generations=2)
+    assert all(child.target is None for g in generations for child in g.generation.offspring)
+    assert generations[-1].state.rr_idx == 8 % len(IDS)
+
+
+def test_all_zero_fitness_gives_the_plain_average() -> None:
+    def worthless(plan: Plan) -> list[Outcome]:
+        return [Outcome(m.index, "", Score(0.0, 0.0, 0.0, 10.0), None, "", None, {}) for m in plan.candidates]
+
+    [end] = steps(worthless, initial_deltas=(1.0,) * 6, crossover_probability=1.0, generations=1)  # type: ignore[arg-type]
+    assert all(one.deltas == (1.0,) * 6 for one in end.state.population)
+
+
+@pytest.mark.parametrize("stopped_after", [1, 2, 4])
+def test_a_resumed_run_ends_where_the_undisturbed_one_does(stopped_after: int) -> None:
+    params, whole = ReflectiveParams(**COMMON), run(Formula())
+    saved = OPTIMISER.to_json(whole[stopped_after - 1], params)
+    assert run(Formula(), OPTIMISER.from_json(saved, params)) == whole[stopped_after:]
+
+
+def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
+    tree: Tree = {"nodes": [], "edges": []}
+    for step in steps(Formula(), generations=2, mutation_probability=1.0):
+        add_to_tree(tree, step.generation, IDS)
+    ids = {node["id"] for node in tree["nodes"]}
+    assert {"g0_pop0", "g0_child3_pre", "g0_child3_mut", "g1_pop5"} <= ids
+    assert len(ids) == len(tree["nodes"]) == 2 * (6 + 4 + 4)
+    kinds = {(e["from"], e["to"]): e["kind"] for e in tree["edges"]}
+    assert kinds["g0_child3_pre", "g0_child3_mut"] == "mutation"
+    assert kinds["g0_child3_mut", "g1_pop5"] == "next"
+    assert sum(node["elite"] for node in tree["nodes"]) == 4
+    kept = tree_before(json.loads(json.dumps(tree)), 1)
+    assert {n["generation"] for n in kept["nodes"]} == {0}
+    assert {e["kind"] for e in kept["edges"]} == {"parent", "mutation", "next"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"generation": "soon"}, "generation"),
+        ({"best_individual": {"deltas": {"0": 1}, "scratchpad": ""}}, "clusters"),
+        ({"best_individual": {"deltas": {"0": -1001}, "scratchpad": ""}}, "-1000"),
+        ({"best_individual": {"deltas": {"0": 1}, "scratchpad": "x" * 10_000_000}}, "4000 characters"),
+    ],
+)
+def test_a_state_of_another_run_is_refused(change: dict[str, object], says: str) -> None:
+    params = ReflectiveParams(**COMMON)
+    saved = json.loads(OPTIMISER.to_json(OPTIMISER.init(params), params))
+    with pytest.raises(ValueError, match=says):
+        OPTIMISER.from_json(json.dumps({**saved, **change}), params)
