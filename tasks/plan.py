@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tasks.common.validation import JsonRecord
 from tasks.records import Score
@@ -22,43 +22,14 @@ EXAMPLE_SETS: tuple[ExampleSet, ...] = ("training", "validation", "test")
 "half" are the parts of the rest on which prompts are halved."""
 StageName = str
 """The name of an entry of `STAGES`."""
-
-
-class StageEntry(NamedTuple):
-    """A kind of stage.  Its task is QUEUE.NAME, in the module `tasks.QUEUE.NAME`.
-
-    `phases` are those in which a candidate has it; `only_merged`: it is for candidates with two parents.
-    """
-
-    name: StageName
-    queue: str
-    phases: tuple[Phase, ...] = ("pre", "mut")
-    only_merged: bool = False
-
-
-STAGES = (
-    StageEntry("merge", "openai", phases=("pre",), only_merged=True),
-    StageEntry("reflect", "openai", phases=("mut",)),
-    StageEntry("answer", "gpu"),
-    StageEntry("judge", "openai"),
-    StageEntry("score", "cpu"),
-)
-"""All stages, in their order within a phase."""
-
-
-def stages_of(*, merges: bool, mutates: bool, rewrites: bool = False) -> tuple[tuple[Phase, StageName], ...]:
-    """The stages of a candidate, in order: [merge] answer judge score [reflect [answer judge score]].
-
-    With `rewrites`, the reflection is the last one, since its proposal is not evaluated with this candidate.
-    """
-    phases: tuple[Phase, ...] = ("pre", "mut") if mutates else ("pre",)
-    stages = tuple(
-        (phase, entry.name)
-        for phase in phases
-        for entry in STAGES
-        if phase in entry.phases and (merges or not entry.only_merged)
-    )
-    return (*stages, ("mut", "reflect")) if rewrites else stages
+STAGES: Mapping[StageName, str] = {
+    "merge": "openai",
+    "reflect": "openai",
+    "answer": "gpu",
+    "judge": "openai",
+    "score": "cpu",
+}
+"""The queue of each stage.  Its task is QUEUE.NAME, in the module `tasks.QUEUE.NAME`."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +113,7 @@ class Plan(JsonRecord):
         return self.purpose in STEMS
 
     def candidate(self, index: int) -> Candidate:
-        for candidate in self.candidates:
-            if candidate.index == index:
-                return candidate
-        raise LookupError(f"plan {self.name} has no candidate {index}")
+        return next(candidate for candidate in self.candidates if candidate.index == index)
 
     def node(self, index: int, phase: Phase) -> str:
         return node_id(self.name, index, phase)
@@ -157,11 +125,18 @@ def node_id(plan: str, index: int, phase: Phase) -> str:
 
 
 def stage_refs(candidate: Candidate) -> list[StageRef]:
-    """The stages of a candidate, in order."""
-    stages = stages_of(
-        merges=candidate.merge is not None, mutates=candidate.target is not None, rewrites=candidate.rewrite
-    )
-    return [StageRef(candidate.index, stage, phase) for phase, stage in stages]
+    """The stages of a candidate, in order: [merge] answer judge score [reflect [answer judge score]]."""
+    evaluation: tuple[StageName, ...] = ("answer", "judge", "score")
+    before: tuple[StageName, ...] = evaluation if candidate.merge is None else ("merge", *evaluation)
+    after: tuple[StageName, ...] = ()
+    if candidate.target is not None:
+        after = ("reflect", *evaluation)
+    elif candidate.rewrite:  # its proposal is not evaluated with this candidate
+        after = ("reflect",)
+    return [
+        *(StageRef(candidate.index, stage, "pre") for stage in before),
+        *(StageRef(candidate.index, stage, "mut") for stage in after),
+    ]
 
 
 @dataclass(frozen=True)

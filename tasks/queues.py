@@ -1,7 +1,7 @@
 """The queues, and every task that goes to them: the module that defines it and the names of its arguments.
 
 A task's name begins with its queue ("gpu.answer"), and Celery routes it by that alone.  A new job is its module and
-one line of `TASKS`; a new stage is its module and one line of `STAGES` in `tasks/plan.py`.  The sender of a task writes
+one line of `TASKS`; a new stage is its module and a place in `tasks/plan.py`.  The sender of a task writes
 beside its arguments how every monitor shows them, never with a text, a key or a list:
 
     run=demo-1a2b3c4d generation=2 child=3 phase=mut attempt=1
@@ -31,7 +31,7 @@ class TaskEntry(NamedTuple):
 _STAGE = ("run", "plan", "index", "phase", "attempt")
 _JOB = ("run", "job", "attempt")
 
-STAGE_TASKS: Mapping[StageName, str] = {entry.name: f"{entry.queue}.{entry.name}" for entry in STAGES}
+STAGE_TASKS: Mapping[StageName, str] = {name: f"{queue}.{name}" for name, queue in STAGES.items()}
 """The task of each stage of a plan."""
 
 TASKS: Mapping[str, TaskEntry] = {

@@ -79,8 +79,6 @@ def remove_unneeded(retention: Retention, found: Unneeded, rule: CleanupRule) ->
     files = [file.path for file in found.files if _is_old(file.path, _file_age_s(rule))]
     for path in files:
         path.unlink(missing_ok=True)
-    if runs or results:
-        retention.compact()
     return Removed(runs, results, len(files))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,7 +10,7 @@ from typing import Any
 
 from tasks.collect import compression
 from tasks.common.text import estimate_tokens, smallest_limit
-from tasks.common.validation import parse_json
+from tasks.common.validation import JsonRecord
 from tasks.job import Job
 from tasks.judging.verdict import verdict_key
 from tasks.openai.endpoint import EMBEDDED
@@ -24,7 +23,7 @@ EXAMPLES = "train"
 
 
 @dataclass(frozen=True)
-class Collection:
+class Collection(JsonRecord):
     """Everything that a job of a collection must know.
 
     The target's `sampling.seed` is that of sample 0; sample j uses seed + j.
@@ -41,13 +40,6 @@ class Collection:
     server: Mapping[str, Any] = field(default_factory=dict)  # the identity of the target's server (tasks/gpu/host.py)
     salt: str = ""  # of a collection that takes no result of another
     context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Collection:
-        return parse_json(cls, text)
 
     def sampling(self, sample: int) -> Sampling:
         first = self.target.sampling

@@ -12,7 +12,6 @@ and Celery's counters expire too, and an eviction would take them like any resul
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import time
@@ -279,11 +278,6 @@ class Retention(StoreAccess):
                 self.remove_finished(run, before)
         self.expire_unheld(int(days * DAY_S))
         self.make_room()
-
-    def compact(self) -> None:
-        """Have the server write its append-only file anew, without what was removed."""
-        with contextlib.suppress(redis.ResponseError):  # it has none, or writes it already
-            self.redis.bgrewriteaof()
 
     def _published(self, run_id: str) -> tuple[str, float]:
         text = cast("bytes | None", self.redis.hget(run_key(run_id, keys.METADATA), keys.STATUS))

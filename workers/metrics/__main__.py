@@ -67,8 +67,6 @@ def listen(app: Celery[Any], events: TaskEvents, stop: threading.Event) -> None:
                         return
         except (OperationalError, redis.RedisError, OSError):
             stop.wait(PAUSE_S)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:  # of Celery, for an event that is none
-            log.warning("dropped an event: %s: %s", type(error).__name__, error)
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
