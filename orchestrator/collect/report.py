@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.collect.settings import CollectSettings
 from orchestrator.runs.folder import OutputError
-from tasks.openai.endpoint import listed
+from tasks.openai.endpoint import join_providers
 from tasks.records import Example
 
 
@@ -91,8 +91,8 @@ def make_document(
         "seed": settings.seed,
         "target_model_id": settings.target.model_id,
         # Who answered, and not whom the settings name; those are in the snapshot below.
-        "reflector_model": listed(providers(found.compressed_by for found in gathered)),
-        "evaluator_model": listed(providers(found.judged_by for found in gathered)),
+        "reflector_model": join_providers(providers(found.compressed_by for found in gathered)),
+        "evaluator_model": join_providers(providers(found.judged_by for found in gathered)),
         "verbose_num_samples": settings.phase0.verbose_num_samples,
         "k": settings.phase0.k,
         "correctness_tolerance": settings.phase0.correctness.tolerance,

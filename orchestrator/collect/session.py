@@ -28,7 +28,7 @@ from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
 from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens
 from tasks.job import JobSpec
-from tasks.openai.endpoint import listed
+from tasks.openai.endpoint import join_providers
 from tasks.records import Example
 
 log = logging.getLogger(__name__)
@@ -252,7 +252,7 @@ class Collector:
         log.info("%d of %d examples retained, %d of %d pairs", sum(m > 0 for m in retained), len(retained),
                  sum(retained), self.collection.samples * len(retained))  # fmt: skip
         by = providers(g.compressed_by for g in self.gathered), providers(g.judged_by for g in self.gathered)
-        log.info("compressed by %s; judged by %s", *map(listed, by))
+        log.info("compressed by %s; judged by %s", *map(join_providers, by))
         samples, compressions, verdicts = (self.scheduler.cached[task] for task in (SAMPLE, COMPRESS, VERDICT))
         hint = "" if self.is_resumed else "; --fresh computes everything anew"
         if samples or compressions or verdicts:

@@ -30,7 +30,7 @@ from orchestrator.settings.run import endpoint_of
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.common.text import fill
 from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
-from tasks.openai.endpoint import is_priced, listed
+from tasks.openai.endpoint import is_priced, join_providers
 from tasks.openai.limits import spending_of
 from tasks.plan import Evaluations
 from tasks.records import PROCESSOR_FILE, Example
@@ -142,8 +142,8 @@ def build_report(
         evaluations=evaluations,
         usage=usage,
         cost=format_cost(cost, settings.budget_usd, spending_of(store.redis, run).unconfirmed),
-        reflector=listed(store.providers(run, "reflector")),
-        judge=listed(store.providers(run, "judge")),
+        reflector=join_providers(store.providers(run, "reflector")),
+        judge=join_providers(store.providers(run, "judge")),
         skipped_mutations=_count(history, "skip_reason"),
         merge_fallbacks=_count(history, "merge_fallback"),
         first_cap=settings.target_max_new_tokens,

@@ -20,7 +20,7 @@ from orchestrator.farm.producer import make_sender
 from tasks.common.files import LONGEST_SOCKET_PATH, OTHERS, is_own_folder
 from tasks.common.logs import redacted
 from tasks.common.text import escape_control
-from tasks.openai.endpoint import DEFAULT_BASE_URL, listed
+from tasks.openai.endpoint import DEFAULT_BASE_URL, join_providers
 from tasks.queues import QUEUES
 from tasks.store.client import (
     DEFAULT,
@@ -67,7 +67,7 @@ def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[FarmC
     line(f"using the farm at {redacted(redis_url)}")
     with connected(redis_url, rules=False, waiting=run_waiting(line)) as external:
         if called := endpoints_of(external):
-            line(f"its openai workers call {listed(called)}, unless the settings name another address")
+            line(f"its openai workers call {join_providers(called)}, unless the settings name another address")
         yield external
 
 

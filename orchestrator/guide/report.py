@@ -19,7 +19,7 @@ from orchestrator.runs.folder import read_json
 from orchestrator.runs.kinds import Cell, Figures, ProgressFile, ShownTable
 from orchestrator.runs.lines import load_lines
 from tasks.guide.gate import share
-from tasks.openai.endpoint import listed
+from tasks.openai.endpoint import join_providers
 
 UNIT = "batches"
 GATES = {
@@ -88,8 +88,8 @@ def closing_lines(all_stats: Sequence[Value], folder: Path) -> list[str]:
     )
     is_off = who["critic_backend"] == "none"
     lines = [
-        "critic: none" if is_off else f"critic: {listed(critics)} (backend: {who['critic_backend']})",
-        f"reflector: {listed(reflectors)} (backend: {who['reflection_backend']})",
+        "critic: none" if is_off else f"critic: {join_providers(critics)} (backend: {who['critic_backend']})",
+        f"reflector: {join_providers(reflectors)} (backend: {who['reflection_backend']})",
         f"form of the answers: {'the server' if who['constrained'] else 'nothing'} enforces the three lines",
         f"gate: {GATES[gate]}",
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal
 
 from tasks.common.files import unix_path
@@ -49,7 +49,7 @@ def provider_of(system_fingerprint: str, model: str) -> str:
     return RULES if system_fingerprint.startswith(RULES_FINGERPRINT) else model
 
 
-def listed(names: Iterable[str]) -> str:
+def join_providers(names: Iterable[str]) -> str:
     """Providers as a report names them."""
     return " and ".join(sorted(names)) or NO_MODEL
 
@@ -72,13 +72,7 @@ class Usage:
     reasoning: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.requests + other.requests,
-            self.prompt + other.prompt,
-            self.cached + other.cached,
-            self.completion + other.completion,
-            self.reasoning + other.reasoning,
-        )
+        return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 def is_priced(endpoint: Endpoint) -> bool:
