@@ -113,9 +113,7 @@ class MissionReflector:
         caps = {"summary_max_chars": critic.summary_max_chars, "critique_max_chars": critic.critique_max_chars}
         focus, experiences = self.setup.focus, judged.rollout.guidance.experiences
         prompts = {
-            (found.ticket.group_id, one.index): critic_messages(
-                template, focus, experiences, found.ticket, one, found.signals[one.index], **caps
-            )
+            (found.ticket.group_id, one.index): critic_messages(template, focus, experiences, found, one, **caps)
             for found in judged.tickets
             for one in chosen_candidates(found, critic)
         }

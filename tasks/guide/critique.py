@@ -18,10 +18,10 @@ from typing_extensions import TypedDict
 from tasks.common.escaping import escape_in_json, one_line
 from tasks.common.text import fill
 from tasks.common.validation import parse_json, unrepeated
-from tasks.guide.choose import Signals
+from tasks.guide.choose import TicketFindings
 from tasks.guide.experiences import LONGEST, render_experiences
 from tasks.guide.prompts import Messages, Template, quoted_summaries, require_experiences
-from tasks.guide.ticket import GuideCandidate, Ticket
+from tasks.guide.ticket import GuideCandidate
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def narrowed_critique(keys: Sequence[str], summary_max_chars: int, critique_max_
     """
     text = {"type": "string", "maxLength": summary_max_chars}
     short = {"type": ["string", "null"], "maxLength": summary_max_chars}
-    edit = any_of(edit_forms(keys, {"rationale": short}))
+    edit = edit_form(keys, {"rationale": short})
     return strict_object(
         {
             "summary": text,
@@ -113,13 +113,13 @@ def narrowed_critique(keys: Sequence[str], summary_max_chars: int, critique_max_
     )
 
 
-def edit_forms(
+def edit_form(
     keys: Sequence[str],
     before: Mapping[str, Any],
     after: Mapping[str, Any] | None = None,
     most_merged: int | None = None,
-) -> list[dict[str, Any]]:
-    """One schema for each operation that these experiences allow: with one experience nothing is removed or merged.
+) -> dict[str, Any]:
+    """An edit that these experiences allow: with one experience nothing can be removed or merged.
 
     `before` and `after` are properties before and after the text, in the order in which the model writes them.
     `most_merged`: a merge names its experiences, at most so many; without it there is none.
@@ -137,33 +137,30 @@ def edit_forms(
     if len(keys) > 1 and most_merged is not None:
         merged = {"type": "array", "items": known, "minItems": 2, "maxItems": most_merged}
         forms.append(form("merge", merged_from=merged, key=known_or_new, **before, **text))
-    return forms
-
-
-def any_of(forms: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return forms[0] if len(forms) == 1 else {"anyOf": list(forms)}
+    return forms[0] if len(forms) == 1 else {"anyOf": forms}
 
 
 def critic_messages(
     template: Template,
     focus: str,
     experiences: Mapping[str, str],
-    ticket: Ticket,
+    found: TicketFindings,
     candidate: GuideCandidate,
-    signals: Signals,
     *,
     summary_max_chars: int,
     critique_max_chars: int,
 ) -> Messages:
     """The system and the user message on one valid candidate."""
     shown = {"verdict": candidate.verdict, "reason": candidate.reason, "confidence": candidate.confidence}
-    measured = {name: value for name, value in dataclasses.asdict(signals).items() if value is not None}
+    measured = {
+        name: value for name, value in dataclasses.asdict(found.signals[candidate.index]).items() if value is not None
+    }
     values = {
-        "mission": ticket.mission,
+        "mission": found.ticket.mission,
         "focus": focus,
         "experiences": render_experiences(experiences),
-        "ticket": quoted_summaries(ticket.per_image),
-        "label": ticket.label,
+        "ticket": quoted_summaries(found.ticket.per_image),
+        "label": found.ticket.label,
         "candidate": escape_in_json(one_line(shown | {"signals": measured})),
         "summary_max_chars": str(summary_max_chars),
         "critique_max_chars": str(critique_max_chars),

@@ -12,8 +12,7 @@ from tasks.common.text import fill
 from tasks.guide.critique import (
     STRICT,
     Critique,
-    any_of,
-    edit_forms,
+    edit_form,
     read_reply,
     strict_object,
 )
@@ -67,12 +66,12 @@ def narrowed_schema(keys: Sequence[str], tickets: int, max_operations: int) -> d
     """
     named = {"type": "string", "enum": [_name(number + 1) for number in range(tickets)]}
     groups = {"type": "array", "items": named, "maxItems": MOST_LISTED}
-    forms = edit_forms(keys, {"rationale": SHORT_NOTE}, {"evidence": {**groups, "minItems": 1}}, MOST_LISTED)
+    edit = edit_form(keys, {"rationale": SHORT_NOTE}, {"evidence": {**groups, "minItems": 1}}, MOST_LISTED)
     return strict_object(
         {
             "action": {"type": "string", "enum": ["refine", "noop"]},
             "summary": SHORT_NOTE,
-            "operations": {"type": "array", "items": any_of(forms), "maxItems": max_operations},
+            "operations": {"type": "array", "items": edit, "maxItems": max_operations},
             "critique": SHORT_NOTE,
             "evidence_group_ids": groups,
             "uncertainty_note": SHORT_NOTE,

@@ -11,7 +11,7 @@ import pytest
 from guided_job import ENDPOINT, guided, job_in
 
 from tasks.guide.by_endpoint import ask_endpoint
-from tasks.guide.choose import Signals
+from tasks.guide.choose import Signals, TicketFindings, TicketSelection
 from tasks.guide.critique import Critique, UnusableReply, critic_messages, parse_critique
 from tasks.guide.jobs import GuideContext, ask_job
 from tasks.guide.prompts import CRITIC_PLACES, Template
@@ -22,11 +22,12 @@ from tasks.store.store import Store
 from tasks.task import current_store
 
 TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt", CRITIC_PLACES)
+TICKET = Ticket("t", "wiring", "fail", {"image_1": "The wire is black."})
+ANSWER = read_candidate(0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop")
 MESSAGES = critic_messages(
     TEMPLATE, "Whether wires are right.", {"G0": "Look at the wire."},
-    Ticket("t", "wiring", "fail", {"image_1": "The wire is black."}),
-    read_candidate(0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop"),
-    Signals(label_match=False), summary_max_chars=200, critique_max_chars=400,
+    TicketFindings(TICKET, (ANSWER,), (Signals(label_match=False),), TicketSelection(), TicketSelection()), ANSWER,
+    summary_max_chars=200, critique_max_chars=400,
 )  # fmt: skip
 
 
