@@ -85,10 +85,8 @@ class Mission:
 
     def _check_all_prompts(self) -> Steps[None]:
         """Whether every ticket's prompt fits, before anything is asked; an edit with which one does not is refused."""
-        rollout, longest = (
-            Rollout(self.setup, "final", self.guidance, self.setup.tickets.judged),
-            longest_reply(self.setup),
-        )
+        longest = longest_reply(self.setup)
+        rollout = Rollout(self.setup, "final", self.guidance, self.setup.tickets.judged)
         most, too_long = yield from find_too_long(self.setup, rollout.prompts, longest, "final")
         if too_long:
             shown = [f"{rollout.tickets[i].group_id} ({tokens})" for i, tokens in list(too_long.items())[:5]]
