@@ -37,9 +37,6 @@ from tasks.records import PROCESSOR_FILE, Example
 from tasks.store.store import Store
 
 DEPLOY = "deploy"
-DEPLOY_FILES = tuple(
-    f"{DEPLOY}/{name}" for name in (PROCESSOR_FILE, "system_prompt.txt", SYSTEM_FILE, "request.json", "README.md")
-)
 README = """\
 # {name}: what goes to the server
 
