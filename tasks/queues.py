@@ -4,7 +4,7 @@ A task's name begins with its queue ("gpu.answer"), and Celery routes it by that
 one line of `TASKS`; a new stage is its module and a place in `tasks/plan.py`.  The sender of a task writes
 beside its arguments how every monitor shows them, never with a text, a key or a list:
 
-    run=demo-1a2b3c4d generation=2 child=3 phase=mut attempt=1
+    run=demo-1a2b3c4d generation=2 child=g2_child3_mut attempt=1
     run=collect-5e6f7a8b job=sample_id_00007/2 attempt=1
 """
 
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from tasks.plan import STAGES, StageName
+from tasks.plan import STAGES, StageName, node_id
 
 QueueName = Literal["gpu", "openai", "cpu"]
 QUEUES: tuple[QueueName, ...] = get_args(QueueName)
@@ -74,21 +73,9 @@ def modules_of(queue: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry.module for task, entry in TASKS.items() if queue_of(task) == queue))
 
 
-_PLAN = re.compile(r"g(\d+)_(pop|child)")
-_NODE = re.compile(r"g(\d+)_(pop|child)(\d+)(_mut)?")
-_KIND = {"pop": "individual", "child": "child"}
 LABEL = "whetstone_label"  # the header of a job's message that holds its label
 SHOWN_OF_A_KEY = 24  # characters
-_LONGEST = 80  # characters; nothing that is shown as it is may be longer
-
-
-@dataclass(frozen=True)
-class TaskLabel:
-    """The parts of a line, in words; "" for what it does not name."""
-
-    run: str = ""
-    generation: str = ""
-    individual: str = ""
+LONGEST = 80  # characters; nothing that is shown as it is may be longer
 
 
 def format_label(task: str, arguments: Sequence[Any], label: str = "") -> str:
@@ -99,44 +86,29 @@ def format_label(task: str, arguments: Sequence[Any], label: str = "") -> str:
     if task not in TASKS or len(arguments) != len(TASKS[task].arguments):
         return f"arguments={len(arguments)}"
     values = dict(zip(TASKS[task].arguments, arguments, strict=True))
-    plan, index = values.pop("plan", None), values.pop("index", None)
-    if "job" in values:
-        values["job"] = label or str(values["job"])[:SHOWN_OF_A_KEY]
-    parts = [("run", values.pop("run"))]
-    if plan is not None:
-        parts += _of_plan(str(plan), index)
-    return " ".join(f"{name}={_value(value)}" for name, value in [*parts, *values.items()])
+    shown = {"run": values["run"]}
+    if plan := str(values.get("plan", "")):
+        shown["generation"] = generation_of(plan)
+        named = {"child": node_id(plan, values["index"], values["phase"])} if "index" in values else {"plan": plan}
+        shown |= named
+    else:
+        shown["job"] = label or str(values["job"])[:SHOWN_OF_A_KEY]
+    shown["attempt"] = values["attempt"]
+    return " ".join(f"{name}={_shown(value)}" for name, value in shown.items() if value != "")
 
 
-def parse_label(line: str) -> TaskLabel:
-    """The parts of a line; empty for a line that is not ours."""
-    values = dict(part.split("=", 1) for part in line.split() if "=" in part)
-    if not line.startswith("run="):
-        return TaskLabel()
-    kind = next((kind for kind in ("child", "individual", "final") if kind in values), "")
-    mutated = ", mutated" if values.get("phase") == "mut" else ""
-    individual = f"{kind} {values[kind]}{mutated}" if kind else values.get("job", "")
-    return TaskLabel(values["run"], values.get("generation", ""), individual)
+def parse_label(line: str) -> dict[str, str]:
+    """The parts of a line; none for a line that is not ours."""
+    return dict(part.split("=", 1) for part in line.split() if "=" in part) if line.startswith("run=") else {}
 
 
-def label_of_node(run: str, node: str) -> TaskLabel:
-    """The parts for what a failure's record calls its node: "g2_child3_mut", or the label of a job."""
-    if (found := _NODE.fullmatch(node)) is None:
-        return TaskLabel(run, "", node)
-    generation, kind, index, mutated = found.groups()
-    return TaskLabel(run, generation, f"{_KIND[kind]} {index}{', mutated' if mutated else ''}")
+def generation_of(node: str) -> str:
+    """The number of the generation that a plan or a node of the lineage belongs to, "" for none."""
+    found = re.match(r"g(\d+)_", node)
+    return found[1] if found else ""
 
 
-def _of_plan(plan: str, index: Any) -> list[tuple[str, Any]]:
-    found = _PLAN.fullmatch(plan)
-    if found is None:
-        return [("plan", plan)] if index is None else [(plan, index)]
-    generation = [("generation", found[1])]
-    return generation if index is None else [*generation, (_KIND[found[2]], index)]
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, (list, tuple, dict)):
-        return str(len(value))
+def _shown(value: Any) -> str:
     text = str(value)
-    return text if len(text) <= _LONGEST and not re.search(r"[\s=]", text) else f"({len(text)} characters)"
+    is_plain = len(text) <= LONGEST and not re.search(r"[\s=]", text) and not isinstance(value, list | tuple | dict)
+    return text if is_plain else f"({len(text)} characters)"

@@ -33,7 +33,7 @@ from orchestrator.farm.producer import make_sender
 from orchestrator.flower_ext.runs import RetryRejected, RunView, find_failure, index_runs, retry
 from tasks.common import logs
 from tasks.common.files import check_own_file, private_folder
-from tasks.queues import TaskLabel, label_of_node, parse_label
+from tasks.queues import generation_of, parse_label
 from tasks.store.client import NO_WAITING, connect, store_url
 from tasks.store.store import Store
 
@@ -87,19 +87,22 @@ def add_run_fields(task: Any, farm: Farm) -> Any:
     store's record of the failure.
     """
     label = parse_label(task.args or "")
-    if not label.run and task.state == "FAILURE":
+    if not label and task.state == "FAILURE":
         label = _recorded(farm.store, task.uuid)
-    task.run, task.generation, task.individual = label.run, label.generation, label.individual
+    task.run, task.generation = label.get("run", ""), label.get("generation", "")
+    task.individual = label.get("child") or label.get("job", "")
     task._fields = (*COLUMNS, *task._fields)
     return task
 
 
-def _recorded(store: Store, task: str) -> TaskLabel:
+def _recorded(store: Store, task: str) -> dict[str, str]:
     try:
         failure = find_failure(store, task)
     except redis.RedisError:
-        return TaskLabel()
-    return TaskLabel() if failure is None else label_of_node(failure.run, failure.node)
+        failure = None
+    if failure is None:
+        return {}
+    return {"run": failure.run, "generation": generation_of(failure.node), "child": failure.node}
 
 
 def routes(farm: Farm) -> list[Any]:
@@ -165,7 +168,7 @@ class Retry(RunsPage):
         if found := next((v.run for v in views.values() for failed in v.failed if failed.task == task), ""):
             return found
         seen = self.application.events.state.tasks.get(task)
-        return "" if seen is None or seen.state != "FAILURE" else parse_label(seen.args or "").run
+        return "" if seen is None or seen.state != "FAILURE" else parse_label(seen.args or "").get("run", "")
 
 
 class GuardedMetrics(Metrics):  # type: ignore[misc]  # Flower has no types

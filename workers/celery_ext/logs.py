@@ -16,7 +16,7 @@ from celery import signals
 from celery.apps import worker
 
 from tasks.common import logs
-from tasks.queues import format_label
+from tasks.queues import format_label, parse_label
 
 STANDARD_ERROR = 2  # the descriptor: Celery replaces sys.stderr by a log
 MAX_TASKS = 1000  # received tasks whose fields are kept
@@ -24,17 +24,9 @@ MAX_TASKS = 1000  # received tasks whose fields are kept
 
 def fields_of_task(name: str, task_id: str, line: str) -> dict[str, str]:
     """The log fields of a task, from the line that displays its arguments (`format_label`)."""
-    values = dict(part.split("=", 1) for part in line.split() if "=" in part) if line.startswith("run=") else {}
-    generation = values.get("generation", "")
-    child = values.get("job", "")  # or the candidate's id in the lineage, as `tasks.plan.node_id` has it
-    if "child" in values:
-        child = f"g{generation}_child{values['child']}_{values.get('phase', 'pre')}"
-    elif "individual" in values:
-        child = f"g{generation}_pop{values['individual']}"
-    elif "final" in values:
-        child = f"final{values['final']}"
-    stage = name.partition(".")[2] or name
-    found = {"run": values.get("run", ""), "generation": generation, "child": child, "stage": stage, "task": task_id}
+    values = parse_label(line)
+    found = {name: values.get(name, "") for name in ("run", "generation")}
+    found |= {"child": values.get("child") or values.get("job", ""), "stage": name.partition(".")[2], "task": task_id}
     return {name: value for name, value in found.items() if value}
 
 

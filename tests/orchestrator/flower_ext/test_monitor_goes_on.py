@@ -23,7 +23,7 @@ def test_the_button_of_a_red_task_ends_as_if_nothing_had_failed(
         [failed] = flower.run(RUN.id)["failed"]
         eventually(lambda: flower.rows().get(failed["task"], {}).get("state") == "FAILURE", "the task is red")
         row = flower.row(failed["task"])
-        assert (row["name"], row["state"], row["individual"]) == ("openai.reflect", "FAILURE", "child 1, mutated")
+        assert (row["name"], row["state"], row["individual"]) == ("openai.reflect", "FAILURE", NODE)
         # When what made it fail is mended and the button is pressed
         driver.clear_signal("fail", "reflect", NODE)
         pressed = flower.client.post(f"/task/retry/{failed['task']}", headers={"Origin": flower.url})

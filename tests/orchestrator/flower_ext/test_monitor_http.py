@@ -65,7 +65,7 @@ def test_a_page_is_for_those_who_have_the_password(scene: Scene, path: str) -> N
 def test_a_task_says_where_it_belongs_and_has_a_button(scene: Scene) -> None:
     task = scene.tasks["first"]
     row = scene.flower.row(task)
-    assert (row["run"], row["generation"], row["individual"]) == ("first", "0", "individual 0")
+    assert (row["run"], row["generation"], row["individual"]) == ("first", "0", "g0_pop0")
     assert f'action="/task/retry/{task}"' in scene.flower.client.get(f"/task/{task}").text
 
 
@@ -73,7 +73,7 @@ def test_a_task_whose_arguments_flower_has_not_seen_is_named_by_the_record_of_it
     farm: Any = Farm(None, scene.outputs, scene.store, scene.outputs)  # type: ignore[arg-type]  # nothing is sent
     seen = SimpleNamespace(args=None, state="FAILURE", uuid=scene.tasks["first"], _fields=("name",))
     task = add_run_fields(seen, farm)
-    assert (task.run, task.generation, task.individual) == ("first", "0", "individual 0")
+    assert (task.run, task.generation, task.individual) == ("first", "0", "g0_pop0")
 
 
 def test_the_runs_are_listed_with_cost_and_failures(scene: Scene) -> None:

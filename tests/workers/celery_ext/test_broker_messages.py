@@ -23,7 +23,7 @@ def test_every_message_names_its_run_generation_and_child(valkey_url: str, store
     messages = [json.loads(text) for text in broker.lrange("openai", 0, -1)]
     assert len(messages) == 2
     for message in messages:
-        assert message["headers"]["argsrepr"] == "run=demo generation=2 child=3 phase=mut attempt=1"
+        assert message["headers"]["argsrepr"] == "run=demo generation=2 child=g2_child3_mut attempt=1"
         assert message["headers"]["kwargsrepr"] == ""
 
 
