@@ -25,7 +25,7 @@ class Example:
 class Answer:
     """A reply of the target. `ids` are its token ids and `tokens` their number, without the end-of-turn token.
 
-    `whole` says that it is not cut (tasks/whole.py).
+    `whole` says that it is not cut (tasks/judging/whole.py).
     """
 
     example: str

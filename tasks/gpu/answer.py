@@ -23,13 +23,13 @@ from tasks.gpu.model_files import reference
 from tasks.gpu.processor import generate
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest
+from tasks.judging.whole import is_loop, is_whole
 from tasks.plan import Phase
 from tasks.records import PROCESSOR_FILE, Answer, Sampling
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.client import hold_lock
 from tasks.store.keys import content_hash
 from tasks.task import raise_if_cancelled
-from tasks.whole import is_loop, is_whole
 
 PROMPT_BATCHES = 32
 """How many are kept: a run compares a dozen system prompts on two or three sets of questions."""

@@ -6,12 +6,14 @@ import io
 import json
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.common import logs
-from tasks.common.logs import register_secret
+from tasks.common.logs import SecretError, redact, register_secret, secret
+from tasks.store.client import password_in, redis_url_of
 
 Written = Callable[[], list[str]]
 
@@ -90,3 +92,40 @@ def test_no_secret_comes_through(
     said = "\n".join(written())
     assert said.count("with [secret]") == said.count("HTTP 401: [secret] is wrong") == len(secrets)
     assert not [text for text in secrets if text in said]
+
+
+def test_a_secret_is_what_its_file_holds(tmp_path: Path) -> None:
+    # given a file as `echo` or an editor writes it, with a line end
+    (tmp_path / "key").write_text("sk-1\n")
+    environment = {"KEY_FILE": str(tmp_path / "key")}
+
+    assert secret("KEY", environment) == "sk-1"
+
+    # when it is changed, then the next who asks has the new one
+    (tmp_path / "key").write_text("sk-2\n")
+    assert secret("KEY", environment) == "sk-2"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SecretError, match=r"^KEY_FILE: .*nowhere cannot be read: No such file or directory$"):
+        secret("KEY", {"KEY_FILE": str(tmp_path / "nowhere")})
+    with pytest.raises(SecretError, match=r"^KEY_FILE: .* cannot be read: Is a directory$"):
+        secret("KEY", {"KEY_FILE": str(tmp_path)})
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SecretError, match=r"^KEY_FILE: .*binary is not UTF-8 text$"):
+        secret("KEY", {"KEY_FILE": str(tmp_path / "binary")})
+
+
+def test_a_secret_is_hidden_once_it_was_read() -> None:
+    assert "a-key-nobody-read" in redact("with a-key-nobody-read")
+
+    secret("KEY", {"KEY": " sk-test-0123456789 \n"})
+
+    assert redact("Bearer sk-test-0123456789, twice sk-test-0123456789") == "Bearer [secret], twice [secret]"
+
+
+@pytest.mark.parametrize("url", ["redis://:p4ss-of-the-tcp@host/0", "unix:///run/socket?db=1&password=p4ss-of-socket"])
+def test_the_password_in_an_address_is_a_secret(url: str) -> None:
+    redis_url_of({"WHETSTONE_REDIS_URL": url})
+
+    assert password_in(url) not in redact(f"cannot reach {url}")

@@ -1,11 +1,11 @@
-"""Runs on a real Valkey."""
+"""Runs, what they leave and share, on a real Valkey."""
 
 from __future__ import annotations
 
 import pytest
 
 from tasks.records import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.store.store import Store
+from tasks.store.store import Store, record_use
 
 
 def make_run(run_id: str) -> Run:
@@ -44,3 +44,28 @@ def test_a_run_comes_back_as_it_went_in_newlines_and_all(store: Store) -> None:
     assert "\n\nQuestion:\n" in store.run("here").target.prompt_template
     with pytest.raises(KeyError, match="elsewhere"):
         store.run("elsewhere")
+
+
+def test_a_shared_result_outlives_the_runs_but_the_last_that_used_it(store: Store) -> None:
+    for run_id in ("one", "two"):
+        store.put_run(make_run(run_id))
+    store.put_shared("one", "answer:x", {"text": "first"})
+    store.put_shared("two", "answer:x", {"text": "second"})
+    assert store.shared("two", ["answer:x", "answer:y"]) == {"answer:x": {"text": "first"}}
+    store.delete_run("one")
+    assert store.run_ids() == ["two"]
+    assert store.shared("two", ["answer:x"]) == {"answer:x": {"text": "first"}}
+    store.delete_run("two")
+    assert store.redis.keys("*") == []
+
+
+def test_lost_counters_are_restored_once_where_the_reply_is_lost_and_the_command_is_sent_again(store: Store) -> None:
+    for _ in range(2):
+        store.restore_usage("run-1", {"requests": 2, "cost_usd": 0.5})
+    assert store.usage("run-1") == {"requests": 2, "cost_usd": 0.5}
+
+
+def test_a_use_counts_once_for_each_question_that_it_shares(store: Store) -> None:
+    assert [record_use(store.redis, ["q1", "q2"], use) for use in ("one", "one", "two")] == [1, 1, 2]
+    assert record_use(store.redis, ["q2", "q3"], "three") == 3
+    assert record_use(store.redis, ["q4"], "one") == 1

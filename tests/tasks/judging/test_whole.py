@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from tasks.whole import ends_sentence, is_loop, is_whole
+from tasks.judging.whole import ends_sentence, is_loop, is_whole
 
 WHOLE = (
     "Sales grew.",
