@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -46,25 +46,22 @@ def main(arguments: list[str]) -> int:
     limits = Limits(decoder.context, decoder.vocabulary, ends, options.labels)
     if processor:
         limits = dataclasses.replace(limits, processor=processor.sha256, module=processor.module)
-    with ExitStack() as stack:
-        requests_log = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
+    with options.requests_log.open("a") if options.requests_log else nullcontext() as requests_log:
         rows = decoder.calibrate(options.rows)
         if rows != options.rows:
             log.warning("this machine's kernels mix rows: answering one request at a time")
         engine = Engine(decoder, rows, prompts, processor, lambda ids: str(tokenizer.decode(list(ids))))
         grammars = Grammars(tokenizer, decoder.vocabulary, ends)
-        name = str(dtype).removeprefix("torch.")
-        weights = weights_fingerprint(options.model)
         service = Service(
-            engine, grammars, prompts, limits, tokenizer, options.model, weights, name, rows, options.api_key,
-            requests_log,
+            engine, grammars, prompts, limits, tokenizer, options.model, weights_fingerprint(options.model),
+            str(dtype).removeprefix("torch."), rows, requests_log,
         )  # fmt: skip
         return _serve(service, options)
 
 
 def _serve(service: Service, options: argparse.Namespace) -> int:
     """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
-    app = BearerKey(build_target_app(service), service.api_key)
+    app = BearerKey(build_target_app(service), options.api_key)
     config = uvicorn.Config(
         app, host=options.host, port=options.port or 0, log_level="warning", access_log=False,
         timeout_graceful_shutdown=DRAIN_S,

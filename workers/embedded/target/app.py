@@ -38,9 +38,10 @@ CLIENT_CLOSED_REQUEST = 499
 
 @dataclass(frozen=True)
 class Service:
-    """What the routes need. `weights` is a fingerprint of the model's files, `tokenizer` transformers' own.
+    """What the routes need.
 
-    `requests_log` gets a line for each answer.
+    `tokenizer` is transformers' own; `weights` is a fingerprint of the model's files; `requests_log` gets a line for
+    each answer.
     """
 
     engine: Engine
@@ -52,20 +53,12 @@ class Service:
     weights: str
     dtype: str
     rows: int
-    api_key: str
     requests_log: TextIO | None
 
 
 def build_target_app(service: Service) -> FastAPI:
     """The application; the engine is already running."""
     app = FastAPI(title="Whetstone embedded target", docs_url=None, redoc_url=None, openapi_url=None)
-    _add_information(app, service)
-    _add_generation(app, service)
-    return app
-
-
-def _add_information(app: FastAPI, service: Service) -> None:
-    """Health, the model and the state of the server."""
 
     @app.get("/health")
     async def health() -> Response:
@@ -94,10 +87,6 @@ def _add_information(app: FastAPI, service: Service) -> None:
             "cached_bytes": service.prompts.bytes,
         }
 
-
-def _add_generation(app: FastAPI, service: Service) -> None:
-    """Answers, and the cache of prompts."""
-
     @app.post("/flush_cache")
     async def flush_cache() -> Response:
         service.prompts.flush()
@@ -114,6 +103,8 @@ def _add_generation(app: FastAPI, service: Service) -> None:
         except EngineStopped as error:
             return _error(503, str(error))
         return await _answer(service, http, pending, body.is_list)
+
+    return app
 
 
 async def _compile_grammar(service: Service, sampling: SamplingParams) -> CompiledGrammar | None:
