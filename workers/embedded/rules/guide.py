@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -24,7 +24,11 @@ from tasks.guide.prompts import prompt_language
 PIECES = range(2, 7)  # characters
 MOST_WORDS = 4  # of a phrase
 LEAST_TICKETS, LEAST_RATIO = 2, 1.0
+DUTY = 0.8  # the share of passing tickets that have the words; labels may be wrong
+SHOWN = 8  # words that a critique names
 
+_IMAGE = re.compile(r'^- (image_\d+): (".*")$', re.MULTILINE)
+_EXPERIENCE = re.compile(r"^\[G\d+\]\. (.*)$", re.MULTILINE)
 _SENTENCE = re.compile(r"[^.。!！?？;；\n]+")
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
 _CHINESE = re.compile("[\u4e00-\u9fff]+")
@@ -60,6 +64,10 @@ class Separator:
     groups: tuple[str, ...]
 
     @property
+    def tickets(self) -> int:
+        return sum(found for found, _ in self.counts.values())
+
+    @property
     def ratio(self) -> float:
         """The log-likelihood ratio: how much better two shares explain the counts than one share for both labels."""
         found, total = (sum(one) for one in zip(*self.counts.values(), strict=True))
@@ -89,9 +97,9 @@ def separators(tickets: Sequence[LabelledTicket]) -> list[Separator]:
     sentences = [[_units(part) for text in ticket.texts for part in _SENTENCE.findall(text)] for ticket in tickets]
     units = set(chain.from_iterable(chain.from_iterable(sentences)))
     found = {unit: _separator((unit,), tickets, sentences, totals) for unit in units}
-    good = [s for s in found.values() if s.ratio >= LEAST_RATIO and s.groups and _tickets(s) >= LEAST_TICKETS]
+    good = [s for s in found.values() if s.ratio >= LEAST_RATIO and s.groups and s.tickets >= LEAST_TICKETS]
     # Of pieces of one length of Chinese the longest is best; words are joined by those that always stand with them.
-    good.sort(key=lambda s: (-s.ratio, -_tickets(s), -len(s.words[0]) if _CHINESE.match(s.words[0]) else 0, s.words))
+    good.sort(key=lambda s: (-s.ratio, -s.tickets, -len(s.words[0]) if _CHINESE.match(s.words[0]) else 0, s.words))
     joined = (_separator(_joined(s.words[0], sentences), tickets, sentences, totals) for s in good)
     return list({frozenset(s.words): s for s in joined}.values())
 
@@ -99,14 +107,9 @@ def separators(tickets: Sequence[LabelledTicket]) -> list[Separator]:
 def _units(sentence: str) -> tuple[str, ...]:
     """Words and pieces of Chinese in one sentence, in its order, each once."""
     words = (word for word in _WORD.findall(sentence.lower()) if word not in _COMMON)
-    return tuple(dict.fromkeys(chain(words, _pieces(sentence))))
-
-
-def _pieces(sentence: str) -> Iterator[str]:
-    for run in _CHINESE.findall(sentence):
-        for length in PIECES:
-            for start in range(len(run) - length + 1):
-                yield run[start : start + length]
+    runs = _CHINESE.findall(sentence)
+    pieces = (run[i : i + length] for run in runs for length in PIECES for i in range(len(run) - length + 1))
+    return tuple(dict.fromkeys(chain(words, pieces)))
 
 
 def _separator(
@@ -138,21 +141,13 @@ def _joined(word: str, sentences: Sequence[Sequence[tuple[str, ...]]]) -> tuple[
     return tuple(sorted(kept, key=having[0].index))
 
 
-def _tickets(separator: Separator) -> int:
-    return sum(found for found, _ in separator.counts.values())
-
-
-_IMAGE = re.compile(r'^- (image_\d+): (".*")$', re.MULTILINE)
-_EXPERIENCE = re.compile(r"^\[G\d+\]\. (.*)$", re.MULTILINE)
-SHOWN = 8  # words that a critique names
-
-
 def critique(_: str, user: str) -> dict[str, Any]:
     """The reply to `critic_messages`."""
-    candidate = _candidate(user)
+    with_signals = (line for line in user.split("\n") if line.startswith("{") and '"signals"' in line)
+    candidate = json.loads(next(with_signals, "null"))
     images = {name: str(json.loads(text)) for name, text in _IMAGE.findall(user)}
-    if not images:
-        raise ValueError("the prompt has no summaries")
+    if not images or candidate is None:
+        raise ValueError("the prompt has no summaries, or no answer with signals")
     verdict, is_right = candidate["verdict"], candidate["signals"]["label_match"]
     label = verdict if is_right else {"pass": "fail", "fail": "pass"}[verdict]
     seen = content_words(" ".join(images.values()))
@@ -170,20 +165,8 @@ def critique(_: str, user: str) -> dict[str, Any]:
     }
 
 
-def _candidate(user: str) -> dict[str, Any]:
-    """The first line that is an answer with its signals."""
-    for line in user.split("\n"):
-        if line.startswith("{") and '"signals"' in line:
-            found: dict[str, Any] = json.loads(line)
-            return found
-    raise ValueError("the prompt has no answer with signals")
-
-
 def _listed(words: list[str]) -> str:
     return f": {', '.join(words[:SHOWN])}" if words else ""
-
-
-DUTY = 0.8  # the share of passing tickets that have the words; labels may be wrong
 
 
 def propose(_: str, user: str) -> dict[str, Any]:
@@ -192,11 +175,7 @@ def propose(_: str, user: str) -> dict[str, Any]:
     if not any(ticket.group for ticket in tickets):
         raise ValueError("the prompt has no tickets to reflect on")
     known = {normalised(text) for text in _EXPERIENCE.findall(user)}
-    for found in separators(tickets):
-        text = _experience(found)
-        if text is not None and normalised(text) not in known:
-            return _edit(found, text)
-    return {
+    reply: dict[str, Any] = {
         "action": "noop",
         "summary": "No words that are not in an experience yet tell failing from passing tickets.",
         "critique": None,
@@ -204,21 +183,21 @@ def propose(_: str, user: str) -> dict[str, Any]:
         "evidence_group_ids": [],
         "uncertainty_note": None,
     }
-
-
-def _edit(found: Separator, text: str) -> dict[str, Any]:
-    counts = found.counts.items()
-    counted = ", ".join(f"{count} of {total} tickets with label {label}" for label, (count, total) in counts)
-    evidence = list(found.groups)
-    operation = {"op": "upsert", "key": None, "text": text, "rationale": f"The words stand in {counted}."}
-    return {
-        "action": "refine",
-        "summary": f"The words that best tell the labels apart: {', '.join(found.words)}.",
-        "critique": f"They stand in {counted}.",
-        "operations": [{**operation, "evidence": evidence, "merged_from": []}],
-        "evidence_group_ids": evidence,
-        "uncertainty_note": None,
-    }
+    for found in separators(tickets):
+        text = _experience(found)
+        if text is None or normalised(text) in known:
+            continue
+        counts = ", ".join(f"{n} of {total} tickets with label {name}" for name, (n, total) in found.counts.items())
+        evidence = list(found.groups)
+        operation = {"op": "upsert", "key": None, "text": text, "rationale": f"The words stand in {counts}."}
+        return reply | {
+            "action": "refine",
+            "summary": f"The words that best tell the labels apart: {', '.join(found.words)}.",
+            "critique": f"They stand in {counts}.",
+            "operations": [{**operation, "evidence": evidence, "merged_from": []}],
+            "evidence_group_ids": evidence,
+        }
+    return reply
 
 
 def _experience(found: Separator) -> str | None:
