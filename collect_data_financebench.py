@@ -10,4 +10,4 @@ import sys
 from orchestrator.cli import main
 
 if __name__ == "__main__":
-    main(["collect", *sys.argv[1:]])
+    sys.exit(main(["collect", *sys.argv[1:]]))

@@ -1,6 +1,7 @@
 """The console script, and `python -m orchestrator`."""
 
 import signal
+import sys
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # Until a command has something to stop (`raise_on_signals`), Ctrl+C ends the process without a word.
@@ -9,4 +10,4 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 from orchestrator.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Mapping, Sequence
 
 import click
@@ -79,7 +78,7 @@ class Commands(click.Group):
 orchestrator = Commands("orchestrator", commands=dict.fromkeys(COMMANDS, click.Command("")))
 
 
-def execute(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.  Wrong arguments are status 1, like wrong settings."""
     keep_private()
     console.open_output()
@@ -95,8 +94,3 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         return console.fail(console.INTERRUPTED, "interrupted")
     except console.Terminated as ended:
         return console.fail(console.BY_SIGNAL + ended.number, f"{ended}")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit with its status."""
-    sys.exit(execute(arguments))

@@ -41,12 +41,17 @@ class FarmEvaluator:
 
     def __call__(self, plan: Plan) -> list[Outcome]:
         """The outcomes of all candidates, in their order."""
-        dispatcher = self.dispatcher
+        dispatcher, store, run_id = self.dispatcher, self.dispatcher.store, self.dispatcher.run_id
         with (
             logs.fields(generation=plan.generation),
             tracing.span("evaluation", plan=plan.name, candidates=len(plan.candidates)),
         ):
-            work = PlanWork.begin(dispatcher, plan)
+            store.put_plan(run_id, plan)
+            attempt = dispatcher.begin(plan.name)
+            work = PlanWork(dispatcher.farm.app, store, run_id, plan, attempt, store.stages(run_id, plan.name))
+            work.refresh()
+            log.info("%s: %d of %d candidates to evaluate", plan.name, len(work.open()), len(plan.candidates))
+            work.resend()  # what is missing of it
             for _ in dispatcher.wait(work):
                 self.watch(plan, work.records, work.failures())
         outcomes = [outcome(candidate, work.records) for candidate in plan.candidates]
@@ -65,18 +70,6 @@ class PlanWork:
     records: dict[str, dict[str, Any]]
     _failed: dict[str, Failure] = field(default_factory=dict)  # by the candidate's index, as text
 
-    @classmethod
-    def begin(cls, dispatcher: Dispatcher, plan: Plan) -> PlanWork:
-        """Record the plan, and send what is missing of it."""
-        store, run_id = dispatcher.store, dispatcher.run_id
-        store.put_plan(run_id, plan)
-        attempt = dispatcher.begin(plan.name)
-        work = cls(dispatcher.farm.app, store, run_id, plan, attempt, store.stages(run_id, plan.name))
-        work.refresh()
-        log.info("%s: %d of %d candidates to evaluate", plan.name, len(work._open()), len(plan.candidates))
-        work.resend()
-        return work
-
     @property
     def name(self) -> str:
         return f"stage of {self.plan.name}"
@@ -90,22 +83,22 @@ class PlanWork:
         return len(self.records), {(failure.name, failure.task) for failure in self._failed.values()}
 
     def is_done(self) -> bool:
-        return not self._open()
+        return not self.open()
 
     def is_running(self) -> bool:
-        return any(str(candidate.index) not in self._failed for candidate in self._open())
+        return any(str(candidate.index) not in self._failed for candidate in self.open())
 
     def failures(self) -> list[Failure]:
-        return [self._failed[str(c.index)] for c in self._open() if str(c.index) in self._failed]
+        return [self._failed[str(c.index)] for c in self.open() if str(c.index) in self._failed]
 
     def resend(self) -> int:
-        missing = [candidate for candidate in self._open() if str(candidate.index) not in self._failed]
+        missing = [candidate for candidate in self.open() if str(candidate.index) not in self._failed]
         if missing:
             limit = self.store.stage_limit(self.run_id)
             send_chord(self.app, self.store, self.run_id, self.plan.name, missing, self.records, self.attempt, limit)
         return len(missing)
 
-    def _open(self) -> list[Candidate]:
+    def open(self) -> list[Candidate]:
         return [candidate for candidate in self.plan.candidates if outcome(candidate, self.records) is None]
 
 

@@ -24,4 +24,4 @@ def kill_before_write(name: str) -> None:
 
 if __name__ == "__main__":
     kill_before_write(sys.argv.pop(1))
-    main()
+    sys.exit(main())

@@ -20,7 +20,7 @@ def refusal(
     def lines(**options: str) -> list[str]:
         _, _, _, command, *arguments = run_folder.command(**options)
         assert command == "evolve"
-        assert cli.execute([command, *arguments]) == console.WRONG
+        assert cli.main([command, *arguments]) == console.WRONG
         assert not run_folder.farm.exists()
         assert not run_folder.output.exists()
         return capsys.readouterr().err.splitlines()
@@ -64,7 +64,7 @@ WITH_SHORT_WAIT = """
 from orchestrator import cli
 from orchestrator.farm import connection
 connection.START_WAIT_S = 1.0
-cli.main()
+raise SystemExit(cli.main())
 """
 
 

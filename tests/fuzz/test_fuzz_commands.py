@@ -71,10 +71,10 @@ def orchestrate(place: Path) -> Callable[[list[str]], tuple[int, str, str]]:
     def run(words: list[str]) -> tuple[int, str, str]:
         out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
         err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            cli.main(words)
+        with redirect_stdout(out), redirect_stderr(err):
+            status = cli.main(words)
         texts: list[str] = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]  # a BytesIO
-        return int(ended.value.code or 0), *texts
+        return status, *texts
 
     return run
 

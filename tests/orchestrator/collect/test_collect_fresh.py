@@ -21,7 +21,7 @@ WITHOUT_WAIT = """
 from orchestrator import cli
 from orchestrator.farm import connection
 connection.START_WAIT_S = 0.0
-cli.main()
+raise SystemExit(cli.main())
 """
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import console
-from orchestrator.cli import execute
+from orchestrator.cli import main
 from orchestrator.flower_ext.runs import index_runs
 from orchestrator.runs.folder import OutputFolder
 from tasks.store.store import Store
@@ -53,17 +53,17 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(
     DAMAGE[damage](folder.path)
     named = f"damaged/{damage}"
     # When they are listed, then the others are there, and the file is named
-    assert execute(["runs", str(outputs)]) == console.BROKEN
+    assert main(["runs", str(outputs)]) == console.BROKEN
     said = capsys.readouterr()
     assert [line.split()[-1] for line in said.out.splitlines()[1:]] == [str(outputs / n) for n in ("first", "second")]
     [line] = said.err.splitlines()
     assert named in line
     # And for a program
-    assert execute(["runs", str(outputs), "--json"]) == console.BROKEN
+    assert main(["runs", str(outputs), "--json"]) == console.BROKEN
     *_, last = json.loads(capsys.readouterr().out)
     assert (last["folder"], last["state"]) == (str(folder.path), "unreadable") and named in last["reason"]
     # And its own state is refused in one line
-    assert execute(["status", str(folder.path)]) == console.WRONG
+    assert main(["status", str(folder.path)]) == console.WRONG
     assert named in capsys.readouterr().err
     # And Flower's page has all three
     views = index_runs(outputs, store)
@@ -75,7 +75,7 @@ def test_control_characters_of_a_folders_name_are_escaped(tmp_path: Path, capsys
     folder = tmp_path / "a\x1b[31mb"
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({"id": "demo-1", "kind": "evolve"}))
-    execute(["runs", str(tmp_path)])
-    execute(["status", str(folder)])
+    main(["runs", str(tmp_path)])
+    main(["status", str(folder)])
     printed = capsys.readouterr().out
     assert "\x1b" not in printed and printed.count(r"a\x1b[31mb") >= 2

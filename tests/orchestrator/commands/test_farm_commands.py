@@ -21,10 +21,8 @@ def orchestrator(simulated_farm: Bench, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, simulated_farm.url)
 
     def run(*arguments: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        said = capsys.readouterr()
-        return int(str(stop.value.code)), said.out + said.err
+        status, said = main(arguments), capsys.readouterr()
+        return status, said.out + said.err
 
     return run
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator import console
-from orchestrator.cli import execute
+from orchestrator.cli import main
 
 
 def run(*words: str | Path) -> int:
-    return execute(["guide", *map(str, words)])
+    return main(["guide", *map(str, words)])
 
 
 def test_without_a_file_or_with_a_wrong_one_nothing_is_started(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import console
-from orchestrator.cli import execute
+from orchestrator.cli import main
 from orchestrator.commands.retry import retry
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import ParkedState, write_parked_state
@@ -29,7 +29,7 @@ def test_options_and_tasks_may_come_in_any_order(line: str) -> None:
 
 def test_a_retry_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     for line in ([], ["--set", "X=1"], ["RUN", "--unknown"]):
-        assert execute(["retry", *line]) == console.WRONG
+        assert main(["retry", *line]) == console.WRONG
         assert "see `orchestrator retry --help`" in capsys.readouterr().err
 
 
@@ -38,6 +38,6 @@ def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: pytest
     output.run_id("guide")
     write_parked_state(output, ParkedState("no valid answer", is_dead_end=True))
     before = sorted(tmp_path.iterdir())
-    assert execute(["retry", str(tmp_path)]) == console.BROKEN
+    assert main(["retry", str(tmp_path)]) == console.BROKEN
     assert "no valid answer" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before

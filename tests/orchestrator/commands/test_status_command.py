@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator import console
-from orchestrator.cli import execute
+from orchestrator.cli import main
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import ParkedState, write_parked_state
 
 
 def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """What is printed, by its first word; the state under ""."""
-    assert execute(["status", str(folder)]) == console.DONE
+    assert main(["status", str(folder)]) == console.DONE
     head, *lines = capsys.readouterr().out.splitlines()
     return {"": head, **{line[:13].strip(): line[13:] for line in lines}}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from route_values import changed_values, route_values, small_route
 
-from orchestrator.cli import execute
+from orchestrator.cli import main
 from orchestrator.route.settings import read_route_settings, route_settings_from, route_settings_hash
 from orchestrator.settings import SettingsError
 
@@ -65,9 +65,9 @@ def test_the_files_that_come_along_are_right(path: Path) -> None:
 
 def test_wrong_arguments_and_files_exit_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "route.yaml").write_text("world: 3\n")
-    assert execute(["route"]) == 1
+    assert main(["route"]) == 1
     assert "--config: is missing" in capsys.readouterr().err
-    assert execute(["route", "--config", str(tmp_path / "route.yaml"), "--plan"]) == 1
+    assert main(["route", "--config", str(tmp_path / "route.yaml"), "--plan"]) == 1
     said = capsys.readouterr().err
     assert "orchestrator: world: " in said and "orchestrator: training.steps: is missing" in said
-    assert execute(["route", "report", str(tmp_path)]) == 1
+    assert main(["route", "report", str(tmp_path)]) == 1
