@@ -22,10 +22,10 @@ import aiohttp
 from pydantic import FailFast
 from typing_extensions import TypedDict
 
-from tasks.common.http import CONNECT_S, OK, http_url
+from tasks.common.files import unix_path
+from tasks.common.http import CONNECT_S, KEPT_S, OK, http_url
 from tasks.common.logs import redacted
 from tasks.common.validation import InvalidData, parse_json, reply_bytes
-from tasks.gpu.connections import CONNECTIONS, read_body
 from tasks.gpu.model_files import reference
 
 PROCESSOR = reference("whetstone_steering.processor", "ClusterBias")  # adds deltas[labels] inside the server
@@ -197,6 +197,17 @@ class ServerStats:
 
 
 REQUESTS, SERVER_STATS = RequestQueue(), ServerStats()  # of this process
+_LOOPS: list[asyncio.AbstractEventLoop] = []  # of this process: none, or one
+_LOOPS_LOCK = threading.Lock()
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop, in a thread of its own, of all requests of this process; a task does not delay it with its answers."""
+    with _LOOPS_LOCK:
+        if not _LOOPS:
+            _LOOPS.append(asyncio.new_event_loop())
+            threading.Thread(target=_LOOPS[0].run_forever, name="connections", daemon=True).start()
+        return _LOOPS[0]
 
 
 @dataclass(frozen=True)
@@ -219,7 +230,7 @@ class TargetClient:
         Answers arrive in any order; `on_answer` runs in this thread.  The first error cancels the rest.
         """
         answers: SimpleQueue[tuple[int, Generated] | None] = SimpleQueue()
-        sending = asyncio.run_coroutine_threadsafe(self._all(requests, answers.put), CONNECTIONS.loop())
+        sending = asyncio.run_coroutine_threadsafe(self._all(requests, answers.put), _loop())
         sending.add_done_callback(lambda _: answers.put(None))
         try:
             while (item := answers.get()) is not None:
@@ -235,7 +246,13 @@ class TargetClient:
     async def _all(
         self, requests: Sequence[GenerateRequest], answered: Callable[[tuple[int, Generated]], None]
     ) -> None:
-        http = await CONNECTIONS.session(self.base_url, self.api_key)
+        path = unix_path(self.base_url)
+        options: dict[str, Any] = {"limit": 0, "keepalive_timeout": KEPT_S}
+        http = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {self.api_key}"} if self.api_key else {},
+            connector=aiohttp.UnixConnector(path, **options) if path else aiohttp.TCPConnector(**options),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
 
         async def answer_one(turn: Turn, index: int, request: GenerateRequest) -> None:
             try:
@@ -247,7 +264,7 @@ class TargetClient:
             answered((index, answer))
 
         with REQUESTS.batch(len(requests), self.concurrency) as turns:
-            async with asyncio.TaskGroup() as group:
+            async with http, asyncio.TaskGroup() as group:
                 for index, request in enumerate(requests):
                     group.create_task(answer_one(turns[index], index, request))
 
@@ -270,7 +287,7 @@ class TargetClient:
         body, url = request_body(request, rid), http_url(self.base_url, "/generate")
         try:
             async with http.post(url, json=body, timeout=timeout, allow_redirects=False) as reply:
-                text = (await read_body(reply, reply_bytes(request.max_new_tokens))).decode("utf-8", "replace")
+                text = await _read(reply, reply_bytes(request.max_new_tokens))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}"[:300]) from error
         except ValueError as error:  # a reply that is too large: a retry would not help
@@ -347,3 +364,14 @@ def _message(reply: aiohttp.ClientResponse, text: str) -> str:
         return str(json.loads(text)["error"]["message"])[:500]
     except (ValueError, KeyError, TypeError):
         return text[:500]
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> str:
+    """The text of a reply of at most so many bytes."""
+    body = bytearray()
+    while part := await response.content.readany():
+        body += part
+        if len(body) > most:
+            response.close()  # the connection has more of this reply
+            raise ValueError(f"the reply has more than {most:,} bytes, the most for this request")
+    return body.decode("utf-8", "replace")
