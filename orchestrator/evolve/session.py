@@ -42,7 +42,6 @@ from orchestrator.evolve.search import FinishedGeneration, RunState, Turn, known
 from orchestrator.evolve.setup import check_prompts
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.evaluator import FarmEvaluator, Records
 from orchestrator.farm.jobs import Scheduler
 from orchestrator.farm.producer import delete_results
@@ -53,9 +52,7 @@ from orchestrator.report.statistics import Point
 from orchestrator.report.text import FinalReport
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputError, OutputFolder, writing
-from orchestrator.runs.preflight import keep_versions
-from orchestrator.runs.session import restored_if_refused, run_session
-from orchestrator.runs.status import StatusPublisher, clear_parked_state
+from orchestrator.runs.session import Budget, JobLimits, Session, open_session, restored_if_refused
 from orchestrator.settings import Settings, make_run, write_config
 from orchestrator.settings.options import options
 from orchestrator.settings.run import endpoint_of, relative_objective, stage_limit_s
@@ -64,14 +61,10 @@ from tasks.common import tracing
 from tasks.openai.endpoint import is_priced
 from tasks.plan import STEMS, Evaluations, Plan, plan_name
 from tasks.records import Failure
-from tasks.store.keys import LIMIT
-from tasks.store.results import DAY_S, KEPT_S
-from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
 KIND_NAME = "evolve"
 FINISHING_S = 60.0
-NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
 
 OpenFarm = Callable[[Settings, Callable[[str], None]], AbstractContextManager[FarmConnection]]
 
@@ -110,19 +103,24 @@ def run_evolution(asked: Evolution, open_farm: OpenFarm) -> FinalReport:
     if output.state.exists() and not book.arms:
         raise OutputError(f"{output.state} is of a search whose {SYSTEMS_FILE} is missing: it has the arms")
     state = load_state(output, make_search(settings, book)) if book.arms else RunState()
-    run_id = output.run_id(KIND_NAME)
+    output.run_id(KIND_NAME)
     with restored_if_refused(output.config, output.path / CHANGES_FILE):
         if output.config.exists():
             record_change(output, saved_settings(output.path), settings, state.generation)
         with writing(output.config):
             write_config(settings, output.config)
-        with run_session(output, run_id, KIND_NAME, open_farm(settings, notify), notify) as farm:
-            session = _Session(asked, farm, run_id, state.generation)
+        limits = JobLimits(stage_limit_s(), asked.retry_wait_s, asked.only)
+        budget = Budget(settings.budget_usd, is_priced(endpoint_of(settings)))
+        farm = open_farm(settings, notify)
+        with open_session(
+            output, KIND_NAME, "generations", farm, limits, budget, notify, total=settings.ngen
+        ) as opened:
+            session = _Session(asked, opened, state.generation)
             session.begin(book)
             asked.callbacks.start(session.info())
             with session.publisher.publish_final_state():
                 examples = session.check(book)
-                with servers_kept(output, farm.store, run_id):
+                with servers_kept(output, opened.farm.store, opened.run_id):
                     search = _Search(session, session.prepare(book, examples, state))
                     with search.in_progress.written_if_interrupted():
                         search.run()
@@ -132,32 +130,22 @@ def run_evolution(asked: Evolution, open_farm: OpenFarm) -> FinalReport:
 class _Session:
     """What all parts of a session share, once its farm is up; `done`: the generations that are recorded."""
 
-    def __init__(self, asked: Evolution, farm: FarmConnection, run_id: str, done: int) -> None:
-        self.asked, self.farm, self.run_id, self.done = asked, farm, run_id, done
-        settings, output = asked.settings, asked.output
-        limits = WaitLimits(stage_limit_s() + NO_PROGRESS_S, asked.retry_wait_s)
-        self.store = farm.store
-        self.dispatcher = Dispatcher(farm, run_id, limits, asked.view.notify, asked.only)
+    def __init__(self, asked: Evolution, opened: Session, done: int) -> None:
+        self.asked, self.opened, self.done = asked, opened, done
+        self.store, self.run_id = opened.farm.store, opened.run_id
+        self.dispatcher, self.publisher = opened.dispatcher, opened.publisher
         self.scheduler = Scheduler(self.dispatcher)
-        self.artifacts = ArtifactRequests(self.scheduler, output, stage_limit_s())
-        self.is_priced = is_priced(endpoint_of(settings))
-        about = {"kind": KIND_NAME, "unit": "generations", "total": settings.ngen}
-        self.publisher = StatusPublisher(run_id, farm.store, output, about, settings.budget_usd, self.is_priced)
-        self.history = [line for line in read_history(output) if line["generation"] < done]
+        self.artifacts = ArtifactRequests(self.scheduler, asked.output, stage_limit_s())
+        self.history = [line for line in read_history(asked.output) if line["generation"] < done]
         self.started = time.monotonic()
 
     def begin(self, book: Book) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
-        settings, store = self.asked.settings, self.store
-        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
-        store.put_run(make_run(settings, self.run_id))
+        self.store.put_run(make_run(self.asked.settings, self.run_id))
         if book.arms:
             self._set_cap(book.cap)
             self._set_objective(book)
-        store.set_requirements(self.run_id, code_version(), settings.target_model)
-        store.put_metadata(self.run_id, LIMIT, str(stage_limit_s()))
-        self.publisher.restore(self.history)
-        clear_parked_state(self.asked.output)  # not earlier: a start that is refused leaves the run parked
+        self.opened.begin(self.asked.settings.target_model, self.history)
         self.reporter = self.make_reporter()
 
     def make_reporter(self, **of_search: Any) -> ProgressReporter:
@@ -200,7 +188,6 @@ class _Session:
             store.forget_stages(self.run_id, [plan_name(purpose, self.done) for purpose in STAGES])
             store.forget_servers(self.run_id)
         keep_questions(output, asked.examples)
-        keep_versions(output)
         return examples
 
     def _fitting(self, prompts: Sequence[str] = ()) -> setup.Examples:
@@ -246,7 +233,7 @@ class _Search:
         self.search = make_search(self.asked.settings, prepared.book)
         self.recorder = Recorder(
             self.output, self.store, self.run_id, self.search, session.artifacts,
-            is_priced=session.is_priced, generation=session.done,
+            is_priced=session.publisher.is_priced, generation=session.done,
         )  # fmt: skip
         self.reporter = session.make_reporter(
             baseline_name=baseline_name(self.search.any_params.initial_deltas),
@@ -302,7 +289,7 @@ class _Search:
 
     def finish(self) -> FinalReport:
         """Choose among all systems, test the choice, save all files, and build the report."""
-        settings, history, farm = self.asked.settings, self.recorder.history, self.session.farm
+        settings, history = self.asked.settings, self.recorder.history
         closing = Closing(self.measurer, settings, self.output)
         individuals = read_individuals(self.output.individuals)
         book = closing.conclude(self.prepared.book, individuals, len(history)).write(self.output)
@@ -314,7 +301,7 @@ class _Search:
         self.store.release_clusterings(self.run_id)
         self.reporter.flush()
         self.in_progress.clear()
-        delete_results(farm.app, self.run_id)
+        delete_results(self.session.opened.farm.app, self.run_id)
         return build_report(
             settings, self.output, self.store, report, history, comparisons, self.session.evaluations(history)
         )

@@ -89,13 +89,13 @@ class Session:
         if is_embedded and not self.farm.rules:
             raise FarmUnavailable(f'the farm has no embedded endpoint, and {option} is "embedded"')
 
-    def begin(self, model: str) -> None:
-        """Put the run into the store.  `model` is the target that its workers must serve."""
+    def begin(self, model: str, history: Sequence[Mapping[str, object]] = ()) -> None:
+        """Put the run into the store.  `model` is the target that its workers must serve; `history` is its past."""
         store = self.farm.store
         store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
         store.set_requirements(self.run_id, code_version(), model)
         store.put_metadata(self.run_id, LIMIT, str(self.limits.job_s))
-        self.publisher.restore([])
+        self.publisher.restore(history)
         keep_versions(self.output)
         clear_parked_state(self.output)  # not earlier: a start that is refused leaves the run parked
 
@@ -127,14 +127,19 @@ def open_session(
     farm: AbstractContextManager[FarmConnection],
     limits: JobLimits,
     budget: Budget = Budget(),  # frozen
+    notify: Notify = log.warning,
+    **about: object,
 ) -> Iterator[Session]:
-    """The farm is up for as long, the run is this process's own, each line of the log has its id, and a trace is on."""
+    """The farm is up for as long, the run is this process's own, each line of the log has its id, and a trace is on.
+
+    `about` is published with every status.
+    """
     run_id = output.run_id(kind)
-    with run_session(output, run_id, kind, farm, log.warning) as reached:
+    with run_session(output, run_id, kind, farm, notify) as reached:
         waiting = WaitLimits(limits.job_s + NO_PROGRESS_S, limits.retry_wait_s)
-        dispatcher = Dispatcher(reached, run_id, waiting, log.warning, limits.only)
-        about = {"kind": kind, "unit": unit}
-        publisher = StatusPublisher(run_id, reached.store, output, about, budget.usd, budget.is_priced)
+        dispatcher = Dispatcher(reached, run_id, waiting, notify, limits.only)
+        said = {"kind": kind, "unit": unit, **about}
+        publisher = StatusPublisher(run_id, reached.store, output, said, budget.usd, budget.is_priced)
         yield Session(output, reached, run_id, kind, limits, dispatcher, publisher)
 
 
