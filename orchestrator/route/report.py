@@ -36,14 +36,16 @@ FIGURES = (
     *("f_at_1", "teacher_f_mean", "resid", "x_length", "x_surprise", "null_p90"),
 )
 """Of a split, as in the rows: docs/route.md says what each is, and what it should be."""
-SO_FAR = "All figures and verdicts are of what has been evaluated so far, and may change with the rest."
-
-Rows = Sequence[Sequence[str]]
 
 
 def rows_file(arm: Arm) -> str:
     """One line for each step: figures, diagnostics, and the log of its rows."""
     return f"rows/{arm.name}.jsonl"
+
+
+def checkpoint_file(arm: Arm) -> str:
+    """The last state: knobs, moments, bands and rows."""
+    return f"checkpoints/{arm.name}.safetensors"
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -74,10 +76,6 @@ def read_comparison(folder: Path) -> tuple[Mapping[str, Any], str]:
     return found, f"{len(records)} of {wanted} evaluations have been made"
 
 
-def write_report(output: OutputFolder) -> None:
-    output.write(REPORT_FILE, report_text(output.path))
-
-
 def report_text(folder: Path) -> str:
     """The report, as Markdown; of an unfinished run what it has evaluated."""
     settings, _ = ROUTE.load(folder)
@@ -85,18 +83,22 @@ def report_text(folder: Path) -> str:
         found, unfinished = read_comparison(folder)
     except FileNotFoundError:
         raise OutputError(f"{folder} has no {EVALUATION_FILE}: nothing of the run was evaluated so far") from None
-    is_whole = not unfinished
-    held_out = settings.claims.held_out_mode
+    is_whole, held_out = not unfinished, settings.claims.held_out_mode
+    so_far = "All figures and verdicts are of what has been evaluated so far, and may change with the rest."
     parts = [
         "# Gradient routing",
-        *([] if is_whole else [f"**Unfinished**: {unfinished}. {SO_FAR}"]),
+        *([] if is_whole else [f"**Unfinished**: {unfinished}. {so_far}"]),
         *registration_lines(folder, settings),
         f"Held-out mode B: `{held_out}`. Rates are of held-out problems, at temperature 1.",
         "## Preconditions",
         _preconditions(found),
         "## Primary: real against quantile-matched random directions",
         _primary(found),
-        *(part for table in _comparison_tables(found) for part in (f"## {table.title}", table.about, _markdown(table))),
+        *(
+            part
+            for table in _comparison_tables(found)
+            for part in (f"## {table.title}", table.about, _table(table.columns, table.rows))
+        ),
         "## Diagnostics of the last refreshes and steps",
         *_diagnostics(folder, settings, is_whole=is_whole),
         *(["## Pictures", "\n".join(f"![{plot.title}]({plot.file})" for plot in ROUTE_PLOTS)] if is_whole else []),
@@ -121,14 +123,13 @@ def _comparison_tables(found: Mapping[str, Any]) -> list[ShownTable]:
         ("against", "hack of B", "p", "corrected"),
         [
             (
-                _frontier_name(row) if row["against"] == "frontier" else row["against"],
-                _percent(row["hack"]),
-                _number(row.get("p")),
-                _number(row.get("p_corrected")),
+                row["against"] if row["against"] != "frontier"
+                else f"scaled frontier at solve {_percent(row['at_solve'])} ({row['point']})",
+                _percent(row["hack"]), _number(row.get("p")), _number(row.get("p_corrected")),
             )
             for row in found["secondary"]
         ],
-    )
+    )  # fmt: skip
     rates = ShownTable(
         "Rates",
         f"`{CEILING}` sees labels: a cheat by design, which shows what the machinery can suppress.",
@@ -163,8 +164,7 @@ def verdict_lines(folder: Path) -> list[str]:
     """The verdict in a few lines, for the terminal."""
     found = read_comparison(folder)[0]
     settings, _ = ROUTE.load(folder)
-    primary = [_primary(found)]
-    return [*registration_lines(folder, settings), _verdict(found), *primary, f"report: {folder / REPORT_FILE}"]
+    return [*registration_lines(folder, settings), _verdict(found), _primary(found), f"report: {folder / REPORT_FILE}"]
 
 
 def _plan_that_ran(folder: Path, settings: RouteSettings, registered: str) -> RoutePlan:
@@ -247,19 +247,11 @@ def _readings(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"`{REAL}`:\n\n" + _table(("diagnostic", "as it should be", "at the last refresh"), lines)
 
 
-def _frontier_name(row: Mapping[str, Any]) -> str:
-    return f"scaled frontier at solve {_percent(row['at_solve'])} ({row['point']})"
-
-
-def _markdown(table: ShownTable) -> str:
-    return _table(table.columns, [[str(cell) for cell in row] for row in table.rows])
-
-
-def _table(head: Sequence[str], rows: Rows) -> str:
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     if not rows:
         return "None."
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def _percent(value: float | None) -> str:

@@ -21,10 +21,12 @@ from orchestrator.route.registration import arms, deployments, world_source
 from orchestrator.route.report import (
     COMPARISON_FILE,
     EVALUATION_FILE,
+    REPORT_FILE,
+    checkpoint_file,
     json_lines,
+    report_text,
     rows_file,
     verdict_lines,
-    write_report,
 )
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
@@ -36,7 +38,7 @@ from orchestrator.runs.yaml_kind import told_settings
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks import records
 from tasks.common.named import absolute
-from tasks.route.claims import NONE, PROGRAMS, REAL, EvaluatedDeployment, Thresholds, compare_claims
+from tasks.route.claims import NONE, PROGRAMS, REAL, SHARED, EvaluatedDeployment, Thresholds, compare_claims
 from tasks.route.jobs import (
     Arm,
     Deployment,
@@ -55,7 +57,6 @@ log = logging.getLogger(__name__)
 KIND_NAME = "route"
 DRAWING_S = 60.0
 GPU_TASKS = ("gpu.evaluate", "gpu.bases", "gpu.train")  # what a training has led to goes before the next training
-CHECKPOINTS = "checkpoints"
 TRAINING = "routetrain:"  # how the keys of `train_job` begin
 Result = Mapping[str, Any]
 
@@ -88,7 +89,6 @@ def run_route(
         # The arms need nothing of each other, and a night on a GPU is not to end with the first one that fails.
         scheduler = session.scheduler(dict.fromkeys(GPU_TASKS, options.gpu_jobs), goes_on=True)
         router = Router(session, settings, inputs, scheduler, Journal(output.path / JOURNAL))
-        router.restore_results()
         with session.working(callbacks, told_settings(settings, options), len(arms(settings))):
             router.work()
         return verdict_lines(output.path)
@@ -103,7 +103,7 @@ class Router:
     inputs: RouteInputs
     scheduler: Scheduler
     journal: Journal
-    _trained: dict[Arm, tuple[RouteJob, Result]] = field(default_factory=dict)
+    _rows: dict[Arm, list[dict[str, Any]]] = field(default_factory=dict)
     _evaluated: dict[Deployment, Result] = field(default_factory=dict)
     _trainings: dict[Arm, RouteJob] = field(default_factory=dict)
     _evaluations: dict[Arm, RouteJob] = field(default_factory=dict)
@@ -112,35 +112,22 @@ class Router:
         self.store, self.run_id = self.session.farm.store, self.session.run_id
         self.output, self.limit_s = self.session.output, self.session.limits.job_s
 
-    def restore_results(self) -> None:
-        """Put all that the journal has into the store, but for the trainings.
-
-        A training's result is of use only with its checkpoint, which is a file of its own.  Without that file the
-        result stays out of the store, and a store that has lost it trains again.
-        """
-        for key, result in self.journal.results.items():
-            if not key.startswith(TRAINING):
-                self.store.put_shared(self.run_id, key, result)
-
-    def _restore_training(self, job: RouteJob, checkpoint: Path) -> None:
-        """The result of a finished training, and its last checkpoint, which is in the file `checkpoint`."""
-        result = self.journal.results.get(job[0])
-        if result is not None and checkpoint.exists():
-            self.store.put_checkpoint(self.run_id, train_checkpoint(job), checkpoint.read_bytes())
-            self.store.put_shared(self.run_id, job[0], result)
-
     def work(self) -> None:
         """Everything that needs the farm, and the report."""
         self.session.report(self.progress())
+        for key, result in self.journal.results.items():
+            if not key.startswith(TRAINING):
+                self.store.put_shared(self.run_id, key, result)
         bases = self._one(bases_job(self.inputs, self.limit_s))
         log.info("bases: %d modules, largest error %.1e", bases["modules"], bases["largest_error"])
-        pool = pool_job(self.inputs, self.limit_s) if self._has_pool() else None
-        if pool is not None:
+        pool = None
+        if self.settings.world == PROGRAMS and self.settings.training.teacher_rows > 0:
+            pool = pool_job(self.inputs, self.limit_s)
             self._one(pool)
         for arm in arms(self.settings):
             job = train_job(self.inputs, arm, bases["weights"], pool[0] if pool else None, self.limit_s)
             self._trainings[arm] = job
-            self._restore_training(job, self.output.path / f"{CHECKPOINTS}/{arm.name}.safetensors")
+            self._restore_training(job, self.output.path / checkpoint_file(arm))
             self.scheduler.submit(OfArm(*job, arm))
         for request, result in self._results():
             assert isinstance(request, OfArm)
@@ -151,22 +138,26 @@ class Router:
                 self._end_training(request.arm, result)
         self._finish()
 
+    def _restore_training(self, job: RouteJob, checkpoint: Path) -> None:
+        """The result of a finished training is of use only with its last checkpoint, which is a file of its own.
+
+        Without that file it stays out of the store, and a store that has lost it trains again.
+        """
+        result = self.journal.results.get(job[0])
+        if result is not None and checkpoint.exists():
+            self.store.put_checkpoint(self.run_id, train_checkpoint(job), checkpoint.read_bytes())
+            self.store.put_shared(self.run_id, job[0], result)
+
     def _finish(self) -> None:
         records = self._records()
         found = compare_claims(records, Thresholds(**dataclasses.asdict(self.settings.claims)))
         self.output.write_state(COMPARISON_FILE, found)
         artifacts = ArtifactRequests(self.scheduler, self.output, self.limit_s)
-        artifacts.request_route_plots(
-            found["rates"],
-            self.settings.claims.held_out_mode,
-            {arm.name: list(self._trained[arm][1]["rows"]) for arm in arms(self.settings)},
-        )
+        rows = {arm.name: self._rows[arm] for arm in arms(self.settings)}
+        artifacts.request_route_plots(found["rates"], self.settings.claims.held_out_mode, rows)
         artifacts.wait(DRAWING_S)
-        write_report(self.output)
+        self.output.write(REPORT_FILE, report_text(self.output.path))
         self.session.report(self.progress(is_finished=True))
-
-    def _has_pool(self) -> bool:
-        return self.settings.world == PROGRAMS and self.settings.training.teacher_rows > 0
 
     def _one(self, job: RouteJob) -> Result:
         """The result of a job, with nothing else in flight."""
@@ -190,9 +181,9 @@ class Router:
         data = self.store.checkpoint(self.run_id, train_checkpoint(job))
         if data is None:  # another run has computed it, and its checkpoint has expired
             raise LookupError(f"the store has the result of {arm.name} and not its checkpoint")
-        self.output.write(f"{CHECKPOINTS}/{arm.name}.safetensors", data)
+        self.output.write(checkpoint_file(arm), data)
         self.output.write(rows_file(arm), json_lines(result["rows"]))
-        self._trained[arm] = job, result
+        self._rows[arm] = list(result["rows"])
         deployed = deployments(self.settings, arm)
         evaluation = evaluate_job(self.inputs, deployed, job, result["sha256"], self.limit_s)
         self._evaluations[arm] = evaluation
@@ -212,14 +203,13 @@ class Router:
         steps = self.settings.training.steps
         found = arms(self.settings)
         return ProgressFile(
-            done=sum(steps if arm in self._trained else self._done("train", self._trainings.get(arm)) for arm in found),
+            done=sum(steps if arm in self._rows else self._done("train", self._trainings.get(arm)) for arm in found),
             total=steps * len(found),
             is_finished=is_finished,
             figures={
                 "evaluations": float(sum(self._answered(arm) for arm in found)),
                 "evaluations_total": float(sum(len(deployments(self.settings, arm)) for arm in found)),
-                "real_hack": self._hack(REAL),
-                "none_hack": self._hack(NONE),
+                **{"real_hack": self._hack(REAL), "none_hack": self._hack(NONE)},
             },
         )
 
@@ -237,13 +227,9 @@ class Router:
 
     def _hack(self, deployed: str) -> float | None:
         """The hack rate of the held-out mode, over the seeds that are evaluated."""
-        texts = [
-            result["hacked"]
-            for deployment, result in self._evaluated.items()
-            if (deployment.deployed, deployment.mode) == (deployed, self.settings.claims.held_out_mode)
-            and deployment.arm.trajectory == "shared"
-        ]
-        samples: Sequence[str] = "".join(texts)
+        wanted = (SHARED, deployed, self.settings.claims.held_out_mode)
+        found = [each.hacked for each in self._records() if (each.trajectory, each.deployed, each.mode) == wanted]
+        samples = "".join(found)
         return samples.count("1") / len(samples) if samples else None
 
 

@@ -21,7 +21,7 @@ from orchestrator.route.registration import (
     read_texts,
     world_source,
 )
-from orchestrator.route.report import COMPARISON_FILE, json_lines, report_text, rows_file, verdict_lines, write_report
+from orchestrator.route.report import COMPARISON_FILE, REPORT_FILE, json_lines, report_text, rows_file, verdict_lines
 from orchestrator.route.run import ROUTE, keep_texts
 from orchestrator.route.session import route_inputs
 from orchestrator.route.settings import RouteOptions, RouteSettings
@@ -48,7 +48,7 @@ def written(settings: RouteSettings) -> OutputFolder:
         output.write(rows_file(arm), json_lines(rows))
     found = compare_claims(evaluated_arms(settings), Thresholds("B", 0.3, 0.05, 0.5, 0.05))
     output.write_state(COMPARISON_FILE, found)
-    write_report(output)
+    output.write(REPORT_FILE, report_text(output.path))
     output.close()
     return output
 
