@@ -23,7 +23,7 @@ from tasks.common.files import write_atomic
 from tasks.route.adapter import Adapter, bases_of, decompose
 from tasks.route.directions import TokenPair
 from tasks.route.gradients import Policy
-from tasks.route.model import Draw, Network
+from tasks.route.model import Draw, Network, up_to_end
 from tasks.route.world import PromptTokens, TeacherRow, TrainedWorld, WorldGiven, WorldScore
 from tasks.store.keys import content_hash
 
@@ -94,11 +94,7 @@ class ToySampler:
             for step in range(longest):
                 tokens = draw(self._model.logits(self._model.hidden(ids)[:, -1]), rows, step)
                 ids = torch.cat([ids, tokens[:, None]], dim=1)
-        return [_up_to_end(row) for row in ids[:, -longest:].tolist()]
-
-
-def _up_to_end(tokens: list[int]) -> tuple[int, ...]:
-    return tuple(tokens[: tokens.index(END) + 1] if END in tokens else tokens)
+        return [up_to_end(row, self._model.end) for row in ids[:, -longest:].tolist()]
 
 
 def answer_of(problem: int) -> int:

@@ -129,28 +129,28 @@ def confine(limits: Mapping[str, int], readable: Sequence[str], writable: str | 
         raise OSError(f"programs run on Linux on x86-64 only, not on {sys.platform} on {platform.machine()}")
     for name, most in limits.items():
         resource.setrlimit(getattr(resource, name), (most, most))
-    _prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
-    _drop_capabilities()
+    _syscall("no_new_privs", SYS_PRCTL, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    drop_capabilities()
     _restrict_files(readable, writable)
     _restrict_calls()
 
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 SECCOMP_MODE_FILTER = 2
-SYS_CAPSET, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 126, 444, 445, 446
+SYS_CAPSET, SYS_PRCTL = 126, 157
+SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
 CAPABILITY_VERSION_3 = 0x20080522
 
 
 def die_with(parent: int) -> None:
     """Have the kernel end this process when the thread that started it ends."""
-    _prctl("the signal at the parent's death", PR_SET_PDEATHSIG, signal.SIGKILL)
+    _syscall("the signal at the parent's death", SYS_PRCTL, PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _drop_capabilities() -> None:
-    header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
-    _syscall("dropping capabilities", SYS_CAPSET, header, bytes(24))
+def drop_capabilities() -> None:
+    _syscall("dropping capabilities", SYS_CAPSET, struct.pack("Ii", CAPABILITY_VERSION_3, 0), bytes(24))
 
 
 # Landlock, <linux/landlock.h>.
@@ -206,9 +206,8 @@ _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
 def _restrict_calls() -> None:
     program = b"".join(struct.pack("HBBI", *instruction) for instruction in _filter())
     buffer = ctypes.create_string_buffer(program, len(program))
-    count = len(program) // 8
-    described = struct.pack("HxxxxxxP", count, ctypes.addressof(buffer))
-    _prctl("seccomp", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described)
+    described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    _syscall("seccomp", SYS_PRCTL, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described, 0, 0)
 
 
 def _filter() -> Iterator[tuple[int, int, int, int]]:
@@ -244,29 +243,14 @@ def _filter() -> Iterator[tuple[int, int, int, int]]:
     yield refuse
 
 
-def _prctl(purpose: str, option: int, *values: int | bytes) -> None:
-    if _libc().prctl(option, *(_as_argument(value) for value in (*values, *[0] * (4 - len(values))))) != 0:
-        raise _missing(purpose)
-
-
 def _syscall(purpose: str, number: int, *values: int | bytes | None) -> int:
-    found: int = _libc().syscall(ctypes.c_long(number), *(_as_argument(value) for value in values))
+    """Raises: OSError that says for which purpose."""
+    numbers = (ctypes.c_long(value) if isinstance(value, int) else value for value in (number, *values))
+    found: int = ctypes.CDLL(None, use_errno=True).syscall(*numbers)
     if found < 0:
-        raise _missing(purpose)
+        code = ctypes.get_errno()
+        raise OSError(code, f"this machine refuses {purpose}: {os.strerror(code)}")
     return found
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _as_argument(value: int | bytes | None) -> ctypes.c_long | ctypes.c_char_p | None:
-    return ctypes.c_long(value) if isinstance(value, int) else None if value is None else ctypes.c_char_p(value)
-
-
-def _missing(purpose: str) -> OSError:
-    code = ctypes.get_errno()
-    return OSError(code, f"this machine refuses {purpose}: {os.strerror(code)}")
 
 
 if __name__ == "__main__":

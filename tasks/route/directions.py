@@ -94,7 +94,8 @@ def pair_gradients(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor, re
 
 def pair_activations(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor) -> PairSides:
     """The modules' mean inputs over the tokens of both sides, [P, D] each, not centred, at knobs [R]."""
-    found = policy.activations(_rows(pairs), knobs)
+    found = policy.gradients(_rows(pairs), knobs, mean_nll, record=True).inputs
+    assert found is not None
     return PairSides(found[: len(pairs)], found[len(pairs) :])
 
 

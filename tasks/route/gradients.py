@@ -72,7 +72,7 @@ def pad_rows(rows: Sequence[TokenRow], length: int, device: torch.device) -> Row
 class RowGradients:
     """The gradient of each row's loss [G, R] float32, its log-probabilities [G, L] on the way, their mask [G, L].
 
-    `inputs` are as `Policy.activations`, where they were asked for.
+    `inputs` are those of the modules, where they were asked for.
     """
 
     gradients: Tensor
@@ -137,7 +137,8 @@ class Policy:
     def gradients(self, rows: Sequence[TokenRow], knobs: Tensor, loss: RowLoss, record: bool = False) -> RowGradients:
         """Each row's own gradient: the sum over rows is the gradient of the sum of losses.
 
-        With `record`, the inputs of the modules are taken from the same pass.
+        With `record`, the inputs of the modules are taken from the same pass: the mean input of each module over each
+        completion's tokens, [G, D], laid out as `adapter.inputs`.
         """
         gradients: list[Tensor] = []
         found: list[Tensor] = []
@@ -161,17 +162,6 @@ class Policy:
             masks.append(batch.mask)
         recorded = torch.cat(inputs) if record else None
         return RowGradients(torch.cat(gradients), torch.cat(found), torch.cat(masks), recorded)
-
-    def activations(self, rows: Sequence[TokenRow], knobs: Tensor) -> Tensor:
-        """The mean input of each module over each completion's tokens: [G, D], laid out as `adapter.inputs`."""
-        found: list[Tensor] = []
-        with torch.no_grad():
-            for part, batch in self._batches(rows):
-                where = batch.completion_positions()
-                with self.adapter.active(_of(knobs, part)), self.adapter.recording(where) as inputs:
-                    self.model.hidden(batch.ids)
-                    found.append(torch.cat(inputs, dim=1))
-        return torch.cat(found)
 
     def _batches(self, rows: Sequence[TokenRow]) -> list[tuple[slice, RowBatch]]:
         length = max(len(row.completion) for row in rows)

@@ -110,6 +110,12 @@ def draw_by_row(seed: int, numbers: Sequence[int], longest: int, device: torch.d
     return draw
 
 
+def up_to_end(tokens: Sequence[int], end: frozenset[int]) -> tuple[int, ...]:
+    """The tokens up to the first that ends a completion."""
+    length = next((place + 1 for place, token in enumerate(tokens) if token in end), len(tokens))
+    return tuple(tokens[:length])
+
+
 @dataclass
 class _Buffers:
     """What a step reads and writes, of the first rows and tokens; keys and values are [rows, heads, width, d]."""
@@ -147,9 +153,8 @@ class Sampler:
     Where a step cannot be captured as a graph, one line on stderr says so, and steps run one kernel at a time.
     """
 
-    def __init__(self, model: CausalLM, adapter: Adapter, rows: int = 512, *, capture: bool = True) -> None:
-        self.rows = rows
-        self.captures = capture and adapter.device.type == "cuda"
+    def __init__(self, model: CausalLM, adapter: Adapter, rows: int = 512) -> None:
+        self.rows, self.captures = rows, adapter.device.type == "cuda"
         self._model, self._adapter = model, adapter
         self._buffers: _Buffers | None = None
         self._graphs: dict[tuple[int, int], Any] = {}
@@ -207,38 +212,35 @@ class Sampler:
                     owner = torch.cat([owner[going], torch.full_like(chosen[len(going) :], count)])
                     ended, rows = owner == count, smaller
             self._advance(buffers, rows, width)
-        return [self._completion(row) for row in drawn.T[:count].tolist()]
-
-    def _completion(self, tokens: list[int]) -> tuple[int, ...]:
-        ends = next((place + 1 for place, token in enumerate(tokens) if token in self._model.end), len(tokens))
-        return tuple(tokens[:ends])
+        return [up_to_end(row, self._model.end) for row in drawn.T[:count].tolist()]
 
     def _room(self, rows: int, width: int) -> _Buffers:
         """Buffers for at least so many rows and tokens; larger ones cost the graphs."""
         found = self._buffers
         if found is not None and len(found.tokens) >= rows and found.mask.shape[3] >= width:
             return found
-        config, device = self._model.network.config, self._adapter.device
+        config = self._model.network.config
         if found is not None:
             rows, width = max(rows, len(found.tokens)), max(width, found.mask.shape[3])
         self._buffers, self._graphs = None, {}
-        weight = self._model.network.get_output_embeddings().weight
-        heads = config.num_attention_heads
+        weight, heads = self._model.network.get_output_embeddings().weight, config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // heads
         shape = (rows, getattr(config, "num_key_value_heads", None) or heads, width, size)
-        layers = config.num_hidden_layers
-        buffers = _Buffers(
-            [torch.zeros(shape, dtype=weight.dtype, device=device) for _ in range(layers)],
-            [torch.zeros(shape, dtype=weight.dtype, device=device) for _ in range(layers)],
-            torch.zeros(rows, self._adapter.layout.total, device=device),
-            torch.zeros(rows, 1, dtype=torch.long, device=device),
-            torch.zeros(rows, 1, dtype=torch.long, device=device),
-            torch.zeros(rows, 1, 1, width, dtype=torch.bool, device=device),
-            torch.zeros(1, dtype=torch.long, device=device),
-            torch.zeros(rows, weight.shape[0], device=device),
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self._adapter.device)
+
+        self._buffers = _Buffers(
+            keys=[zeros(*shape, dtype=weight.dtype) for _ in range(config.num_hidden_layers)],
+            values=[zeros(*shape, dtype=weight.dtype) for _ in range(config.num_hidden_layers)],
+            knobs=zeros(rows, self._adapter.layout.total, dtype=torch.float32),
+            tokens=zeros(rows, 1),
+            positions=zeros(rows, 1),
+            mask=zeros(rows, 1, 1, width, dtype=torch.bool),
+            place=zeros(1),
+            logits=zeros(rows, weight.shape[0], dtype=torch.float32),
         )
-        self._buffers = buffers
-        return buffers
+        return self._buffers
 
     def _begin(
         self, buffers: _Buffers, prompts: Sequence[tuple[int, ...]], knobs: Tensor, rows: int, width: int

@@ -155,7 +155,7 @@ def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
 @needs_root
 def test_root_keeps_no_capability() -> None:
     script = (
-        "from tasks.route import confinement\nconfinement._drop_capabilities()\n"
+        "from tasks.route import confinement\nconfinement.drop_capabilities()\n"
         "print([line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))])"
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
