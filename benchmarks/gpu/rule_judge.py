@@ -5,8 +5,8 @@ A run whose reflector is a language model would ask that model to judge as well;
 
 from __future__ import annotations
 
-from tasks.judging.graders import ThreeStages
 from tasks.judging.verdict import JudgeReply
+from tasks.judging.verdict import judge as by_stages
 from tasks.records import Judge
 from workers.embedded.rules import verdict
 
@@ -18,6 +18,5 @@ SETTINGS = Judge(
 
 def judge(question: str, gold: str, answer: str) -> tuple[bool, str]:
     """Whether the answer is right, and why."""
-    stages = ThreeStages(SETTINGS, lambda messages: JudgeReply(**verdict.answer(*messages)), "rules")
-    found = stages.grade(question, gold, answer)
+    found = by_stages(question, gold, answer, SETTINGS, lambda messages: JudgeReply(**verdict.answer(*messages)))
     return found.is_correct, found.reasoning

@@ -119,7 +119,7 @@ def _read_rows(file: Path, judge: str) -> list[AnswerRow]:
 
 def _grade(settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | None) -> Callable[[AnswerRow], Record]:
     """Judges a row; without an endpoint by rules alone."""
-    from tasks.judging.graders import make_grader, needs_model
+    from tasks.judging.graders import make_grader
     from tasks.judging.verdict import judge as decide
     from tasks.judging.verdict import verdict_key
     from tasks.openai.client import OpenAIClient
@@ -134,8 +134,7 @@ def _grade(settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | Non
         except _NoModel:
             return OPEN
 
-    if not needs_model(settings.name):
-        grader = make_grader(settings.name, leave_open)
+    if (grader := make_grader(settings.name)) is not None:
         return lambda row: dataclasses.asdict(grader.grade(row.question, row.gold, row.answer))
     if endpoint is None or limits is None:
         return by_rules

@@ -1,4 +1,6 @@
-r"""Who decides whether an answer is right: the three stages, arithmetic by its final number, or a user's function.
+r"""Judges without a language model, beside the three stages (`tasks.judging.verdict`).
+
+Arithmetic by its final number: right is what ends with the same number as the gold, exactly.
 
 The final number of a text is, in this order: the one behind the last "####" (the mark of GSM8K; K. Cobbe et al., arXiv
 2110.14168, 2021); the one in the last "\boxed{}"; the one that directly follows the last "the answer is" or "answer:";
@@ -27,22 +29,20 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from tasks.common.named import ChildFunction, ChildFunctionError
 from tasks.common.validation import REASONING_CHARACTERS
 from tasks.judging.numbers import Number, accepted_answers, final_mark, read_numbers, without_thinking
-from tasks.judging.verdict import Ask, category_of, judge, verdict_key
-from tasks.records import Judge, Verdict
+from tasks.judging.verdict import category_of
+from tasks.records import Verdict
 
 THREE_STAGES = "three_stages"
 MOST_LISTED = 10
 
 
 class Grader(Protocol):
-    """Grades answers.  `needs_model` says whether a verdict may take a call to a language model."""
-
-    needs_model: ClassVar[bool]
+    """Grades answers without a language model."""
 
     def key(self, question: str, gold: str, answer: str) -> str:
         """The content hash (sha256, hex) of a verdict: it covers all that the verdict depends on."""
@@ -51,22 +51,6 @@ class Grader(Protocol):
     def grade(self, question: str, gold: str, answer: str) -> Verdict:
         """Whether `answer` agrees with `gold`.  An error is raised, never turned into a verdict."""
         ...
-
-
-@dataclass(frozen=True)
-class ThreeStages:
-    """Numbers by rule, then a model, then the arithmetic of its reply; see `tasks.judging.verdict`."""
-
-    settings: Judge
-    ask: Ask  # puts a question to the judging model
-    address: str  # where that is
-    needs_model: ClassVar[bool] = True
-
-    def key(self, question: str, gold: str, answer: str) -> str:
-        return verdict_key(question, gold, answer, self.settings, self.address)
-
-    def grade(self, question: str, gold: str, answer: str) -> Verdict:
-        return judge(question, gold, answer, self.settings, self.ask)
 
 
 VERSION = 3  # counts the rules under which verdicts were cached
@@ -89,10 +73,6 @@ _LOOSE_DASH = re.compile(r"[-−–]\s+(?![-−–])")
 
 @dataclass(frozen=True)
 class ExactNumber:
-    """Right is what ends with the same number as the gold, exactly."""
-
-    needs_model: ClassVar[bool] = False
-
     def key(self, question: str, gold: str, answer: str) -> str:
         del question
         return hashlib.sha256(json.dumps(["exact_number", VERSION, gold, answer]).encode()).hexdigest()
@@ -174,7 +154,6 @@ class UserFunctionError(Exception):
 class UserFunction:
     name: str
     function: ChildFunction
-    needs_model: ClassVar[bool] = False
 
     def key(self, question: str, gold: str, answer: str) -> str:
         """Another source of the module gives another key."""
@@ -244,15 +223,14 @@ class RuleJudge:
 RULE_JUDGES = {"exact_number": RuleJudge(ExactNumber, "exact final number", "number", lacks_number)}
 
 
-def make_grader(name: str, three_stages: Callable[[], Grader]) -> Grader:
-    """The grader of this name: "three_stages", one of `RULE_JUDGES`, "module:function", or the name of an entry point.
+def make_grader(name: str) -> Grader | None:
+    """The judge of this name: one of `RULE_JUDGES`, "module:function", or an entry point; None for the three stages.
 
-    `three_stages` is called only where that judge is chosen: it needs an endpoint.  A function is loaded once a
-    process, so that its key and its code belong together when its file changes.
+    A function is loaded once a process, so that its key and its code belong together when its file changes.
     Raises: UserFunctionError when there is no such function.
     """
-    if name == THREE_STAGES:
-        return three_stages()
+    if needs_model(name):
+        return None
     return RULE_JUDGES[name].make() if name in RULE_JUDGES else _loaded(name)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 from celery import shared_task
 
 from tasks.common.validation import Count, PlanName, RunId
-from tasks.judging.graders import Grader, ThreeStages, make_grader, title_of
-from tasks.judging.verdict import JudgeReply, judge
+from tasks.judging.graders import Grader, make_grader, title_of
+from tasks.judging.verdict import JudgeReply, judge, verdict_key
 from tasks.openai.calls import ask_until_usable, client_for
 from tasks.openai.client import Messages, OpenAIClient
 from tasks.openai.endpoint import name_of
 from tasks.plan import Phase
-from tasks.records import Example, Judge, Run
+from tasks.records import Judge
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.client import hold_lock
 from tasks.store.keys import content_hash
@@ -45,17 +45,8 @@ def verdict_record(
     return {**dataclasses.asdict(verdict), "by": by[-1]}
 
 
-def grader_of(run: Run) -> Grader:
-    """The run's judge; where it is the three stages, for keys alone."""
-    return make_grader(run.judge.name, lambda: ThreeStages(run.judge, _no_call, name_of(run.endpoint)))
-
-
-def _no_call(messages: Messages) -> JudgeReply:
-    raise AssertionError("keys of verdicts need no call")
-
-
 def judge_missing(
-    stage: Stage, grader: Grader, examples: Sequence[Example], texts: Sequence[str], keys: Sequence[str]
+    stage: Stage, grader: Grader | None, rows: Sequence[tuple[str, str, str]], keys: Sequence[str]
 ) -> int:
     """Judge what has no verdict yet, `concurrency` answers at a time.  Returns how many there were.
 
@@ -64,14 +55,13 @@ def judge_missing(
     """
     store, run = stage.store, stage.run
     available = store.shared(run.id, keys)
-    todo = {key: (e, t) for key, e, t in zip(keys, examples, texts, strict=True) if key not in available}
+    todo = {key: row for key, row in zip(keys, rows, strict=True) if key not in available}
     if not todo:
         return 0
 
     def judge_one(key: str) -> None:
-        example, text = todo[key]
-        row = (example.question, example.gold, text)
-        if grader.needs_model:
+        row = todo[key]
+        if grader is None:
             client, call_id = client_for(store, run.id, run.endpoint), f"{run.id}-{key.replace(':', '-')}"
             verdict = verdict_record(client, run.judge, call_id, row, store, run.id)
         else:
@@ -90,14 +80,14 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
     answers = stage.need("answer")["answers"]
     stored = stage.store.shared(stage.run.id, [a["key"] for a in answers])
     texts = [stored[a["key"]]["text"] for a in answers]
-    examples = stage.examples()
-    grader = grader_of(stage.run)
-    hashes = [grader.key(e.question, e.gold, text) for e, text in zip(examples, texts, strict=True)]
+    grader, settings, address = make_grader(stage.run.judge.name), stage.run.judge, name_of(stage.run.endpoint)
+    rows = [(e.question, e.gold, text) for e, text in zip(stage.examples(), texts, strict=True)]
+    hashes = [grader.key(*row) if grader else verdict_key(*row, settings, address) for row in rows]
     if salt := stage.cache_salt:
         hashes = [content_hash(found, salt) for found in hashes]
     keys = [f"verdict:{found}" for found in hashes]
     with hold_lock(stage.store.redis, f"judge:{content_hash(sorted(keys))}"):
-        judged = judge_missing(stage, grader, examples, texts, keys)
+        judged = judge_missing(stage, grader, rows, keys)
     verdicts = stage.store.shared(stage.run.id, keys)
     stage.store.add_providers(stage.run.id, "judge", {v.get("by", "") for v in verdicts.values()} - {""})
     listed = [{"key": key, "is_correct": verdicts[key]["is_correct"]} for key in keys]
