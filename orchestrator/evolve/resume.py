@@ -12,25 +12,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import SYSTEMS_FILE
-from orchestrator.farm.jobs import Scheduler
 from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_output_text, read_state
-from orchestrator.runs.preflight import ask_server
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.kconfig import read_assignments, typed_value
 from orchestrator.settings.run import by_rules, judge_of
 from tasks.common.validation import checked_json
-from tasks.gpu.host import differences
-from tasks.gpu.processor import ModelCheck
 from tasks.judging.graders import needs_model
 from tasks.records import Example, Target
 from tasks.store.keys import content_hash
 from tasks.store.store import Store
+
+if TYPE_CHECKING:
+    from orchestrator.farm.jobs import Scheduler
+    from tasks.gpu.processor import ModelCheck
 
 CHANGES_FILE = "settings_changes.json"
 
@@ -192,6 +192,10 @@ def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example
 
 def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
     """Ask the gpu queue which server answers and which model it has, and keep both with the run."""
+    # Imported here: a command that only shows a run asks no server.
+    from orchestrator.runs.preflight import ask_server
+    from tasks.gpu.host import differences
+
     found = ask_server(scheduler, target, None)
     now = found["server"]
     known = read_servers(output)
@@ -247,4 +251,6 @@ def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
 
 def read_model(output: OutputFolder) -> ModelCheck:
     """The target's model.  Raises: FileNotFoundError for a run that has asked no server yet."""
+    from tasks.gpu.processor import ModelCheck
+
     return read_state(output.path / MODEL, ModelCheck)
