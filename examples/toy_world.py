@@ -205,6 +205,11 @@ class ToyWorld:
                 rows.append(TeacherRow(group, completion, score))
         return rows
 
+    def held_out(self, mode: str, count: int) -> list[PromptTokens]:
+        """Prompts of the held-out problems, repeated until there are enough."""
+        kind = next(kind for kind, name in KINDS.items() if name == mode)
+        return [prompt_of(kind, HELD_OUT[number % len(HELD_OUT)]) for number in range(count)]
+
 
 def kind_and_problem(prompt: PromptTokens) -> tuple[int, int]:
     assert isinstance(prompt.where, tuple)
@@ -241,7 +246,7 @@ def toy_world(given: WorldGiven) -> TrainedWorld:
     bases = bases_of(model, given.model["targets"], given.bases_folder, given.on_module)
     adapter = Adapter(model, bases.found)
     world = ToyWorld(settings)
-    return TrainedWorld(Policy(model, adapter, ToySampler(model, adapter), 512), world, world, _held_out, bases)
+    return TrainedWorld(Policy(model, adapter, ToySampler(model, adapter), 512), world, world, bases)
 
 
 def _base_model(settings: ToySettings, folder: Path) -> ToyModel:
@@ -252,9 +257,3 @@ def _base_model(settings: ToySettings, folder: Path) -> ToyModel:
     model = ToyModel(settings)
     model.load_state_dict(load(path.read_bytes()))
     return model
-
-
-def _held_out(mode: str, count: int) -> list[PromptTokens]:
-    """Prompts of the held-out problems, repeated until there are enough."""
-    kind = next(kind for kind, name in KINDS.items() if name == mode)
-    return [prompt_of(kind, HELD_OUT[number % len(HELD_OUT)]) for number in range(count)]

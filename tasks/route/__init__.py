@@ -1,1 +1,5 @@
-"""What the jobs of a `route` run share: their names, keys and inputs, and the statistics of its claims; no torch."""
+"""Training with gradient routing: the jobs of a `route` run, what they compute, and the statistics of its claims.
+
+`jobs` and `claims` need no torch; `problems`, `grading` and `confinement` are the world of the programming problems
+without a model; all else computes.
+"""

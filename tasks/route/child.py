@@ -73,7 +73,7 @@ def evaluate(given: Given, report: SendReport) -> dict[str, Any]:
 
     def sampled() -> Iterator[list[AskedSample]]:
         for batch in missing:
-            prompts = world.held_out(batch[0]["mode"], samples)
+            prompts = world.evaluation.held_out(batch[0]["mode"], samples)
             knobs = [deployed_knobs(state, e["deployed"], quarantine=e["quarantine"] == "on") for e in batch]
             yield [AskedSample(prompt, each, number) for each in knobs for number, prompt in enumerate(prompts)]
 

@@ -94,6 +94,9 @@ class World(Protocol):
     def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> Sequence[TeacherRow]:
         """Teacher rows for the groups of these prompts; at most a group's size for each."""
 
+    def held_out(self, mode: str, count: int) -> Sequence[PromptTokens]:
+        """So many prompts of problems that are never trained on."""
+
 
 @dataclass(frozen=True)
 class WorldGiven:
@@ -115,7 +118,7 @@ class WorldGiven:
 
 @dataclass(frozen=True)
 class TrainedWorld:
-    """`held_out(mode, count)` are prompts of problems that are never trained on, scored by `evaluation`.
+    """`evaluation` asks and scores what is deployed.
 
     The columns `oracle` and `exploited` of a score say whether a completion is right, and whether it passes though it
     is not.
@@ -124,7 +127,6 @@ class TrainedWorld:
     policy: Policy
     training: World
     evaluation: World
-    held_out: Callable[[str, int], Sequence[PromptTokens]]
     bases: TargetBases
 
 
@@ -155,7 +157,7 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     policy = Policy(model, adapter, Sampler(model, adapter), ROWS_AT_ONCE, deterministic=deterministic)
     world = ProgramsWorld(given.training, codec, grader, problems, pairs, placebo, pool)
     asked = ProgramsWorld(given.training, codec, grader, problems, (), (), (), EVALUATION)
-    return TrainedWorld(policy, world, asked, asked.held_out, bases)
+    return TrainedWorld(policy, world, asked, bases)
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class ProgramsWorld:
         return PromptTokens(self.codec.prompt(*hinted_prompt(problem, mode, self.markers)), Asked(problem, mode))
 
     def held_out(self, mode: str, count: int) -> Sequence[PromptTokens]:
-        """So many prompts of part `evaluation`, each problem as often as any other, but for the last round."""
+        """Of part `evaluation`, each problem as often as any other, but for the last round."""
         problems = self._of("evaluation")
         return [self.ask(problems[number % len(problems)], cast(Mode, mode)) for number in range(count)]
 

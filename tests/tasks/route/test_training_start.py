@@ -68,15 +68,14 @@ class Noted:
         note(step)
         return self.world.prompts(step, generator)
 
+    def held_out(self, mode, count):
+        note(mode)
+        return self.world.held_out(mode, count)
+
 
 def world(given):
     made = load_named("WORLD", "")(given)
-
-    def held_out(mode, count):
-        note(mode)
-        return made.held_out(mode, count)
-
-    return replace(made, training=Noted(made.training), held_out=held_out)
+    return replace(made, training=Noted(made.training), evaluation=Noted(made.evaluation))
 """
 INPUTS = RouteInputs(
     target=embedded_target("toy"),
