@@ -23,7 +23,7 @@ from orchestrator.collect.settings import (
 )
 from orchestrator.runs.folder import OutputFolder, check_inputs, write_output
 from orchestrator.runs.kinds import Figures, RunKind, check_kind
-from orchestrator.runs.yaml_kind import SETTINGS_FILE, YamlKind, told_settings
+from orchestrator.runs.yaml_kind import SETTINGS_FILE, LogTo, YamlKind, told_settings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import unwritable_folder
 from orchestrator.settings.run import endpoint_at
@@ -143,7 +143,8 @@ def start_collection(
         raise SettingsError(problems)
     print(_announcement(settings, options), file=stream, flush=True)
 
-    def work() -> None:
+    again = "the same command with --resume"
+    with COLLECT.driving(output, settings, options, told, LogTo(settings.log_level, stream), again) as driving:
         log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
         log.info("split: train %d, val %d, test %d", len(parts.train), len(parts.val), len(parts.test))
         verbose, pairs = (Checkpoint(output.path / name, is_resumed=resume) for name in (VERBOSE, PAIRS))
@@ -162,11 +163,7 @@ def start_collection(
                 write_output(path, text)
                 log.info("wrote %s, %s bytes", path, f"{path.stat().st_size:,}")
                 session.report(collector.progress(is_finished=True))
-
-    again = "the same command with --resume"
-    return COLLECT.drive(
-        output, settings, options, work, told, log_level=settings.log_level, stream=stream, again=again
-    )
+    return driving.ending
 
 
 def end_collection(ending: Ending, settings: CollectSettings) -> int:

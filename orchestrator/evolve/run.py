@@ -48,7 +48,7 @@ def start_evolution(
     from orchestrator.evolve.setup import check_judge, choose_examples
     from orchestrator.report.live import open_view
     from orchestrator.report.text import final_report
-    from orchestrator.runs.session import drive, log_to, settings_callbacks, settings_trackers
+    from orchestrator.runs.session import Driving, log_to, settings_callbacks, settings_trackers
     from orchestrator.settings.start import prompts_of
 
     stream = stream or sys.stdout
@@ -74,14 +74,14 @@ def start_evolution(
     if fork is not None:
         view.notify(f"begins with {fork.folder} at {fork.at}")
 
-    def work() -> None:
+    raise_budget = f"--set BUDGET_USD={2 * settings.budget_usd:g}"
+    with Driving(output, told, close=view.close, raise_budget=raise_budget) as driving:
         asked = Evolution(settings, examples, output, view, told, tuple(only), retry_wait_s)
         text = final_report(run_evolution(asked, open_farm))
         output.write("report.txt", text + "\n")
         view.close()
         print(text, file=stream)
-
-    return drive(output, work, told, close=view.close, raise_budget=f"--set BUDGET_USD={2 * settings.budget_usd:g}")
+    return driving.ending
 
 
 COUNTS = ("computed", "cached", "carried")  # evaluations

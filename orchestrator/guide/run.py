@@ -14,7 +14,7 @@ from orchestrator.guide.report import UNIT, guide_figure_lines, guide_summary, g
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.report.format import highest_cost, provider_at
 from orchestrator.runs.kinds import Figures, RunKind, ShownTable
-from orchestrator.runs.yaml_kind import YamlKind
+from orchestrator.runs.yaml_kind import LogTo, YamlKind
 from orchestrator.settings.farm import LEVELS
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.common.text import escape_control
@@ -106,18 +106,16 @@ def start_guide(
         return Ending(console.DONE)
     _say(announcement(settings, options))
 
-    def work() -> None:
-        keep_tickets(output, inputs)
-        try:
-            lines = run_missions(inputs, output, GUIDE.connect(settings, options), told, only)
-        except StepStopped as error:
-            write_parked_state(output, ParkedState(str(error), is_dead_end=True))
-            raise
-        _say(*lines)
-
+    log_to, again = LogTo(LEVELS[options.log_level], sys.stderr), settings.output.goes_on
     try:
-        level, again = LEVELS[options.log_level], settings.output.goes_on
-        return GUIDE.drive(output, settings, options, work, told, log_level=level, stream=sys.stderr, again=again)
+        with GUIDE.driving(output, settings, options, told, log_to, again) as driving:
+            keep_tickets(output, inputs)
+            try:
+                _say(*run_missions(inputs, output, GUIDE.connect(settings, options), told, only))
+            except StepStopped as error:
+                write_parked_state(output, ParkedState(str(error), is_dead_end=True))
+                raise
+        return driving.ending
     except StepStopped as error:
         return Ending(console.BROKEN, (str(error),))
 

@@ -15,7 +15,7 @@ from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.route.settings import RouteOptions, RouteSettings, route_settings_from
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, ShownTable
-from orchestrator.runs.yaml_kind import Notify, YamlKind
+from orchestrator.runs.yaml_kind import LogTo, Notify, YamlKind
 from orchestrator.settings.farm import LEVELS
 
 if TYPE_CHECKING:
@@ -121,15 +121,14 @@ def start_route(
     told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
     output = ROUTE.open_for(settings, texts, lambda line: print(line, file=stream), is_resumed=resume)
 
-    def work() -> None:
+    log_level, again = LEVELS[options.log_level], settings.output.goes_on
+    with ROUTE.driving(output, settings, options, told, LogTo(log_level, stream), again) as driving:
         keep_texts(output, texts)
         for line in keep_plan(output, plan):
             print(f"not as registered: {line}", file=stream)
         for line in run_route(settings, options, texts, output, ROUTE.connect(settings, options), told, only):
             print(line, file=stream)
-
-    level, again = LEVELS[options.log_level], settings.output.goes_on
-    return ROUTE.drive(output, settings, options, work, told, log_level=level, stream=stream, again=again)
+    return driving.ending
 
 
 def keep_texts(output: OutputFolder, texts: Mapping[str, str]) -> None:

@@ -1,6 +1,6 @@
 """A session of a run of any kind: from an open output folder to an exit status.
 
-`drive` surrounds the whole and turns each end into an exit status; `open_session` has the farm up, the run this
+`Driving` surrounds the whole and turns each end into an exit status; `open_session` has the farm up, the run this
 process's own, and what every kind sends, publishes and notes in the same way.
 """
 
@@ -194,61 +194,59 @@ class Ending:
         return console.fail(self.status, *self.lines)
 
 
-def drive(
-    output: OutputFolder,
-    work: Callable[[], None],
-    callbacks: Callbacks,
-    *,
-    close: Callable[[], None] = lambda: None,
-    again: str = "the same command",
-    raise_budget: str = "",
-) -> Ending:
-    """Do `work` to its end; `close` is called when it has ended.
+class Driving:
+    """Around the work of a command that drives a run: `with Driving(output, callbacks) as driving: ...`.
 
-    `callbacks` are told how it ended, while the folder is still locked.
+    How it ended is `ending` afterwards, unless an error of the program or of the farm comes out of the block.
+    `callbacks` are told, while the folder is still locked; `close` is called when the work has ended.
 
     `again` is what goes on beside `orchestrator retry`, "" where nothing does.  `raise_budget` is the option that gives
     a run more money, such as "--set BUDGET_USD=8".
     """
-    try:
-        with _parking_on_a_full_disk():
-            work()
-    except (KeyboardInterrupt, Terminated, Parked, RunTaken, StoreLost, OutputNotWritable) as error:
-        close()
-        ending = _ending(error, output, again, raise_budget)
-        is_parked = isinstance(error, Parked | StoreLost | OutputNotWritable)
-        _tell(callbacks, "parked" if is_parked else "stopped", ending.lines[0])
-        return ending
-    except BaseException as error:
-        close()
-        _tell(callbacks, "failed", first_line(error))
-        raise
-    else:
-        close()
-        _tell(callbacks, "finished")
-    finally:
-        close()
-        output.close()
-    return Ending(console.DONE)
 
+    def __init__(
+        self,
+        output: OutputFolder,
+        callbacks: Callbacks,
+        *,
+        close: Callable[[], None] = lambda: None,
+        again: str = "the same command",
+        raise_budget: str = "",
+    ) -> None:
+        self.output, self.callbacks, self.close = output, callbacks, close
+        self.again, self.raise_budget = again, raise_budget
+        self.ending = Ending(console.DONE)
 
-@contextmanager
-def _parking_on_a_full_disk() -> Iterator[None]:
-    """Whichever disk takes no more, also the farm's."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        where = f"{error.filename} cannot be written: " if error.filename else ""
-        raise OutputNotWritable(f"{where}{error.strerror}", is_full=True) from None
+    def __enter__(self) -> Driving:
+        return self
 
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self.close()
+        try:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:  # whichever disk takes no more, also the farm's
+                where = f"{error.filename} cannot be written: " if error.filename else ""
+                error = OutputNotWritable(f"{where}{error.strerror}", is_full=True)
+            match error:
+                case None:
+                    self._tell("finished")
+                case Parked() | StoreLost() | OutputNotWritable():
+                    self.ending = _ending(error, self.output, self.again, self.raise_budget)
+                    self._tell("parked", self.ending.lines[0])
+                case KeyboardInterrupt() | Terminated() | RunTaken():
+                    self.ending = _ending(error, self.output, self.again, self.raise_budget)
+                    self._tell("stopped", self.ending.lines[0])
+                case _:
+                    self._tell("failed", first_line(error))
+                    return False
+            return True
+        finally:
+            self.output.close()
 
-def _tell(callbacks: Callbacks, state: EndState, reason: str = "") -> None:
-    def warn(line: str) -> None:
-        console.fail(console.DONE, line)
+    def _tell(self, state: EndState, reason: str = "") -> None:
+        def warn(line: str) -> None:
+            console.fail(console.DONE, line)
 
-    callbacks.end(RunEnd(state, reason), warn)
+        self.callbacks.end(RunEnd(state, reason), warn)
 
 
 def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget: str) -> Ending:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TextIO, TypeVar
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from orchestrator.callbacks import Callbacks
     from orchestrator.farm.connection import FarmConnection
     from orchestrator.farm.embedded import FarmSpec
-    from orchestrator.runs.session import Ending
+    from orchestrator.runs.session import Driving
 
 log = logging.getLogger(__name__)
 SETTINGS_FILE = "settings.yaml"
@@ -43,6 +44,14 @@ SETTINGS_FILE = "settings.yaml"
 S = TypeVar("S")
 O = TypeVar("O", bound=FarmOptions)  # noqa: E741
 Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class LogTo:
+    """Where a run logs beside its file, and from which level on."""
+
+    level: str
+    stream: TextIO
 
 
 class YamlKind(ABC, Generic[S, O]):
@@ -174,33 +183,21 @@ class YamlKind(ABC, Generic[S, O]):
         output.open()
         return output
 
-    def drive(
-        self,
-        output: OutputFolder,
-        settings: S,
-        options: O,
-        work: Callable[[], None],
-        callbacks: Callbacks,
-        *,
-        log_level: str,
-        stream: TextIO,
-        again: str,
-    ) -> Ending:
-        """Drive `work`, whose settings are kept; a start that is refused leaves those of the start before."""
-        from orchestrator.runs.session import drive, log_to, restored_if_refused
+    @contextmanager
+    def driving(
+        self, output: OutputFolder, settings: S, options: O, callbacks: Callbacks, log: LogTo, again: str
+    ) -> Iterator[Driving]:
+        """Around the work, whose settings are kept; a start that is refused leaves those of the start before."""
+        from orchestrator.runs.session import Driving, log_to, restored_if_refused
 
-        log_to(output.path / f"{self.name}.log", log_level, [logging.StreamHandler(stream)])
+        log_to(output.path / f"{self.name}.log", log.level, [logging.StreamHandler(log.stream)])
         raise_on_signals()
-
-        def with_settings() -> None:
+        budget = options.budget_usd if isinstance(options, EndpointOptions) else 0.0
+        with Driving(output, callbacks, again=again, raise_budget=f"--set farm.budget_usd={2 * budget:g}") as driving:
             output.run_id(self.name)  # first of all: files without it are no run
             with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
                 self.save(output, settings, options)
-                work()
-
-        budget = options.budget_usd if isinstance(options, EndpointOptions) else 0.0
-        raise_budget = f"--set farm.budget_usd={2 * budget:g}"
-        return drive(output, with_settings, callbacks, again=again, raise_budget=raise_budget)
+                yield driving
 
 
 def told_settings(settings: object, options: FarmOptions) -> dict[str, Any]:

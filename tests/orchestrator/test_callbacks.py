@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.session import drive
+from orchestrator.runs.session import Driving
 
 RUN = RunInfo("run-1", "evolve", Path("outputs/run"), {"seed": 1}, 2)
 GENERATION = GenerationInfo(0, {"best": 0.5}, {"0": 1.0}, "")
@@ -70,16 +71,11 @@ def test_callbacks_are_told_how_a_run_ends_while_its_folder_is_locked(
     output = OutputFolder(tmp_path)
     output.open()
 
-    def work() -> None:
+    expected = pytest.raises(RuntimeError) if isinstance(error, RuntimeError) else nullcontext()
+    with expected, Driving(output, told):
         told.start(RUN)
         if error is not None:
             raise error
-
-    if isinstance(error, RuntimeError):
-        with pytest.raises(RuntimeError):
-            drive(output, work, told)
-    else:
-        drive(output, work, told)
     assert recording.calls[-1] == ("run-1", RunEnd(end.state, end.reason.format(tmp_path)))
 
 

@@ -11,7 +11,7 @@ from orchestrator.callbacks import Callbacks
 from orchestrator.farm import FarmLost, StoreLost
 from orchestrator.farm.connection import connected, external_farm
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.session import drive
+from orchestrator.runs.session import Driving
 from orchestrator.runs.status import read_parked_state
 from tasks.store.client import Waiting
 from tasks.store.store import Store
@@ -23,11 +23,14 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(
 ) -> None:
     output = OutputFolder(tmp_path)
 
-    def work() -> None:
-        with connected(refusing_valkey.url, rules=False, waiting=Waiting(0.5)) as farm, refusing_valkey.full_memory():
-            farm.store.put_file("run", "data", b"x")
+    with (
+        Driving(output, Callbacks(())) as driving,
+        connected(refusing_valkey.url, rules=False, waiting=Waiting(0.5)) as farm,
+        refusing_valkey.full_memory(),
+    ):
+        farm.store.put_file("run", "data", b"x")
 
-    assert drive(output, work, Callbacks(())).exit() == 3
+    assert driving.ending.exit() == 3
     parked = read_parked_state(output)
     assert parked is not None
     assert parked.reason.startswith("the Redis or Valkey at unix://")

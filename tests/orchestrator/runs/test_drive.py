@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,27 +15,26 @@ from orchestrator.callbacks import Callbacks
 from orchestrator.console import Terminated
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
-from orchestrator.runs.session import drive
+from orchestrator.runs.session import Driving, Ending
 from tasks.records import Failure
 
-NONE = Callbacks(())
 FAILURES = tuple(
     Failure("r", "jobs", f"key{i}", f"node{i}", "judge", error, f"t{i}", 1, 1.0, 1)
     for i, error in enumerate(["CallError: 500", "CallError: 500", "CallError: 404"])
 )
 
 
-def raising(error: BaseException) -> Callable[[], None]:
-    def work() -> None:
-        raise error
-
-    return work
+def drive(output: OutputFolder, error: BaseException | None = None, **more: Any) -> Ending:
+    with Driving(output, Callbacks(()), **more) as driving:
+        if error is not None:
+            raise error
+    return driving.ending
 
 
 def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
     output, closed = OutputFolder(tmp_path), []
     output.open()
-    assert drive(output, lambda: None, NONE, close=lambda: closed.append(True)).exit() == console.DONE
+    assert drive(output, close=lambda: closed.append(True)).exit() == console.DONE
     assert closed
     OutputFolder(tmp_path).open()  # nothing holds it any more
 
@@ -56,7 +55,7 @@ def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
 def test_a_run_that_is_stopped_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, line: str
 ) -> None:
-    assert drive(OutputFolder(tmp_path), raising(error), NONE).exit() == status
+    assert drive(OutputFolder(tmp_path), error).exit() == status
     said = capsys.readouterr().err
     assert line in said and f"orchestrator retry {tmp_path}" in said
 
@@ -65,7 +64,7 @@ def test_a_run_that_parks_records_why_and_shows_each_error_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parked = Parked("judge of node0 failed: CallError: 500 (and 2 more)", FAILURES)
-    assert drive(OutputFolder(tmp_path), raising(parked), NONE).exit() == console.PARKED
+    assert drive(OutputFolder(tmp_path), parked).exit() == console.PARKED
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "orchestrator: parked: judge of node0 failed: CallError: 500 (and 2 more)",
