@@ -69,7 +69,7 @@ def start_evolution(
         fork.write(output)
     log_to(output.log, "INFO")
     raise_on_signals()
-    view = open_view(stream, force="plain" if plain else None)
+    view = open_view(stream, plain=plain)
     told = Callbacks([*named, *callbacks], view.notify)
     if fork is not None:
         view.notify(f"begins with {fork.folder} at {fork.at}")

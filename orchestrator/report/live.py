@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from orchestrator.report.format import INITIAL, format_cost, format_duration, format_evaluations, format_score
 from tasks.common.text import escape_control
@@ -100,35 +100,31 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-def open_view(stream: TextIO, force: Literal["terminal", "plain"] | None = None) -> View:
-    """The live view when `stream` is a terminal that can move its cursor, plain lines otherwise.
-
-    `force` overrides this choice.
-    """
+def open_view(stream: TextIO, *, plain: bool = False) -> View:
+    """The live view when `stream` is a terminal that can move its cursor; plain lines otherwise, or when asked for."""
     can_move = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
-    return TerminalView(stream) if force == "terminal" or (force is None and can_move) else PlainView(stream)
+    return TerminalView(stream) if can_move and not plain else PlainView(stream)
 
 
 class PlainView:
     """A line for each stage, and while it lasts how far it is, with the time of day, for logs and pipes."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], datetime] = datetime.now) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._clock = clock
         self._last: Snapshot | None = None
-        self._written = clock()
+        self._written = datetime.now()
 
     def show(self, snapshot: Snapshot) -> None:
         last, self._last = self._last, snapshot
         for text in event_lines(last, snapshot):
             self.notify(text)
-        if snapshot.progress is not None and (self._clock() - self._written).total_seconds() >= EVERY_S:
+        if snapshot.progress is not None and (datetime.now() - self._written).total_seconds() >= EVERY_S:
             self.notify(f"  {_progress_text(snapshot)}")
 
     def notify(self, text: str) -> None:
-        self._stream.write(f"{self._clock():%H:%M:%S}  {escape_control(text)}\n")
+        self._written = datetime.now()
+        self._stream.write(f"{self._written:%H:%M:%S}  {escape_control(text)}\n")
         self._stream.flush()
-        self._written = self._clock()
 
     def close(self) -> None:
         self._stream.flush()

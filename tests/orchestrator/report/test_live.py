@@ -44,17 +44,17 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("stream", "term", "force", "is_live"),
+    ("stream", "term", "plain", "is_live"),
     [
-        (Terminal(), "xterm-256color", None, True),
-        (Terminal(), "dumb", None, False),
-        (io.StringIO(), "xterm", None, False),
-        (Terminal(), "xterm", "plain", False),
+        (Terminal(), "xterm-256color", False, True),
+        (Terminal(), "dumb", False, False),
+        (io.StringIO(), "xterm", False, False),
+        (Terminal(), "xterm", True, False),
     ],
 )
-def test_a_terminal_gets_the_live_display_and_all_else_plain_lines(stream, term, force, is_live, monkeypatch) -> None:
+def test_a_terminal_gets_the_live_display_and_all_else_plain_lines(stream, term, plain, is_live, monkeypatch) -> None:
     monkeypatch.setenv("TERM", term)
-    view = open_view(stream, force)
+    view = open_view(stream, plain=plain)
     view.show(SNAPSHOT)
     view.notify("a worker was lost")
     view.close()
