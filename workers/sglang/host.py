@@ -30,7 +30,7 @@ from workers.embedded import models
 from workers.processes import PidRecords
 from workers.sglang import gpus
 from workers.sglang.engines import ENGINES, LaunchFiles
-from workers.sglang.identity import ExternalServers
+from workers.sglang.identity import read_identity
 from workers.sglang.server import (
     ServerKilled,
     ServerSpec,
@@ -51,7 +51,7 @@ CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
 KEY_NAME = "SGLANG_API_KEY"  # the key of a running server at an address of the settings
 KILLED_TRIES = 3  # of a server that is killed while it starts
 EXTERNAL_SERVER_S = 10.0  # how long a server that this worker did not start may be away
-PAUSE_S = 0.2
+PAUSE_S, FRESH_S = 0.2, 5.0
 FAILURE_S = 10.0  # a failed start is reported to the other tasks that wait for it, so that they do not repeat it
 
 
@@ -77,7 +77,7 @@ class LocalTargetHost:
         self._server: TargetServer | None = None
         self._starts = 0
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
-        self._external = ExternalServers()
+        self._reports: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by the URL of a server: when read, and what
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
         private_folder(self._folder)
 
@@ -120,10 +120,7 @@ class LocalTargetHost:
         threading.Thread(target=self._start_first, args=(target,), name="early-start", daemon=True).start()
 
     def identity(self, target: Target) -> Mapping[str, Any]:
-        if target.url:
-            report = self._external.identity(self._check_external(target), self.api_key(target))
-        else:
-            report = self._own_identity(target)
+        report = self._external_identity(target) if target.url else self._own_identity(target)
         if not report:
             where = target.url or target.model
             raise TargetUnavailable(f"the target server of {where} does not answer /server_info, which names its model")
@@ -231,6 +228,18 @@ class LocalTargetHost:
         if spec not in self._identities:
             self._serve_own(target, "")
         return self._identities[spec]
+
+    def _external_identity(self, target: Target) -> Mapping[str, Any]:
+        """As reported `FRESH_S` seconds ago at most: another process may restart the server at any time."""
+        url = self._check_external(target)
+        at, report = self._reports.get(url, (float("-inf"), {}))
+        if time.monotonic() - at > FRESH_S:
+            try:
+                report = read_identity(url, self.api_key(target))
+            except (OSError, ValueError) as error:
+                raise TargetUnavailable(f"the target server at {url} does not report its model: {error}") from error
+            self._reports[url] = (time.monotonic(), report)
+        return report
 
     def _check_external(self, target: Target) -> str:
         url, deadline = target.url.rstrip("/"), time.monotonic() + EXTERNAL_SERVER_S

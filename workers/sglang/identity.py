@@ -10,17 +10,13 @@ from __future__ import annotations
 import hashlib
 import http
 import re
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from tasks.common.http import fetch
-from tasks.gpu.host import TargetUnavailable
 
-FRESH_S = 5.0
 TIMEOUT_S = 30.0  # SGLang asks its scheduler for a part of the report
 ROUTES = (("/server_info", "/get_server_info"), ("/model_info", "/get_model_info"))  # today's name, and the older one
 # Fields of SGLang's report that change results.  Ports, paths of logs, sizes that follow from the free memory and the
@@ -40,24 +36,6 @@ def read_identity(url: str, api_key: str | None) -> dict[str, Any]:
     for names in ROUTES:
         info |= _get_first(url, names, api_key)
     return {name: value for name, value in sorted(info.items()) if value is not None and CHANGES_RESULTS.search(name)}
-
-
-class ExternalServers:
-    """Identities of servers that this worker did not start.  Another process may restart them at any time."""
-
-    def __init__(self) -> None:
-        self._reports: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by URL: when it was read, and the report
-
-    def identity(self, url: str, api_key: str | None) -> Mapping[str, Any]:
-        """As reported `FRESH_S` seconds ago at most."""
-        at, report = self._reports.get(url, (float("-inf"), {}))
-        if time.monotonic() - at > FRESH_S:
-            try:
-                report = read_identity(url, api_key)
-            except (OSError, ValueError) as error:
-                raise TargetUnavailable(f"the target server at {url} does not report its model: {error}") from error
-            self._reports[url] = (time.monotonic(), report)
-        return report
 
 
 def weights_fingerprint(folder: Path) -> str:
