@@ -14,7 +14,7 @@ import sys
 from tasks.common.files import keep_private
 from tasks.queues import QUEUES
 from workers.health import free_name
-from workers.queues import celery_arguments, worker_environment
+from workers.queues import POOLS, worker_environment
 from workers.sglang.gpus import GPU_VARIABLE
 
 
@@ -29,7 +29,7 @@ def main() -> None:
         from tasks.common import logs, tracing
         from workers.app import app
 
-        options = ["--quiet"] if logs.is_json_format() else []  # Celery's banner is not JSON
+        quiet = ["--quiet"] if logs.is_json_format() else []  # Celery's banner is not JSON
     except ValueError as error:  # a wrong address, secret or log format
         sys.exit(f"workers: {error}")
 
@@ -40,8 +40,14 @@ def main() -> None:
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.captureWarnings(True)
     format_worker_logs()
-    arguments_of_celery = celery_arguments(arguments.queue, arguments.name, arguments.concurrency, arguments.log_level)
-    status: int = app.start([*options, *arguments_of_celery]) or 0
+    options = [
+        *("--queues", arguments.queue, "--hostname", f"{arguments.name}@%h"),
+        *("--pool", "custom" if POOLS[arguments.queue] == "threads" else "prefork"),
+        *("--concurrency", str(arguments.concurrency), "--loglevel", arguments.log_level.upper()),
+        # Workers need no clocks or revocations of other workers, and are ready sooner without asking for them.
+        *("--without-mingle", "--without-gossip"),
+    ]
+    status: int = app.start([*quiet, "worker", *options]) or 0
     tracing.flush()
     logging.shutdown()
     sys.stdout.flush()

@@ -68,7 +68,7 @@ def message_settings() -> dict[str, Any]:
         "result_serializer": "json",
         "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in QUEUES],
         "task_default_queue": "cpu",
-        "task_routes": queues.ROUTES,
+        "task_routes": {f"{name}.*": {"queue": name} for name in QUEUES},
         "enable_utc": True,
         "worker_hijack_root_logger": True,
         "worker_redirect_stdouts_level": "INFO",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
-from tasks.queues import QUEUES, QueueName, modules_of
+from tasks.queues import QueueName, modules_of
 
 QUEUE_VARIABLE = "WHETSTONE_QUEUE"
 MODULES_VARIABLE = "WHETSTONE_MODULES"  # replaces the queue's modules, separated by commas
@@ -20,8 +20,6 @@ POOLS: Mapping[QueueName, Literal["threads", "prefork"]] = {"gpu": "threads", "o
 # step of the embedded target, which then takes twice as long.  So, where OpenMP is gcc's, they spin for a few
 # microseconds and then sleep.
 OPENMP_ENV = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
-
-ROUTES = {f"{name}.*": {"queue": name} for name in QUEUES}
 
 
 def modules_to_import(environment: dict[str, str]) -> tuple[str, ...]:
@@ -39,17 +37,6 @@ def worker_command(queue: QueueName, name: str, concurrency: int, log_level: str
     """
     options = ["--name", name, "--concurrency", str(concurrency), "--log-level", log_level]
     return [sys.executable, "-m", "workers", queue, *options]
-
-
-def celery_arguments(queue: QueueName, name: str, concurrency: int, log_level: str) -> list[str]:
-    """The same worker as arguments of the `celery` command."""
-    return [
-        *("worker", "--queues", queue, "--hostname", f"{name}@%h"),
-        *("--pool", "custom" if POOLS[queue] == "threads" else "prefork", "--concurrency", str(concurrency)),
-        *("--loglevel", log_level.upper()),
-        # Workers need no clocks or revocations of other workers, and are ready sooner without asking for them.
-        *("--without-mingle", "--without-gossip"),
-    ]
 
 
 def worker_environment(queue: QueueName) -> dict[str, str]:
