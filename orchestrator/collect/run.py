@@ -86,7 +86,7 @@ class CollectKind(YamlKind[CollectSettings, CollectOptions]):
         )
 
     def go_on(self, settings: CollectSettings, options: CollectOptions, only: Sequence[str]) -> int:
-        return end_collection(start_collection(settings, options, resume=True, only=only), settings)
+        return start_collection(settings, options, resume=True, only=only).exit(settings.phase0.output_path)
 
     def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
         settings, options = self.load(folder, overrides)
@@ -164,11 +164,6 @@ def start_collection(
                 log.info("wrote %s, %s bytes", path, f"{path.stat().st_size:,}")
                 session.report(collector.progress(is_finished=True))
     return driving.ending
-
-
-def end_collection(ending: Ending, settings: CollectSettings) -> int:
-    """Print the path of the output, or why there is none, and return the exit status."""
-    return ending.exit(settings.phase0.output_path)
 
 
 def make_collection(settings: CollectSettings, options: CollectOptions, run_id: str) -> Collection:

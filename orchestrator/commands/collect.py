@@ -41,6 +41,6 @@ def collect(config: Path, resume: bool, **farm: Any) -> int:
     settings, chosen = read_collect_settings(config), options.parse_options(CollectOptions, farm)
     check_inputs("phase0.output_path", Path(settings.phase0.output_path), {"--config": config})
     # Imported here: this needs Celery, and wrong settings are reported at once.
-    from orchestrator.collect.run import end_collection, start_collection
+    from orchestrator.collect.run import start_collection
 
-    return end_collection(start_collection(settings, chosen, resume=resume), settings)
+    return start_collection(settings, chosen, resume=resume).exit(settings.phase0.output_path)

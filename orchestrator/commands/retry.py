@@ -90,30 +90,26 @@ def cancel(run: Path) -> int:
 
     results: the folder keeps all that was finished; standard output says how many messages were dropped.
     """
-    return _stop(run)
-
-
-def _stop(folder: Path) -> int:
     from orchestrator.farm import FarmUnavailable, StoreLost
     from orchestrator.farm.dispatcher import CANCELLED_REASON
     from orchestrator.runs.folder import OutputFolder, own_run_id
     from orchestrator.runs.lifecycle import cancel, reach_farm_of
     from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, run_status, write_parked_state
 
-    run_id, output, was_locked = own_run_id(folder), OutputFolder(folder), is_locked(folder)
+    run_id, output, was_locked = own_run_id(run), OutputFolder(run), is_locked(run)
     try:
-        with reach_farm_of(folder) as farm:
-            done = cancel(farm, folder, run_id, time.sleep)
+        with reach_farm_of(run) as farm:
+            done = cancel(farm, run, run_id, time.sleep)
     except FarmUnavailable as error:
         if was_locked or isinstance(error, StoreLost):  # it is up, and refuses
             raise
-        return console.fail(console.WRONG, f"{folder} is not running, and its farm is down: {error}")
+        return console.fail(console.WRONG, f"{run} is not running, and its farm is down: {error}")
     if done.locked or done.active:
         more = [f"  {line}" for line in done.active]
-        return console.fail(console.BROKEN, f"{folder} is cancelled, but not everything has stopped yet:", *more)
-    if run_status(folder).state == "stopped" and read_parked_state(output) is None:
+        return console.fail(console.BROKEN, f"{run} is cancelled, but not everything has stopped yet:", *more)
+    if run_status(run).state == "stopped" and read_parked_state(output) is None:
         write_parked_state(output, ParkedState(CANCELLED_REASON))
     messages = f"{done.dropped} message{'' if done.dropped == 1 else 's'}"
-    print(f"cancelled {folder}: {messages} dropped, no process works on it any more")
-    print(f"go on with: {command_line('retry', folder)}")
+    print(f"cancelled {run}: {messages} dropped, no process works on it any more")
+    print(f"go on with: {command_line('retry', run)}")
     return console.DONE

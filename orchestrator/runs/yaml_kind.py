@@ -200,7 +200,7 @@ class YamlKind(ABC, Generic[S, O]):
                 yield driving
 
 
-def told_settings(settings: object, options: FarmOptions) -> dict[str, Any]:
+def told_settings(settings: Any, options: FarmOptions) -> dict[str, Any]:
     """All of them by dotted name, as callbacks are told."""
     return {**flatten(_fields(settings)), **flatten({"farm": _fields(options)})}
 
