@@ -135,9 +135,8 @@ def _collection(results: RunResults) -> dict[str, Any]:
         for one in found.tokens
     ]
     tags = ("retained", "discarded")
-    return {"wasted": wasted, "answers": [_answers("pairs", tags, map(_pair, found.pairs), lambda _, after: [
-        tags[not after.is_right]
-    ])]}  # fmt: skip
+    answers = _answers("pairs", tags, map(_pair, found.pairs), lambda _, after: [tags[not after.is_right]])
+    return {"wasted": wasted, "answers": [answers]}
 
 
 def _pair(one: CollectedPair) -> Pair:
