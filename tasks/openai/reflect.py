@@ -236,8 +236,7 @@ def _listed(responses: Sequence[Response]) -> str:
 
 
 def as_variant(messages: Messages, variant: int) -> Messages:
-    """The messages for a candidate before which `variant` others get the same question: they say so, and the proposals
-    differ."""
+    """The messages for a candidate before which `variant` others get the same question: they say so."""
     system, user = messages
     return (system, user + REPEATED.replace("{count}", str(variant))) if variant else messages
 
@@ -294,12 +293,13 @@ def reflect_stage(stage: Stage) -> dict[str, Any]:
     """The record of the stage: `delta` or `deltas` with the new scratchpad, or `delta` None and the reason."""
     descriptions = stage.store.clusterings.descriptions(stage.run.id, stage.candidate.clustering)
     deltas = dict(zip((str(d["id"]) for d in descriptions), stage.candidate.deltas, strict=True))
+    scratchpad = stage.scratchpad()
     found: Mutation | Rewrite | Invalid
     if stage.candidate.rewrite:
         # The reflector reads of these alone, so that it proposes nothing that would not be done.
         free = {c: delta for place, (c, delta) in enumerate(deltas.items()) if place not in stage.run.pinned_clusters}
         shown = [described for described in descriptions if str(described["id"]) in free]
-        found, cut = _ask(stage, Rewrite.of(free), lambda r: rewrite_messages(shown, free, stage.scratchpad(), r))
+        found, cut = _ask(stage, Rewrite.of(free), lambda r: rewrite_messages(shown, free, scratchpad, r))
     else:
         position = stage.candidate.target
         assert position is not None, "a mutation has a target cluster"
@@ -307,7 +307,7 @@ def reflect_stage(stage: Stage) -> dict[str, Any]:
         found, cut = _ask(
             stage,
             Mutation,
-            lambda r: mutation_messages(descriptions, deltas, stage.scratchpad(), target, r),
+            lambda r: mutation_messages(descriptions, deltas, scratchpad, target, r),
             lambda proposal: proposal.fault(current),
         )
     if isinstance(found, Invalid):
