@@ -145,7 +145,7 @@ class _Session:
         if book.arms:
             self._set_cap(book.cap)
             self._set_objective(book)
-        self.opened.begin(self.asked.settings.target_model, self.history)
+        self.opened.begin(self.asked.settings.target_model)
         self.reporter = self.make_reporter()
 
     def make_reporter(self, **of_search: Any) -> ProgressReporter:

@@ -89,13 +89,13 @@ class Session:
         if is_embedded and not self.farm.rules:
             raise FarmUnavailable(f'the farm has no embedded endpoint, and {option} is "embedded"')
 
-    def begin(self, model: str, history: Sequence[Mapping[str, object]] = ()) -> None:
-        """Put the run into the store.  `model` is the target that its workers must serve; `history` is its past."""
+    def begin(self, model: str) -> None:
+        """Put the run into the store.  `model` is the target that its workers must serve."""
         store = self.farm.store
         store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
         store.set_requirements(self.run_id, code_version(), model)
         store.put_metadata(self.run_id, LIMIT, str(self.limits.job_s))
-        self.publisher.restore(history)
+        self.publisher.restore()
         keep_versions(self.output)
         clear_parked_state(self.output)  # not earlier: a start that is refused leaves the run parked
 
@@ -135,26 +135,17 @@ def open_session(
     `about` is published with every status.
     """
     run_id = output.run_id(kind)
-    with run_session(output, run_id, kind, farm, notify) as reached:
+    with (
+        logs.fields(run=run_id),
+        farm as opened,
+        owned(opened, run_id, output.path, notify) as reached,
+        tracing.trace(run_id, kind),
+    ):
         waiting = WaitLimits(limits.job_s + NO_PROGRESS_S, limits.retry_wait_s)
         dispatcher = Dispatcher(reached, run_id, waiting, notify, limits.only)
         said = {"kind": kind, "unit": unit, **about}
         publisher = StatusPublisher(run_id, reached.store, output, said, budget.usd, budget.is_priced)
         yield Session(output, reached, run_id, kind, limits, dispatcher, publisher)
-
-
-@contextmanager
-def run_session(
-    output: OutputFolder, run_id: str, kind: str, opened: AbstractContextManager[FarmConnection], notify: Notify
-) -> Iterator[FarmConnection]:
-    """The farm of a run, for one session of it."""
-    with (
-        logs.fields(run=run_id),
-        opened as reached,
-        owned(reached, run_id, output.path, notify) as farm,
-        tracing.trace(run_id, kind),
-    ):
-        yield farm
 
 
 @contextmanager

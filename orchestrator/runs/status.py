@@ -11,7 +11,7 @@ import dataclasses
 import fcntl
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,6 @@ from tasks.store.ownership import RunTaken
 from tasks.store.store import Store
 
 PARKED_FILE, USAGE = "parked.json", "usage.json"
-USAGE_REMEDY = "without this file, tokens and cost are those of history.jsonl"
 DEAD_END = "with the same settings and data it stops there again: change them, and start another run"
 State = Literal["running", "finished", "parked", "stopped"]
 
@@ -69,7 +68,7 @@ def clear_parked_state(output: OutputFolder) -> None:
 def read_usage(output: OutputFolder) -> dict[str, float]:
     """What the run has used so far, as `usage.json` says; {} before there is one."""
     try:
-        return read_state(output.path / USAGE, dict[str, FiniteFloat], USAGE_REMEDY)
+        return read_state(output.path / USAGE, dict[str, FiniteFloat], "without this file they count from 0: remove it")
     except FileNotFoundError:
         return {}
 
@@ -205,13 +204,9 @@ class StatusPublisher:
         self._written: dict[str, float] = {}
         self._written_at = 0.0
 
-    def restore(self, history: Sequence[Mapping[str, Any]]) -> None:
+    def restore(self) -> None:
         """Where the store has lost its counters, count on from what the output folder says."""
-        counts = {k: v for k, v in read_usage(self.output).items() if k not in COSTS}
-        if not counts and history:
-            counts = {name: float(sum(g["tokens"][name] for g in history)) for name in TOKEN_COUNTS}
-            counts["requests"] = float(sum(g["calls"] for g in history))
-            counts["cost_usd"] = float(sum(g["cost_usd"] or 0 for g in history))
+        counts = {name: value for name, value in read_usage(self.output).items() if name not in COSTS}
         self.store.restore_usage(self.run_id, counts)
 
     def publish(self, progress: Progress, state: State = "running", usage: Mapping[str, float] | None = None) -> None:

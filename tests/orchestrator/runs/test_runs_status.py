@@ -63,13 +63,5 @@ def test_a_store_that_lost_its_counters_goes_on_from_the_folder(store: Store, tm
         store.restore_usage("run-1", {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5})
     store.redis.flushdb()
     for _ in range(2):
-        publisher(store, tmp_path).restore([])
+        publisher(store, tmp_path).restore()
         assert store.usage("run-1") == {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5}
-
-
-def test_without_a_file_the_history_says_what_was_used(store: Store, tmp_path: Path) -> None:
-    line = {"tokens": {"target": 7, "prompt": 10, "cached": 1, "completion": 2}, "calls": 3, "cost_usd": 0.25}
-    publisher(store, tmp_path).restore([line, line])
-    assert store.usage("run-1") == {
-        "target": 14, "prompt": 20, "cached": 2, "completion": 4, "requests": 6, "cost_usd": 0.5,
-    }  # fmt: skip
