@@ -85,17 +85,15 @@ def test_what_a_fork_begins_with(finished_run: Path, tmp_path: Path) -> None:
     for spec in (f"{finished_run}", f"{finished_run}@2"):
         end = find_fork(spec)
         for name, values in ((state["arm"], state), *state["others"].items()):
-            clustering, population = end.arms[name]
-            assert clustering == next(arm.clustering for arm in results.book.arms if arm.name == name)
-            assert [dict(zip(end.cluster_ids, one.deltas, strict=True)) for one in population] == [
-                member["deltas"] for member in values["population"]
-            ]
-    assert set(end.arms) == {"plain", "short"}
+            arm = end.content["arms"][name]
+            assert arm["clustering"] == next(arm.clustering for arm in results.book.arms if arm.name == name)
+            assert arm["population"] == values["population"]
+    assert set(end.content["arms"]) == {"plain", "short"}
     # An individual begins in its own arm
     one, individual = find_fork(f"{finished_run}@g1_child0_mut"), results.individual("g1_child0_mut")
-    [(name, (_, [genome]))] = one.arms.items()
-    assert (one.at, name, genome.scratchpad) == ("g1_child0_mut", individual.arm, individual.scratchpad)
-    assert genome.deltas == tuple(individual.deltas.values())
+    [(name, arm)] = one.content["arms"].items()
+    assert (one.at, name) == ("g1_child0_mut", individual.arm)
+    assert arm["population"] == [{"deltas": individual.deltas, "scratchpad": individual.scratchpad}]
     # a folder may have an @ in its name
     copied = shutil.copytree(finished_run, tmp_path / "run@1")
     assert find_fork(str(copied)).at == "the end of 2 generations"
