@@ -12,26 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.common import logs
-from tasks.common.validation import JsonRecord
 from tasks.store.keys import JOBS
 from tasks.store.plans import JobContext
 from tasks.store.store import Store
 from tasks.task import FailureLocation, RecordedTask, current_store, run_once
 
 Message = tuple[str, str, int]
-
-
-@dataclass(frozen=True)
-class JobSpec(JsonRecord):
-    """`task` is Celery's name of the task, `label` what a person calls the job, without spaces.
-
-    `limit_s` is the hard time limit in seconds; None is the limit that holds for all tasks.
-    """
-
-    task: str
-    label: str
-    arguments: Mapping[str, Any]
-    limit_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +48,8 @@ class JobTask(RecordedTask):
     abstract = True
 
     def location(self, run: str, key: str, attempt: int) -> FailureLocation:
-        text = current_store().job_spec(run, key)
-        return FailureLocation(run, JOBS, key, key if text is None else JobSpec.from_json(text).label, attempt)
+        spec = current_store().job_spec(run, key)
+        return FailureLocation(run, JOBS, key, key if spec is None else spec.label, attempt)
 
 
 def run_job(
@@ -79,9 +65,8 @@ def run_job(
     store = current_store()
 
     def do(found: JobContext) -> Mapping[str, Any]:
-        spec = JobSpec.from_json(found.spec)
-        with logs.fields(child=spec.label):
-            return work(Job(store, run_id, key, spec.arguments))
+        with logs.fields(child=found.spec.label):
+            return work(Job(store, run_id, key, found.spec.arguments))
 
     def keep(result: dict[str, Any]) -> None:
         store.put_shared(run_id, key, result, usage(result))

@@ -5,8 +5,9 @@ The orchestrator makes a `Run` from its settings and puts it into the store once
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tasks.common.validation import JsonRecord, Moment
 
@@ -249,6 +250,19 @@ class Run(JsonRecord):
     reflector_context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
     pinned_clusters: tuple[int, ...] = ()  # positions of the clusters whose deltas the search does not change
     whole: bool = True
+
+
+@dataclass(frozen=True)
+class JobSpec(JsonRecord):
+    """`task` is Celery's name of the task, `label` what a person calls the job, without spaces.
+
+    `limit_s` is the hard time limit in seconds; None is the limit that holds for all tasks.
+    """
+
+    task: str
+    label: str
+    arguments: Mapping[str, Any]
+    limit_s: float | None = None
 
 
 SHORTEST_PREFIX = 6  # characters of a task id that may stand for the whole

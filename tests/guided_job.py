@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.guide.jobs import GUIDE, GuideContext, KeyedJob
-from tasks.job import Job, JobSpec
-from tasks.records import Endpoint, Sampling, Target
+from tasks.job import Job
+from tasks.records import Endpoint, JobSpec, Sampling, Target
 from tasks.store.store import Store
 
 RUN = "a-guided-run"

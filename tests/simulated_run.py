@@ -13,9 +13,8 @@ from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.farm.producer import make_sender
-from tasks.job import JobSpec
 from tasks.plan import Candidate, Merge, Outcome, Plan
-from tasks.records import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.records import Clusters, Endpoint, Fitness, JobSpec, Judge, Reflector, Run, Sampling, Target
 from tasks.store.client import connect, queues_url, store_url
 from tasks.store.keys import content_hash
 from tasks.store.store import Store

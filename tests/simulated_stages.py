@@ -20,7 +20,7 @@ from celery.signals import worker_init
 from redis import Redis
 from simulated_signals import signal_key
 
-from tasks.job import Job, JobSpec, JobTask, run_job
+from tasks.job import Job, JobTask, run_job
 from tasks.objective import score_answers
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
@@ -131,7 +131,9 @@ for stage_name in OUTCOMES:
 
 def labelled(name: str, job: Job) -> dict[str, Any]:
     """A job that gives its label back."""
-    label = JobSpec.from_json(job.store.job_spec(job.run, job.key) or "").label
+    spec = job.store.job_spec(job.run, job.key)
+    assert spec is not None
+    label = spec.label
     simulate(name, label, job.store.redis)
     return {"label": label}
 

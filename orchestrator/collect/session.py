@@ -27,9 +27,8 @@ from orchestrator.runs.session import Session
 from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
 from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens
-from tasks.job import JobSpec
 from tasks.openai.endpoint import join_providers
-from tasks.records import Example
+from tasks.records import Example, JobSpec
 
 log = logging.getLogger(__name__)
 SAMPLE, TOKENIZER, COMPRESS, VERDICT, TOKENIZE = (

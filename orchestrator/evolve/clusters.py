@@ -25,9 +25,8 @@ from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_
 from orchestrator.settings import Settings, SettingsError, layout_of, make_run, read_sides
 from orchestrator.settings.run import by_rules, clusters_folder, stage_limit_s
 from tasks.common.validation import Hash, InvalidData, check_value, checked_json
-from tasks.job import JobSpec
 from tasks.openai.describe import Descriptions, describe_messages
-from tasks.records import ClusterFigures, Sides
+from tasks.records import ClusterFigures, JobSpec, Sides
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS, content_hash
 from tasks.store.store import Store
 from tasks.store.workers import code_version

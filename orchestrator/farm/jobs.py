@@ -12,9 +12,8 @@ from celery import Celery
 from orchestrator.farm.dispatcher import Dispatcher, parking_reason
 from orchestrator.farm.producer import submit
 from tasks.common import tracing
-from tasks.job import JobSpec
 from tasks.queues import LABEL
-from tasks.records import Failure
+from tasks.records import Failure, JobSpec
 from tasks.store.keys import JOBS, PROGRESS
 from tasks.store.store import Store
 
@@ -149,7 +148,7 @@ class Scheduler:
             self.cached[request.spec.task] += request.key not in self._computed
             return False
         self._computed.add(request.key)
-        self._store.put_job(self._run_id, request.key, request.spec.to_json())
+        self._store.put_job(self._run_id, request.key, request.spec)
         send_job(self._app, self._store, self._run_id, request.key, request.spec, self.attempt)
         return True
 
@@ -173,5 +172,5 @@ def send_again(app: Celery, store: Store, run_id: str, keys: list[str]) -> None:
     """Send jobs of the latest attempt again."""
     attempt = store.attempt(run_id, JOBS)
     for key in keys:
-        if text := store.job_spec(run_id, key):
-            send_job(app, store, run_id, key, JobSpec.from_json(text), attempt)
+        if spec := store.job_spec(run_id, key):
+            send_job(app, store, run_id, key, spec, attempt)

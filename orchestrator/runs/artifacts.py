@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.runs.folder import OutputFolder
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, ROUTE_PLOTS, Plot
-from tasks.job import JobSpec
+from tasks.records import JobSpec
 from tasks.store.keys import content_hash
 
 log = logging.getLogger(__name__)

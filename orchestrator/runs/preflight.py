@@ -13,8 +13,7 @@ from typing_extensions import TypedDict
 
 from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.runs.folder import OutputFolder, read_state
-from tasks.job import JobSpec
-from tasks.records import Example, Target
+from tasks.records import Example, JobSpec, Target
 from tasks.store.keys import content_hash
 from tasks.store.workers import code_version
 

@@ -19,9 +19,9 @@ from typing import Any, Literal
 from tasks.common.validation import parse_json
 from tasks.guide.prompts import Messages
 from tasks.guide.ticket import DecodeCell, TicketCandidates
-from tasks.job import Job, JobSpec
+from tasks.job import Job
 from tasks.openai.endpoint import EMBEDDED
-from tasks.records import Endpoint, Target
+from tasks.records import Endpoint, JobSpec, Target
 from tasks.store.keys import content_hash
 from tasks.task import discard
 

@@ -26,8 +26,8 @@ from celery import Task, shared_task
 from tasks.common.child import CardMemoryFull, ComputeChild, Report, run_child
 from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.host import TargetHost, host_of
-from tasks.job import Job, JobSpec, JobTask, run_job
-from tasks.records import Sampling, Target
+from tasks.job import Job, JobTask, run_job
+from tasks.records import JobSpec, Sampling, Target
 from tasks.route.claims import Quarantine, Trajectory
 from tasks.route.grading import Grader, build_pool
 from tasks.route.problems import parse_problems

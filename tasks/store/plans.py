@@ -13,7 +13,7 @@ import redis
 
 from tasks.common.validation import parse_json
 from tasks.plan import Plan
-from tasks.records import Failure, Run
+from tasks.records import Failure, JobSpec, Run
 from tasks.store import keys
 from tasks.store.keys import failure_field, plan_key, result_key, run_key
 from tasks.store.ownership import StoreAccess
@@ -54,7 +54,7 @@ class StageContext(WorkState):
 
 @dataclass(frozen=True)
 class JobContext(WorkState):
-    spec: bytes  # JSON
+    spec: JobSpec
 
 
 class PlanRecords(StoreAccess):
@@ -143,12 +143,12 @@ class PlanRecords(StoreAccess):
 
     # What is outside a plan: jobs, each of which finds its arguments under its content key.
 
-    def put_job(self, run_id: str, key: str, spec: str) -> None:
-        self._write(run_id, ("HSET", plan_key(run_id, keys.JOBS), key, spec))
+    def put_job(self, run_id: str, key: str, spec: JobSpec) -> None:
+        self._write(run_id, ("HSET", plan_key(run_id, keys.JOBS), key, spec.to_json()))
 
-    def job_spec(self, run_id: str, key: str) -> str | None:
+    def job_spec(self, run_id: str, key: str) -> JobSpec | None:
         text = cast("bytes | None", self.redis.hget(plan_key(run_id, keys.JOBS), key))
-        return None if text is None else text.decode()
+        return None if text is None else JobSpec.from_json(text)
 
     def job_context(self, run_id: str, key: str) -> JobContext:
         """All that a job must know before it begins, in one trip."""
@@ -160,7 +160,7 @@ class PlanRecords(StoreAccess):
         (attempt, spec), done, cancelled, owner = pipe.execute()
         if spec is None:
             raise KeyError(f"no job {key!r} of a run {run_id!r} in the store")
-        return JobContext(int(attempt or 0), bool(done), bool(cancelled), int(owner or 0), spec)
+        return JobContext(int(attempt or 0), bool(done), bool(cancelled), int(owner or 0), JobSpec.from_json(spec))
 
     # What failed, in plans and jobs.
 

@@ -13,8 +13,7 @@ from celery.exceptions import Ignore, Reject
 from tasks.collect.tokens import tokenize_task
 from tasks.common.validation import Count, RunId
 from tasks.cpu.score import score_task
-from tasks.job import JobSpec
-from tasks.records import Failure
+from tasks.records import Failure, JobSpec
 from tasks.store.client import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 from tasks.task import FarmTask, GiveBack, current_store
@@ -48,7 +47,7 @@ def test_a_stage_s_failure_is_recorded_for_its_candidate(store: Store) -> None:
 
 
 def test_a_job_s_failure_is_recorded_under_its_key_and_its_label(store: Store) -> None:
-    store.put_job("run", KEY, JobSpec("cpu.tokenize", "sample_id_3/0", {}).to_json())
+    store.put_job("run", KEY, JobSpec("cpu.tokenize", "sample_id_3/0", {}))
     tokenize_task.on_failure(ValueError("no text"), "some-id", ("run", KEY, 7), {}, None)
 
     [failure] = store.failures("run", "jobs")

@@ -12,8 +12,8 @@ from orchestrator.farm.evaluator import send_chord
 from orchestrator.farm.jobs import send_job
 from orchestrator.farm.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
-from tasks.job import JobSpec
 from tasks.plan import Candidate
+from tasks.records import JobSpec
 from tasks.store.client import Waiting, connect, queues_url, store_url
 from tasks.store.store import Store
 

@@ -14,7 +14,7 @@ from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.rollouts import Results
 from orchestrator.guide.session import MissionRun, drive_missions
 from orchestrator.runs.lines import JOURNAL, Journal
-from tasks.job import JobSpec
+from tasks.records import JobSpec
 from tasks.store.ownership import RunTaken
 
 

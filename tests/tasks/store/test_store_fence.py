@@ -10,6 +10,7 @@ import pytest
 from test_store_plans import PLAN, failure
 from test_store_runs import make_run
 
+from tasks.records import JobSpec
 from tasks.store import keys
 from tasks.store.keys import run_key
 from tasks.store.ownership import Owner, RunLease, RunTaken
@@ -27,7 +28,7 @@ WRITES: dict[str, Callable[[Store], Any]] = {
     "forget_stages": lambda store: store.forget_stages("run", [PLAN.name]),
     "next_attempt": lambda store: store.next_attempt("run", PLAN.name),
     "begin_attempt": lambda store: store.begin_attempt("run", PLAN.name, lambda failures: []),
-    "put_job": lambda store: store.put_job("run", "file:x", "{}"),
+    "put_job": lambda store: store.put_job("run", "file:x", JobSpec("cpu.plot", "x", {})),
     "forget_failure": lambda store: store.forget_failure(FAILED),
     "put_shared": lambda store: store.put_shared("run", "answer:x", {}),
     "release_shared": lambda store: store.release_shared("run"),

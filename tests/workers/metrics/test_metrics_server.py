@@ -13,7 +13,7 @@ from farm_bench import Bench, until
 from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.settings import load_settings, make_run
-from tasks.job import JobSpec
+from tasks.records import JobSpec
 from tasks.store.client import connect, store_url
 from tasks.store.store import Store
 
@@ -59,7 +59,7 @@ def test_it_tells_of_tasks_and_workers_also_after_the_broker_was_away(farm: Benc
     assert (found["whetstone_workers['cpu']"], found["whetstone_workers['gpu']"]) == (1, 0)
     # when a task fails, it is counted among the failed
     spec = JobSpec("cpu.plot", "fitness.png", {"name": "fitness.png", "data": "nothing"})
-    Store(connect(store_url(farm.url))).put_job("demo-1", KEY, spec.to_json())
+    Store(connect(store_url(farm.url))).put_job("demo-1", KEY, spec)
     farm.app.send_task("cpu.plot", ("demo-1", KEY, 0))
     until(lambda: read(address).get("whetstone_tasks_total['cpu.plot', 'failed']"))
     # when the broker goes away, the exporter says so and stays
