@@ -40,7 +40,7 @@ def test_a_run_is_one_trace_over_its_sessions_and_workers(
     assert {span.name: span.worker for span in found.values() if span.name in workers} == workers
     # And it is within an evaluation, in a generation, in one of the two sessions
     for span in found.values():
-        if span.name in workers and "g0" in str(span.attributes.get("whetstone.child")):
+        if span.name in workers and str(span.attributes.get("whetstone.child")).startswith("g0"):
             above = found[span.parent]
             assert (above.name, found[above.parent].name) == ("evaluation", "generation")
             assert found[found[above.parent].parent].name == "evolve"
