@@ -5,8 +5,6 @@ The orchestrator makes a `Run` from its settings and puts it into the store once
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -265,10 +263,6 @@ class JobSpec(JsonRecord):
     label: str
     arguments: Mapping[str, Any]
     limit_s: float | None = None
-
-    def to_json(self) -> str:
-        """In the order of the arguments: under a grammar a model writes the properties of a schema in theirs."""
-        return json.dumps(dataclasses.asdict(self))
 
 
 SHORTEST_PREFIX = 6  # characters of a task id that may stand for the whole

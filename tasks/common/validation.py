@@ -82,7 +82,8 @@ class JsonRecord:
     """The base of a frozen dataclass that is kept as JSON."""
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)  # type: ignore[call-overload]  # a dataclass
+        """With all keys in their order: under a grammar a model writes the properties of a job's schema in theirs."""
+        return json.dumps(dataclasses.asdict(self))  # type: ignore[call-overload]  # a dataclass
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
