@@ -94,7 +94,7 @@ def test_the_end_of_a_turn_is_raised_after_sentences_only(server: Server, oracle
     for question, answer in enumerate(server.answers(requests)):
         # Then in each clear place there is the token of a plain loop by the same rule, and so is the end
         ids = [*answer.output_ids, *server.ends[:1]] if answer.finish == "stop" else answer.output_ids
-        logits, state = oracle.logits(server.prompts[question], ids, wanted), 0
+        logits, state = oracle.logits(server.prompts[question], ids, wanted).clone(), 0
         for place, token in enumerate(ids):
             if not state & OPEN:
                 logits[place, : len(oracle.labels)][oracle.labels == 0] -= wanted[0]
