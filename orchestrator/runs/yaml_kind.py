@@ -190,7 +190,7 @@ class YamlKind(ABC, Generic[S, O]):
         """Around the work, whose settings are kept; a start that is refused leaves those of the start before."""
         from orchestrator.runs.session import Driving, log_to, restored_if_refused
 
-        log_to(output.path / f"{self.name}.log", log.level, [logging.StreamHandler(log.stream)])
+        log_to(output.log, log.level, [logging.StreamHandler(log.stream)])
         raise_on_signals()
         budget = options.budget_usd if isinstance(options, EndpointOptions) else 0.0
         with Driving(output, callbacks, again=again, raise_budget=f"--set farm.budget_usd={2 * budget:g}") as driving:
