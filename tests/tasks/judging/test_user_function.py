@@ -46,7 +46,7 @@ def crashes(question, gold, answer):
     os.kill(os.getpid(), 11)
 
 def closes(question, gold, answer):
-    os.closerange(0, 100)
+    os.closerange(0, 4096)
     return True
 
 def generator_exit(question, gold, answer):

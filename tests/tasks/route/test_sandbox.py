@@ -68,6 +68,7 @@ def armed(code: str, outside: Path) -> str:
 def attack(sandbox: Sandbox, code: str, outside: Path) -> None:
     """Run an attack, and assert that it ended within limits, changed nothing, and fooled nobody."""
     code = armed(code, outside)
+    others = set(psutil.Process().children(recursive=True))  # of earlier tests: functions that wait for their next call
     started = time.monotonic()
     ended = sandbox.execute(Execution(code, "double", [test.arguments for test in DOUBLE.tests]))
     assert time.monotonic() - started < LIMITS.wall_s + 20
@@ -79,7 +80,7 @@ def attack(sandbox: Sandbox, code: str, outside: Path) -> None:
     found = witness.stat()
     assert (found.st_mtime, found.st_nlink, found.st_uid, found.st_mode & 0o111) == (1_000_000, 1, os.getuid(), 0)
     assert "escaped" not in os.listdir("/dev/shm")
-    assert psutil.Process().children(recursive=True) == []
+    assert set(psutil.Process().children(recursive=True)) <= others
     assert solves(DOUBLE, DOUBLE.reference, sandbox)
 
 
