@@ -1,1 +1,1 @@
-"""One command a module: `make_parser()` says what it takes, `run(arguments)` does it and returns the exit status."""
+"""The commands: each is a function with click's options, which returns the exit status."""

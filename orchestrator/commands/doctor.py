@@ -30,6 +30,8 @@ def doctor(config: Path | None, as_json: bool) -> int:
       orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one
       orchestrator doctor --config configs/gpu.config    also checks the settings and what they need
       orchestrator doctor --json
+
+    exit status: 0 every check passes; 1 otherwise.
     """
     found = list(findings(config))
     options.print_found(as_json, [dataclasses.asdict(finding) for finding in found], _lines(found))

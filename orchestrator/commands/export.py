@@ -52,6 +52,8 @@ def export(run: Path, to: str, system: str, node: str, output: Path | None) -> i
       orchestrator export outputs/evolve --to vllm
       orchestrator export outputs/evolve --to sglang --system "two sentences: log-odds x1"
       orchestrator export outputs/evolve --to transformers --node g2_child3_mut --output steer.py
+
+    exit status: 0 written; 1 the arguments are wrong, or the folder has no such result; 2 the file cannot be written.
     """
     from orchestrator.export.steering import read_steering
     from orchestrator.export.targets import TARGETS, default_file

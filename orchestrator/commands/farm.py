@@ -16,7 +16,6 @@ from orchestrator import console
 from orchestrator.commands import options
 from orchestrator.console import Terminated, raise_on_signals
 from tasks.common.logs import secret
-from tasks.store.client import ENVIRONMENT_VARIABLE
 
 if TYPE_CHECKING:
     from orchestrator.farm.embedded import FarmStatus
@@ -40,6 +39,9 @@ def farm(action: str, config: Path, overrides: Sequence[str], output: str | None
 
     results: data and logs are in CONFIG_FARM_DIR (outputs/farm); addresses and processes are printed to standard
     output.
+
+    exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started or, of status, is not
+    up.
     """
     from orchestrator.farm.embedded import control
 
@@ -123,8 +125,12 @@ def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int
       FLOWER_BASIC_AUTH=me:secret orchestrator flower --port 5556 --outputs runs
 
     results: a web page at http://ADDRESS:PORT until it is stopped; the history of tasks in --data.
+
+    exit status: 0 stopped; 1 the arguments or the environment are wrong; 2 no farm is up, or the port or a folder
+    cannot be used.
     """
     from orchestrator.farm.embedded import named_address
+    from tasks.store.client import ENVIRONMENT_VARIABLE
 
     accounts = secret("FLOWER_BASIC_AUTH")
     if ":" not in accounts and (accounts or os.environ.get("FLOWER_BASIC_AUTH_FILE")):
@@ -170,6 +176,9 @@ def cluster(config: Path, overrides: Sequence[str], output: str | None, collecte
 
     results: a folder under outputs/clusters, whose path is printed last; the clusters with their sizes and descriptions
     on standard output, progress on standard error.
+
+    exit status: 0 clustered; 1 the settings or arguments are wrong; 2 an error of the farm; 130 interrupted; 143
+    terminated.
     """
     from orchestrator.evolve.clusters import cluster_only
     from orchestrator.farm.dispatcher import Parked

@@ -53,6 +53,9 @@ def gc(
       orchestrator gc --run demo-1a2b3c4d --remove
 
     results: what is or would be removed, on standard output.  Output folders of runs are never touched.
+
+    exit status: 0 done; 1 the arguments or the settings are wrong, or a named run is at work; 2 the farm cannot be
+    reached.
     """
     from orchestrator.farm.cleanup import CleanupRule, find_unneeded, remove_unneeded
     from orchestrator.runs.lifecycle import delete_run

@@ -137,6 +137,8 @@ def init(
       orchestrator init
       orchestrator init --model embedded --data questions.jsonl --judge rules --budget "60 evaluations"
       orchestrator init --data questions.csv --judge gpt-4o --budget '$5' --config my.config
+
+    exit status: 0 written; 1 an answer is wrong or missing; 130 interrupted.
     """
     from orchestrator.runs.folder import writing
 

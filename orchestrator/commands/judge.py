@@ -57,6 +57,9 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
       orchestrator judge answers.jsonl --tolerance 0.15 --config configs/gpu.config --output verdicts.jsonl
 
     results: one JSON object a line, to --output or standard output; counts and costs on standard error.
+
+    exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 a call failed, or the
+    budget is reached: the verdicts of the rows before it are written.
     """
     from orchestrator.report.format import format_cost, highest_cost, provider_at
     from orchestrator.runs.folder import check_inputs

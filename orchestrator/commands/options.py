@@ -39,7 +39,7 @@ class Command(click.Command):
         super().__init__(*arguments, **options)
         self.drives = drives
         about, examples, rest = inspect.cleandoc(self.help or "").partition("examples:\n")
-        self.help, self.epilog = about.rstrip(), examples + rest
+        self.help, self.epilog = about.rstrip(), examples + rest or self.epilog
 
     def invoke(self, ctx: click.Context) -> Any:
         if self.drives:

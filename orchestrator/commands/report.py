@@ -36,6 +36,8 @@ def report(runs: Sequence[Path], output: Path | None) -> int:
     examples:
       orchestrator report outputs/evolve
       orchestrator report outputs/evolve outputs/embedded --output both.html
+
+    exit status: 0 written; 1 a folder holds no run, or a file of it is damaged; 2 the file cannot be written.
     """
     from orchestrator.report.page import render_page
     from orchestrator.results import RunResults
@@ -64,6 +66,8 @@ def compare(runs: Sequence[Path], as_json: bool, is_all: bool, as_csv: bool) -> 
       orchestrator compare outputs/evolve
       orchestrator compare outputs/evolve --all
       orchestrator compare outputs/evolve outputs/embedded --csv > runs.csv
+
+    exit status: 0 printed; 1 a folder holds no run, or a file of it is damaged.
     """
     from orchestrator.digest import digest_of
     from orchestrator.results import RunResults
@@ -162,6 +166,8 @@ def answers(run: Path, only: str, as_json: bool) -> int:
       orchestrator answers outputs/evolve
       orchestrator answers outputs/evolve --only lost       what steering has made wrong
       orchestrator answers outputs/evolve --json > answers.json
+
+    exit status: 0 printed; 1 the folder holds no finished run.
     """
     from orchestrator.results import RunResults
     from orchestrator.runs.folder import OutputError
@@ -214,8 +220,9 @@ def show(run: Path, node: str, as_json: bool) -> int:
     examples:
       orchestrator show outputs/evolve g1_child0_mut
       orchestrator show outputs/evolve g1_child0_mut --json > individual.json
-    `orchestrator evolve --fork RUN@NODE` begins a run with the individual. exit status: 0 printed; 1 the folder holds
-    no run, or the run has no such individual.
+
+    `orchestrator evolve --fork RUN@NODE` begins a run with the individual.
+    exit status: 0 printed; 1 the folder holds no run, or the run has no such individual.
     """
     from orchestrator.results import RunResults
 

@@ -89,6 +89,9 @@ def cancel(run: Path) -> int:
       orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm
 
     results: the folder keeps all that was finished; standard output says how many messages were dropped.
+
+    exit status: 0 stopped; 1 the folder holds no run, or neither it nor its farm is at work; 2 something still works
+    on it, or its farm cannot be reached.
     """
     from orchestrator.farm import FarmUnavailable, StoreLost
     from orchestrator.farm.dispatcher import CANCELLED_REASON

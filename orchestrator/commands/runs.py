@@ -41,6 +41,9 @@ def runs(folder: Path, delete: Path | None, as_json: bool) -> int:
       orchestrator runs
       orchestrator runs --json
       orchestrator runs --delete outputs/gpu
+
+    exit status: 0 done; 1 the run to delete is at work or does not exist; 2 a file of a run cannot be read, or the farm
+    cannot be reached.
     """
     from orchestrator.runs.status import statuses
 
@@ -95,6 +98,8 @@ def status(run: Path, as_json: bool) -> int:
     examples:
       orchestrator status outputs/evolve
       orchestrator status outputs/evolve --json
+
+    exit status: 0 printed; 1 the folder holds no run.
     """
     from orchestrator.report.format import format_cost
     from orchestrator.runs.kinds import kind_of
@@ -143,6 +148,8 @@ def failed(run: Path | None, as_json: bool) -> int:
       orchestrator failed outputs/gpu --json       for a program
 
     Remove the cause, then `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of them.
+
+    exit status: 0 printed; 1 the folder holds no run; 2 a file of one of all runs cannot be read.
     """
     from orchestrator.runs.folder import OutputError
     from orchestrator.runs.lifecycle import failed_of

@@ -37,6 +37,8 @@ def workers(pause: str | None, resume: str | None, config: Path | None, as_json:
       orchestrator workers --resume openai
 
     To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2
+
+    exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached.
     """
     from orchestrator.farm import workers
     from orchestrator.farm.connection import reach

@@ -71,9 +71,9 @@ def broadcast(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
     return {name: answer for reply in replies for name, answer in reply.items() if isinstance(answer, Mapping)}
 
 
-def task_lines(report: Mapping[str, Any], now: float | None = None) -> list[str]:
+def task_lines(report: Mapping[str, Any]) -> list[str]:
     """The tasks that a worker is executing, in words."""
-    now = time.time() if now is None else now
+    now = time.time()
     return [f"{_what(task)}{_for(task['since'], now)}" for task in report.get("tasks") or []]
 
 

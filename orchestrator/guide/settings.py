@@ -35,8 +35,7 @@ from orchestrator.settings.value_checks import (
     server_arguments,
     variable_name,
 )
-from tasks.guide.choose import AllWrongStrategy, EligibilityPolicy, SignalWeights, TieBreak
-from tasks.guide.jobs import Backend
+from tasks.guide.choose import AllWrongStrategy, Backend, EligibilityPolicy, SignalWeights, TieBreak
 from tasks.guide.prompts import PromptForm
 from tasks.guide.ticket import DecodeCell
 from tasks.store.keys import content_hash
@@ -228,9 +227,9 @@ def read_guide_settings(path: Path) -> GuideSettings:
     return _named(read_document(path, GuideSettings, [cross_problems]), path.stem)
 
 
-def guide_settings_from(values: Mapping[str, Any], name: str = "guide") -> GuideSettings:
-    """The settings of a mapping; `name` is for a run without `output.run_id`."""
-    return _named(parse_document(values, GuideSettings, [cross_problems]), name)
+def guide_settings_from(values: Mapping[str, Any]) -> GuideSettings:
+    """The settings of a mapping; a run without `output.run_id` is named "guide"."""
+    return _named(parse_document(values, GuideSettings, [cross_problems]), "guide")
 
 
 def settings_hash(settings: GuideSettings) -> str:

@@ -22,7 +22,6 @@ from tasks.common.named import NAME
 from tasks.common.text import missing_placeholders, quote
 from tasks.common.validation import parse_json
 from tasks.questions import parse_columns
-from tasks.store.client import password_in
 
 EMBEDDED = "embedded"
 """In place of a model's name or an endpoint's address: those of the embedded farm."""
@@ -130,6 +129,8 @@ def no_password(instead: str) -> AfterValidator:
     """An address without a password; `instead` is where the password belongs."""
 
     def check(url: str) -> str:
+        from tasks.store.client import password_in  # it imports redis, which no help needs
+
         if password_in(url):
             raise ValueError(f"contains a password, and settings are stored with the run; put it into {instead}")
         return url

@@ -15,6 +15,7 @@ from typing import Literal
 from tasks.guide.ticket import DecodeCell, GuideCandidate, TicketCandidates, Verdict
 
 TieBreak = Literal["confidence", "temperature"]
+Backend = Literal["target", "endpoint"]  # which model critic and reflector are
 EligibilityPolicy = Literal["selected_mismatch_or_all_wrong", "contradictions_only", "contradictions_or_all_wrong"]
 AllWrongStrategy = Literal["reflect_diagnose", "manual_review"]
 GroupKind = Literal["mixed", "all_wrong", "all_right"]

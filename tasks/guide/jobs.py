@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tasks.common.validation import parse_json
+from tasks.guide.choose import Backend
 from tasks.guide.prompts import Messages
 from tasks.guide.ticket import DecodeCell, TicketCandidates
 from tasks.job import Job
@@ -25,7 +26,6 @@ from tasks.records import Endpoint, JobSpec, Target
 from tasks.store.keys import content_hash
 from tasks.task import discard
 
-Backend = Literal["target", "endpoint"]
 AskedFor = Literal["critique", "proposal"]
 KeyedJob = tuple[str, JobSpec]
 GUIDE = "guide"  # under which the store has the context
