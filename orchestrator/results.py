@@ -255,7 +255,7 @@ def _candidate_of(individual: str) -> str:
 
 
 def _reflector_call(path: Path) -> ReflectorCall:
-    """The parts of a file of reflector_prompts (`tasks.openai.calls.prompt_logger` writes it)."""
+    """The parts of a file of reflector_prompts (`tasks.openai.calls` writes it)."""
     head, _, rest = read_output_text(path).partition("===== system =====\n")
     _, _, rest = rest.partition("\n===== user =====\n")
     user, _, reply = rest.partition("\n===== reply =====\n")

@@ -272,17 +272,18 @@ class Recorder:
         artifacts: ArtifactRequests,
         *,
         is_priced: bool,
+        history: Sequence[GenerationRecord],
         generation: int,
     ) -> None:
-        """Take up what the folder holds of the generations before `generation`."""
+        """Take up what the folder holds of the generations before `generation`; `history` is of these."""
         self._output, self._store, self._run_id, self._search = output, store, run_id, search
         self._artifacts, self._is_priced = artifacts, is_priced
         self._ids = search.any_params.cluster_ids
         self._best: BestOfRun | None = None  # of which the files were requested
-        self.history = [line for line in read_history(output) if line["generation"] < generation]
+        self.history = list(history)
         self._tree = tree_before(read_tree(output), generation)
         if output.individuals.exists():
-            kept = [line for line in load_lines(output.individuals, Individual, "individual")]
+            kept = load_lines(output.individuals, Individual, "individual")
             lines = [json_line(line) for line in kept if line["generation"] < generation]
             write_output(output.individuals, b"".join(lines))
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():

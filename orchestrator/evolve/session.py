@@ -233,7 +233,7 @@ class _Search:
         self.search = make_search(self.asked.settings, prepared.book)
         self.recorder = Recorder(
             self.output, self.store, self.run_id, self.search, session.artifacts,
-            is_priced=session.publisher.is_priced, generation=session.done,
+            is_priced=session.publisher.is_priced, history=session.history, generation=session.done,
         )  # fmt: skip
         self.reporter = session.make_reporter(
             baseline_name=baseline_name(self.search.any_params.initial_deltas),

@@ -126,9 +126,9 @@ def _with_server(context: GuideContext, session: Session, scheduler: Scheduler) 
     if (output.path / CONTEXT_FILE).exists():
         before = read_state(output.path / CONTEXT_FILE, GuideContext).server
         if before != now:
-            names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-            changed = ", ".join(f"{name}: {before.get(name)!r} and {now.get(name)!r}" for name in names)
-            told = f"the server of the target is not the one that this run began with ({changed})"
+            from tasks.gpu.host import differences  # it imports the client of the target
+
+            told = f"the server of the target is not the one that this run began with ({differences(before, now)})"
             raise SettingsError([f"model.model_name_or_path: {told}"])
     output.write_state(CONTEXT_FILE, json.loads(context.to_json()))
     session.farm.store.put_metadata(session.run_id, GUIDE, context.to_json())

@@ -9,9 +9,9 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.callbacks import Callback, Callbacks
+from orchestrator.callbacks import Callbacks
 from orchestrator.route.settings import RouteOptions, RouteSettings, route_settings_from
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, ShownTable
@@ -103,10 +103,8 @@ def start_route(
     *,
     resume: bool = False,
     only: Sequence[str] = (),
-    callbacks: Sequence[Callback] = (),
-    stream: TextIO | None = None,
 ) -> Ending:
-    """Train, evaluate and compare, and write to `stream` (standard error) how it goes.
+    """Train, evaluate and compare, and write to standard error how it goes.
 
     Of what has failed, `only` names what is to be retried.
     """
@@ -115,19 +113,18 @@ def start_route(
     from orchestrator.route.session import run_route
     from orchestrator.runs.session import settings_callbacks
 
-    stream = stream or sys.stderr
     texts, source = checked_inputs(settings)
     plan = make_plan(settings, input_hashes(settings, texts, source))
-    told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
-    output = ROUTE.open_for(settings, texts, lambda line: print(line, file=stream), is_resumed=resume)
+    told = Callbacks(settings_callbacks(options.callbacks, "--callbacks"))
+    output = ROUTE.open_for(settings, texts, lambda line: print(line, file=sys.stderr), is_resumed=resume)
 
     log_level, again = LEVELS[options.log_level], settings.output.goes_on
-    with ROUTE.driving(output, settings, options, told, LogTo(log_level, stream), again) as driving:
+    with ROUTE.driving(output, settings, options, told, LogTo(log_level, sys.stderr), again) as driving:
         keep_texts(output, texts)
         for line in keep_plan(output, plan):
-            print(f"not as registered: {line}", file=stream)
+            print(f"not as registered: {line}", file=sys.stderr)
         for line in run_route(settings, options, texts, output, ROUTE.connect(settings, options), told, only):
-            print(line, file=stream)
+            print(line, file=sys.stderr)
     return driving.ending
 
 

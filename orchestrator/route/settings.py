@@ -159,9 +159,9 @@ def read_route_settings(path: Path) -> RouteSettings:
     return _with_run_id(read_document(path, RouteSettings, CROSS_CHECKS), path.stem)
 
 
-def route_settings_from(values: Mapping[str, Any], name: str = "route") -> RouteSettings:
-    """The settings of a mapping; `name` is for a run without `output.run_id`."""
-    return _with_run_id(parse_document(values, RouteSettings, CROSS_CHECKS), name)
+def route_settings_from(values: Mapping[str, Any]) -> RouteSettings:
+    """The settings of a mapping; a run without `output.run_id` is named "route"."""
+    return _with_run_id(parse_document(values, RouteSettings, CROSS_CHECKS), "route")
 
 
 def route_settings_hash(settings: RouteSettings) -> str:

@@ -212,8 +212,8 @@ class Driving:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        self.close()
         try:
+            self.close()
             if isinstance(error, OSError) and error.errno in NO_ROOM:  # whichever disk takes no more, also the farm's
                 where = f"{error.filename} cannot be written: " if error.filename else ""
                 error = OutputNotWritable(f"{where}{error.strerror}", is_full=True)

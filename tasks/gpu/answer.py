@@ -121,10 +121,11 @@ def answer_stage(stage: Stage, host: TargetHost) -> dict[str, Any]:
     {"answers": a record of each, whose text is in the store under its key, "generated": how many are new}; "loop" is
     an answer that would have gone on repeating itself beyond the cap.
     """
-    batch, clustering = batch_of(stage, host), _write_labels(stage, host) if stage.deltas() else ""
+    deltas, batch = stage.deltas(), batch_of(stage, host)
+    clustering = _write_labels(stage, host) if deltas else ""
     identity = host.identity(stage.run.target)
     stage.store.add_server(stage.run.id, identity)
-    keys = answer_keys(stage.sampling, stage.run.whole, identity, clustering, stage.deltas(), batch, stage.cache_salt)
+    keys = answer_keys(stage.sampling, stage.run.whole, identity, clustering, deltas, batch, stage.cache_salt)
     generated = 0
     if len(stage.store.shared(stage.run.id, keys)) < len(set(keys)):
         with (
@@ -156,12 +157,13 @@ def _answer_missing(
     """
     available = stage.store.shared(stage.run.id, keys)
     positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
-    requests = requests_for(stage.sampling, clustering, stage.deltas(), batch, positions, bool(processor))
+    deltas = stage.deltas()
+    requests = requests_for(stage.sampling, clustering, deltas, batch, positions, bool(processor))
     requested = dict(zip(positions, requests, strict=True))
     undecided: dict[int, Generated] = {}
 
     def keep(position: int, generated: Generated) -> None:
-        whole = is_whole(generated.text, generated.finish, any(stage.deltas())) if stage.run.whole else True
+        whole = is_whole(generated.text, generated.finish, any(deltas)) if stage.run.whole else True
         whole = generated.ends_unsteered if whole is None else whole
         if whole is None:
             undecided[position] = generated

@@ -88,13 +88,12 @@ class Ended:
 
     results: of each call `{"value": ...}` or `{"error": ...}`; None when the process did not report them.
     claimed: whether what was looked for was there.  exit_status: None when a signal ended the process.
-    late: it was killed at its limit of wall time.  fault: it was killed for a message or output that no solution sends.
+    fault: it was killed for a message or output that no solution sends.
     """
 
     results: list[Any] | None = None
     claimed: bool = False
     exit_status: int | None = None
-    late: bool = False
     output: bytes = b""
     file: bytes = b""
     fault: str = ""
@@ -182,10 +181,8 @@ class _Conversation:
                 if not sources[descriptor]():
                     poll.unregister(descriptor)
                     del sources[descriptor]
-        try:
+        with suppress(subprocess.TimeoutExpired):  # it is killed at the end
             self.process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self.ended.late = True
         return self.ended
 
     def _send(self, message: Any) -> None:

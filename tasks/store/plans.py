@@ -198,7 +198,7 @@ class PlanRecords(StoreAccess):
 
     def failure_count(self, run_id: str, what: str) -> int:
         """How often a task or a call has failed so far."""
-        return int(cast("bytes | None", self.redis.hget(run_key(run_id, "tries"), what)) or 0)
+        return int(cast("bytes | None", self.redis.hget(run_key(run_id, keys.TRIES), what)) or 0)
 
     def count_failure(self, run_id: str, what: str, times: int) -> int:
         """Count that a task has failed `times` more; returns how often in all."""

@@ -71,7 +71,6 @@ def format_worker_logs() -> None:
     @signals.after_setup_logger.connect(weak=False)
     @signals.after_setup_task_logger.connect(weak=False)
     def format_handlers(logger: logging.Logger, **_: Any) -> None:
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for each question of each individual
         for handler in logger.handlers:
             logs.set_formatter(handler)
             handler.addFilter(add_fields)
