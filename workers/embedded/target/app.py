@@ -32,7 +32,7 @@ from workers.embedded.target.protocol import (
 )
 from workers.embedded.target.sampling import CompiledGrammar, GrammarRefused, Grammars
 
-VERSION = "embedded-1"  # raised by every change of this server that changes answers
+VERSION = "embedded-2"  # raised by every change of this server that changes answers
 CLIENT_CLOSED_REQUEST = 499
 
 

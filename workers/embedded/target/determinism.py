@@ -83,11 +83,12 @@ class DeterminismProbe:
             mask = torch.zeros(rows, 1, 1, positions)
             mask[..., length:] = float("-inf")
             query = self._normal(dtype, rows, *own[0].shape)
-            keys, values = others[:, :rows, :, :positions].clone(memory_format=torch.contiguous_format)
-            query[first::APART], keys[first::APART], values[first::APART] = (
-                own[0],
-                *(part[:, :positions] for part in own[1:]),
-            )
+            # Every other block is longer than the call, as beside a row that is not batched.
+            block = torch.zeros(2, rows, kv_heads, positions * (1 + first % 2), d, dtype=dtype)
+            block[:, :, :, :positions] = others[:, :rows, :, :positions]
+            query[first::APART] = own[0]
+            block[:, first::APART, :, :positions] = torch.stack(own[1:])[:, None, :, :positions]
+            keys, values = block
             return batched(query, keys, values, mask)[first::APART]
 
         spans = range(-(-length // GRAIN) * GRAIN, BATCHED + 1, GRAIN)
