@@ -22,10 +22,9 @@ from orchestrator.evolve.records import (
     Edge,
     GenerationRecord,
     Individual,
-    Tree,
+    edges_of,
     read_history,
     read_individuals,
-    read_tree,
 )
 from orchestrator.evolve.resume import (
     QUESTIONS,
@@ -160,19 +159,10 @@ class RunResults:
         return tuple(one for one in read_individuals(self.output.individuals) if one.generation < count)
 
     @cached_property
-    def _tree(self) -> Tree:
-        return read_tree(self.output)
-
-    @cached_property
     def descent(self) -> tuple[Edge, ...]:
         """The edges between these individuals."""
         names = {one.node for one in self.individuals}
-        return tuple(edge for edge in self._tree["edges"] if edge["from"] in names and edge["to"] in names)
-
-    @cached_property
-    def elites(self) -> frozenset[str]:
-        """The names of individuals that entered the next population unchanged."""
-        return frozenset(node["id"] for node in self._tree["nodes"] if node["elite"])
+        return tuple(edge for edge in edges_of(self.individuals) if edge["from"] in names and edge["to"] in names)
 
     def individual(self, name: str) -> Individual:
         for one in self.individuals:

@@ -244,7 +244,7 @@ def _individual(results: RunResults, name: str) -> dict[str, Any]:
     return {
         "name": name,
         **{key: getattr(one, key) for key in INDIVIDUAL},
-        "is_elite": name in results.elites,
+        "is_elite": one.is_elite,
         "parents": [edge["from"] for edge in results.descent if edge["to"] == name],
         "children": [edge["to"] for edge in results.descent if edge["from"] == name],
         "files": [f"reflector_prompts/{call.file}" for call in results.reflector_calls if call.is_about(name)],

@@ -1,17 +1,16 @@
-"""What is recorded of a search in the output folder: `history.jsonl`, `individuals.jsonl` and `evolution_tree.json`.
+"""What is recorded of a search in the output folder: `history.jsonl` and `individuals.jsonl`.
 
 Every generation goes there before the next one starts.  `evolution_state.json` is written last, so whatever else is in
 the folder is never older than the state; what a killed generation left beyond it is dropped when the run is resumed.
 
-The nodes of the tree are evaluations: g{g}_pop{i}, g{g}_child{j}_pre, g{g}_child{j}_mut.  Its edges are "parent",
-"mutation" and "next", from a surviving individual to its position in the next population.
+The nodes of the evolution tree are evaluations: g{g}_pop{i}, g{g}_child{j}_pre, g{g}_child{j}_mut.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputFolder, read_state, write_output
 from orchestrator.runs.lines import append_lines, json_line, load_lines
 from orchestrator.runs.status import TOKEN_COUNTS
-from tasks.common.validation import Delta, checked_json
+from tasks.common.validation import Delta
 from tasks.openai.endpoint import Role
 from tasks.plan import Evaluations, plan_name
 from tasks.records import PROCESSOR_FILE
@@ -93,8 +92,9 @@ class Individual:
     """A line of individuals.jsonl: one evaluation of the search; `node` is its name.
 
     arm: the name of the system prompt; target: the cluster that the mutation changed; correctness: the share of correct
-    answers on the training set; skip_reason, merge_fallback: why no reply of the reflector was usable, for the mutation
-    that should have followed and for the merge before.
+    answers on the training set; parents: the nodes that it descends from; place: its position in the arm's next
+    population; merge_fallback, skip_reason: why no reply of the reflector was usable, for the merge before and for the
+    mutation that should have followed.
     """
 
     node: str
@@ -106,8 +106,15 @@ class Individual:
     deltas: dict[str, Delta]
     target: str | None = None
     scratchpad: str = ""
+    parents: Sequence[str] = ()
+    place: int | None = None
     merge_fallback: str = ""
     skip_reason: str = ""
+
+    @property
+    def is_elite(self) -> bool:
+        """Whether it entered the next population unchanged."""
+        return self.place is not None and self.stage == "pop"
 
     @property
     def vector(self) -> tuple[float, ...]:
@@ -120,7 +127,9 @@ class Individual:
 
     @property
     def stage(self) -> str:
-        return stage_of(self.node)
+        """ "pre" or "mut" of a child, or "pop"."""
+        _, is_child, name = self.node.rpartition("_child")
+        return name.partition("_")[2] if is_child else "pop"
 
     def system(self, arm: Arm) -> System:
         return System(self.node, "evolved", arm.system_prompt, arm.name, self.vector, arm.clustering)
@@ -129,12 +138,6 @@ class Individual:
 def read_individuals(path: Path) -> list[Individual]:
     """What the lines of the file hold; none where there is no file.  A last line that a kill cut short is left out."""
     return [Individual(**line) for line in load_lines(path, Individual, "individual")]
-
-
-def stage_of(node: str) -> str:
-    """The stage in a node's id: "pre" or "mut" of a child, or "pop"."""
-    _, separator, phase = node.rpartition("_child")
-    return phase.partition("_")[2] if separator else "pop"
 
 
 class InProgressFile(TypedDict):
@@ -161,107 +164,46 @@ EdgeKind = Literal["parent", "mutation", "next"]
 Edge = TypedDict("Edge", {"from": str, "to": str, "kind": EdgeKind})
 
 
-class Node(TypedDict):
-    id: str
-    generation: int
-    stage: str
-    fitness: FiniteFloat
-    mean_tokens: FiniteFloat
-    correctness: FiniteFloat
-    elite: bool
-    target: str | None
-
-
-class Tree(TypedDict):
-    """evolution_tree.json."""
-
-    nodes: list[Node]
-    edges: list[Edge]
-
-
-def read_tree(output: OutputFolder) -> Tree:
-    try:
-        return read_state(output.tree, Tree, parse=checked_json)
-    except FileNotFoundError:
-        return {"nodes": [], "edges": []}
-
-
-def tree_before(tree: Tree, generation: int) -> Tree:
-    """The tree without the nodes and edges of this generation and later ones.
-
-    The edges to its survivors ("next") are those of an earlier generation; edges from parents are its own.
-    """
-    nodes = [one for one in tree["nodes"] if one["generation"] < generation]
-    kept = {one["id"] for one in nodes}
-    edges = [e for e in tree["edges"] if e["from"] in kept and (e["to"] in kept or e["kind"] == "next")]
-    return {"nodes": nodes, "edges": edges}
-
-
-def add_to_tree(
-    tree: Tree, generation: Generation, ids: Sequence[str], before: int | None = None, *, is_alone: bool = True
-) -> None:
-    """Add a generation of an arm; `before` is the number of the one that the arm had before it.
-
-    The next generation of an arm that is not alone is known only when it comes; until then the edges of its survivors
-    lead to no node.
-    """
-    edges = tree["edges"]
-    for edge in edges:
-        if edge["kind"] == "next" and before is not None and edge["from"].startswith(f"g{before}_"):
-            edge["to"] = re.sub(r".*[^0-9]", plan_name("population", generation.number), edge["to"])
-    for one in generation.evaluated:
-        score = one.score
-        tree["nodes"].append(
-            {
-                "id": one.node,
-                "generation": generation.number,
-                "stage": stage_of(one.node),
-                "fitness": score.fitness,
-                "mean_tokens": score.mean_tokens,
-                "correctness": score.correctness,
-                "elite": one.is_elite,
-                "target": _target(one, ids),
-            }
-        )
-        kind: EdgeKind = "parent" if one.target is None else "mutation"
+def edges_of(individuals: Sequence[Individual]) -> list[Edge]:
+    """Who descends from whom; "next" leads from one that survives to itself in its arm's next population."""
+    turns = dict[str, list[int]]()
+    for arm, number in dict.fromkeys((one.arm, one.generation) for one in individuals):
+        turns.setdefault(arm, []).append(number)
+    following = {arm: dict(itertools.pairwise(numbers)) for arm, numbers in turns.items()}
+    edges = list[Edge]()
+    for one in individuals:
+        kind: EdgeKind = "mutation" if one.stage == "mut" else "parent"
         edges += [{"from": parent, "to": one.node, "kind": kind} for parent in one.parents]
-    number = generation.number
-    following = plan_name("population", number + 1) if is_alone else f"g{number}_survivor"
-    survivors = enumerate(generation.survivors)
-    edges += [{"from": node, "to": f"{following}{index}", "kind": "next"} for index, node in survivors]
+        if one.place is not None and (number := following[one.arm].get(one.generation)) is not None:
+            edges.append({"from": one.node, "to": f"{plan_name('population', number)}{one.place}", "kind": "next"})
+    return edges
+
+
+def tree_of(individuals: Sequence[Individual]) -> dict[str, Any]:
+    """What the plot of the evolution tree shows."""
+    names = ("generation", "stage", "fitness", "target")
+    nodes = [{"id": one.node, "elite": one.is_elite, **{n: getattr(one, n) for n in names}} for one in individuals]
+    return {"nodes": nodes, "edges": edges_of(individuals)}
+
+
+def individuals_of(generation: Generation, arm: str, ids: Sequence[str]) -> list[Individual]:
+    """The lines of a generation of an arm; ids: of the clusters."""
+    return [
+        Individual(
+            one.node, generation.number, arm, one.score.fitness, one.score.mean_tokens, one.score.correctness,
+            list_to_deltas(one.genome.deltas, ids), _target(one, ids), one.genome.scratchpad,
+            one.parents, one.place, one.merge_fallback, one.skip_reason,
+        )
+        for one in generation.evaluated
+    ]  # fmt: skip
 
 
 def _target(one: Evaluated, ids: Sequence[str]) -> str | None:
     return None if one.target is None else ids[one.target]
 
 
-def _notes(one: Evaluated) -> dict[str, str]:
-    """Why replies of the reflector were unusable; empty where none was."""
-    reasons = {"merge_fallback": one.merge_fallback, "skip_reason": one.skip_reason}
-    return {name: reason for name, reason in reasons.items() if reason}
-
-
-def individual_lines(generation: Generation, arm: str, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """The lines of individuals.jsonl of a generation."""
-    return [
-        {
-            "node": one.node,
-            "generation": generation.number,
-            "arm": arm,
-            "target": _target(one, ids),
-            "fitness": one.score.fitness,
-            "mean_tokens": one.score.mean_tokens,
-            "correctness": one.score.correctness,
-            "deltas": list_to_deltas(one.genome.deltas, ids),
-            "scratchpad": one.genome.scratchpad,
-            **_notes(one),
-        }
-        for one in generation.evaluated
-    ]
-
-
 class Recorder:
-    """Writes the results of each generation; `history` has those that are recorded."""
+    """Writes the results of each generation; `history` and `individuals` have those that are recorded."""
 
     def __init__(
         self,
@@ -281,11 +223,9 @@ class Recorder:
         self._ids = search.any_params.cluster_ids
         self._best: BestOfRun | None = None  # of which the files were requested
         self.history = list(history)
-        self._tree = tree_before(read_tree(output), generation)
+        self.individuals = [one for one in read_individuals(output.individuals) if one.generation < generation]
         if output.individuals.exists():
-            kept = load_lines(output.individuals, Individual, "individual")
-            lines = [json_line(line) for line in kept if line["generation"] < generation]
-            write_output(output.individuals, b"".join(lines))
+            write_output(output.individuals, b"".join(json_line(dataclasses.asdict(one)) for one in self.individuals))
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             store.add_providers(run_id, role, names)
 
@@ -294,13 +234,11 @@ class Recorder:
         output, generation, arm = self._output, finished.generation, finished.arm
         best = self._search.best(finished.state)
         assert best is not None, "a generation always evaluates an individual"
-        before = [line["generation"] for line in self.history if line["arm"] == arm.name]
         self.history.append(self._line(finished, best, wall_s))
-        alone = len(self._search.arms) == 1
-        add_to_tree(self._tree, generation, self._ids, max(before, default=None), is_alone=alone)
-        output.write_state("evolution_tree.json", self._tree)
         output.write("history.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
-        append_lines(output.individuals, individual_lines(generation, arm.name, self._ids))
+        new = individuals_of(generation, arm.name, self._ids)
+        append_lines(output.individuals, map(dataclasses.asdict, new))
+        self.individuals += new
         leader = generation.leader.genome.deltas
         output.write_json("deltas_current.json", list_to_deltas(leader, self._ids))
         output.write_json("deltas_best.json", list_to_deltas(best.best.deltas, self._ids))
@@ -311,7 +249,7 @@ class Recorder:
         """Have the files of the last recorded generation made: the session that recorded it may have ended before."""
         population = self.history[-1]["population"]
         leader = max(population, key=lambda one: one["fitness"])["node"]  # of equal ones the first
-        found = [one.vector for one in read_individuals(self._output.individuals) if one.node == leader]
+        found = [one.vector for one in self.individuals if one.node == leader]
         best = self._search.best(state)
         if found and best:
             self._request_files(found[-1], self._search.arm(state.arm), best)
@@ -323,7 +261,7 @@ class Recorder:
         self._best = best
         start = self.history[0]["population"][0]["mean_tokens"]
         name = baseline_name(self._search.any_params.initial_deltas)
-        self._artifacts.request_plots(self.history, self._tree, start, name)
+        self._artifacts.request_plots(self.history, tree_of(self.individuals), start, name)
 
     def _line(self, finished: FinishedGeneration, best: BestOfRun, wall_s: float) -> GenerationRecord:
         """The line of a generation; of what the run has used so far it has the share of this generation."""
@@ -335,7 +273,9 @@ class Recorder:
         def scored(one: Evaluated, **target: str | None) -> ScoredIndividual:
             names = ("fitness", "shortness", "correctness", "mean_tokens")
             score = {name: getattr(one.score, name) for name in names}
-            return cast(ScoredIndividual, {"node": one.node, **target, **score, **_notes(one)})
+            notes = {"merge_fallback": one.merge_fallback, "skip_reason": one.skip_reason}
+            said = {name: reason for name, reason in notes.items() if reason}
+            return cast(ScoredIndividual, {"node": one.node, **target, **score, **said})
 
         fitness = [one.score.fitness for one in generation.population]
         cost = share("cost_usd", sum(line["cost_usd"] or 0 for line in earlier))

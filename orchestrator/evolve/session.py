@@ -25,7 +25,6 @@ from orchestrator.evolve.records import (
     evaluations_of,
     read_history,
     read_in_progress,
-    read_individuals,
 )
 from orchestrator.evolve.report import build_report, write_report
 from orchestrator.evolve.resume import (
@@ -291,8 +290,7 @@ class _Search:
         """Choose among all systems, test the choice, save all files, and build the report."""
         settings, history = self.asked.settings, self.recorder.history
         closing = Closing(self.measurer, settings, self.output)
-        individuals = read_individuals(self.output.individuals)
-        book = closing.conclude(self.prepared.book, individuals, len(history)).write(self.output)
+        book = closing.conclude(self.prepared.book, self.recorder.individuals, len(history)).write(self.output)
         comparisons = closing.comparisons(book)
         report = write_report(self.output, self.store, self.run_id, settings, book, comparisons)
         self.session.artifacts.request_comparison_plots(plot_points(report))

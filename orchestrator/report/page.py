@@ -169,7 +169,7 @@ def _evolution(results: RunResults) -> dict[str, Any]:
                 for arm in results.arms
             },
             "columns": ("name", *INDIVIDUAL, "note", "deltas"),
-            "individuals": [_individual(one, results.elites) for one in results.individuals],
+            "individuals": [_individual(one) for one in results.individuals],
             "descent": _descent(results),
             "calls": _calls(results),
             "winner": report.winner if report else "",
@@ -209,8 +209,8 @@ def _ends_of(system: ReportedSystem, is_whole: bool) -> str:
     return f"by themselves; {number(raised, 2)} is added to the end of a turn{where}" if raised else "by themselves"
 
 
-def _individual(one: Individual, elites: frozenset[str]) -> list[Any]:
-    notes = ("kept as elite" if one.node in elites else "", one.skip_reason, one.merge_fallback)
+def _individual(one: Individual) -> list[Any]:
+    notes = ("kept as elite" if one.is_elite else "", one.skip_reason, one.merge_fallback)
     shown = (getattr(one, name) for name in INDIVIDUAL)
     return [one.node, *shown, "; ".join(filter(None, notes)), [*one.deltas.values()]]
 

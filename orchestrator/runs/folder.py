@@ -95,7 +95,6 @@ class OutputFolder:
     config = property(lambda self: self.path / "config")
     state = property(lambda self: self.path / "evolution_state.json")
     history = property(lambda self: self.path / "history.jsonl")
-    tree = property(lambda self: self.path / "evolution_tree.json")
     individuals = property(lambda self: self.path / "individuals.jsonl")
     answers = property(lambda self: self.path / "answers.json")
     prompts = property(lambda self: self.path / "reflector_prompts")

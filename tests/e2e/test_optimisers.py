@@ -38,7 +38,6 @@ prompts:
 """
 SAME_FILES = (
     "evolution_state.json",
-    "evolution_tree.json",
     "individuals.jsonl",
     "deltas_best.json",
     "deltas_current.json",

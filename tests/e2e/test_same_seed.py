@@ -27,7 +27,6 @@ def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None
         "fitness.png",
         "evolution_lengths.png",
         "evolution_tree.png",
-        "evolution_tree.json",
         "reflector_prompts",
         "run.log",
         "report.txt",
@@ -55,16 +54,12 @@ def individuals_of(folder: RunFolder) -> dict[str, dict[str, Any]]:
 
 
 def test_the_deltas_and_the_scratchpad_of_every_node_are_kept(reference_run: RunFolder) -> None:
-    tree = json.loads((reference_run.output / "evolution_tree.json").read_text())
     individuals = individuals_of(reference_run)
-    assert {node["id"]: node["fitness"] for node in tree["nodes"]} == {
-        name: individual["fitness"] for name, individual in individuals.items()
-    }
-    for node in tree["nodes"]:
-        if node["stage"] == "mut":
-            before, after = individuals[node["id"].replace("_mut", "_pre")], individuals[node["id"]]
+    for name, after in individuals.items():
+        if name.endswith("_mut"):
+            before = individuals[name.replace("_mut", "_pre")]
             changed = [cluster for cluster in after["deltas"] if after["deltas"][cluster] != before["deltas"][cluster]]
-            assert changed == [node["target"]] and after["scratchpad"] != before["scratchpad"]
+            assert changed == [after["target"]] and after["scratchpad"] != before["scratchpad"]
     best = json.loads(reference_run.state())["best_individual"]
     assert best in [{"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in individuals.values()]
 
@@ -78,14 +73,10 @@ def test_the_folder_and_the_processor_hold_the_hashes_of_the_model(reference_run
 
 def test_every_call_of_the_reflector_has_its_prompt_on_disk(reference_run: RunFolder) -> None:
     prompts = sorted(path.name for path in (reference_run.output / "reflector_prompts").iterdir())
-    tree = json.loads((reference_run.output / "evolution_tree.json").read_text())
-    mutated = {n["id"] for n in tree["nodes"] if n["stage"] == "mut"}
     individuals = individuals_of(reference_run)
-    parents: dict[str, list[str]] = {}
-    for edge in tree["edges"]:
-        if edge["kind"] == "parent":
-            parents.setdefault(edge["to"], []).append(individuals[edge["from"]]["scratchpad"])
-    merged = {child for child, scratchpads in parents.items() if len(set(scratchpads) - {""}) == 2}
+    mutated = {name for name in individuals if name.endswith("_mut")}
+    parents = {name: {individuals[one]["scratchpad"] for one in it["parents"]} for name, it in individuals.items()}
+    merged = {child for child, scratchpads in parents.items() if len(scratchpads - {""}) == 2}
     assert mutated
     assert merged
     for node in mutated:

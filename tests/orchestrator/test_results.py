@@ -34,9 +34,7 @@ def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
     history = lines(finished_run / "history.jsonl")
     assert [generation["best_ever"] for generation in results.generations] == [line["best_ever"] for line in history]
     assert [generation["seconds"] for generation in results.generations] == [line["seconds"] for line in history]
-    tree = json.loads((finished_run / "evolution_tree.json").read_text())
-    ids = {node["id"] for node in tree["nodes"]}
-    assert len(results.descent) == sum({edge["from"], edge["to"]} <= ids for edge in tree["edges"])
+    assert {edge["kind"] for edge in results.descent} == {"parent", "mutation"}  # each arm had one turn
     assert results.report is not None and results.front
     figures = json.loads((finished_run / "report.json").read_text())
     assert results.report.conclusion.sentence == figures["conclusion"]["sentence"]
@@ -55,7 +53,7 @@ def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
 
 
 def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> None:
-    # Given a run that has written the tree of a generation and not yet its line of the history
+    # Given a run that has written the individuals of a generation and not yet its line of the history
     for name in ("report.json", "front.json", "answers.json"):
         (folder / name).unlink()
     first, _ = (folder / "history.jsonl").read_text().splitlines(keepends=True)
@@ -72,7 +70,6 @@ def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> 
 
 DAMAGE = {
     "history.jsonl": ("generations", '{"generation": 0}\n'),
-    "evolution_tree.json": ("descent", '{"nodes": [{"id": 3}], "edges": []}'),
     "individuals.jsonl": ("individuals", '{"node": "g0_pop0"}\n'),
     "report.json": ("report", '{"run": "x"}'),
     "front.json": ("front", "[]"),

@@ -47,9 +47,9 @@ class Genome:
 class Evaluated:
     """One evaluation: its node in the evolution tree, what was evaluated, and its score.
 
-    `target` is the position of the cluster that was mutated, or None.  `parents` are the nodes that it descends from.
-    `merge_fallback` and `skip_reason` say why no reply of the reflector was usable: for the merge before this
-    evaluation, and for the proposal that should have followed it.
+    `target` is the position of the cluster that was mutated, or None.  `parents` are the nodes that it descends from;
+    `place` is its position in the next population, None where it has none.  `merge_fallback` and `skip_reason` say why
+    no reply of the reflector was usable: for the merge before this evaluation, and for the proposal after it.
     """
 
     node: str
@@ -57,7 +57,7 @@ class Evaluated:
     score: Score
     target: int | None = None
     parents: tuple[str, ...] = ()
-    is_elite: bool = False
+    place: int | None = None
     merge_fallback: str = ""
     skip_reason: str = ""
 
@@ -66,16 +66,14 @@ class Evaluated:
 class Generation:
     """What a generation has evaluated so far.
 
-    `offspring` are children of the population; an optimiser that has no children leaves it empty.  `survivors` are the
-    nodes whose individuals are the next population, in its order; empty where each generation is drawn anew.  `carried`
-    members of the population have their score from the generation before.  The first individual of the first population
-    is the start of the search.
+    `offspring` are children of the population; an optimiser that has no children leaves it empty.  `carried` members of
+    the population have their score from the generation before.  The first individual of the first population is the
+    start of the search.
     """
 
     number: int
     population: tuple[Evaluated, ...]
     offspring: tuple[Evaluated, ...] = ()
-    survivors: tuple[str, ...] = ()
     carried: int = 0
 
     @property

@@ -130,7 +130,7 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
         best = elites(state, params)
         population = _evaluated(state, best)
         families = [
-            list(_family(plan, candidate, outcome, [population[p].node for p in candidate.parents]))
+            list(_family(plan, candidate, outcome, [population[p].node for p in candidate.parents], len(best)))
             for candidate, outcome in zip(plan.candidates, outcomes, strict=True)
         ]
         offspring = [one for family in families for one in family]
@@ -142,8 +142,7 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
             population=(*(state.population[p] for p in best), *born),
             rr_idx=(state.rr_idx + mutated) % len(params.free),
         )
-        survivors = (*(population[p].node for p in best), *(one.node for *_, one in families))
-        return after, Generation(state.generation, population, tuple(offspring), survivors, carried=len(population))
+        return after, Generation(state.generation, population, tuple(offspring), carried=len(population))
 
     def to_json(self, state: ReflectiveState, params: ReflectiveParams) -> str:
         def genome(value: Member | Best) -> GenomeFile:
@@ -186,26 +185,29 @@ def _evaluated(state: ReflectiveState, elite: Sequence[int]) -> tuple[Evaluated,
     """An evaluated population, for history and tree."""
     name = plan_name("population", state.generation)
     return tuple(
-        Evaluated(f"{name}{i}", member.genome, member.score, is_elite=i in elite)
+        Evaluated(f"{name}{i}", member.genome, member.score, place=elite.index(i) if i in elite else None)
         for i, member in enumerate(state.population)
         if member.score is not None
     )
 
 
-def _family(plan: Plan, candidate: Candidate, outcome: Outcome, parents: Sequence[str]) -> Iterator[Evaluated]:
+def _family(
+    plan: Plan, candidate: Candidate, outcome: Outcome, parents: Sequence[str], elites: int
+) -> Iterator[Evaluated]:
     """The evaluations of one child: before and, if it was mutated, after the mutation."""
-    before = plan.node(candidate.index, "pre")
-    genome = Genome(candidate.deltas, outcome.scratchpad)
-    yield Evaluated(
-        before, genome, outcome.pre, parents=tuple(parents),
-        merge_fallback=outcome.merge_fallback, skip_reason=outcome.skip_reason,
+    before, place = plan.node(candidate.index, "pre"), elites + candidate.index
+    one = Evaluated(
+        before, Genome(candidate.deltas, outcome.scratchpad), outcome.pre, None, tuple(parents), place,
+        outcome.merge_fallback, outcome.skip_reason,
     )  # fmt: skip
-    if candidate.target is not None and outcome.delta is not None and outcome.mut is not None:
-        deltas = list(candidate.deltas)
-        deltas[candidate.target] = outcome.delta
-        genome = Genome(tuple(deltas), outcome.mutated_scratchpad)
-        node = plan.node(candidate.index, "mut")
-        yield Evaluated(node, genome, outcome.mut, candidate.target, (before,))
+    if candidate.target is None or outcome.delta is None or outcome.mut is None:
+        yield one
+        return
+    yield replace(one, place=None)
+    deltas = list(candidate.deltas)
+    deltas[candidate.target] = outcome.delta
+    genome = Genome(tuple(deltas), outcome.mutated_scratchpad)
+    yield Evaluated(plan.node(candidate.index, "mut"), genome, outcome.mut, candidate.target, (before,), place)
 
 
 class _Fitness(base.Fitness):  # type: ignore[misc]  # DEAP has no types

@@ -80,7 +80,7 @@ class Scale(NamedTuple):
 
 
 def tree_png(tree: Mapping[str, Any]) -> bytes:
-    """The content of `evolution_tree.json`, `nodes` and `edges`, as a PNG of at most about `MAX_PIXELS` pixels."""
+    """The tree, `nodes` and `edges`, as a PNG of at most about `MAX_PIXELS` pixels."""
     layout = lay_out(tree)
     scale = _scale(layout)
     width = max(8.5, scale.column * (layout.columns + 0.6) + 1.3)

@@ -27,7 +27,7 @@ OPTIONS = {
 CONTEXT = 496
 """All questions fit with answers of 64 tokens.  The cap is doubled once, and then the longest do not."""
 FILES = (
-    "systems.json", "report.json", "front.json", "answers.json", "evolution_state.json", "evolution_tree.json",
+    "systems.json", "report.json", "front.json", "answers.json", "evolution_state.json",
     "individuals.jsonl", "clusters.json", "cluster_sides.json", "deltas_best.json",
 )  # fmt: skip
 MOMENTS = ("plain0", "prompts3", "vectors6", "g1_child0_pre", "random2", "ordering1", "validation0", "test1", "rivals1")

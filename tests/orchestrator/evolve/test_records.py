@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.evolve.optimisers import Evaluated, Generation, Genome
-from orchestrator.evolve.records import GenerationRecord, individual_lines, read_history, read_individuals
+from orchestrator.evolve.records import GenerationRecord, individuals_of, read_history, read_individuals
 from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.lines import append_lines, json_line
@@ -29,7 +30,7 @@ def lines(number: int) -> list[dict[str, Any]]:
     mut = Evaluated(f"g{number}_child0_mut", Genome((0.0, -2.0), "more"), SCORE, 1)
     other = Evaluated(f"g{number}_child1_pre", genome, SCORE, skip_reason="refused")
     found = Generation(number, (Evaluated(f"g{number}_pop0", genome, SCORE),), (pre, mut, other))
-    return individual_lines(found, "80 words", ("0", "1"))
+    return [dataclasses.asdict(one) for one in individuals_of(found, "80 words", ("0", "1"))]
 
 
 def test_each_evaluation_has_its_deltas_and_scratchpad(tmp_path: Path) -> None:
@@ -37,11 +38,12 @@ def test_each_evaluation_has_its_deltas_and_scratchpad(tmp_path: Path) -> None:
     assert pop == {
         "node": "g0_pop0", "generation": 0, "arm": "80 words", "target": None, "fitness": 0.5,
         "mean_tokens": 12.0, "correctness": 0.6,
-        "deltas": {"0": 0.0, "1": 1.5}, "scratchpad": "learnt\nmuch",
+        "deltas": {"0": 0.0, "1": 1.5}, "scratchpad": "learnt\nmuch", "parents": (), "place": None,
+        "merge_fallback": "", "skip_reason": "",
     }  # fmt: skip
     assert (pre["node"], pre["deltas"]["1"], pre["merge_fallback"]) == ("g0_child0_pre", 1.5, "the merge was cut")
     assert (mut["node"], mut["deltas"]["1"], mut["scratchpad"], mut["target"]) == ("g0_child0_mut", -2.0, "more", "1")
-    assert other["skip_reason"] == "refused" and "skip_reason" not in pre and "merge_fallback" not in mut
+    assert other["skip_reason"] == "refused"
     # The choice reads the same: the arm, and the deltas in the order of the clusters.
     append_lines(path := tmp_path / "individuals.jsonl", lines(0))
     read = read_individuals(path)[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import random
@@ -14,7 +13,7 @@ import pytest
 from formula import CLUSTERS, IDS, Formula
 from simulated_measurer import evolve_settings
 
-from orchestrator.evolve.records import Tree, add_to_tree, tree_before
+from orchestrator.evolve.records import edges_of, individuals_of
 from orchestrator.evolve.search import (
     FinishedGeneration,
     Known,
@@ -121,17 +120,9 @@ def test_the_candidates_of_a_generation_have_the_prompt_and_the_clusters_of_its_
 
 def test_survivors_lead_to_the_next_generation_of_their_own_arm() -> None:
     generations = run(make_search(settings(ngen=5), BOOK), RunState(), Formula())
-    tree: Tree = {"nodes": [], "edges": []}
-    last = dict[str, int]()
-    for number, one in enumerate(generations):
-        if number == 3:  # given a run that was killed after it had written the tree of this generation
-            written = copy.deepcopy(tree)
-            add_to_tree(written, one.generation, IDS, last.get(one.arm.name), is_alone=False)
-            tree = tree_before(json.loads(json.dumps(written)), number)
-        add_to_tree(tree, one.generation, IDS, last.get(one.arm.name), is_alone=False)
-        last[one.arm.name] = number
-    arms = {node["id"]: generations[node["generation"]].arm.name for node in tree["nodes"]}
-    followed = [edge for edge in tree["edges"] if edge["kind"] == "next" and edge["to"] in arms]
+    individuals = [found for one in generations for found in individuals_of(one.generation, one.arm.name, IDS)]
+    arms = {one.node: one.arm for one in individuals}
+    followed = [edge for edge in edges_of(individuals) if edge["kind"] == "next"]
     assert all(arms[edge["from"]] == arms[edge["to"]] for edge in followed)
     # Each member of a later population of an arm has one before it
     later = [node for node in arms if "_pop" in node and int(node[1]) not in (0, 1)]
