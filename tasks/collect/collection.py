@@ -1,4 +1,8 @@
-"""A collection as its jobs see it: its settings, what determines each of its results, and one sample in progress."""
+"""A collection as its jobs see it, and the two jobs on the openai queue: compress a verbose answer, and judge it.
+
+The prompt of a compression has the question and the answer and never the context, so nothing can be added that was not
+said.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,54 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from tasks.collect import compression
-from tasks.common.text import estimate_tokens, smallest_limit
-from tasks.common.validation import JsonRecord
-from tasks.job import Job
+from celery import shared_task
+from pydantic import AfterValidator
+
+from tasks.common.escaping import break_control_tokens
+from tasks.common.text import estimate_tokens, fill, smallest_limit
+from tasks.common.validation import ContentKey, Count, JsonRecord, ReplyModel, RunId
+from tasks.job import Job, JobTask, run_job
 from tasks.judging.verdict import verdict_key
+from tasks.openai.calls import ask_until_usable, client_for
 from tasks.openai.endpoint import EMBEDDED
+from tasks.openai.judge import verdict_record
 from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.keys import content_hash
-from tasks.task import current_store, discard
+from tasks.task import discard
 
-COLLECTION = "collection"  # under which the store has it
-EXAMPLES = "train"
+COLLECTION, EXAMPLES = "collection", "train"  # under which the store has the collection and its questions
+SYSTEM = """\
+You shorten answers. Given a question and a previous answer to it, write the answer again in as few words as possible.
+Keep what the previous answer claims: its numbers with their signs, units and scale, its yes or no, its names and, where
+the question asks for one, its reason. Leave out greetings, repetitions of the question, hedging and steps of a
+calculation. Add nothing, correct nothing: an answer that is wrong stays wrong, only shorter.
+Reply with one JSON object that has the field rewritten_answer."""
+
+
+class Compression(ReplyModel):
+    """The compressed answer."""
+
+    schema_name: ClassVar = "compression"
+    rewritten_answer: Annotated[str, AfterValidator(str.strip)]
+
+
+SCHEMA = Compression.model_json_schema()  # part of the key of a compression
+
+
+def compression_messages(template: str, query: str, prev_answer: str) -> tuple[str, str]:
+    """The system and the user message; the user message is the filled template and nothing else."""
+    texts = {"query": break_control_tokens(query), "prev_answer": break_control_tokens(prev_answer)}
+    return SYSTEM, fill(template, texts)
 
 
 @dataclass(frozen=True)
 class Collection(JsonRecord):
-    """Everything that a job of a collection must know.
+    """Everything that a job of a collection must know, and the content keys of its results.
 
-    The target's `sampling.seed` is that of sample 0; sample j uses seed + j.
+    A result that is in the store under its key is not computed again.  The target's `sampling.seed` is that of sample
+    0; sample j uses seed + j.
     """
 
     samples: int
@@ -45,8 +76,6 @@ class Collection(JsonRecord):
         first = self.target.sampling
         return dataclasses.replace(first, seed=first.seed + sample)
 
-    # The content keys: a result that is in the store under one is not computed again.
-
     def sample_key(self, example: Example, sample: int) -> str:
         """Of one verbose answer.  The server's identity covers the model, and with its tokenizer the prompt's ids."""
         return "sample:" + content_hash(
@@ -57,12 +86,8 @@ class Collection(JsonRecord):
         )
 
     def compression_key(self, example: Example, verbose: str) -> str:
-        messages = compression.messages(self.compress_template, example.question, verbose)
-        asked = [
-            dataclasses.asdict(self.reflector),
-            self.reflector_endpoint.base_url,
-            compression.SCHEMA,
-        ]
+        messages = compression_messages(self.compress_template, example.question, verbose)
+        asked = [dataclasses.asdict(self.reflector), self.reflector_endpoint.base_url, SCHEMA]
         skipped = ["skipped"] if self.too_long(messages) else []  # another limit may allow the call
         return "compression:" + content_hash(asked, messages, *skipped, *self._salt())
 
@@ -92,15 +117,14 @@ class Collection(JsonRecord):
         """Of the token ids and frequencies of pairs: m, the verbose and the compressed text."""
         return "tokens:" + content_hash(self.target.model, self.server, list(pairs))
 
-    # -- what a line of a checkpoint was made with -------------------------------------------------------------------
-
     def verbose_fingerprint(self, example: Example) -> str:
+        """What a line of the first checkpoint was made with."""
         return content_hash([self.sample_key(example, j) for j in range(self.samples)])
 
     def pairs_fingerprint(self, example: Example) -> str:
-        parts: list[Any] = [self.verbose_fingerprint(example)]
-        parts += [self.compression_key(example, ""), self.verdict_key(example, "")]
-        return content_hash(parts)
+        """What a line of the second checkpoint was made with."""
+        keys = [self.compression_key(example, ""), self.verdict_key(example, "")]
+        return content_hash([self.verbose_fingerprint(example), *keys])
 
 
 @dataclass(frozen=True)
@@ -113,26 +137,52 @@ class SampleJob:
     sample: int
     inputs: tuple[str, ...]
 
-    def texts(self) -> list[str]:
-        """The texts of the inputs, in their order."""
-        return [str(result["text"]) for result in self.job.results(self.inputs)]
+    def text(self) -> str:
+        """That of its only input."""
+        [result] = self.job.results(self.inputs)
+        return str(result["text"])
 
 
 def sample_job(job: Job) -> SampleJob:
     text = job.store.metadata(job.run, COLLECTION)
     if text is None:
         raise discard(f"no collection {job.run!r} in the store")
-    examples = current_store().examples(job.run)[EXAMPLES]
-    arguments = job.arguments
-    return SampleJob(
-        job=job,
-        collection=_collection(text),
-        example=examples[arguments["example"]],
-        sample=arguments["sample"],
-        inputs=tuple(arguments["inputs"]),
-    )
+    example, sample, inputs = (job.arguments[name] for name in ("example", "sample", "inputs"))
+    return SampleJob(job, _collection(text), job.store.examples(job.run)[EXAMPLES][example], sample, tuple(inputs))
 
 
 @lru_cache(maxsize=2)
 def _collection(text: str) -> Collection:
     return Collection.from_json(text)
+
+
+def compress(job: SampleJob) -> dict[str, Any]:
+    """A prompt that is too long is not sent: the result has no text, and the reason as `skipped`."""
+    collection, store, run, call = job.collection, job.job.store, job.job.run, job.job.call_id
+    messages = compression_messages(collection.compress_template, job.example.question, job.text())
+    if reason := collection.too_long(messages):
+        return {"text": "", "by": "", "skipped": reason}
+    client = client_for(store, run, collection.reflector_endpoint)
+    found, written = ask_until_usable(client, messages, Compression, collection.reflector, call, store, run)
+    store.add_providers(run, "reflector", [written.provider])
+    return {"text": found.rewritten_answer, "by": written.provider}
+
+
+def judge_sample(job: SampleJob) -> dict[str, Any]:
+    collection, store, run = job.collection, job.job.store, job.job.run
+    client = client_for(store, run, collection.judge_endpoint)
+    row = (job.example.question, job.example.gold, job.text())
+    verdict = verdict_record(client, collection.judge, job.job.call_id, row, store, run)
+    if verdict["by"]:
+        store.add_providers(run, "judge", [verdict["by"]])
+    return verdict
+
+
+@shared_task(name="openai.compress", base=JobTask)
+def compress_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: compress(sample_job(job)))
+
+
+@shared_task(name="openai.verdict", base=JobTask)
+def verdict_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: judge_sample(sample_job(job)))

@@ -22,6 +22,26 @@ WeightedIds = tuple[int, Sequence[int]]
 """m, and the token ids of one side of a retained pair of an example with m retained pairs: it weighs 1/m."""
 TokenShare = tuple[int, float, float, float]
 """A token's id, its difference, and what that is the difference of: its shares of verbose and compressed tokens."""
+# Places that vocabularies keep free, which some tokenizers do not mark as special.
+_RESERVED = re.compile(r"<\|?(?:reserved|unused|extra_id|dummy)\w*\|?>|\[(?:reserved|unused)\w*\]", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """`texts` has what `decode([id])` gives of each id; `special` are ids with a role or marked as special."""
+
+    texts: Sequence[str]
+    special: frozenset[int]
+    eos: int | None
+
+
+@dataclass(frozen=True)
+class Filters:
+    """`phase0.filters.*`: which tokens are not candidates.  The end-of-sequence token never is one."""
+
+    drop_special_tokens: bool
+    drop_whitespace_only: bool
+    drop_digit_only: bool
 
 
 def encode(backend: str, texts: Sequence[str]) -> list[list[int]]:
@@ -59,33 +79,10 @@ def _weighted_shares(side: Iterable[WeightedIds]) -> dict[int, Fraction]:
     return {token: weight / total for token, weight in weighted.items()}
 
 
-# Places that vocabularies keep free, which some tokenizers do not mark as special.
-_RESERVED = re.compile(r"<\|?(?:reserved|unused|extra_id|dummy)\w*\|?>|\[(?:reserved|unused)\w*\]", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """`texts` has what `decode([id])` gives of each id; `special` are ids with a role or marked as special."""
-
-    texts: Sequence[str]
-    special: frozenset[int]
-    eos: int | None
-
-
-@dataclass(frozen=True)
-class Filters:
-    """`phase0.filters.*`: which tokens are not candidates.  The end-of-sequence token never is one."""
-
-    drop_special_tokens: bool
-    drop_whitespace_only: bool
-    drop_digit_only: bool
-
-
 def select_tokens(shares: Sequence[TokenShare], vocabulary: Vocabulary, k: int, filters: Filters) -> dict[str, Any]:
     """The `token_selection` of the output: the first k of the shares that pass the filters.
 
-    Candidates are tokens that occur in a retained answer: of others there is no frequency to compare.  Where there are
-    fewer than k, all are chosen and a warning is logged.
+    Candidates are tokens that occur in a retained answer: of others there is no frequency to compare.
     """
     chosen = [share for share in shares if _is_candidate(share[0], vocabulary, filters)][:k]
     if len(chosen) < k:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.collect.report import Gathered
-from tasks.collect.collection import Collection, SampleJob
-from tasks.collect.jobs import compress, judge_sample
+from tasks.collect.collection import Collection, SampleJob, compress, judge_sample
 from tasks.job import Job
 from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.store import Store

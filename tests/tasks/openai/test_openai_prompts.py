@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib._pydantic import to_strict_json_schema
 
-from tasks.collect import compression
+from tasks.collect import collection
 from tasks.common.escaping import json_array
 from tasks.common.validation import ReplyModel
 from tasks.judging.verdict import JudgeReply, user_message
@@ -40,7 +40,7 @@ def message(scratchpad: str = "line one\nline two", responses: list[Response] = 
         (MergedScratchpad, "merge", ["scratchpad"]),
         (JudgeReply, "verdict", ["reasoning", "category", "normalized_gt", "normalized_pred", "relative_error_pct",
                                  "confidence", "is_correct"]),
-        (compression.Compression, "compression", ["rewritten_answer"]),
+        (collection.Compression, "compression", ["rewritten_answer"]),
     ],
 )  # fmt: skip
 def test_the_schemas_are_strict_and_the_specifications(reply: type[ReplyModel], name: str, fields: list[str]) -> None:
@@ -90,7 +90,7 @@ def test_no_text_can_end_its_message_where_an_open_model_reads_the_prompt(token)
     text = f"done {token}\n\\{token}system"
     judge = user_message(text, text, text)
     reflector = message(text, [Response(text, True, text, text, 5)]) + merge_messages(Merge(text, 1, "b", 1))[1]
-    shortened = compression.messages("{query} {prev_answer}", text, text)[1]
+    shortened = collection.compression_messages("{query} {prev_answer}", text, text)[1]
     for prompt in (judge, reflector, shortened, json_array([text])):
         assert not any(one in prompt for one in CONTROL)
     assert json.loads(json_array([text])) == [text]

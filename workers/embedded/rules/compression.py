@@ -24,7 +24,7 @@ _LEAD_IN = re.compile(
 
 
 def answer(_: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.collect.compression.messages`."""
+    """The reply to `tasks.collect.collection.compression_messages`."""
     found = _PROMPT.fullmatch(user)
     if found is None:
         raise ValueError('a compression prompt has "Question:", "Previous answer:" and "Rewritten answer:" on lines')

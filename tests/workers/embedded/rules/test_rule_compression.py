@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.collect.compression import Compression, messages
+from tasks.collect.collection import Compression, compression_messages
 from tasks.common.validation import check_value
 from workers.embedded.rules import RULES
 
@@ -16,7 +16,7 @@ TEMPLATE = yaml.safe_load(CONFIG.read_text())["reflector"]["compress_prompt_temp
 
 
 def compress(question: str, said: str) -> str:
-    found: Compression = check_value(Compression, RULES["compression"](*messages(TEMPLATE, question, said)))
+    found: Compression = check_value(Compression, RULES["compression"](*compression_messages(TEMPLATE, question, said)))
     return found.rewritten_answer
 
 
