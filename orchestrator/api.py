@@ -116,8 +116,7 @@ def evolve(
     from orchestrator.commands.options import DEFAULT_CONFIG, config_file
     from orchestrator.evolve.fork import resolve_fork
     from orchestrator.evolve.run import start_evolution
-    from orchestrator.settings import load_settings
-    from orchestrator.settings.kconfig import typed_value
+    from orchestrator.settings.kconfig import load_settings, typed_value
 
     if judge is not None:
         settings["judge"] = judge if isinstance(judge, str) else _name_of(judge)

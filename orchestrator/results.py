@@ -43,8 +43,7 @@ from orchestrator.runs.preflight import Versions, read_versions
 from orchestrator.runs.status import RunStatus, read_usage, run_status
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
-from orchestrator.settings.inputs import FORK_FILE
-from orchestrator.settings.start import ForkFile
+from orchestrator.settings.inputs import FORK_FILE, ForkFile
 from tasks.common.validation import Delta
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from orchestrator.settings import load_settings, make_run, write_config
+from orchestrator.settings.kconfig import load_settings, write_config
+from orchestrator.settings.run import make_run
 from tasks.plan import Candidate, Plan
 from tasks.store.store import Store
 from workers.app import create_app

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from orchestrator.evolve.systems import Answers, Measurer
 from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.settings import Settings, load_settings
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.options import Settings
 from tasks.plan import Candidate
 from tasks.records import Example
 from tasks.store.store import Store

@@ -26,8 +26,8 @@ from orchestrator.runs.kinds import Figures, RunKind, check_kind
 from orchestrator.runs.yaml_kind import SETTINGS_FILE, LogTo, YamlKind, told_settings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import unwritable_folder
+from orchestrator.settings.options import EMBEDDED
 from orchestrator.settings.run import endpoint_at
-from orchestrator.settings.value_checks import EMBEDDED
 from tasks import records
 from tasks.collect.collection import Collection
 from tasks.common.text import smallest_limit

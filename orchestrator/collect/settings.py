@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
 
+from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import (
     Count,
     Document,
@@ -24,8 +25,7 @@ from orchestrator.settings.documents import (
     read_document,
 )
 from orchestrator.settings.farm import EndpointOptions, missing_key
-from orchestrator.settings.options import SettingsError
-from orchestrator.settings.value_checks import EMBEDDED, http_address, http_or_embedded, placeholders
+from orchestrator.settings.options import EMBEDDED, http_address, http_or_embedded, placeholders
 from tasks.common.text import quote
 
 RATIO_TOLERANCE = 1e-6

@@ -14,7 +14,7 @@ from orchestrator.commands import options
 
 if TYPE_CHECKING:
     from orchestrator.farm.checks import Finding
-    from orchestrator.settings import Settings
+    from orchestrator.settings.options import Settings
 
 
 @options.command()
@@ -49,7 +49,8 @@ def _lines(found: Sequence[Finding]) -> Iterator[str]:
 def findings(config: Path | None) -> Iterator[Finding]:
     """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
     from orchestrator.farm.checks import check_disk, failed_check, passed_check
-    from orchestrator.settings import SettingsError, load_settings
+    from orchestrator.settings import SettingsError
+    from orchestrator.settings.kconfig import load_settings
 
     settings: Settings | None = None
     if config is not None:

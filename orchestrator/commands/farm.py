@@ -19,7 +19,7 @@ from tasks.common.logs import secret
 
 if TYPE_CHECKING:
     from orchestrator.farm.embedded import FarmStatus
-    from orchestrator.settings import Settings
+    from orchestrator.settings.options import Settings
 
 
 @options.command()

@@ -100,7 +100,7 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None]
     from orchestrator.farm import FarmUnavailable
     from orchestrator.farm.connection import external_address, found_address, reach
     from orchestrator.farm.embedded import DEFAULT_CONFIG, embedded_address, open_farm
-    from orchestrator.settings import load_settings
+    from orchestrator.settings.kconfig import load_settings
 
     if config is None and (found := found_address()):
         with reach(found) as farm:

@@ -24,9 +24,9 @@ import click
 
 from orchestrator import console
 from orchestrator.commands import options
-from orchestrator.settings import Settings, load_settings, write_config
 from orchestrator.settings.farm import EndpointOptions
-from orchestrator.settings.value_checks import server_address
+from orchestrator.settings.kconfig import load_settings, write_config
+from orchestrator.settings.options import Settings, server_address
 from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, unfit
 from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet

@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from tasks.questions import AnswerRow
     from tasks.records import Endpoint, Judge
 
-Record = dict[str, Any]
+OPEN = {"is_correct": None, "stage": 1, "reasoning": "Rules decide nothing here."}
+PARTS = ("JUDGE", "OPENAI_", "BUDGET_", "FARM")  # of a .config, which this command reads
 
 
-class _NoModel(Exception):
+class _Undecided(Exception):
     """Stage 2 needs a model, and there is none."""
-
-
-OPEN: Record = {"is_correct": None, "stage": 1, "reasoning": "Rules decide nothing here."}
 
 
 @options.command()
@@ -63,26 +61,29 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     """
     from orchestrator.report.format import format_cost, highest_cost, provider_at
     from orchestrator.runs.folder import check_inputs
-    from orchestrator.settings import judging_settings
+    from orchestrator.settings.kconfig import load_settings
+    from orchestrator.settings.run import by_rules, endpoint_of, judge_of
     from tasks.common.text import PromptTooLong
-    from tasks.judging.graders import UserFunctionError, needs_model
+    from tasks.judging.graders import UserFunctionError, needs_model, unfit
     from tasks.openai.endpoint import CallError, is_priced
     from tasks.openai.limits import LocalLimits
+    from tasks.questions import read_answer_rows
     from tasks.tables import DatasetError
 
-    settings, endpoint = judging_settings(config)
-    if tolerance is not None:
-        settings = dataclasses.replace(settings, tolerance=tolerance)
-    settings = dataclasses.replace(settings, name=name or settings.name)
+    given = {"JUDGE": name, "JUDGE_TOLERANCE": None if tolerance is None else str(tolerance)}
+    chosen = load_settings(config, {key: value for key, value in given.items() if value is not None}, PARTS)
+    settings = judge_of(chosen)
+    asks = config is not None and not by_rules(chosen) and needs_model(settings.name)
+    endpoint = endpoint_of(chosen) if asks else None
+    limits = LocalLimits(endpoint) if endpoint else None
     if output is not None:
         check_inputs("--output", output, {"the rows to judge": file})
-    if not needs_model(settings.name):
-        endpoint = None
-    limits = None if endpoint is None else LocalLimits(endpoint)
     counts: Counter[str] = Counter()
     with ExitStack() as stack:
         try:
-            rows = _read_rows(file, settings.name)
+            rows = read_answer_rows(file)
+            if problem := unfit(settings.name, {f"row {number}": row.gold for number, row in enumerate(rows, start=1)}):
+                return console.fail(console.WRONG, f"{file}: {problem}; name another judge")
             grade = _grade(settings, endpoint, limits)
         except (DatasetError, UserFunctionError) as error:
             return console.fail(console.WRONG, str(error))
@@ -109,19 +110,10 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     return console.DONE
 
 
-def _read_rows(file: Path, judge: str) -> list[AnswerRow]:
-    from tasks.judging.graders import unfit
-    from tasks.questions import read_answer_rows
-    from tasks.tables import DatasetError
-
-    rows = read_answer_rows(file)
-    if problem := unfit(judge, {f"row {number}": row.gold for number, row in enumerate(rows, start=1)}):
-        raise DatasetError(f"{file}: {problem}; name another judge")
-    return rows
-
-
-def _grade(settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | None) -> Callable[[AnswerRow], Record]:
-    """Judges a row; without an endpoint by rules alone."""
+def _grade(
+    settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | None
+) -> Callable[[AnswerRow], dict[str, Any]]:
+    """Judges a row; without an endpoint by rules alone, which leave open what only a model can decide."""
     from tasks.judging.graders import make_grader
     from tasks.judging.verdict import judge as decide
     from tasks.judging.verdict import verdict_key
@@ -129,12 +121,12 @@ def _grade(settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | Non
     from tasks.openai.judge import verdict_record
 
     def leave_open(*call: object) -> Any:
-        raise _NoModel
+        raise _Undecided
 
-    def by_rules(row: AnswerRow) -> Record:
+    def by_rules(row: AnswerRow) -> dict[str, Any]:
         try:
             return dataclasses.asdict(decide(row.question, row.gold, row.answer, settings, leave_open))
-        except _NoModel:
+        except _Undecided:
             return OPEN
 
     if (grader := make_grader(settings.name)) is not None:
@@ -143,9 +135,8 @@ def _grade(settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | Non
         return by_rules
     client = OpenAIClient(endpoint, limits)
 
-    def by_model(row: AnswerRow) -> Record:
+    def by_model(row: AnswerRow) -> dict[str, Any]:
         texts = row.question, row.gold, row.answer
-        call = f"judge-{verdict_key(*texts, settings, endpoint.base_url)}"
-        return verdict_record(client, settings, call, texts)
+        return verdict_record(client, settings, f"judge-{verdict_key(*texts, settings, endpoint.base_url)}", texts)
 
     return by_model

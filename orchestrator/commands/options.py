@@ -20,8 +20,8 @@ from tasks.common.files import NO_ROOM
 from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
-    from orchestrator.settings import Settings
     from orchestrator.settings.farm import FarmOptions
+    from orchestrator.settings.options import Settings
 
 DEFAULT_CONFIG = Path(".config")
 
@@ -82,7 +82,7 @@ def explain(error: Exception, full_disk: int) -> int | None:
     """
     from orchestrator.farm import FarmUnavailable
     from orchestrator.runs.folder import OutputError, OutputNotWritable, RunInUse
-    from orchestrator.settings.options import SettingsError
+    from orchestrator.settings import SettingsError
     from tasks.common.logs import SecretError
     from tasks.store.client import AddressError
 
@@ -134,7 +134,7 @@ def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str
     from orchestrator.settings.options import options
 
     name, equals, _ = incomplete.partition("=")
-    kinds = {option.name: option.kind for option in options()}
+    kinds = options()
     kind = kinds.get(name.removeprefix("CONFIG_"))
     values = ("y", "n") if kind is bool else [value for value in get_args(kind) if isinstance(value, str)]
     found = [f"{name}={value}" for value in values] if equals else [f"{name}=" for name in kinds]
@@ -229,7 +229,7 @@ def parse_options(kind: type[O], given: Mapping[str, Any]) -> O:
 
 def load_given(config: Path, overrides: Sequence[str], output: str | None) -> Settings:
     """The settings that the options of `settings_options` name."""
-    from orchestrator.settings import load_settings
+    from orchestrator.settings.kconfig import load_settings
 
     return load_settings(config_file(config), overrides_of(overrides, output))
 

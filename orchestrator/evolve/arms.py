@@ -18,7 +18,9 @@ from orchestrator.evolve.choice import halve, least_correct
 from orchestrator.evolve.setup import Examples
 from orchestrator.evolve.systems import PLAIN, Answers, Arm, Book, Measurer, System, measurement_of
 from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.settings import Settings, SettingsError, layout_of
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import layout_of
+from orchestrator.settings.options import Settings
 from tasks.plan import ExampleSet
 from tasks.records import ClusterFigures, Example, Sides
 

@@ -19,7 +19,8 @@ from orchestrator.evolve.systems import PLAIN, Arm, Book, Measurer, System, meas
 from orchestrator.report.model import LAST_FIRST, last_common
 from orchestrator.report.statistics import Comparison, Point
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.settings import Settings, layout_of, pinned_of
+from orchestrator.settings.inputs import layout_of, pinned_of
+from orchestrator.settings.options import Settings
 from tasks.common.validation import LARGEST_DELTA
 from tasks.plan import ExampleSet
 from tasks.store.keys import content_hash

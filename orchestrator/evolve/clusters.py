@@ -22,8 +22,10 @@ from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.report.format import provider_at
 from orchestrator.report.live import Snapshot, View
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, write_output
-from orchestrator.settings import Settings, SettingsError, layout_of, make_run, read_sides
-from orchestrator.settings.run import by_rules, clusters_folder, stage_limit_s
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import layout_of, read_sides
+from orchestrator.settings.options import Settings
+from orchestrator.settings.run import by_rules, clusters_folder, make_run, stage_limit_s
 from tasks.common.validation import Hash, InvalidData, check_value, checked_json
 from tasks.openai.describe import Descriptions, describe_messages
 from tasks.records import ClusterFigures, JobSpec, Sides

@@ -20,17 +20,21 @@ from orchestrator.evolve.search import load_state, make_search
 from orchestrator.evolve.systems import read_book
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError, OutputFolder, read_state
-from orchestrator.settings import Settings, SettingsError, load_settings, pinned_of
-from orchestrator.settings.inputs import FORK, FORK_FILE, ZERO
-from orchestrator.settings.kconfig import PREFIX
-from orchestrator.settings.start import (
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import (
+    FORK,
+    FORK_FILE,
+    ZERO,
     ForkedArm,
     ForkFile,
     StartVector,
     StartVectorFile,
     most_vectors,
+    pinned_of,
     population_problem,
 )
+from orchestrator.settings.kconfig import PREFIX, load_settings
+from orchestrator.settings.options import Settings
 
 SAME = ("TARGET_MODEL", "CLUSTERS_BY", "EMBEDDER_MODEL", "CLUSTERS", "CLUSTERS_FROM")
 """Options that decide which tokens are in which cluster: the deltas of a fork are those of these clusters."""

@@ -22,7 +22,9 @@ from orchestrator.report.live import CandidateView, Snapshot, View, usage_text
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.status import StatusPublisher
-from orchestrator.settings import Settings, SettingsError, layout_of
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import layout_of
+from orchestrator.settings.options import Settings
 from tasks.plan import Candidate, Evaluations, Phase, Plan, evaluations, stage_refs
 from tasks.records import Failure
 from tasks.store.ownership import RunTaken

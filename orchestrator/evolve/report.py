@@ -25,9 +25,8 @@ from orchestrator.report.model import ReportFile, front_file
 from orchestrator.report.statistics import Comparison
 from orchestrator.report.text import FinalReport
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.settings import Settings
+from orchestrator.settings.options import EMBEDDED, Settings
 from orchestrator.settings.run import endpoint_of
-from orchestrator.settings.value_checks import EMBEDDED
 from tasks.common.text import fill
 from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.openai.endpoint import is_priced, join_providers

@@ -19,8 +19,9 @@ from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import SYSTEMS_FILE
 from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_output_text, read_state
-from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
-from orchestrator.settings.kconfig import read_assignments, typed_value
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings, read_assignments, typed_value
+from orchestrator.settings.options import RESUMABLE, Settings, changed_options
 from orchestrator.settings.run import by_rules, judge_of
 from tasks.common.validation import checked_json
 from tasks.judging.graders import needs_model

@@ -17,7 +17,7 @@ from orchestrator.farm.embedded import address_of, open_farm
 from orchestrator.report.format import format_evaluations
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
-from orchestrator.settings import Settings
+from orchestrator.settings.options import Settings
 from tasks.plan import Evaluations
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def start_evolution(
     from orchestrator.report.live import open_view
     from orchestrator.report.text import final_report
     from orchestrator.runs.session import Driving, log_to, settings_callbacks, settings_trackers
-    from orchestrator.settings.start import prompts_of
+    from orchestrator.settings.inputs import prompts_of
 
     stream = stream or sys.stdout
     examples = choose_examples(settings)

@@ -30,9 +30,8 @@ from orchestrator.evolve.optimisers import (
 from orchestrator.evolve.systems import Arm, Book, System
 from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.settings import Settings, layout_of, pinned_of
-from orchestrator.settings.inputs import FORK, FORK_FILE
-from orchestrator.settings.start import ForkedArm, read_fork, read_population
+from orchestrator.settings.inputs import FORK, FORK_FILE, ForkedArm, layout_of, pinned_of, read_fork, read_population
+from orchestrator.settings.options import Settings
 from tasks.plan import Evaluations, Outcome, Plan
 
 STEPS = 10

@@ -52,10 +52,10 @@ from orchestrator.report.text import FinalReport
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputError, OutputFolder, writing
 from orchestrator.runs.session import Budget, JobLimits, Session, open_session, restored_if_refused
-from orchestrator.settings import Settings, make_run, write_config
-from orchestrator.settings.options import options
-from orchestrator.settings.run import endpoint_of, relative_objective, stage_limit_s
-from orchestrator.settings.start import prompts_of
+from orchestrator.settings.inputs import prompts_of
+from orchestrator.settings.kconfig import write_config
+from orchestrator.settings.options import Settings
+from orchestrator.settings.run import endpoint_of, make_run, relative_objective, stage_limit_s
 from tasks.common import tracing
 from tasks.openai.endpoint import is_priced
 from tasks.plan import STEMS, Evaluations, Plan, plan_name
@@ -161,9 +161,8 @@ class _Session:
 
     def info(self) -> RunInfo:
         """The run, as callbacks are told of it."""
-        settings = {option.field: getattr(self.asked.settings, option.field) for option in options()}
-        total = self.asked.settings.ngen
-        return RunInfo(self.run_id, KIND_NAME, self.asked.output.path, settings, total, self.done)
+        settings = self.asked.settings
+        return RunInfo(self.run_id, KIND_NAME, self.asked.output.path, dict(vars(settings)), settings.ngen, self.done)
 
     def _set_cap(self, tokens: int) -> None:
         run = self.store.run(self.run_id)

@@ -11,7 +11,9 @@ from typing import Literal
 from orchestrator.farm.jobs import Scheduler
 from orchestrator.report.format import announce, highest_cost, provider_at
 from orchestrator.runs.preflight import LongPrompts, find_long_prompts
-from orchestrator.settings import Settings, SettingsError, parse_selection
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import parse_selection
+from orchestrator.settings.options import Settings
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.common.text import estimate_tokens
 from tasks.judging.graders import UserFunctionError, is_function, load_function, needs_model, title_of, unfit

@@ -16,7 +16,7 @@ import redis
 
 from orchestrator.farm.embedded import is_healthy
 from orchestrator.farm.workers import start_hint
-from orchestrator.settings import Settings
+from orchestrator.settings.options import Settings
 from tasks.common.files import unix_path
 from tasks.common.logs import redacted, secret
 from tasks.common.text import escape_control

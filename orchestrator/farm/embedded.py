@@ -17,7 +17,9 @@ from orchestrator.farm.connection import (
     run_waiting,
     with_reason,
 )
-from orchestrator.settings import Settings, SettingsError, load_settings
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.options import Settings
 from orchestrator.settings.run import needs_endpoint
 from tasks.common.logs import secret
 from workers.embedded import farm as control

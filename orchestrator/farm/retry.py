@@ -14,7 +14,7 @@ from celery import Celery
 
 from orchestrator.farm.evaluator import send_chord
 from orchestrator.farm.jobs import send_again
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings import SettingsError
 from tasks.records import Failure
 from tasks.store.keys import JOBS
 from tasks.store.store import Store

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings import SettingsError
 from tasks.queues import QUEUES
 from tasks.store.workers import WorkerRegistry
 

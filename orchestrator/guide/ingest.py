@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from orchestrator.guide.settings import GuideSettings, has_control, mission_name
+from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
-from orchestrator.settings.options import SettingsError
 from tasks.common.text import quote
 from tasks.common.validation import NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS, unrepeated
 from tasks.guide.ticket import Ticket, Verdict, image_number

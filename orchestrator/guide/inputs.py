@@ -16,10 +16,10 @@ from orchestrator.guide.guidance import read_guidance
 from orchestrator.guide.ingest import INCOMPLETE, MissionTickets
 from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.runs.folder import OutputError, OutputFolder, read_state
+from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.farm import missing_key, unwritable_folder
-from orchestrator.settings.options import SettingsError
-from orchestrator.settings.value_checks import EMBEDDED
+from orchestrator.settings.options import EMBEDDED
 from tasks.common.named import ChildFunctionError
 from tasks.cpu.guide import load_verifier
 from tasks.guide.prompts import CRITIC_PLACES, OPERATIONS, REFLECTION_PLACES, Template

@@ -16,7 +16,7 @@ from orchestrator.report.format import highest_cost, provider_at
 from orchestrator.runs.kinds import Figures, RunKind, ShownTable
 from orchestrator.runs.yaml_kind import LogTo, YamlKind
 from orchestrator.settings.farm import LEVELS
-from orchestrator.settings.value_checks import EMBEDDED
+from orchestrator.settings.options import EMBEDDED
 from tasks.common.text import escape_control
 
 if TYPE_CHECKING:

@@ -34,9 +34,9 @@ from orchestrator.runs.lines import JOURNAL, Journal
 from orchestrator.runs.preflight import current_server
 from orchestrator.runs.session import Budget, JobLimits, Session, open_session
 from orchestrator.runs.yaml_kind import told_settings
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings import SettingsError
+from orchestrator.settings.options import EMBEDDED
 from orchestrator.settings.run import endpoint_at
-from orchestrator.settings.value_checks import EMBEDDED
 from tasks import records
 from tasks.cpu.guide import load_verifier
 from tasks.guide.experiences import Guidance

@@ -27,7 +27,7 @@ from orchestrator.settings.documents import (
     shown_key,
 )
 from orchestrator.settings.farm import EndpointOptions, LogLevel, RunOutput
-from orchestrator.settings.value_checks import (
+from orchestrator.settings.options import (
     EMBEDDED,
     http_or_embedded,
     optional,

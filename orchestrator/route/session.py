@@ -35,7 +35,7 @@ from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.lines import JOURNAL, Journal
 from orchestrator.runs.session import JobLimits, Session, open_session
 from orchestrator.runs.yaml_kind import told_settings
-from orchestrator.settings.value_checks import EMBEDDED
+from orchestrator.settings.options import EMBEDDED
 from tasks import records
 from tasks.common.named import absolute
 from tasks.route.claims import NONE, PROGRAMS, REAL, SHARED, EvaluatedDeployment, Thresholds, compare_claims

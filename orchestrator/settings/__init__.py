@@ -1,31 +1,11 @@
-"""Settings: the options of Kconfig, read from a `.config` into a frozen dataclass and checked before a run starts.
+"""Settings: the options of Kconfig in a `.config`, and the YAML files of the other kinds."""
 
-Importing this package needs kconfiglib and pydantic, and nothing heavier.
-"""
+from collections.abc import Sequence
 
-from orchestrator.settings.inputs import (
-    parse_selection,
-    read_discovered_tokens,
-    read_sides,
-)
-from orchestrator.settings.kconfig import load_settings, write_config
-from orchestrator.settings.options import RESUMABLE, Settings, SettingsError, changed_options
-from orchestrator.settings.run import judging_settings, make_run
-from orchestrator.settings.start import cluster_layout, layout_of, pinned_of
 
-__all__ = [
-    "RESUMABLE",
-    "Settings",
-    "SettingsError",
-    "changed_options",
-    "cluster_layout",
-    "judging_settings",
-    "layout_of",
-    "load_settings",
-    "make_run",
-    "parse_selection",
-    "pinned_of",
-    "read_discovered_tokens",
-    "read_sides",
-    "write_config",
-]
+class SettingsError(Exception):
+    """The settings cannot be used.  `problems` has one line for each wrong option, which begins with its name."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)

@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings import SettingsError
 from tasks.common.files import FileTooLarge, read_limited
 from tasks.common.text import quote
 from tasks.common.validation import SETTINGS_BYTES, fault_of

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictStr
 
 from orchestrator.settings.documents import Count, Document, Text
-from orchestrator.settings.value_checks import no_password, optional, redis_address
+from orchestrator.settings.options import no_password, optional, redis_address
 from tasks.common.logs import secret
 
 NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS = 100_000, 1_000_000_000

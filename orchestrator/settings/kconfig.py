@@ -1,4 +1,4 @@
-r"""Kconfig, which says each option's type, range and default; and the reading and writing of a `.config`.
+r"""A `.config`: read with Kconfig's types, ranges and defaults, checked, and written.
 
 A string has two spellings beside what the program uses:
 
@@ -12,25 +12,45 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast, get_args, get_type_hints
 
 import kconfiglib
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
-from orchestrator.settings.checks import CHECKS
-from orchestrator.settings.options import Option, Settings, SettingsError, options, read_values
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import (
+    FORK,
+    FORK_FILE,
+    cluster_layout,
+    overlap,
+    parse_selection,
+    pinned_positions,
+    population_problem,
+    read_discovered_tokens,
+    read_population,
+    read_sides,
+)
+from orchestrator.settings.options import EMBEDDED, Settings, options
 from tasks.common.files import FileTooLarge, read_limited, write_atomic
 from tasks.common.text import quote
-from tasks.common.validation import SETTINGS_BYTES
+from tasks.common.validation import OPTION_CHARACTERS, SETTINGS_BYTES, fault_of
+from tasks.judging.graders import THREE_STAGES
+from tasks.plan import EXAMPLE_SETS
 
 PREFIX = "CONFIG_"
 SPECIFIED = {"FINANCEBENCH_POOL_INDICES": "TRAINING"}
 """The specification's names of options that have another name here; accepted in files and overrides."""
 
-_TYPED = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": "\\\\"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_TYPED = str.maketrans({meant: f"\\{letter}" for letter, meant in _ESCAPES.items()})
 _QUOTED = re.compile(r'"((?:[^\\"]|\\["\\])*)"')
 _ASSIGNED = re.compile(PREFIX + r"(\w+)=(.*)")
 _NOT_SET = re.compile("# " + PREFIX + r"(\w+) is not set")
@@ -38,25 +58,31 @@ NAMED_LINES = 3  # lines that are not assignments, in an error message
 
 Assignments = dict[str, str]
 """The typed text of options, by name without CONFIG_."""
-
 Problems = dict[str, str]
 """What is wrong, by option or line."""
+Findings = Iterator[tuple[str, str]]
 
 
-def load_settings(config: Path, overrides: Mapping[str, str] | Sequence[str] = ()) -> Settings:
-    """The settings in the file `config`, with the values of `overrides` in place of those in the file.
+def load_settings(
+    config: Path | None, overrides: Mapping[str, str] | Sequence[str] = (), only: tuple[str, ...] = ("",)
+) -> Settings:
+    """The settings in the file `config`, if any, with the values of `overrides` in place of those in the file.
 
     An override is NAME=VALUE or CONFIG_NAME=VALUE; the value is what a person types into menuconfig.  An option that
-    is in neither has Kconfig's default.  Relative paths start at the working directory.
+    is in neither has Kconfig's default.  Relative paths start at the working directory.  `only`: the beginnings of the
+    names that are wanted; other options are neither checked nor there.
 
     Raises: SettingsError with all problems.  Nothing is started and nothing is written.
     """
-    assigned, problems = read_assignments(_read(config))
-    overridden, wrong = read_overrides(overrides)
+    assigned, problems = read_assignments("" if config is None else _read(config))
+    overridden, wrong = _read_overrides(overrides)
     for name in overridden:
         problems.pop(PREFIX + name, None)
     problems |= wrong
     typed = default_values() | assigned | overridden
+    for name in [name for name in typed if not name.startswith(only)]:
+        del typed[name]
+        problems.pop(PREFIX + name, None)
     values, wrong = read_values({name: text for name, text in typed.items() if PREFIX + name not in problems})
     problems |= {PREFIX + name: reason for name, reason in (wrong | _out_of_range(values)).items()}
     for check in CHECKS:
@@ -65,13 +91,18 @@ def load_settings(config: Path, overrides: Mapping[str, str] | Sequence[str] = (
                 problems.setdefault(PREFIX + name, problem)
     if problems:
         raise SettingsError(_in_order(problems))
-    return Settings(**values)
+    return Settings(**values) if only == ("",) else cast(Settings, SimpleNamespace(**values))
 
 
 def write_config(settings: Settings, path: Path) -> None:
     """Write every option to `path` in Kconfig's format; `load_settings(path)` gives equal settings again."""
-    lines = [_line(option, typed_value(getattr(settings, option.field))) for option in options()]
-    write_atomic(path, "# Settings of Whetstone, complete.\n" + "".join(lines))
+    lines = ["# Settings of Whetstone, complete."]
+    for name, kind in options().items():
+        typed = typed_value(getattr(settings, name.lower()))
+        written = typed if kind in (bool, int) else f'"{kconfiglib.escape(typed)}"'
+        is_off = kind is bool and typed == "n"
+        lines.append(f"# {PREFIX}{name} is not set" if is_off else f"{PREFIX}{name}={written}")
+    write_atomic(path, "\n".join(lines) + "\n")
 
 
 def typed_value(value: Any) -> str:
@@ -82,46 +113,7 @@ def typed_value(value: Any) -> str:
         return "y" if value else "n"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return "".join(_TYPED.get(character, character) for character in str(value))
-
-
-def _line(option: Option, typed: str) -> str:
-    if option.kind is bool and typed == "n":
-        return f"# {PREFIX}{option.name} is not set\n"
-    written = typed if option.kind in (bool, int) else f'"{kconfiglib.escape(typed)}"'
-    return f"{PREFIX}{option.name}={written}\n"
-
-
-def _read(config: Path) -> str:
-    try:
-        return read_limited(config, SETTINGS_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SettingsError([f"{config}: is not UTF-8 text"]) from error
-    except FileTooLarge as error:
-        raise SettingsError([f"{config}: {error}"]) from error
-    except OSError as error:
-        hint = "" if config.exists() else "; `orchestrator init` or `make menuconfig` writes one, and configs/ has some"
-        raise SettingsError([f"{config}: cannot be read: {error.strerror or error}{hint}"]) from error
-
-
-def _out_of_range(values: Mapping[str, Any]) -> Problems:
-    """Kconfig has the ranges of whole numbers."""
-    found = {}
-    for name, symbol in symbols().items():
-        for low, high, _ in symbol.ranges if name.lower() in values else ():
-            if not int(low.str_value) <= values[name.lower()] <= int(high.str_value):
-                found[name] = f"{values[name.lower()]} is out of range ({low.str_value} to {high.str_value})"
-    return found
-
-
-def _in_order(problems: Problems) -> list[str]:
-    """One line for each problem: first those of no option, then the options as in Kconfig, then unknown options."""
-    place = {PREFIX + option.name: number for number, option in enumerate(options())}
-
-    def rank(name: str) -> int:
-        return place.get(name, len(place) if name.startswith(PREFIX) else -1)
-
-    return [f"{name}: {problems[name]}" for name in sorted(problems, key=rank)]
+    return str(value).translate(_TYPED)
 
 
 @functools.cache
@@ -148,33 +140,45 @@ def read_assignments(config: str) -> tuple[Assignments, Problems]:
     """
     found: Assignments = {}
     problems: Problems = {}
-    other: Problems = {}
-    for number, line in enumerate(config.split("\n"), start=1):
-        stripped = line.rstrip()
-        match = _ASSIGNED.fullmatch(stripped) or _NOT_SET.fullmatch(stripped)
+    other: list[tuple[int, str]] = []
+    for number, line in enumerate(map(str.rstrip, config.split("\n")), start=1):
+        match = _ASSIGNED.fullmatch(line) or _NOT_SET.fullmatch(line)
         if match is None:
-            if stripped and not stripped.lstrip().startswith("#"):
-                other[f"line {number}"] = f"{quote(stripped)} is not an assignment of the form {PREFIX}NAME=VALUE"
+            if line and not line.lstrip().startswith("#"):
+                other.append((number, line))
             continue
         name = SPECIFIED.get(match[1], match[1])
         try:
-            typed = _typed(name, match[2] if match.re is _ASSIGNED else None)
+            typed = _unquoted(name, match[2] if match.re is _ASSIGNED else None)
             if name in found:
                 raise ValueError("is given twice")
             found[name] = typed
         except ValueError as error:
             problems[PREFIX + name] = str(error)
-    named = dict(list(other.items())[:NAMED_LINES])
-    if more := len(other) - len(named):
+    named = {
+        f"line {number}": f"{quote(line)} is not an assignment of the form {PREFIX}NAME=VALUE"
+        for number, line in other[:NAMED_LINES]
+    }
+    if (more := len(other) - NAMED_LINES) > 0:
         named[f"{more} more lines"] = "are not assignments either; is this a .config?"
     return found, named | problems
 
 
-def read_overrides(overrides: Mapping[str, str] | Sequence[str]) -> tuple[Assignments, Problems]:
-    """The assignments of `NAME=VALUE` overrides, with or without CONFIG_; VALUE is typed text.
+def _read(config: Path) -> str:
+    try:
+        return read_limited(config, SETTINGS_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        reason = "is not UTF-8 text"
+    except FileTooLarge as error:
+        reason = str(error)
+    except OSError as error:
+        hint = "" if config.exists() else "; `orchestrator init` or `make menuconfig` writes one, and configs/ has some"
+        reason = f"cannot be read: {error.strerror or error}{hint}"
+    raise SettingsError([f"{config}: {reason}"])
 
-    An option that is given twice is a problem, also with equal values: one of them would be without effect.
-    """
+
+def _read_overrides(overrides: Mapping[str, str] | Sequence[str]) -> tuple[Assignments, Problems]:
+    """An option that is given twice is a problem, also with equal values: one of them would be without effect."""
     pairs = overrides.items() if isinstance(overrides, Mapping) else [one.partition("=")[::2] for one in overrides]
     bare = () if isinstance(overrides, Mapping) else [one for one in overrides if "=" not in one]
     found: Assignments = {}
@@ -193,7 +197,8 @@ def read_overrides(overrides: Mapping[str, str] | Sequence[str]) -> tuple[Assign
     return found, problems
 
 
-def _typed(name: str, written: str | None) -> str:
+def _unquoted(name: str, written: str | None) -> str:
+    """The typed text of what is written in the file; None is "is not set"."""
     if name not in symbols():
         raise ValueError(_unknown(name))
     kind = symbols()[name].orig_type
@@ -215,3 +220,151 @@ def _typed(name: str, written: str | None) -> str:
 def _unknown(name: str) -> str:
     near = difflib.get_close_matches(name.upper(), symbols(), n=1)
     return "there is no such option" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Any]:
+    """Of any of the fields, so that those that are sound have values beside those that are not."""
+    hints = get_type_hints(Settings, include_extras=True)
+    fields: Any = TypedDict("fields", hints, total=False)  # type: ignore[misc]  # a type checker wants a literal
+    setattr(fields, "__pydantic_config__", ConfigDict(allow_inf_nan=False))  # noqa: B010  # where pydantic looks
+    return TypeAdapter(fields)
+
+
+def read_values(typed: Mapping[str, str]) -> tuple[dict[str, Any], Problems]:
+    r"""The values of options whose texts a person has typed, by field; and what is wrong with others, by name.
+
+    An unknown escape such as ``\d`` stays as it is.
+    """
+    given: dict[str, Any] = {}
+    problems: Problems = {}
+    for name, kind in options().items():
+        if (text := typed.get(name)) is None:
+            continue
+        if len(text) > OPTION_CHARACTERS:
+            problems[name] = f"is longer than {OPTION_CHARACTERS:,} characters"
+        elif text.strip() or kind is str:
+            given[name.lower()] = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[0]), text)
+        elif type(None) in get_args(kind):
+            given[name.lower()] = None
+        else:
+            problems[name] = "is empty"
+    try:
+        return _adapter().validate_python(given), problems
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            field = str(detail["loc"][0])
+            given.pop(field, None)
+            problems.setdefault(field.upper(), fault_of(detail))
+        return _adapter().validate_python(given), problems
+
+
+def _out_of_range(values: Mapping[str, Any]) -> Problems:
+    """Kconfig has the ranges of whole numbers."""
+    found = {}
+    for name, symbol in symbols().items():
+        for low, high, _ in symbol.ranges if name.lower() in values else ():
+            if not int(low.str_value) <= values[name.lower()] <= int(high.str_value):
+                found[name] = f"{values[name.lower()]} is out of range ({low.str_value} to {high.str_value})"
+    return found
+
+
+def _in_order(problems: Problems) -> list[str]:
+    """One line for each problem: first those of no option, then the options as in Kconfig, then unknown options."""
+    place = {PREFIX + name: number for number, name in enumerate(options())}
+
+    def rank(name: str) -> int:
+        return place.get(name, len(place) if name.startswith(PREFIX) else -1)
+
+    return [f"{name}: {problems[name]}" for name in sorted(problems, key=rank)]
+
+
+# Options that depend on each other, and the files that they name.  A check that needs a value which is wrong itself
+# is left out.
+
+
+def _check_search(v: Mapping[str, Any]) -> Findings:
+    if v["lambda_shortness"] == v["lambda_correctness"] == 0:
+        yield "LAMBDA_CORRECTNESS", "is 0, and so is LAMBDA_SHORTNESS: every fitness would be 0"
+
+
+def _check_elites(v: Mapping[str, Any]) -> Findings:
+    if v["optimiser"] == "reflective" and v["elitism_size"] >= v["population_size"]:
+        yield "ELITISM_SIZE", f"{v['elitism_size']} is not less than POPULATION_SIZE ({v['population_size']})"
+
+
+def _check_selection(v: Mapping[str, Any]) -> Findings:
+    """The chosen selection has its parameter."""
+    option = {"tournament": "tournament_size", "truncation": "truncation_top_k"}[v["selection"]]
+    if v["optimiser"] == "reflective" and not 2 <= v[option] <= v["population_size"]:
+        unset = "is not set" if v[option] == -1 else f"is {v[option]}"
+        yield option.upper(), f"{unset}, and SELECTION {v['selection']!r} needs 2 to {v['population_size']}"
+
+
+def _check_variation(v: Mapping[str, Any]) -> Findings:
+    """In "reflective" the first population are copies of one individual."""
+    if v["optimiser"] == "reflective" and v["mutpb"] == 0:
+        yield "MUTPB", "is 0: every individual would be a copy of the first"
+
+
+def _check_lifecycle(v: Mapping[str, Any]) -> Findings:
+    if v["sglang_url"] and v["sglang_lifecycle"] == "restart":
+        yield "SGLANG_LIFECYCLE", "'restart' cannot restart the running server at SGLANG_URL"
+
+
+def _check_limits(v: Mapping[str, Any]) -> Findings:
+    """Prompt and longest reply share the context of the model (0 is no limit) and the tokens per minute."""
+    for option in ("reflector_max_completion_tokens", "judge_max_completion_tokens"):
+        if option.startswith("judge") and v["judge"] != THREE_STAGES:
+            continue
+        for limit in ("openai_tokens_per_minute", "openai_context_tokens"):
+            if 0 < v[limit] <= v[option]:
+                yield limit.upper(), f"{v[limit]} is not more than {option.upper()} ({v[option]}): no prompt would fit"
+
+
+def _check_prices(v: Mapping[str, Any]) -> Findings:
+    by_rules = v["farm"] == EMBEDDED and not v["openai_base_url"]
+    if v["budget_usd"] and not v["openai_prices"] and not by_rules:
+        yield "BUDGET_USD", "needs OPENAI_PRICES: without prices the cost is unknown"
+
+
+def _check_sets(v: Mapping[str, Any]) -> Findings:
+    """No two sets have a row in common."""
+    chosen = {which: parse_selection(v[which]) for which in EXAMPLE_SETS}
+    for (one, some), (other, others) in itertools.combinations(chosen.items(), 2):
+        if some.split == others.split and (common := overlap(some.ranges, others.ranges)):
+            yield other.upper(), f"has row {common[0]} in common with {one.upper()}"
+
+
+def _check_initial_deltas(v: Mapping[str, Any]) -> Findings:
+    """The initial deltas are one finite number for each cluster, in as many vectors as the search can start from."""
+    layout = cluster_layout(v["clusters_by"], v["clusters"])
+    if v["initial_deltas_path"] == FORK and not (v["output_dir"] / FORK_FILE).is_file():
+        yield "INITIAL_DELTAS_PATH", "`orchestrator evolve --fork` alone sets it to 'fork'"
+        return
+    try:
+        vectors = read_population(v["initial_deltas_path"], layout)
+    except ValueError as error:
+        yield "INITIAL_DELTAS_PATH", str(error)
+        return
+    pinned = pinned_positions(layout, v["optimiser"])
+    if problem := population_problem(vectors, v["optimiser"], v["population_size"], pinned):
+        yield "INITIAL_DELTAS_PATH", problem
+
+
+def _check_collected(v: Mapping[str, Any]) -> Findings:
+    """The output of a collection has the tokens, enough for the clusters, or the pairs of answers that are wanted."""
+    path = v["clusters_from"]
+    try:
+        if path is not None and v["clusters_by"] == "waste":
+            read_sides(path)
+        elif path is not None and v["clusters"] > len(tokens := read_discovered_tokens(path)):
+            yield "CLUSTERS", f"{v['clusters']} is more than the {len(tokens)} discovered tokens of CLUSTERS_FROM"
+    except ValueError as error:
+        yield "CLUSTERS_FROM", str(error)
+
+
+CHECKS = (
+    _check_elites, _check_selection, _check_variation, _check_search, _check_lifecycle, _check_limits, _check_prices,
+    _check_sets, _check_initial_deltas, _check_collected,
+)  # fmt: skip

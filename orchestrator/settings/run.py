@@ -1,18 +1,15 @@
-"""From `Settings` to the `Run` that workers read, and to the judge and endpoint of `orchestrator judge`."""
+"""From checked settings to the records that workers read: the run, its judge and its endpoint."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Literal, cast
 
+from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import EndpointOptions
-from orchestrator.settings.inputs import read_discovered_tokens
-from orchestrator.settings.kconfig import default_values, load_settings
-from orchestrator.settings.options import Settings, SettingsError, read_values
-from orchestrator.settings.start import pinned_of
-from orchestrator.settings.value_checks import EMBEDDED, parse_parameters, parse_prices
+from orchestrator.settings.inputs import pinned_of, read_discovered_tokens
+from orchestrator.settings.options import EMBEDDED, Settings, parse_parameters, parse_prices
 from tasks.common.named import absolute
 from tasks.common.text import smallest_limit
 from tasks.judging.graders import needs_model
@@ -28,7 +25,7 @@ EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with r
 
 def make_run(settings: Settings, run_id: str) -> Run:
     """The part of `settings` that tasks need, under the id of the run."""
-    s = settings
+    s, sent = settings, parse_parameters(settings.openai_parameters)
     return Run(
         id=run_id,
         seed=s.seed,
@@ -37,9 +34,9 @@ def make_run(settings: Settings, run_id: str) -> Run:
         reflector=Reflector(
             model=s.reflector_model,
             temperature=s.reflector_temperature,
-            top_p=_parameter(s, "top_p"),
+            top_p=sent.get("top_p"),
             max_completion_tokens=s.reflector_max_completion_tokens,
-            seed=parse_parameters(s.openai_parameters).get("seed"),
+            seed=sent.get("seed"),
         ),
         endpoint=endpoint_of(s),
         objective=_weighted(s),
@@ -103,24 +100,19 @@ def _target(s: Settings) -> Target:
 
 
 def judge_of(s: Settings) -> Judge:
-    """The judge's settings: `judge`, and the fields whose names begin with judge_."""
+    sent = parse_parameters(s.openai_parameters)
     return Judge(
         name=absolute(s.judge),
         model=s.judge_model,
         tolerance=s.judge_tolerance,
         forgiving=s.judge_forgiving,
-        temperature=_parameter(s, "temperature"),
-        top_p=_parameter(s, "top_p"),
+        temperature=sent.get("temperature"),
+        top_p=sent.get("top_p"),
         max_completion_tokens=s.judge_max_completion_tokens,
-        seed=parse_parameters(s.openai_parameters).get("seed"),
+        seed=sent.get("seed"),
         concurrency=JUDGE_CONCURRENCY,
         context_tokens=smallest_limit(s.openai_context_tokens, s.openai_tokens_per_minute),
     )
-
-
-def _parameter(s: Settings, name: Literal["temperature", "top_p"]) -> float | None:
-    value = parse_parameters(s.openai_parameters).get(name)
-    return None if value is None else float(value)
 
 
 def by_rules(s: Settings) -> bool:
@@ -134,31 +126,43 @@ def needs_endpoint(s: Settings) -> bool:
 
 
 def endpoint_of(s: Settings) -> Endpoint:
-    """The endpoint's settings.  The rules of an embedded farm have their own address and key, and cost nothing."""
-    rules = by_rules(s)
-    prompt, cached, completion = (_price(price, rules) for price in parse_prices(s.openai_prices))
+    return _endpoint(
+        s.openai_base_url, s.openai_api_key_env, by_rules(s), parse_prices(s.openai_prices),
+        s.openai_requests_per_minute, s.openai_tokens_per_minute, s.budget_usd,
+    )  # fmt: skip
+
+
+def endpoint_at(base: str, key_env: str, options: EndpointOptions) -> Endpoint:
+    """The endpoint at an address of a YAML file; that of the rules of an embedded farm if it is "embedded"."""
+    rules = base == EMBEDDED
+    return _endpoint(
+        "" if rules else base, key_env, rules, options.prices, options.requests_per_minute, options.tokens_per_minute,
+        options.budget_usd,
+    )  # fmt: skip
+
+
+def _endpoint(
+    base_url: str, key_env: str, rules: bool, prices: Sequence[float | None], requests: int, tokens: int, budget: float
+) -> Endpoint:
+    """The rules of an embedded farm have their own address and key, and cost nothing."""
+    prompt, cached, completion = (0.0 if rules and price is None else price for price in prices)
     return Endpoint(
-        base_url=s.openai_base_url,
-        api_key_env=EMBEDDED_KEY_ENV if rules else s.openai_api_key_env,
-        timeout_s=openai_limit_s(),
+        base_url=base_url,
+        api_key_env=EMBEDDED_KEY_ENV if rules else key_env,
+        timeout_s=_limit_s("WHETSTONE_OPENAI_TIMEOUT_S", 120),
         max_tries=ENDPOINT_TRIES,
-        requests_per_minute=s.openai_requests_per_minute,
-        tokens_per_minute=s.openai_tokens_per_minute,
+        requests_per_minute=requests,
+        tokens_per_minute=tokens,
         price_prompt=prompt,
         price_cached=cached,
         price_completion=completion,
-        budget_usd=s.budget_usd,
+        budget_usd=budget,
     )
 
 
 def stage_limit_s() -> int:
-    """The time limit of one stage, which covers the slowest evaluation of an individual."""
+    """Of one stage: it covers the slowest evaluation of an individual."""
     return _limit_s("WHETSTONE_STAGE_TIMEOUT_S", 1800)
-
-
-def openai_limit_s() -> int:
-    """The longest wait for a reply of an endpoint."""
-    return _limit_s("WHETSTONE_OPENAI_TIMEOUT_S", 120)
 
 
 def _limit_s(variable: str, default: int) -> int:
@@ -172,45 +176,3 @@ def _limit_s(variable: str, default: int) -> int:
 def clusters_folder() -> Path:
     """Where clusterings are kept; a worker that has the variable uses the folder that it names there."""
     return Path(os.environ.get("WHETSTONE_CLUSTERS") or "outputs/clusters")
-
-
-def endpoint_at(base: str, key_env: str, options: EndpointOptions) -> Endpoint:
-    """The endpoint at an address of a YAML file; that of the rules of an embedded farm if it is "embedded"."""
-    rules = base == EMBEDDED
-    prompt, cached, completion = (_price(price, rules) for price in options.prices)
-    return Endpoint(
-        base_url="" if rules else base,
-        api_key_env=EMBEDDED_KEY_ENV if rules else key_env,
-        timeout_s=openai_limit_s(),
-        max_tries=ENDPOINT_TRIES,
-        requests_per_minute=options.requests_per_minute,
-        tokens_per_minute=options.tokens_per_minute,
-        price_prompt=prompt,
-        price_cached=cached,
-        price_completion=completion,
-        budget_usd=options.budget_usd,
-    )
-
-
-def _price(price: float | None, rules: bool) -> float | None:
-    return 0.0 if rules and price is None else price
-
-
-_PARTS = ("judge", "openai_", "budget_", "farm")
-
-
-def judging_settings(config: Path | None) -> tuple[Judge, Endpoint | None]:
-    """The judge and the endpoint of the file `config`, or Kconfig's defaults without one; None where rules judge.
-
-    An exported key or address decides nothing.
-    """
-    settings = load_settings(config) if config is not None else _defaults()
-    is_by_rules = config is None or by_rules(settings)
-    return judge_of(settings), None if is_by_rules else endpoint_of(settings)
-
-
-def _defaults() -> Settings:
-    """Kconfig's defaults of the options of judge and endpoint.  The other options, some without default, are absent."""
-    typed = {name: text for name, text in default_values().items() if name.lower().startswith(_PARTS)}
-    values, _ = read_values(typed)
-    return cast(Settings, SimpleNamespace(**values))

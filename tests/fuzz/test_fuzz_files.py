@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from orchestrator.collect.settings import read_collect_settings
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings
-from orchestrator.settings import SettingsError, cluster_layout, load_settings, read_discovered_tokens, read_sides
-from orchestrator.settings.start import read_population
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import cluster_layout, read_discovered_tokens, read_population, read_sides
+from orchestrator.settings.kconfig import load_settings
 from tasks.questions import load_examples, read_answer_rows
 from tasks.tables import DatasetError
 

@@ -21,7 +21,7 @@ from orchestrator.commands.init import (
     read_judge,
     read_model,
 )
-from orchestrator.settings import load_settings
+from orchestrator.settings.kconfig import load_settings
 from tasks.records import Example
 
 ROOT = Path(__file__).parents[3]

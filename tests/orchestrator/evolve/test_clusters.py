@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.evolve.clusters import collected_sides
-from orchestrator.settings import SettingsError, load_settings
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings
 from tasks.records import Sides
 
 ROOT = Path(__file__).parents[3]

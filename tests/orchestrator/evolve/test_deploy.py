@@ -11,7 +11,7 @@ from measured_book import CLUSTERING, EVOLVED, ONE_SENTENCE, book
 
 from orchestrator.evolve.report import write_deploy
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.settings import load_settings
+from orchestrator.settings.kconfig import load_settings
 from tasks.records import Example
 from workers.embedded.models import embedded_model
 from workers.steering.serving import read_system

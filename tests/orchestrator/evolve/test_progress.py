@@ -17,7 +17,7 @@ from orchestrator.report.live import Snapshot
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import StatusPublisher
-from orchestrator.settings import load_settings
+from orchestrator.settings.kconfig import load_settings
 from tasks.plan import Candidate, Evaluations, Plan, stage_refs
 from tasks.store.keys import STATUS
 from tasks.store.store import Store

@@ -14,7 +14,9 @@ from orchestrator.evolve.resume import (
     record_change,
 )
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.settings import Settings, SettingsError, load_settings, write_config
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings, write_config
+from orchestrator.settings.options import Settings
 
 ROOT = Path(__file__).parents[3]
 

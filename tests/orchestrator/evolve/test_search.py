@@ -30,7 +30,7 @@ from orchestrator.evolve.search import (
 from orchestrator.evolve.systems import Arm, Book, System
 from orchestrator.report.statistics import Measurement, Point
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.settings import Settings
+from orchestrator.settings.options import Settings
 from tasks.plan import Evaluations, Outcome, Plan
 
 ARMS = (Arm("plain", "", "clusters a"), Arm("80 words", "In 80 words.", "clusters b"), Arm("brief", "Be brief.", "c"))

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from orchestrator.evolve.setup import check_judge, choose_examples, repeated_questions
-from orchestrator.settings import Settings, SettingsError, load_settings
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.options import Settings
 
 ROOT = Path(__file__).parents[3]
 CSV = """nr,part,q,gold

@@ -8,7 +8,10 @@ import pytest
 
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.embedded import control, embedded_farm, farm_spec
-from orchestrator.settings import Settings, SettingsError, load_settings, make_run
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.options import Settings
+from orchestrator.settings.run import make_run
 
 ROOT = Path(__file__).parents[3]
 ADDRESS = "OPENAI_BASE_URL=https://api.example/v1"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from orchestrator.guide.settings import guide_settings_from
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings import SettingsError
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,7 +12,7 @@ from guide_values import guide_values
 
 from orchestrator.guide.inputs import check_guide
 from orchestrator.guide.settings import GuideOptions, guide_settings_from
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings import SettingsError
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from guide_values import guide_values, stage_a_row, write_rows
 
 from orchestrator.guide.ingest import epoch_batches, ingest, read_tickets, shuffle_lines
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings import SettingsError
 
 
 def settings_of(folder: Path, rows: list[dict[str, Any] | str], **changes: Any) -> GuideSettings:

@@ -19,7 +19,7 @@ from orchestrator.guide.run import GUIDE, KIND, start_guide
 from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_guide_settings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile, kind_of
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings import SettingsError
 
 ROOT = Path(__file__).parents[3]
 

@@ -15,7 +15,7 @@ from orchestrator.farm.dispatcher import CANCELLED_REASON
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import MODULES, kind_of
 from orchestrator.runs.status import ParkedState, run_status, write_parked_state
-from orchestrator.settings import load_settings
+from orchestrator.settings.kconfig import load_settings
 
 EVOLVE, COLLECT = Path("configs/embedded.config"), Path("configs/collect.yaml")
 

@@ -61,7 +61,8 @@ def shared_sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
 @pytest.fixture
 def problems(sound: Sound) -> Callable[..., tuple[str, ...]]:
     """What `load_settings` has against the file, with the overrides that are given."""
-    from orchestrator.settings import SettingsError, load_settings
+    from orchestrator.settings import SettingsError
+    from orchestrator.settings.kconfig import load_settings
 
     def told(*overrides: str) -> tuple[str, ...]:
         with pytest.raises(SettingsError) as error:

@@ -9,19 +9,11 @@ from typing import Any
 import kconfiglib
 import pytest
 
-from orchestrator.settings import (
-    RESUMABLE,
-    SettingsError,
-    changed_options,
-    layout_of,
-    load_settings,
-    make_run,
-    parse_selection,
-    pinned_of,
-    write_config,
-)
-from orchestrator.settings.options import options
-from orchestrator.settings.run import relative_objective
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import layout_of, parse_selection, pinned_of
+from orchestrator.settings.kconfig import load_settings, write_config
+from orchestrator.settings.options import RESUMABLE, changed_options, options
+from orchestrator.settings.run import make_run, relative_objective
 from tasks.objective import LEAST_TOKENS
 from tasks.records import Constrained, Fitness, Sides
 
@@ -64,7 +56,7 @@ def test_written_settings_read_back_equal_and_name_every_option(sound: Any, tmp_
     settings = load_settings(sound.path, ["CXPB=0.30000000000000004", "MARGIN=1e-09", "EVALUATION_CACHE=n"])
     write_config(settings, tmp_path / "config")
     assert load_settings(tmp_path / "config") == settings
-    assert all(f"CONFIG_{option.name}" in (tmp_path / "config").read_text() for option in options())
+    assert all(f"CONFIG_{name}" in (tmp_path / "config").read_text() for name in options())
 
 
 def test_what_changed_is_named_and_what_may_change_decides_no_answer_and_no_draw(sound: Any) -> None:
@@ -72,7 +64,7 @@ def test_what_changed_is_named_and_what_may_change_decides_no_answer_and_no_draw
     assert changed_options(before, after) == ["NGEN", "SEED"]
     assert {"NGEN", "FARM", "BUDGET_USD", "OUTPUT_DIR", "EVALUATION_CACHE"} <= set(RESUMABLE)
     assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "TRAINING"} & set(RESUMABLE)
-    assert set(RESUMABLE) <= {option.name for option in options()}
+    assert set(RESUMABLE) <= set(options())
 
 
 def test_a_constrained_run_is_compared_with_its_baseline_once_that_is_known(sound: Any) -> None:
@@ -129,7 +121,7 @@ PAIRS = [{"verbose_answer": "It is 7.", "compressed_answer": "7"}]
 
 
 def test_what_collect_found_reaches_the_run(sound: Any, tmp_path: Path) -> None:
-    from orchestrator.settings import read_sides
+    from orchestrator.settings.inputs import read_sides
 
     path = collected(tmp_path, [40, 7, 151_900], PAIRS)
     settings = load_settings(sound.path, [f"CLUSTERS_FROM={path}", "CLUSTERS=3", "INITIAL_DELTAS_PATH=zero"])
@@ -153,5 +145,5 @@ def test_more_clusters_than_discovered_tokens_are_refused(refused: Any, tmp_path
 
 def test_kconfig_has_the_options_of_the_dataclass_and_parses_without_a_warning() -> None:
     kconfig = kconfiglib.Kconfig(str(ROOT / "Kconfig"), warn=True)
-    assert [s.name for s in kconfig.unique_defined_syms] == [option.name for option in options()]
+    assert [s.name for s in kconfig.unique_defined_syms] == list(options())
     assert kconfig.warnings == []

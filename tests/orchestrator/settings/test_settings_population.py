@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.settings import cluster_layout, load_settings
-from orchestrator.settings.inputs import FORK
-from orchestrator.settings.start import StartVector, read_population
+from orchestrator.settings.inputs import FORK, StartVector, cluster_layout, read_population
+from orchestrator.settings.kconfig import load_settings
 
 ZEROS = {str(cluster): 0.0 for cluster in range(12)}
 WRONG = [

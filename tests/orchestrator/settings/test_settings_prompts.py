@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.settings import SettingsError
+from orchestrator.settings.inputs import BrevityPrompt, prompts_of, read_prompts
 from orchestrator.settings.kconfig import load_settings
-from orchestrator.settings.options import SettingsError
-from orchestrator.settings.start import BrevityPrompt, prompts_of, read_prompts
 
 SHIPPED = Path(__file__).parents[3] / "configs/prompts.yaml"
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.settings import SettingsError, load_settings
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings
 
 WASTE = ("CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero")
 

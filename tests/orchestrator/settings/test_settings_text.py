@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.settings import Settings, SettingsError, load_settings, write_config
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings, write_config
+from orchestrator.settings.options import Settings
 
 TEXTS = st.text(st.one_of(st.sampled_from('\\"\n\r\tn'), st.characters(exclude_categories=["Cs"])))
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.settings import load_settings, make_run
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.run import make_run
 from tasks.judging.graders import UserFunctionError
 from tasks.openai import endpoint as errors
 from tasks.openai.calls import NEEDED_TRIES

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.settings import load_settings, make_run
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.run import make_run
 from tasks.common.escaping import limit_scratchpad
 from tasks.common.text import estimate_tokens
 from tasks.common.validation import SCRATCHPAD_CHARACTERS, InvalidData, parse_json

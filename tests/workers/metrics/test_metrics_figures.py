@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.settings import load_settings, make_run
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.run import make_run
 from tasks.openai.endpoint import Usage
 from tasks.openai.limits import RunLimits
 from tasks.records import Endpoint

@@ -12,7 +12,8 @@ import pytest
 from farm_bench import Bench, until
 from prometheus_client.parser import text_string_to_metric_families
 
-from orchestrator.settings import load_settings, make_run
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.run import make_run
 from tasks.records import JobSpec
 from tasks.store.client import connect, store_url
 from tasks.store.store import Store
