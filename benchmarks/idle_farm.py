@@ -16,7 +16,7 @@ from orchestrator.farm.producer import new_id
 from tasks.plan import Candidate, Merge, Plan, stage_refs
 from tasks.queues import STAGE_TASKS, QueueName, queue_of
 from tasks.records import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.health import worker_answers
 from workers.processes import ChildProcess, Command

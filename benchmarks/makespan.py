@@ -29,7 +29,8 @@ from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.farm.producer import make_sender
 from tasks.plan import Candidate, Merge, Plan, stage_refs
-from tasks.store.client import connect, queues_url, store_url
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 
 WANTED = 1.15

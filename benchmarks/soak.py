@@ -33,7 +33,8 @@ import psutil
 import redis
 from figures import table, write
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, connect, queues_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url
+from tasks.store.client import connect
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "configs" / "embedded.config"

@@ -23,7 +23,8 @@ from orchestrator.farm.evaluator import FarmEvaluator
 from orchestrator.farm.producer import delete_results, make_sender
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Plan, stage_refs
-from tasks.store.client import connect, queues_url, store_url
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.app import create_app
 

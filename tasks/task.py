@@ -21,7 +21,8 @@ from tasks.common import tracing
 from tasks.common.logs import redact
 from tasks.common.validation import InvalidData, check_value
 from tasks.records import Failure
-from tasks.store.client import ENVIRONMENT_VARIABLE, StoreUnusable, hold_lock, redis_url_of, refusal_of
+from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
+from tasks.store.client import StoreUnusable, hold_lock, refusal_of
 from tasks.store.keys import CANCELLED
 from tasks.store.plans import WorkState
 from tasks.store.store import Store, open_store
@@ -200,8 +201,6 @@ def run_once(
             return
         if state.cancelled:
             raise Cancelled(lock)
-        if attempt < state.owner:
-            raise Ignore(f"attempt {attempt} is of an owner of the run before owner {state.owner}")
         if state.attempt != attempt:
             raise Ignore(f"attempt {attempt} has been replaced by attempt {state.attempt}")
         started = time.monotonic()

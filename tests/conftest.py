@@ -14,7 +14,8 @@ import pytest
 from refusing_valkey import RefusingValkey
 
 from tasks.route.grading import Sandbox
-from tasks.store.client import connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.embedded.valkey import redis_url, remove_socket, socket_path, valkey_process
 from workers.queues import OPENMP_ENV

@@ -10,7 +10,7 @@ import redis
 from celery import Celery
 
 from tasks.queues import QueueName
-from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from workers.app import VISIBILITY_VARIABLE, create_app
 from workers.embedded import valkey
 from workers.health import worker_answers

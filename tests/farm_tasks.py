@@ -9,7 +9,7 @@ import threading
 import redis
 from celery import current_app, shared_task
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.task import FailureLocation, FarmTask, RecordedTask
 
 PAUSE_S = 0.02

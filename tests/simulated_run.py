@@ -15,7 +15,8 @@ from orchestrator.farm.jobs import Request, Scheduler
 from orchestrator.farm.producer import make_sender
 from tasks.plan import Candidate, Merge, Outcome, Plan
 from tasks.records import Clusters, Endpoint, Fitness, JobSpec, Judge, Reflector, Run, Sampling, Target
-from tasks.store.client import connect, queues_url, store_url
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
 from tasks.store.keys import content_hash
 from tasks.store.store import Store
 

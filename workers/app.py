@@ -15,7 +15,7 @@ import kombu
 from celery import Celery
 
 from tasks.queues import QUEUES
-from tasks.store.client import backend_url, broker_url, redis_url_of
+from tasks.store.address import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
 from workers import queues
 from workers.celery_ext import broker, threads

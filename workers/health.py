@@ -17,7 +17,8 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from tasks.store.client import NO_WAITING, broker_url, connect, redis_url_of, store_url
+from tasks.store.address import broker_url, redis_url_of, store_url
+from tasks.store.client import NO_WAITING, connect
 from tasks.store.workers import WorkerRegistry
 
 TIMEOUT_S = 3.0  # of the store

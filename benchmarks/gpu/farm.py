@@ -38,7 +38,8 @@ from benchmarks import figures
 from benchmarks.gpu import common, direct
 from benchmarks.gpu.direct import Sample, Watching
 from tasks.gpu.target import GenerateRequest
-from tasks.store.client import connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.embedded import farm as control
 

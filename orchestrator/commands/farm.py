@@ -130,7 +130,7 @@ def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int
     cannot be used.
     """
     from orchestrator.farm.embedded import named_address
-    from tasks.store.client import ENVIRONMENT_VARIABLE
+    from tasks.store.address import ENVIRONMENT_VARIABLE
 
     accounts = secret("FLOWER_BASIC_AUTH")
     if ":" not in accounts and (accounts or os.environ.get("FLOWER_BASIC_AUTH_FILE")):

@@ -18,7 +18,7 @@ from orchestrator.commands import options
 if TYPE_CHECKING:
     from orchestrator.farm.cleanup import CleanupRule, Unneeded
     from orchestrator.farm.connection import FarmConnection
-    from tasks.store.results import StoredRun
+    from tasks.store.retention import StoredRun
 
 DAYS = 30
 MEGABYTE = 2**20

@@ -84,7 +84,7 @@ def explain(error: Exception, full_disk: int) -> int | None:
     from orchestrator.runs.folder import OutputError, OutputNotWritable, RunInUse
     from orchestrator.settings import SettingsError
     from tasks.common.logs import SecretError
-    from tasks.store.client import AddressError
+    from tasks.store.address import AddressError
 
     status, lines = console.WRONG, [str(error)]
     match error:

@@ -27,7 +27,7 @@ from orchestrator.settings.inputs import layout_of
 from orchestrator.settings.options import Settings
 from tasks.plan import Candidate, Evaluations, Phase, Plan, evaluations, stage_refs
 from tasks.records import Failure
-from tasks.store.ownership import RunTaken
+from tasks.store.client import RunTaken
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)

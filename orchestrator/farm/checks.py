@@ -23,7 +23,8 @@ from tasks.common.text import escape_control
 from tasks.common.validation import MODELS_BYTES
 from tasks.openai.endpoint import api_path
 from tasks.queues import QUEUES
-from tasks.store.client import NO_WAITING, connect, refusal_of, store_url
+from tasks.store.address import store_url
+from tasks.store.client import NO_WAITING, connect, refusal_of
 from tasks.store.workers import WorkerRegistry, code_version
 from workers.sglang.gpus import GpuUnavailable, available_gpus
 

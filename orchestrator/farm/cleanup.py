@@ -1,4 +1,4 @@
-"""What `orchestrator gc` removes: from the store by the rule of tasks/store/results.py, and old files of a farm.
+"""What `orchestrator gc` removes: from the store by the rule of tasks/store/retention.py, and old files of a farm.
 
 `find_unneeded` changes nothing.  `remove_unneeded` decides on each run and result once more, in the store: what a run
 has begun to use in between stays.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.store.results import DAY_S, KEPT_S, Retention, StoredResult, StoredRun
+from tasks.store.retention import DAY_S, KEPT_S, Retention, StoredResult, StoredRun
 
 LEAST_FILE_AGE_S = DAY_S  # a server may be about to read a newer one
 

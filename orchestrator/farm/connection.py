@@ -22,21 +22,16 @@ from tasks.common.logs import redacted
 from tasks.common.text import escape_control
 from tasks.openai.endpoint import DEFAULT_BASE_URL, join_providers
 from tasks.queues import QUEUES
-from tasks.store.client import (
+from tasks.store.address import (
     DEFAULT,
     ENVIRONMENT_VARIABLE,
-    NO_WAITING,
     PASSWORD_VARIABLE,
     AddressError,
-    StoreUnusable,
-    Waiting,
-    connect,
     queues_url,
     redis_url_of,
-    refusal_of,
     store_url,
-    wait_limit_of,
 )
+from tasks.store.client import NO_WAITING, StoreUnusable, Waiting, connect, refusal_of, wait_limit_of
 from tasks.store.store import Store, open_store
 from tasks.store.workers import WorkerRegistry
 

@@ -21,7 +21,8 @@ from celery.backends.redis import RedisBackend
 from kombu.exceptions import OperationalError
 
 from tasks.queues import QUEUES
-from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, waiting_of
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.client import waiting_of
 from tasks.store.store import Store
 from workers.app import create_app
 

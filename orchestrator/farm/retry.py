@@ -54,9 +54,6 @@ def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = 
 
 
 def _send(app: Celery, store: Store, run_id: str, record: str, names: list[str]) -> None:
-    if store.attempt(run_id, record) < store.owner_number(run_id):
-        # No session has come as far as this record since: workers take messages of a new attempt alone.
-        store.begin_attempt(run_id, record, lambda failures: failures)
     if record == JOBS:
         send_again(app, store, run_id, names)
         return

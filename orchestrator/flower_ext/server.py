@@ -34,7 +34,8 @@ from orchestrator.flower_ext.runs import RetryRejected, RunView, find_failure, i
 from tasks.common import logs
 from tasks.common.files import check_own_file, private_folder
 from tasks.queues import generation_of, parse_label
-from tasks.store.client import NO_WAITING, connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import NO_WAITING, connect
 from tasks.store.store import Store
 
 OURS = Path(__file__).parent / "pages"

@@ -42,7 +42,7 @@ from tasks.cpu.guide import load_verifier
 from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import GUIDE, GuideContext
 from tasks.openai.endpoint import is_priced
-from tasks.store.ownership import RunTaken
+from tasks.store.client import RunTaken
 
 log = logging.getLogger(__name__)
 KIND_NAME, CONTEXT_FILE = "guide", "context.json"

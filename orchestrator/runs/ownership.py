@@ -19,7 +19,8 @@ import redis
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.runs.folder import RunInUse
-from tasks.store.ownership import Held, Owner, RunLease, RunTaken
+from tasks.store.client import RunTaken
+from tasks.store.ownership import Held, Owner, RunLease
 
 log = logging.getLogger(__name__)
 RENEW_S = 5.0
@@ -49,7 +50,7 @@ def owned(farm: FarmConnection, run_id: str, folder: Path, notify: Notify) -> It
 
     is_store_lost = False
     try:
-        yield dataclasses.replace(farm, store=farm.store.of_owner(lease.number), check=check)
+        yield dataclasses.replace(farm, store=farm.store.of_owner(lease.owner.to_json()), check=check)
     except (redis.RedisError, FarmUnavailable):
         is_store_lost = True  # it would only be waited for once more; the next start sees that this process has ended
         raise

@@ -32,10 +32,10 @@ from tasks.common import logs, tracing
 from tasks.common.files import NO_ROOM
 from tasks.common.logs import SecretError
 from tasks.common.text import first_line
-from tasks.store.client import AddressError
+from tasks.store.address import AddressError
+from tasks.store.client import RunTaken
 from tasks.store.keys import LIMIT
-from tasks.store.ownership import RunTaken
-from tasks.store.results import DAY_S, KEPT_S
+from tasks.store.retention import DAY_S, KEPT_S
 from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)

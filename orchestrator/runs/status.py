@@ -28,8 +28,8 @@ from orchestrator.settings import SettingsError
 from tasks.common.files import open_regular
 from tasks.openai.limits import spending_of
 from tasks.records import Failure
+from tasks.store.client import RunTaken
 from tasks.store.keys import STATUS
-from tasks.store.ownership import RunTaken
 from tasks.store.store import Store
 
 PARKED_FILE, USAGE = "parked.json", "usage.json"

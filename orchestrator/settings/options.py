@@ -98,7 +98,7 @@ def no_password(instead: str) -> AfterValidator:
     """An address without a password; `instead` is where the password belongs."""
 
     def check(url: str) -> str:
-        from tasks.store.client import password_in  # it imports redis, which no help needs
+        from tasks.store.address import password_in
 
         if password_in(url):
             raise ValueError(f"contains a password, and settings are stored with the run; put it into {instead}")

@@ -1,9 +1,4 @@
-"""Clients of the farm's Redis or Valkey: its address, how long they wait for it, and locks.
-
-`WHETSTONE_REDIS_URL` is `redis://`, `rediss://` (TLS) or `unix:///path/of/the/socket?db=n`.  Celery's messages lie in
-database n, Celery's results in n + 1 and the store in n + 2.  A password may be kept out of the address: it is then the
-secret `WHETSTONE_REDIS_PASSWORD`.
-"""
+"""Clients of the farm's Redis or Valkey: how long they wait for it, locks, and writes in the name of a run."""
 
 from __future__ import annotations
 
@@ -13,139 +8,20 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar, cast
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from typing import Any, TypeVar, cast
 
 import redis
 from redis.backoff import NoBackoff
 from redis.exceptions import LockError
 from redis.retry import Retry
 
-from tasks.common.logs import redacted, register_secret, secret
-from tasks.store.keys import lock_key
+from tasks.store import keys
+from tasks.store.keys import lock_key, run_key
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-# The address.
-
-ENVIRONMENT_VARIABLE = "WHETSTONE_REDIS_URL"
-PASSWORD_VARIABLE = "WHETSTONE_REDIS_PASSWORD"
-DEFAULT = "redis://127.0.0.1:6379/0"
-
-_BROKER, _BACKEND, _STORE = 0, 1, 2  # added to the address's database
-_TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
-OPTIONS = ("db", "username", "password", *_TLS_OPTIONS, "ssl_ca_path", "ssl_check_hostname")
-
-
-class AddressError(ValueError):
-    """The address of a Redis or Valkey that is none; says why in one line."""
-
-
-def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
-    """The address that is `configured`, or that an environment names, or the usual one on this machine.
-
-    One without a password gets the environment's.
-    """
-    url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
-    password = secret(PASSWORD_VARIABLE, environment)
-    try:
-        parts, _ = _parse(url)
-    except ValueError as error:
-        raise AddressError(str(error) if configured else f"{ENVIRONMENT_VARIABLE}: {error}") from None
-    if known := password_in(url):
-        register_secret(known)
-        return url
-    if not password:
-        return url
-    if parts.scheme == "unix":
-        return f"{url}{'&' if parts.query else '?'}{urlencode({'password': password})}"
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
-
-
-def password_in(url: str) -> str:
-    """The password in an address, "" for none."""
-    try:
-        parts = urlsplit(url)
-        return unquote(parts.password or "") or _query(parts).get("password", "")
-    except ValueError:
-        return ""
-
-
-def broker_url(url: str) -> str:
-    """The address of Celery's messages, as kombu writes it."""
-    return _for_celery(url, _BROKER)
-
-
-def backend_url(url: str) -> str:
-    """The address of Celery's results, as Celery writes it."""
-    return _for_celery(url, _BACKEND)
-
-
-def store_url(url: str) -> str:
-    """The address of the store, as redis-py writes it."""
-    return _for_redis(url, _STORE)
-
-
-def queues_url(url: str) -> str:
-    """The address of Celery's messages, as redis-py writes it."""
-    return _for_redis(url, _BROKER)
-
-
-def _for_redis(url: str, offset: int) -> str:
-    parts, database = _parse(url)
-    if parts.scheme == "unix":
-        return f"unix://{parts.path}?{urlencode({**_query(parts), 'db': database + offset})}"
-    return _tcp(parts, database + offset)
-
-
-def _for_celery(url: str, offset: int) -> str:
-    parts, database = _parse(url)
-    if parts.scheme == "unix":
-        options = {key: value for key, value in _query(parts).items() if key != "db"}
-        user, password = (quote(options.pop(name, ""), safe="") for name in ("username", "password"))
-        who = f"{user}:{password}@" if password else ""  # in the query Celery would pass it over
-        return f"redis+socket://{who}{parts.path}?{urlencode({'virtual_host': database + offset, **options})}"
-    return _tcp(parts, database + offset)
-
-
-def _tcp(parts: SplitResult, database: int) -> str:
-    query = _query(parts)
-    query.pop("db", None)
-    if parts.scheme == "rediss" and not any(option in query for option in _TLS_OPTIONS):
-        query["ssl_cert_reqs"] = "required"  # Celery refuses a rediss address that does not say which it is
-    return urlunsplit((parts.scheme, parts.netloc, f"/{database}", urlencode(query, safe="/", quote_via=quote), ""))
-
-
-def _parse(url: str) -> tuple[SplitResult, int]:
-    shown = repr(redacted(url))
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        raise ValueError(f"{error}: {shown}") from None
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise ValueError(f"not a redis://, rediss:// or unix:// address: {shown}")
-    if parts.scheme == "unix" and (parts.netloc or not parts.path.startswith("/")):
-        raise ValueError(f"the address of a socket is unix:///path?db=n, three slashes: {shown}")
-    if parts.scheme != "unix" and not parts.hostname:
-        raise ValueError(f"no host in {shown}")
-    if unknown := sorted(set(_query(parts)) - set(OPTIONS)):
-        raise ValueError(f"{unknown[0]!r} is no option of an address ({', '.join(OPTIONS)}): {shown}")
-    number = _query(parts).get("db") or ("" if parts.scheme == "unix" else parts.path.strip("/")) or "0"
-    if not re.fullmatch(r"\d+", number):
-        raise ValueError(f"the database is a number, not {number!r}: {shown}")
-    return parts, int(number)
-
-
-def _query(parts: SplitResult) -> dict[str, str]:
-    return dict(parse_qsl(parts.query))
-
-
-# Waiting.
 
 WAIT_VARIABLE = "WHETSTONE_STORE_WAIT_S"  # seconds
 DEFAULT_WAIT_S = 120.0
@@ -336,3 +212,77 @@ def hold_lock(client: redis.Redis, name: str, ttl: float = LOCK_S) -> Iterator[N
         renewing.join()
         with suppress(LockError):  # it had expired
             lock.release()
+
+
+# In the name of a run.
+
+REFUSED = "FENCED"  # how the error of a refused write begins
+# The last key is the run's lease, the last argument its owner, "" for a writer that is not the owner.
+_CHECK = f"""
+if ARGV[#ARGV] ~= "" and redis.call("HGET", KEYS[#KEYS], "{keys.OWNER}") ~= ARGV[#ARGV] then
+    return redis.error_reply("{REFUSED} by a later owner of the run")
+end
+KEYS[#KEYS], ARGV[#ARGV] = nil, nil
+"""
+# ARGV: for each command how many parts it has, and these.  Returns the replies.
+_COMMANDS = """
+local replies, at = {}, 1
+while at <= #ARGV do
+    local parts = tonumber(ARGV[at])
+    replies[#replies + 1] = redis.call(unpack(ARGV, at + 1, at + parts))
+    at = at + parts + 1
+end
+return replies
+"""
+Part = str | bytes | int | float
+Script = Callable[[str, Sequence[str], Sequence[Part]], Any]
+
+
+class RunTaken(Exception):
+    """Another process has taken the run over, or the run was deleted: this one must not write in its name."""
+
+
+class StoreAccess:
+    """One Redis or Valkey, and writes in the name of runs.  Every method is safe to call twice.
+
+    `owner` is the run's owner as its lease has it (tasks/store/ownership.py), "" for a writer that is not its owner.
+    Once another process has the lease, what an owner writes is refused, in the step on the server in which it would be
+    done: so one that was only suspended writes nothing more.
+    """
+
+    def __init__(self, client: redis.Redis, owner: str = "") -> None:
+        self.redis, self.owner = client, owner
+        self._commands = self._script(_COMMANDS)
+
+    def _script(self, source: str) -> Script:
+        """A script of the server as a function of a run, keys and arguments, which is done only in the run's name."""
+        registered = self.redis.register_script(_CHECK + source)
+
+        def call(run_id: str, names: Sequence[str], arguments: Sequence[Part]) -> Any:
+            try:
+                return registered([*names, run_key(run_id, keys.LEASE)], [*arguments, self.owner])
+            except redis.ResponseError as error:
+                if not str(error).startswith(REFUSED):
+                    raise
+                raise RunTaken(f"another process has taken run {run_id} over, or it was deleted") from None
+
+        return call
+
+    def _write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
+        """Do commands of Redis in one transaction; their raw replies."""
+        parts = [part for command in commands for part in (len(command), *command)]
+        replies: list[Any] = self._commands(run_id, [], parts)
+        return replies
+
+    def run_ids(self) -> list[str]:
+        """All runs, of every kind."""
+        return sorted(run.decode() for run in cast("set[bytes]", self.redis.smembers(keys.RUNS)))
+
+    def keys_of(self, run_id: str) -> Iterator[bytes]:
+        return cast("Iterator[bytes]", self.redis.scan_iter(match=run_key(run_id, "*"), count=1000))
+
+    def _hash_without(self, key: str, excluded: set[str]) -> dict[str, bytes]:
+        """The fields of a hash but for these: what the caller has is not sent again."""
+        names = sorted({name.decode() for name in cast("list[bytes]", self.redis.hkeys(key))} - excluded)
+        values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
+        return {name: value for name, value in zip(names, values, strict=True) if value is not None}

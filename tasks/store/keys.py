@@ -39,14 +39,14 @@ SERVERS = "servers"  # set: the identities of the target servers that answered, 
 FILES = "files"  # hash: file name -> bytes that a worker made for the output folder
 NOTIFICATIONS = "notifications"  # list: a result or failure was recorded
 SHARED = "shared"  # set: keys of shared results that the run has read or written
-HELD = "held"  # set: those of them that may not expire yet (tasks/store/results.py)
+HELD = "held"  # set: those of them that may not expire yet
 LEASE = "lease"  # hash: OWNER and RENEWALS; there while a process works on the run (tasks/store/ownership.py)
-FENCE = "fence"  # hash: NUMBER and SEQUENCE (tasks/store/ownership.py)
+FENCE = "fence"  # hash: SEQUENCE, the number of the latest attempt at any of the run's plans or jobs
 HELD_CLUSTERINGS = "held_clusterings"  # set: likewise, of clusterings, which a run needs until its end
 
-# Fields of a run's lease, and of its fence.
-OWNER, RENEWALS = "owner", "renewals"  # the process that holds it, as JSON; how often it was renewed
-NUMBER, SEQUENCE = "number", "sequence"  # of the latest owner; the last that was given to an owner or an attempt
+# Fields of a run's lease: the process that holds it, as JSON, and how often it was renewed.
+OWNER, RENEWALS = "owner", "renewals"
+SEQUENCE = "sequence"
 
 # Fields of a run's metadata.
 STATUS = "status"  # kind, state and progress of the run, as its driver last published them

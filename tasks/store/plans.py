@@ -15,8 +15,8 @@ from tasks.common.validation import parse_json
 from tasks.plan import Plan
 from tasks.records import Failure, JobSpec, Run
 from tasks.store import keys
+from tasks.store.client import StoreAccess
 from tasks.store.keys import failure_field, plan_key, result_key, run_key
-from tasks.store.ownership import StoreAccess
 
 # A plan that is gone, or was deleted and made again since the attempt began, gets no record.
 _PUT_STAGE = f"""
@@ -25,7 +25,7 @@ local outdated = redis.call("HGET", KEYS[1], ARGV[1])
 if outdated and tonumber(ARGV[2]) <= tonumber(outdated) then return 0 end
 return redis.call("HSETNX", KEYS[1], ARGV[3], ARGV[4])
 """
-# KEYS: the run's fence and the record.
+# KEYS: where the run's attempts are numbered, and the record.
 _NEXT_ATTEMPT = f"""
 local attempt = redis.call("HINCRBY", KEYS[1], "{keys.SEQUENCE}", 1)
 redis.call("HSET", KEYS[2], "{keys.ATTEMPT}", attempt)
@@ -35,15 +35,11 @@ return attempt
 
 @dataclass(frozen=True)
 class WorkState:
-    """What a task must know before it begins: the latest attempt at its record, what is done, and whether to go on.
-
-    `owner` is the number of the run's latest owner: attempts with lower numbers are of earlier owners.
-    """
+    """What a task must know before it begins: the latest attempt at its record, what is done, and whether to go on."""
 
     attempt: int
     done: bool
     cancelled: bool
-    owner: int
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class JobContext(WorkState):
 class PlanRecords(StoreAccess):
     """The records of the work of a run, by the name of a plan or the key of a job."""
 
-    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
-        super().__init__(client, number)
+    def __init__(self, client: redis.Redis, owner: str = "") -> None:
+        super().__init__(client, owner)
         self._next_attempt, self._put_stage = self._script(_NEXT_ATTEMPT), client.register_script(_PUT_STAGE)
 
     def put_plan(self, run_id: str, plan: Plan) -> None:
@@ -92,12 +88,7 @@ class PlanRecords(StoreAccess):
 
     def next_attempt(self, run_id: str, name: str) -> int:
         """The number of a new attempt at a plan or the jobs; tasks of an earlier one end without work from here on."""
-        names = [run_key(run_id, keys.FENCE), plan_key(run_id, name)]
-        return cast(int, self._next_attempt(run_id, names, []))
-
-    def owner_number(self, run_id: str) -> int:
-        """The number of the run's latest owner, 0 before the first."""
-        return int(cast("bytes | None", self.redis.hget(run_key(run_id, keys.FENCE), keys.NUMBER)) or 0)
+        return cast(int, self._next_attempt(run_id, [run_key(run_id, keys.FENCE), plan_key(run_id, name)], []))
 
     def attempt(self, run_id: str, name: str) -> int:
         """The number of the latest attempt, 0 before the first."""
@@ -109,18 +100,16 @@ class PlanRecords(StoreAccess):
         pipe.get(run_key(run_id, keys.SETTINGS))
         pipe.hmget(plan_key(run_id, name), [keys.PLAN, keys.ATTEMPT, stage])
         pipe.hget(run_key(run_id, keys.METADATA), keys.CANCELLED)
-        pipe.hget(run_key(run_id, keys.FENCE), keys.NUMBER)
-        settings, (plan, attempt, record), cancelled, owner = pipe.execute()
+        settings, (plan, attempt, record), cancelled = pipe.execute()
         if settings is None or plan is None:
             raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
-        state = (int(attempt or 0), record is not None, bool(cancelled), int(owner or 0))
-        return StageContext(*state, read_run(settings), _read_plan(plan))
+        run, plan = read_run(settings), _read_plan(plan)
+        return StageContext(int(attempt or 0), record is not None, bool(cancelled), run, plan)
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
         """Record the outcome of a stage of a candidate; the first record stands.
 
-        Nothing is recorded by an attempt whose records were deleted (`forget_stages`), nor of a plan that is gone.  A
-        task of an earlier owner that is at work may end: the plan says what its outcome is of.
+        Nothing is recorded by an attempt whose records were deleted (`forget_stages`), nor of a plan that is gone.
         """
         self._put_stage([plan_key(run_id, name)], [keys.OUTDATED, attempt, stage, json.dumps(outcome)])
 
@@ -156,11 +145,10 @@ class PlanRecords(StoreAccess):
         pipe.hmget(plan_key(run_id, keys.JOBS), [keys.ATTEMPT, key])
         pipe.exists(result_key(key))
         pipe.hget(run_key(run_id, keys.METADATA), keys.CANCELLED)
-        pipe.hget(run_key(run_id, keys.FENCE), keys.NUMBER)
-        (attempt, spec), done, cancelled, owner = pipe.execute()
+        (attempt, spec), done, cancelled = pipe.execute()
         if spec is None:
             raise KeyError(f"no job {key!r} of a run {run_id!r} in the store")
-        return JobContext(int(attempt or 0), bool(done), bool(cancelled), int(owner or 0), JobSpec.from_json(spec))
+        return JobContext(int(attempt or 0), bool(done), bool(cancelled), JobSpec.from_json(spec))
 
     # What failed, in plans and jobs.
 

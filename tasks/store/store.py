@@ -13,10 +13,11 @@ import redis
 from tasks.common.validation import parse_json
 from tasks.records import ClusterFigures, Example, Run
 from tasks.store import keys
-from tasks.store.client import NO_WAITING, Waiting, connect, store_url, waiting_of
+from tasks.store.address import store_url
+from tasks.store.client import NO_WAITING, Waiting, connect, waiting_of
 from tasks.store.keys import clustering_key, result_key, run_key, test_uses_key
 from tasks.store.plans import PlanRecords, read_run
-from tasks.store.results import Retention, SharedResults
+from tasks.store.retention import KEPT_S, Retention
 
 NOTIFICATIONS_KEPT_S = 3600
 DELETED_AT_ONCE = 500  # keys in one command
@@ -24,18 +25,58 @@ DELETED_AT_ONCE = 500  # keys in one command
 _RESTORE_USAGE = """
 if redis.call("EXISTS", KEYS[1]) == 0 then redis.call("HSET", KEYS[1], unpack(ARGV)) end
 """
+# KEYS: the run's sets of held and of used results, then results.  Returns the texts of the results.
+_TAKE = """
+local texts = {}
+for i = 3, #KEYS do
+    local text = redis.call("GET", KEYS[i])
+    if text then
+        redis.call("PERSIST", KEYS[i])
+        redis.call("SADD", KEYS[1], KEYS[i])
+        redis.call("SADD", KEYS[2], KEYS[i])
+    end
+    texts[i - 2] = text
+end
+return texts
+"""
+# KEYS: a set of held keys, a set of used ones, and the key.  Returns whether it is there.
+_HOLD = """
+if redis.call("EXISTS", KEYS[3]) == 0 then return 0 end
+redis.call("PERSIST", KEYS[3])
+redis.call("SADD", KEYS[1], KEYS[3])
+redis.call("SADD", KEYS[2], KEYS[3])
+return 1
+"""
+# KEYS: the run's sets of held and of used results, the result, and the run's counters.  ARGV: the result's text, then
+# names and counts of what it used, which are counted when the run did not hold the result yet.
+_PUT = """
+local is_new = redis.call("SADD", KEYS[1], KEYS[3])
+redis.call("SADD", KEYS[2], KEYS[3])
+redis.call("SETNX", KEYS[3], ARGV[1])
+redis.call("PERSIST", KEYS[3])
+if is_new == 1 then
+    for i = 2, #ARGV, 2 do redis.call("HINCRBYFLOAT", KEYS[4], ARGV[i], ARGV[i + 1]) end
+end
+"""
+# KEYS: the sets of held results, the run's own first.  ARGV: seconds.
+_RELEASE = """
+for _, result in ipairs(redis.call("SDIFF", unpack(KEYS))) do redis.call("EXPIRE", result, ARGV[1]) end
+redis.call("UNLINK", KEYS[1])
+"""
 
 
-class Store(PlanRecords, SharedResults):
+class Store(PlanRecords):
     """Typed access to all that runs share: what each was started with, its work, what it leaves, and shared results."""
 
-    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
-        super().__init__(client, number)
+    def __init__(self, client: redis.Redis, owner: str = "") -> None:
+        super().__init__(client, owner)
         self._restore_usage = self._script(_RESTORE_USAGE)
+        self._put, self._release = self._script(_PUT), self._script(_RELEASE)
+        self._take, self._hold = client.register_script(_TAKE), client.register_script(_HOLD)
 
-    def of_owner(self, number: int) -> Store:
-        """The same store, for the owner of a run that has this number (tasks/store/ownership.py)."""
-        return Store(self.redis, number)
+    def of_owner(self, owner: str) -> Store:
+        """The same store, for the process that holds the lease of a run (`Owner.to_json`)."""
+        return Store(self.redis, owner)
 
     @cached_property
     def clusterings(self) -> Clusterings:
@@ -114,11 +155,11 @@ class Store(PlanRecords, SharedResults):
         self.release_clusterings(run_id)
         others = [run_key(other, keys.SHARED) for other in self.run_ids() if other != run_id]
         shared = cast("set[bytes]", self.redis.sdiff([run_key(run_id, keys.SHARED), *others]))
-        last = [run_key(run_id, keys.FENCE).encode(), run_key(run_id, keys.LEASE).encode()]
-        found = [*shared, *(key for key in self.keys_of(run_id) if key not in last)]
+        lease = run_key(run_id, keys.LEASE).encode()
+        found = [*shared, *(key for key in self.keys_of(run_id) if key != lease)]
         for start in range(0, len(found), DELETED_AT_ONCE):
             self._write(run_id, ("UNLINK", *found[start : start + DELETED_AT_ONCE]))
-        self._write(run_id, ("SREM", keys.RUNS, run_id), ("UNLINK", *last))
+        self._write(run_id, ("SREM", keys.RUNS, run_id), ("UNLINK", lease))
         return len(found)
 
     # What a run leaves for its output folder.
@@ -181,6 +222,58 @@ class Store(PlanRecords, SharedResults):
         """The identities of the target servers that have answered for the run."""
         found = cast("set[bytes]", self.redis.smembers(run_key(run_id, keys.SERVERS)))
         return [json.loads(text) for text in sorted(found)]
+
+    # Results that runs share, each under the hash of all that determines it.
+
+    def shared(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Those of the results that are in the store, by content key; they are held for the run from here on."""
+        if not content_keys:
+            return {}
+        sets = [run_key(run_id, keys.HELD), run_key(run_id, keys.SHARED)]
+        texts = cast("list[bytes | None]", self._take([*sets, *map(result_key, content_keys)]))
+        return {key: json.loads(text) for key, text in zip(content_keys, texts, strict=True) if text is not None}
+
+    def put_shared(
+        self, run_id: str, key: str, value: Mapping[str, Any], usage: Mapping[str, float] | None = None
+    ) -> None:
+        """Keep a result under its content key and hold it for the run.
+
+        The first result stands, so that all readers see the same one.  `usage` is counted for the run in the same
+        trip (hundreds of answers arrive in a second), and once when this is sent twice.
+        """
+        names = [run_key(run_id, part) for part in (keys.HELD, keys.SHARED)]
+        counts = [part for name, count in (usage or {}).items() for part in (name, repr(count))]
+        self._put(run_id, [*names, result_key(key), run_key(run_id, keys.USAGE)], [json.dumps(value), *counts])
+
+    def put_checkpoint(self, run_id: str, key: str, data: bytes) -> None:
+        """Keep how far a job is under its content key; the latest stands."""
+        self.redis.set(result_key(key), data)
+        self.hold(run_id, result_key(key))
+
+    def checkpoint(self, run_id: str, key: str) -> bytes | None:
+        """The latest checkpoint under this key; it is held for the run from here on."""
+        self.hold(run_id, result_key(key))
+        return cast("bytes | None", self.redis.get(result_key(key)))
+
+    def hold(self, run_id: str, key: str, held: str = keys.HELD) -> bool:
+        """Hold a key of any type for the run, in its set `held`; returns whether it is there."""
+        return bool(self._hold([run_key(run_id, held), run_key(run_id, keys.SHARED), key]))
+
+    def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
+        """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds.
+
+        Where the server is nearly full, those that expire first are removed at once.
+        """
+        self.release(run_id, keys.HELD, kept_s)
+        Retention(self.redis).make_room()
+
+    def release_clusterings(self, run_id: str, kept_s: int = KEPT_S) -> None:
+        """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
+        self.release(run_id, keys.HELD_CLUSTERINGS, kept_s)
+
+    def release(self, run_id: str, held: str, kept_s: int) -> None:
+        others = [other for other in self.run_ids() if other != run_id]
+        self._release(run_id, [run_key(run, held) for run in (run_id, *others)], [kept_s])
 
 
 class Clusterings:

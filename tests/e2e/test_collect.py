@@ -14,7 +14,8 @@ from run_folder import ROOT, finish, orchestrator, start, wait_until
 
 from tasks.openai.endpoint import RULES
 from tasks.questions import load_examples
-from tasks.store.client import connect, queues_url, store_url
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
 from workers.embedded.models import embedded_model
 
 pytestmark = pytest.mark.long

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from run_folder import RunFolder, cache_folder, environment, finish, wait_until
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, connect, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
 from tasks.store.workers import WorkerRegistry
 from workers.embedded import farm as control
 

@@ -12,7 +12,7 @@ from guide_folder import MISSIONS, GuideFolder, ticket_rows
 from run_folder import ROOT, environment, orchestrator, wait_until
 from spec_checker import SpecChecker
 
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.embedded.farm import FARM_VARIABLE
 from workers.embedded.valkey import redis_url, socket_path
 from workers.health import worker_answers

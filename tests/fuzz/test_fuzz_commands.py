@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import cli
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 
 # `flower` serves until it is stopped, whatever its arguments are.
 COMMANDS = sorted(set(cli.COMMANDS) - {"flower"})

@@ -14,7 +14,7 @@ from tasks.gpu.processor import generate
 from tasks.gpu.prompt import load_tokenizer
 from tasks.questions import load_examples
 from tasks.records import PROCESSOR_FILE
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]

@@ -13,7 +13,7 @@ import pytest
 
 from tasks.common import logs
 from tasks.common.logs import SecretError, redact, register_secret, secret
-from tasks.store.client import password_in, redis_url_of
+from tasks.store.address import password_in, redis_url_of
 
 Written = Callable[[], list[str]]
 

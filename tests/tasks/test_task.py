@@ -14,7 +14,7 @@ from tasks.collect.tokens import tokenize_task
 from tasks.common.validation import Count, RunId
 from tasks.cpu.score import score_task
 from tasks.records import Failure, JobSpec
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 from tasks.task import FarmTask, GiveBack, current_store
 

@@ -5,7 +5,8 @@ import socket
 
 from farm_bench import Bench
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, connect, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
 from tasks.store.workers import WorkerRegistry
 from workers.health import free_name
 

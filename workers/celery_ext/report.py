@@ -20,7 +20,8 @@ from celery.worker import state
 from celery.worker.control import inspect_command
 
 from tasks.common.logs import redacted, secret
-from tasks.store.client import NO_WAITING, connect, redis_url_of, store_url
+from tasks.store.address import redis_url_of, store_url
+from tasks.store.client import NO_WAITING, connect
 from tasks.store.workers import WorkerRegistry, code_version
 from workers.queues import QUEUE_VARIABLE
 

@@ -28,7 +28,7 @@ from tasks.common import logs
 from tasks.common.files import keep_private, unix_url, write_atomic
 from tasks.openai.endpoint import EMBEDDED, NAME_VARIABLE
 from tasks.queues import QueueName
-from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE, ENDPOINT_SOCKET
 from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec

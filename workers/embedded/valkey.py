@@ -43,7 +43,7 @@ def valkey_process(
     """The server, not yet started. Its data is in `folder`/valkey and survives a SIGKILL of the server.
 
     With `memory_mb` MB of data it refuses writes.  It never evicts a key: locks, leases and Celery's counters expire
-    too, and must not vanish earlier.  Results that no run holds are removed by `tasks/store/results.py`.
+    too, and must not vanish earlier.  Results that no run holds are removed by `tasks/store/retention.py`.
 
     The data is locked for this process and the server, until both have ended: two servers that write one append-only
     file destroy it.

@@ -19,7 +19,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 
 from tasks.common.files import keep_private
 from tasks.common.logs import redacted
-from tasks.store.client import NO_WAITING, connect, queues_url, redis_url_of, store_url
+from tasks.store.address import queues_url, redis_url_of, store_url
+from tasks.store.client import NO_WAITING, connect
 from tasks.store.store import Store
 from workers.metrics.collector import FarmCollector, TaskEvents
 

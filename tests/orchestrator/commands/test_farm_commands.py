@@ -9,7 +9,7 @@ import pytest
 from farm_bench import Bench, until
 
 from orchestrator.cli import main
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.workers import code_version
 
 Run = Callable[..., tuple[int, str]]

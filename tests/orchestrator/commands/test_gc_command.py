@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli import main
 from tasks.store import keys
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.ownership import Owner, RunLease
 from tasks.store.store import Store
 

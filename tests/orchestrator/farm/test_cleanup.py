@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.farm.cleanup import CleanupRule, Removed, find_unneeded, remove_unneeded
 from tasks.store import keys
-from tasks.store.results import Retention
+from tasks.store.retention import Retention
 from tasks.store.store import Store
 
 DAY_S = 24 * 3600

@@ -16,7 +16,7 @@ from orchestrator.farm.embedded import named_address
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import SettingsError
 from tasks.common.logs import redacted
-from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 
 ROOT = Path(__file__).parents[3]
 

@@ -14,7 +14,8 @@ from orchestrator.farm.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Candidate
 from tasks.records import JobSpec
-from tasks.store.client import Waiting, connect, queues_url, store_url
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import Waiting, connect
 from tasks.store.store import Store
 
 CANDIDATES = [Candidate(0, (0.0,)), Candidate(1, (1.0,), target=0)]

@@ -9,7 +9,8 @@ from refusing_valkey import RefusingValkey
 
 from orchestrator.farm import workers
 from orchestrator.farm.workers import WorkerAvailabilityMonitor, unavailable_line
-from tasks.store.client import StoreUnusable, Waiting, connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import StoreUnusable, Waiting, connect
 from tasks.store.workers import WorkerRegistry
 
 REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}

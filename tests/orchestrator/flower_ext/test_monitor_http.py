@@ -15,7 +15,8 @@ import pytest
 from flower_process import Flower, command, cpu_worker, environment, eventually, failing_score, parked_run
 
 from orchestrator.flower_ext.server import Farm, Pages, add_run_fields
-from tasks.store.client import connect, queues_url, store_url
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 
 

@@ -15,7 +15,7 @@ from orchestrator.guide.rollouts import Results
 from orchestrator.guide.session import MissionRun, drive_missions
 from orchestrator.runs.lines import JOURNAL, Journal
 from tasks.records import JobSpec
-from tasks.store.ownership import RunTaken
+from tasks.store.client import RunTaken
 
 
 class OneByOne:

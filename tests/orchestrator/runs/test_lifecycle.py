@@ -16,7 +16,8 @@ from orchestrator.farm.dispatcher import Parked
 from orchestrator.farm.producer import make_sender
 from orchestrator.runs.lifecycle import active_tasks, cancel, delete_run
 from tasks.plan import Plan
-from tasks.store.client import StoreUnusable, Waiting, connect, queues_url, store_url
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import StoreUnusable, Waiting, connect
 from tasks.store.store import Store
 
 WIDE = Plan("offspring", 2, tuple(dataclasses.replace(PLAN.candidates[0], index=i) for i in range(6)))

@@ -20,7 +20,8 @@ from farm_bench import Bench
 from tasks.openai.endpoint import BudgetSpent, Usage, cost_usd
 from tasks.openai.limits import MARGIN_S, Limits, LocalLimits, RunLimits, Spending, spending_of
 from tasks.records import Endpoint
-from tasks.store.client import connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 
 # Waits for a line, then acquires for so many seconds and prints when each was granted.
@@ -139,7 +140,7 @@ import random, sys
 from concurrent.futures import ThreadPoolExecutor
 from tasks.openai.endpoint import BudgetSpent, Usage
 from tasks.openai.limits import RunLimits
-from tasks.store.client import store_url
+from tasks.store.address import store_url
 from tasks.records import Endpoint
 from tasks.store.client import connect
 

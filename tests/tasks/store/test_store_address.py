@@ -5,7 +5,7 @@ import redis
 from celery import Celery
 
 from tasks.common.logs import redacted
-from tasks.store.client import backend_url, broker_url, redis_url_of, store_url
+from tasks.store.address import backend_url, broker_url, redis_url_of, store_url
 
 
 def test_three_databases_follow_one_another() -> None:

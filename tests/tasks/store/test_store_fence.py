@@ -12,8 +12,8 @@ from test_store_runs import make_run
 
 from tasks.records import JobSpec
 from tasks.store import keys
-from tasks.store.keys import run_key
-from tasks.store.ownership import Owner, RunLease, RunTaken
+from tasks.store.client import RunTaken
+from tasks.store.ownership import Owner, RunLease
 from tasks.store.store import Store
 
 RUN = make_run("run")
@@ -44,7 +44,7 @@ WRITES: dict[str, Callable[[Store], Any]] = {
 def take(store: Store, replaced: RunLease | None = None) -> tuple[Store, RunLease]:
     lease = RunLease(store.redis, "run", Owner.here("outputs/run"))
     assert lease.take(replaced.held() if replaced else None)
-    return store.of_owner(lease.number), lease
+    return store.of_owner(lease.owner.to_json()), lease
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -78,17 +78,6 @@ def test_nothing_is_written_in_the_name_of_a_run_that_was_deleted(store: Store) 
     assert store.redis.keys("*") == []
 
 
-def test_attempts_are_numbered_after_the_owner_that_makes_them(store: Store) -> None:
-    # Given an attempt of one owner, and a later owner that has not come as far
-    first, lease = take(store)
-    first.put_plan("run", PLAN)
-    old = first.begin_attempt("run", PLAN.name, lambda failures: [])
-    second, _ = take(store, replaced=lease)
-    # Then the attempt is older than the owner, and the owner's own attempts are not
-    assert old < store.owner_number("run") == second.number
-    assert second.begin_attempt("run", PLAN.name, lambda failures: []) > store.owner_number("run")
-
-
 def test_a_plan_that_was_deleted_takes_no_record_also_when_it_is_made_again(store: Store) -> None:
     # Given a task at work whose plan is deleted
     owner, _ = take(store)
@@ -101,12 +90,3 @@ def test_a_plan_that_was_deleted_takes_no_record_also_when_it_is_made_again(stor
     owner.put_plan("run", PLAN)
     store.put_stage("run", PLAN.name, "0:pre:score", {"fitness": 1.0}, attempt)
     assert store.stages("run", PLAN.name) == {}
-
-
-def test_a_server_that_lost_its_last_second_refuses_its_owner_nothing(store: Store) -> None:
-    _, lease = take(store)
-    second, later = take(store, replaced=lease)
-    store.redis.hset(run_key("run", keys.FENCE), keys.NUMBER, lease.number)
-    second.put_run(RUN)
-    assert later.renew()
-    assert store.owner_number("run") == later.number

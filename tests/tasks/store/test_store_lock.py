@@ -7,7 +7,8 @@ import threading
 import time
 from multiprocessing.connection import Connection
 
-from tasks.store.client import connect, hold_lock, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect, hold_lock
 from tasks.store.store import Store
 
 

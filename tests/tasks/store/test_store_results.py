@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from tasks.store.keys import result_key
-from tasks.store.results import KEPT_S
+from tasks.store.retention import KEPT_S
 from tasks.store.store import Store
 
 ANSWER = "whetstone:answer:a"

@@ -10,7 +10,8 @@ import redis
 from refusing_valkey import RefusingValkey
 
 from tasks.plan import Plan
-from tasks.store.client import StoreUnusable, Waiting, connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import StoreUnusable, Waiting, connect
 from tasks.store.store import Store, open_store
 from workers.celery_ext.broker import ONE_TRY
 

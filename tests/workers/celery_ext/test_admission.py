@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from farm_bench import Bench, until
 
-from tasks.store.client import connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.keys import CANCELLED
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry, code_version

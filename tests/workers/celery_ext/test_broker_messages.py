@@ -7,7 +7,8 @@ import json
 import pytest
 
 from orchestrator.farm.producer import make_sender
-from tasks.store.client import connect, queues_url
+from tasks.store.address import queues_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.app import create_app
 

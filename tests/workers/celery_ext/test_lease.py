@@ -10,7 +10,8 @@ from farm_bench import VISIBILITY_S, Bench, until
 from kombu import Connection
 
 from tasks.queues import QueueName
-from tasks.store.client import broker_url, connect, store_url
+from tasks.store.address import broker_url, store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.celery_ext.lease import unacknowledged
 

@@ -5,7 +5,8 @@ import signal
 
 from farm_bench import Bench, until
 
-from tasks.store.client import connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.workers import WorkerRegistry, code_version
 from workers.celery_ext import report
 

@@ -10,7 +10,7 @@ from chaos_network import Proxy
 from farm_bench import Bench, until
 from prometheus_client import CollectorRegistry
 
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.app import BROKER_REPLY_S, DEFAULT_VISIBILITY_S, create_app
 from workers.metrics.__main__ import listen
 from workers.metrics.collector import TaskEvents

@@ -6,7 +6,8 @@ import pytest
 from farm_bench import Bench, until
 
 from tasks.records import Failure
-from tasks.store.client import connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 
 

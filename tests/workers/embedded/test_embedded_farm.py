@@ -11,7 +11,8 @@ from celery import chain, chord
 from farm_bench import until
 from farm_processes import farm_spec, kill, processes_of
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, connect, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
 from workers.app import create_app
 from workers.embedded import farm as control
 from workers.embedded.farm import Farm, FarmError

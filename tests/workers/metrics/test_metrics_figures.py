@@ -13,7 +13,8 @@ from orchestrator.settings.run import make_run
 from tasks.openai.endpoint import Usage
 from tasks.openai.limits import RunLimits
 from tasks.records import Endpoint
-from tasks.store.client import NO_WAITING, connect, queues_url
+from tasks.store.address import queues_url
+from tasks.store.client import NO_WAITING, connect
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry

@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.run import make_run
 from tasks.records import JobSpec
-from tasks.store.client import connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 
 KEY = "file:" + "0" * 64

@@ -8,7 +8,8 @@ import pytest
 from farm_bench import Bench
 from small_model import make_small_model
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, connect, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 
 

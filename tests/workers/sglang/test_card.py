@@ -14,7 +14,8 @@ from farm_bench import Bench, until
 from server_target import server_reply, server_target
 
 from tasks.gpu.host import CardComputes
-from tasks.store.client import connect, store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry
 from workers.sglang.gpus import Card

@@ -1,4 +1,4 @@
-"""Results that runs share, each under the hash of all that determines it, and what the store may forget, and when.
+"""What the store may forget, and when: results that no run holds, and runs that have finished.
 
 A result that a run has read or written is held for it until the run releases it: it cannot expire meanwhile, and it is
 not removed to make room.  A result that no run holds expires some days after its last use; a run that needs it again
@@ -15,122 +15,19 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar, cast
-
-import redis
+from typing import TypeVar, cast
 
 from tasks.store import keys
-from tasks.store.keys import result_key, run_key
-from tasks.store.ownership import StoreAccess
+from tasks.store.client import StoreAccess
+from tasks.store.keys import run_key
 
 DAY_S = 24 * 3600
 KEPT_S = 30 * DAY_S
-
-# KEYS: the run's sets of held and of used results, then results.  Returns the texts of the results.
-_TAKE = """
-local texts = {}
-for i = 3, #KEYS do
-    local text = redis.call("GET", KEYS[i])
-    if text then
-        redis.call("PERSIST", KEYS[i])
-        redis.call("SADD", KEYS[1], KEYS[i])
-        redis.call("SADD", KEYS[2], KEYS[i])
-    end
-    texts[i - 2] = text
-end
-return texts
-"""
-# KEYS: a set of held keys, a set of used ones, and the key.  Returns whether it is there.
-_HOLD = """
-if redis.call("EXISTS", KEYS[3]) == 0 then return 0 end
-redis.call("PERSIST", KEYS[3])
-redis.call("SADD", KEYS[1], KEYS[3])
-redis.call("SADD", KEYS[2], KEYS[3])
-return 1
-"""
-# KEYS: the run's sets of held and of used results, the result, and the run's counters.  ARGV: the result's text, then
-# names and counts of what it used, which are counted when the run did not hold the result yet.
-_PUT = """
-local is_new = redis.call("SADD", KEYS[1], KEYS[3])
-redis.call("SADD", KEYS[2], KEYS[3])
-redis.call("SETNX", KEYS[3], ARGV[1])
-redis.call("PERSIST", KEYS[3])
-if is_new == 1 then
-    for i = 2, #ARGV, 2 do redis.call("HINCRBYFLOAT", KEYS[4], ARGV[i], ARGV[i + 1]) end
-end
-"""
-# KEYS: the sets of held results, the run's own first.  ARGV: seconds.
-_RELEASE = """
-for _, result in ipairs(redis.call("SDIFF", unpack(KEYS))) do redis.call("EXPIRE", result, ARGV[1]) end
-redis.call("UNLINK", KEYS[1])
-"""
-
-
-class SharedResults(StoreAccess):
-    """Results by their content keys."""
-
-    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
-        super().__init__(client, number)
-        self._put, self._release = self._script(_PUT), self._script(_RELEASE)
-        self._take, self._hold = client.register_script(_TAKE), client.register_script(_HOLD)
-
-    def shared(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Those of the results that are in the store, by content key; they are held for the run from here on."""
-        if not content_keys:
-            return {}
-        sets = [run_key(run_id, keys.HELD), run_key(run_id, keys.SHARED)]
-        texts = cast("list[bytes | None]", self._take([*sets, *map(result_key, content_keys)]))
-        return {key: json.loads(text) for key, text in zip(content_keys, texts, strict=True) if text is not None}
-
-    def put_shared(
-        self, run_id: str, key: str, value: Mapping[str, Any], usage: Mapping[str, float] | None = None
-    ) -> None:
-        """Keep a result under its content key and hold it for the run.
-
-        The first result stands, so that all readers see the same one.  `usage` is counted for the run in the same
-        trip (hundreds of answers arrive in a second), and once when this is sent twice.
-        """
-        names = [run_key(run_id, part) for part in (keys.HELD, keys.SHARED)]
-        counts = [part for name, count in (usage or {}).items() for part in (name, repr(count))]
-        self._put(run_id, [*names, result_key(key), run_key(run_id, keys.USAGE)], [json.dumps(value), *counts])
-
-    def put_checkpoint(self, run_id: str, key: str, data: bytes) -> None:
-        """Keep how far a job is under its content key; the latest stands."""
-        self.redis.set(result_key(key), data)
-        self.hold(run_id, result_key(key))
-
-    def checkpoint(self, run_id: str, key: str) -> bytes | None:
-        """The latest checkpoint under this key; it is held for the run from here on."""
-        self.hold(run_id, result_key(key))
-        return cast("bytes | None", self.redis.get(result_key(key)))
-
-    def hold(self, run_id: str, key: str, held: str = keys.HELD) -> bool:
-        """Hold a key of any type for the run, in its set `held`; returns whether it is there."""
-        return bool(self._hold([run_key(run_id, held), run_key(run_id, keys.SHARED), key]))
-
-    def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds.
-
-        Where the server is nearly full, those that expire first are removed at once.
-        """
-        self.release(run_id, keys.HELD, kept_s)
-        Retention(self.redis).make_room()
-
-    def release_clusterings(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
-        self.release(run_id, keys.HELD_CLUSTERINGS, kept_s)
-
-    def release(self, run_id: str, held: str, kept_s: int) -> None:
-        others = [other for other in self.run_ids() if other != run_id]
-        self._release(run_id, [run_key(run, held) for run in (run_id, *others)], [kept_s])
-
-
 FULL, ROOM = 0.75, 0.6  # of the server's memory limit: from when on room is made, and until when
 AT_ONCE = 500  # keys in one script
-RUN_KEYS_AT_ONCE = 5000  # Lua's own limit on arguments is some 8,000
 RESULT = re.compile(rb"whetstone:([a-z_]+):[0-9a-f]{16,128}")
 
 # Whether the key is held by any run that the store knows.
@@ -218,9 +115,7 @@ class Retention(StoreAccess):
 
     def remove_finished(self, run_id: str, before: float) -> bool:
         """Remove a run's own keys if it was published as finished before this time and no process drives it."""
-        own = list(self.keys_of(run_id))
-        if len(own) > RUN_KEYS_AT_ONCE:  # those of a run that has finished are few
-            return False
+        own = list(self.keys_of(run_id))  # those of a run that has finished are few
         first = [run_key(run_id, keys.METADATA), run_key(run_id, keys.LEASE), keys.RUNS]
         names = [*(name.encode() for name in first), *own]
         return bool(self.redis.eval(_REMOVE_RUN, len(names), *names, run_id, repr(before)))
