@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 from celery import Celery, chain, chord
 
-from orchestrator.farm.producer import new_id
+from orchestrator.farm.work import new_id
 from tasks.plan import Candidate, Merge, Plan, stage_refs
 from tasks.queues import STAGE_TASKS, QueueName, queue_of
 from tasks.records import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target

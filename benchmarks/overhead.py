@@ -14,10 +14,9 @@ import time
 from figures import table, write
 from idle_farm import RUN, Crew, bare_chord, candidates, idle_farm
 
-from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.connection import FarmConnection, make_sender
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
-from orchestrator.farm.evaluator import FarmEvaluator
-from orchestrator.farm.producer import make_sender
+from orchestrator.farm.work import FarmEvaluator
 from tasks.plan import Plan, stage_refs
 from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect

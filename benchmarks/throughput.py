@@ -17,10 +17,10 @@ import redis
 from figures import table, write
 from idle_farm import BARE, RUN, Crew, IdleFarm, bare_chord, candidates, idle_farm
 
-from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.connection import FarmConnection, make_sender
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
-from orchestrator.farm.evaluator import FarmEvaluator
-from orchestrator.farm.producer import delete_results, make_sender
+from orchestrator.farm.work import FarmEvaluator
+from orchestrator.farm.workers import delete_results
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Plan, stage_refs
 from tasks.store.address import queues_url, store_url

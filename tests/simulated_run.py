@@ -8,11 +8,9 @@ from typing import Any
 
 from simulated_signals import signal_key
 
-from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.connection import FarmConnection, make_sender
 from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
-from orchestrator.farm.evaluator import FarmEvaluator
-from orchestrator.farm.jobs import Request, Scheduler
-from orchestrator.farm.producer import make_sender
+from orchestrator.farm.work import FarmEvaluator, Request, Scheduler
 from tasks.plan import Candidate, Merge, Outcome, Plan
 from tasks.records import Clusters, Endpoint, Fitness, JobSpec, Judge, Reflector, Run, Sampling, Target
 from tasks.store.address import queues_url, store_url

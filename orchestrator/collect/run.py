@@ -37,7 +37,7 @@ from tasks.records import Example
 from tasks.tables import DatasetError
 
 if TYPE_CHECKING:
-    from orchestrator.farm.embedded import FarmSpec
+    from orchestrator.farm.connection import FarmSpec
     from orchestrator.runs.session import Ending
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class CollectKind(YamlKind[CollectSettings, CollectOptions]):
 
     def farm_spec(self, settings: CollectSettings, options: CollectOptions) -> FarmSpec:
         """With as many slots as calls may be in flight."""
-        from orchestrator.farm.embedded import FarmSpec
+        from orchestrator.farm.connection import FarmSpec
 
         phase0 = settings.phase0
         return FarmSpec(

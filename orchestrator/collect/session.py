@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from orchestrator.collect.report import Gathered, Split, make_document, providers
 from orchestrator.collect.settings import CollectSettings
-from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.farm.work import Request, Scheduler
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.lines import append_lines, load_lines

@@ -34,7 +34,7 @@ def doctor(config: Path | None, as_json: bool) -> int:
     exit status: 0 every check passes; 1 otherwise.
     """
     found = list(findings(config))
-    options.print_found(as_json, [dataclasses.asdict(finding) for finding in found], _lines(found))
+    options.print_found(as_json, [{**dataclasses.asdict(one), "ok": one.ok} for one in found], _lines(found))
     return console.DONE if all(finding.ok for finding in found) else console.WRONG
 
 
@@ -48,7 +48,7 @@ def _lines(found: Sequence[Finding]) -> Iterator[str]:
 
 def findings(config: Path | None) -> Iterator[Finding]:
     """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
-    from orchestrator.farm.checks import check_disk, failed_check, passed_check
+    from orchestrator.farm.checks import Finding, check_disk
     from orchestrator.settings import SettingsError
     from orchestrator.settings.kconfig import load_settings
 
@@ -56,16 +56,16 @@ def findings(config: Path | None) -> Iterator[Finding]:
     if config is not None:
         try:
             settings = load_settings(config)
-            yield passed_check("settings", str(config))
+            yield Finding("settings", str(config))
         except SettingsError as error:
-            yield from (failed_check("settings", problem, f"edit {config}") for problem in error.problems)
+            yield from (Finding("settings", problem, f"edit {config}") for problem in error.problems)
             return
         yield from _questions(settings, config)
     folder = settings.output_dir if settings else Path("outputs")
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     yield check_disk("disk here", shutil.disk_usage(existing).free)
     if not os.access(existing, os.W_OK):
-        yield failed_check(
+        yield Finding(
             "output folder", f"{existing} cannot be written", "set another CONFIG_OUTPUT_DIR, or give write permission"
         )
     if settings is not None and settings.device == "cuda" and settings.is_embedded:
@@ -78,7 +78,7 @@ def findings(config: Path | None) -> Iterator[Finding]:
 def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
     """Whether the sets of the run can be read and judged."""
     from orchestrator.evolve.setup import check_judge, choose_examples
-    from orchestrator.farm.checks import failed_check, passed_check
+    from orchestrator.farm.checks import Finding
     from orchestrator.settings import SettingsError
 
     try:
@@ -86,29 +86,26 @@ def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
         check_judge(settings, examples)
     except SettingsError as error:
         yield from (
-            failed_check("questions", problem, f"edit {config}, or the data that it names")
-            for problem in error.problems
+            Finding("questions", problem, f"edit {config}, or the data that it names") for problem in error.problems
         )
         return
-    yield passed_check("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
+    yield Finding("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
 
 
 def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
     import redis
 
     from orchestrator.farm import FarmUnavailable, StoreLost, workers
-    from orchestrator.farm.checks import check_all, check_broker, check_clock, clock_offset, failed_check
-    from orchestrator.farm.connection import reach
-    from orchestrator.farm.embedded import named_address
+    from orchestrator.farm.checks import Finding, check_all, check_broker
+    from orchestrator.farm.connection import named_address, reach
 
     try:
         address = named_address(config)
         with reach(address) as farm:
             yield from check_broker(farm.store.redis, address)
-            yield check_clock("here", clock_offset(farm.store.redis))
             yield from check_all(workers.reports(farm), farm.queues(), workers.paused(farm), settings)
     except StoreLost as error:  # it answers, and refuses: the checks above say what to do about it
-        yield failed_check("workers", f"not looked at: {error}", "run this again when the store takes writes")
+        yield Finding("workers", f"not looked at: {error}", "run this again when the store takes writes")
     except (FarmUnavailable, redis.RedisError) as error:
         hint = "start a farm: orchestrator farm up, or docker compose up -d; or set WHETSTONE_REDIS_URL or --config"
-        yield failed_check("broker", str(error), hint)
+        yield Finding("broker", str(error), hint)

@@ -18,7 +18,7 @@ from orchestrator.console import Terminated, raise_on_signals
 from tasks.common.logs import secret
 
 if TYPE_CHECKING:
-    from orchestrator.farm.embedded import FarmStatus
+    from orchestrator.farm.connection import FarmStatus
     from orchestrator.settings.options import Settings
 
 
@@ -43,7 +43,7 @@ def farm(action: str, config: Path, overrides: Sequence[str], output: str | None
     exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started or, of status, is not
     up.
     """
-    from orchestrator.farm.embedded import control
+    from orchestrator.farm.connection import control
 
     settings = options.load_given(config, overrides, output)
     raise_on_signals()
@@ -64,7 +64,7 @@ def farm(action: str, config: Path, overrides: Sequence[str], output: str | None
 
 
 def _up(settings: Settings) -> list[str]:
-    from orchestrator.farm.embedded import control, farm_spec
+    from orchestrator.farm.connection import control, farm_spec
 
     farm = control.up(farm_spec(settings))
     return [
@@ -129,7 +129,7 @@ def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int
     exit status: 0 stopped; 1 the arguments or the environment are wrong; 2 no farm is up, or the port or a folder
     cannot be used.
     """
-    from orchestrator.farm.embedded import named_address
+    from orchestrator.farm.connection import named_address
     from tasks.store.address import ENVIRONMENT_VARIABLE
 
     accounts = secret("FLOWER_BASIC_AUTH")

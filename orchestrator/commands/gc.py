@@ -98,8 +98,14 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None]
     An embedded farm that is down is started for the time of the command: its data are in its Valkey.
     """
     from orchestrator.farm import FarmUnavailable
-    from orchestrator.farm.connection import external_address, found_address, reach
-    from orchestrator.farm.embedded import DEFAULT_CONFIG, embedded_address, open_farm
+    from orchestrator.farm.connection import (
+        DEFAULT_CONFIG,
+        embedded_address,
+        external_address,
+        found_address,
+        open_farm,
+        reach,
+    )
     from orchestrator.settings.kconfig import load_settings
 
     if config is None and (found := found_address()):

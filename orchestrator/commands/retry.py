@@ -46,10 +46,9 @@ def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool
     exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1
     also where no failed task has such a name.
     """
-    from orchestrator.farm.retry import select_failures
     from orchestrator.runs.folder import OutputFolder
     from orchestrator.runs.kinds import kind_of
-    from orchestrator.runs.lifecycle import failed_of
+    from orchestrator.runs.lifecycle import failed_of, select_failures
     from orchestrator.runs.status import DEAD_END, is_locked, read_parked_state
 
     _, kind = kind_of(run)
@@ -65,9 +64,8 @@ def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool
 
 def _retry_running(folder: Path, names: Sequence[str]) -> int:
     """Send failed tasks again, for the process that drives the run to go on with."""
-    from orchestrator.farm.retry import retry_failed
     from orchestrator.runs.folder import own_run_id
-    from orchestrator.runs.lifecycle import reach_farm_of
+    from orchestrator.runs.lifecycle import reach_farm_of, retry_failed
 
     with reach_farm_of(folder) as farm:
         sent = retry_failed(farm.app, farm.store, own_run_id(folder), names)

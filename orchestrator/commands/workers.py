@@ -41,14 +41,13 @@ def workers(pause: str | None, resume: str | None, config: Path | None, as_json:
     exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached.
     """
     from orchestrator.farm import workers
-    from orchestrator.farm.connection import reach
-    from orchestrator.farm.embedded import named_address
+    from orchestrator.farm.connection import named_address, reach
 
     if pause and resume:
         raise click.UsageError("--pause and --resume exclude each other")
     with reach(named_address(config)) as farm:
         if name := pause or resume:
-            states = (workers.pause if pause else workers.resume)(farm, name)
+            states = workers.set_paused(farm, name, bool(pause))
             options.print_found(as_json, {"workers": states}, [f"{one}: {state}" for one, state in states.items()])
             return console.DONE
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()

@@ -16,9 +16,9 @@ from typing_extensions import TypedDict
 
 from orchestrator.evolve.setup import Watch
 from orchestrator.evolve.systems import Arm
+from orchestrator.farm.connection import open_farm
 from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
-from orchestrator.farm.embedded import open_farm
-from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.farm.work import Request, Scheduler
 from orchestrator.report.format import provider_at
 from orchestrator.report.live import Snapshot, View
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, write_output

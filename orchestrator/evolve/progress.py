@@ -16,7 +16,7 @@ from orchestrator.evolve.records import IN_PROGRESS, History, InProgressFile
 from orchestrator.evolve.search import FinishedGeneration, RunState, Search
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.dispatcher import Dispatcher
-from orchestrator.farm.evaluator import Records
+from orchestrator.farm.work import Records
 from orchestrator.report.format import INITIAL, format_duration, format_score
 from orchestrator.report.live import CandidateView, Snapshot, View, usage_text
 from orchestrator.runs.artifacts import ArtifactRequests

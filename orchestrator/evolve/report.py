@@ -18,7 +18,7 @@ from orchestrator.evolve.resume import read_changes
 from orchestrator.evolve.systems import PLAIN, Book, System
 from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, system_text
-from orchestrator.farm.embedded import embedded_model
+from orchestrator.farm.connection import embedded_model
 from orchestrator.report.conclusion import report_of
 from orchestrator.report.format import format_cost
 from orchestrator.report.model import ReportFile, front_file

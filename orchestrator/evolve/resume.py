@@ -30,7 +30,7 @@ from tasks.store.keys import content_hash
 from tasks.store.store import Store
 
 if TYPE_CHECKING:
-    from orchestrator.farm.jobs import Scheduler
+    from orchestrator.farm.work import Scheduler
     from tasks.gpu.processor import ModelCheck
 
 CHANGES_FILE = "settings_changes.json"

@@ -12,8 +12,7 @@ from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.console import raise_on_signals
 from orchestrator.evolve.records import IN_PROGRESS, read_history, read_in_progress
 from orchestrator.evolve.resume import saved_settings, written_settings
-from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.embedded import address_of, open_farm
+from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.report.format import format_evaluations
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind

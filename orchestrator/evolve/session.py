@@ -41,9 +41,8 @@ from orchestrator.evolve.search import FinishedGeneration, RunState, Turn, known
 from orchestrator.evolve.setup import check_prompts
 from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.evaluator import FarmEvaluator, Records
-from orchestrator.farm.jobs import Scheduler
-from orchestrator.farm.producer import delete_results
+from orchestrator.farm.work import FarmEvaluator, Records, Scheduler
+from orchestrator.farm.workers import delete_results
 from orchestrator.report.format import baseline_name
 from orchestrator.report.live import STAGES, View
 from orchestrator.report.model import plot_points

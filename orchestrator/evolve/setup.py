@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
-from orchestrator.farm.jobs import Scheduler
+from orchestrator.farm.work import Scheduler
 from orchestrator.report.format import announce, highest_cost, provider_at
 from orchestrator.runs.preflight import LongPrompts, find_long_prompts
 from orchestrator.settings import SettingsError

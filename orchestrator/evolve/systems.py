@@ -21,7 +21,7 @@ from tasks.store.keys import MEASURED, content_hash
 
 if TYPE_CHECKING:
     from orchestrator.evolve.setup import Examples
-    from orchestrator.farm.evaluator import FarmEvaluator
+    from orchestrator.farm.work import FarmEvaluator
     from tasks.store.store import Store
 
 SYSTEMS_FILE = "systems.json"

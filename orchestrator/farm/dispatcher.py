@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.producer import count_messages
-from orchestrator.farm.workers import WorkerAvailabilityMonitor
+from orchestrator.farm.workers import count_messages, start_hint
 from tasks.openai.endpoint import BudgetSpent
 from tasks.records import Failure
 from tasks.store.keys import CANCELLED
@@ -22,6 +21,8 @@ POLL_S = 0.25
 MOST_RESENDS = 5  # of the same messages
 LOST_MESSAGE_TIMEOUT_S = 30.0  # a killed worker's messages are back long before
 CANCELLED_REASON = "cancelled by `orchestrator cancel`"
+CHECK_EVERY_S = 5.0
+MISSES_BEFORE_WARNING = 3  # in a row without a worker: an embedded one that died is back sooner
 
 
 class Parked(Exception):
@@ -29,13 +30,17 @@ class Parked(Exception):
 
     def __init__(self, reason: str, failures: tuple[Failure, ...] = ()) -> None:
         super().__init__(reason)
-        self.reason = reason
-        self.failures = failures
+        self.reason, self.failures = reason, failures
 
     @property
     def budget_exhausted(self) -> bool:
         """Whether it was the budget that stopped the run: then it needs a larger one, and nothing else."""
         return any(failure.error.startswith(f"{BudgetSpent.__name__}:") for failure in self.failures)
+
+
+def parking_reason(failures: Sequence[Failure]) -> str:
+    first, more = failures[0], f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+    return f"{first.stage} of {first.node} failed: {first.error}{more}"
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,10 @@ class Dispatcher:
     limits: WaitLimits
     notify: Callable[[str], None] = log.info
     only: tuple[str, ...] = ()
-    _monitor: WorkerAvailabilityMonitor = field(init=False)
+    _monitor: WorkerMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        monitor = WorkerAvailabilityMonitor(WorkerRegistry(self.store.redis), self.farm.queues, self.notify)
-        object.__setattr__(self, "_monitor", monitor)
+        object.__setattr__(self, "_monitor", WorkerMonitor(self.farm, self.notify))
 
     @property
     def store(self) -> Store:
@@ -110,12 +114,6 @@ class Dispatcher:
         selected = [failure for failure in failures if any(map(failure.is_called, self.only))]
         return [failure for failure in failures if failure not in selected] if selected else []
 
-    def check(self) -> None:
-        self.farm.check()
-        self._monitor.look()
-        if self.store.metadata(self.run_id, CANCELLED):
-            raise Parked(CANCELLED_REASON)
-
     def wait(self, work: Work) -> Iterator[None]:
         """Comes back after each look at the record, until the work is done."""
         seen: object = None
@@ -123,7 +121,10 @@ class Dispatcher:
         is_notified, resends = False, 0
         while True:
             work.refresh()
-            self.check()
+            self.farm.check()
+            self._monitor.look()
+            if self.store.metadata(self.run_id, CANCELLED):
+                raise Parked(CANCELLED_REASON)
             yield
             if work.is_done():
                 return
@@ -142,22 +143,51 @@ class Dispatcher:
                 raise Parked(f"no {work.name} has finished for {self.limits.no_progress_s:.0f} s")
             elif now - counted > self.limits.lost_message_timeout_s:
                 counted = now
-                resends = self._resend_lost(work, resends)
+                resends += self._resend_lost(work, resends)
             self.store.wait(self.run_id, POLL_S)
 
-    def _resend_lost(self, work: Work, before: int) -> int:
-        """Returns how often messages were sent again by now."""
+    def _resend_lost(self, work: Work, before: int) -> bool:
+        """Returns whether messages were sent again, which were lost `before` times."""
         if count_messages(self.farm.broker, self.run_id) > 0:
-            return before
+            return False
         if before >= MOST_RESENDS:
             raise Parked(f"no {work.name} has finished or failed, though it was sent {MOST_RESENDS + 1} times")
         if not (lost := work.resend()):
-            return before
+            return False
         log.warning("messages of %d tasks were lost, and are sent again", lost)
-        return before + 1
+        return True
 
 
-def parking_reason(failures: list[Failure]) -> str:
-    """Why a run parks, in one line."""
-    first, more = failures[0], f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-    return f"{first.stage} of {first.node} failed: {first.error}{more}"
+class WorkerMonitor:
+    """Checks every few seconds whether each queue with waiting messages has a worker, and reports a change once."""
+
+    def __init__(self, farm: FarmConnection, notify: Callable[[str], None]) -> None:
+        self._farm, self._notify, self._registry = farm, notify, WorkerRegistry(farm.store.redis)
+        self._checked = time.monotonic()
+        self._misses: dict[str, int] = {}
+        self._reported: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Look when it is time to."""
+        if time.monotonic() - self._checked < CHECK_EVERY_S:
+            return
+        self._checked = time.monotonic()
+        self._registry.check_writes()  # while tasks wait for a store that refuses, their run must say so
+        reports = self._registry.workers()
+        for queue, waiting in self._farm.queues().items():
+            line = unavailable_line(queue, waiting, reports)
+            self._misses[queue] = self._misses.get(queue, 0) + 1 if line else 0
+            if line and self._misses[queue] < MISSES_BEFORE_WARNING:
+                continue
+            if line and self._reported.get(queue) != line:
+                self._notify(line)
+            self._reported[queue] = line
+
+
+def unavailable_line(queue: str, waiting: int, reports: Sequence[Mapping[str, Any]]) -> str:
+    """A line when messages wait in a queue and no worker takes them; else ""."""
+    workers = [report for report in reports if report["queue"] == queue]
+    if not waiting or any(report.get("state", "ready") == "ready" for report in workers):
+        return ""
+    reasons = sorted({f"{report['worker']}: {report.get('why')}" for report in workers})
+    return f"no worker is available for queue {queue}: {'; '.join(reasons) or start_hint(queue)}"

@@ -1,10 +1,15 @@
-"""The workers of a farm: their reports, and pausing them."""
+"""The workers of a farm, their reports and pausing them; and the messages of a run in its broker."""
 
 from __future__ import annotations
 
+import base64
+import json
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
+
+import redis
+from celery import Celery
 
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.settings import SettingsError
@@ -36,33 +41,25 @@ def paused(farm: FarmConnection) -> dict[str, float]:
     return WorkerRegistry(farm.store.redis).paused()
 
 
-def pause(farm: FarmConnection, name: str) -> dict[str, str]:
-    """Have a queue or a worker take no more tasks, now and after a restart.  It finishes the tasks that it has.
+def set_paused(farm: FarmConnection, name: str, is_paused: bool) -> dict[str, str]:
+    """Have a queue or a worker take no more tasks, now and after a restart, or take them again.
 
-    Returns the state of each worker that it concerns.
+    It finishes the tasks that it has.  Returns the state of each worker that it concerns.
     """
-    name = resolve_name(farm, name)
-    WorkerRegistry(farm.store.redis).pause(name)
-    return _look(farm, name)
-
-
-def resume(farm: FarmConnection, name: str) -> dict[str, str]:
-    """The opposite of `pause`."""
-    if name not in (there := paused(farm)):
-        name = resolve_name(farm, name)
-    if name not in there:
+    registry = WorkerRegistry(farm.store.redis)
+    workers, there = {report["worker"]: report["queue"] for report in registry.workers()}, registry.paused()
+    if is_paused or name not in there:
+        full = [one for one in (*QUEUES, *workers) if name == one or (name not in QUEUES and name == one.split("@")[0])]
+        if len(full) != 1:
+            known = ", ".join([*QUEUES, *workers])
+            raise SettingsError([f"no one queue or worker is called {name!r}; there are: {known}"])
+        name = str(full[0])
+    if not is_paused and name not in there:
         raise SettingsError([f"{name} is not paused; paused: {', '.join(sorted(there)) or 'nothing'}"])
-    WorkerRegistry(farm.store.redis).resume(name)
-    return _look(farm, name)
-
-
-def resolve_name(farm: FarmConnection, name: str) -> str:
-    """The queue, or the full name of the one worker, that `name` means."""
-    names = [report["worker"] for report in WorkerRegistry(farm.store.redis).workers()]
-    meant = [full for full in (*QUEUES, *names) if name == full or (name not in QUEUES and name == full.split("@")[0])]
-    if len(meant) != 1:
-        raise SettingsError([f"no one queue or worker is called {name!r}; there are: {', '.join([*QUEUES, *names])}"])
-    return str(meant[0])
+    (registry.pause if is_paused else registry.resume)(name)
+    answers = broadcast(farm, "whetstone_check_paused", len(workers)) if workers else {}
+    concerned = [worker for worker, queue in sorted(workers.items()) if name in (worker, queue)]
+    return {worker: answers.get(worker, {}).get("state", "silent") for worker in concerned}
 
 
 def broadcast(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
@@ -73,70 +70,67 @@ def broadcast(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
 
 def task_lines(report: Mapping[str, Any]) -> list[str]:
     """The tasks that a worker is executing, in words."""
-    now = time.time()
-    return [f"{_what(task)}{_for(task['since'], now)}" for task in report.get("tasks") or []]
+    return [_line(task) for task in report.get("tasks") or []]
 
 
-def _look(farm: FarmConnection, name: str) -> dict[str, str]:
-    """Have all workers look at what is paused; the states of those that `name` concerns."""
-    there = {report["worker"]: report["queue"] for report in WorkerRegistry(farm.store.redis).workers()}
-    answers = broadcast(farm, "whetstone_check_paused", len(there)) if there else {}
-    concerned = [worker for worker, queue in sorted(there.items()) if name in (worker, queue)]
-    return {worker: answers.get(worker, {}).get("state", "silent") for worker in concerned}
-
-
-def _what(task: Mapping[str, Any]) -> str:
+def _line(task: Mapping[str, Any]) -> str:
     arguments = [str(argument) for argument in task["arguments"]]
-    stage = str(task["name"]).partition(".")[2]
+    what = str(task["name"]).partition(".")[2]
     if len(arguments) == 5:  # a stage of a candidate: run, plan, index, phase, attempt
         run, plan, index, phase, _ = arguments
-        return f"{stage} of {plan}{index} ({phase}) of {run}"
-    return f"{stage} of {arguments[0]}" if arguments else stage
+        what += f" of {plan}{index} ({phase}) of {run}"
+    elif arguments:
+        what += f" of {arguments[0]}"
+    return what if task["since"] is None else f"{what}, for {max(0.0, time.time() - task['since']):.0f} s"
 
 
-def _for(since: float | None, now: float) -> str:
-    return "" if since is None else f", for {max(0.0, now - since):.0f} s"
+# Messages.
+
+UNACKED, UNACKED_INDEX = "unacked", "unacked_index"  # kombu's names
+CELERYS_KEYS = ("celery-task-meta-", "celery-taskset-meta-")  # of a result, and of a chord's counters
 
 
-CHECK_EVERY_S = 5.0
-MISSES_BEFORE_WARNING = 3  # in a row without a worker: an embedded one that died is back sooner
+def count_messages(broker: redis.Redis, run_id: str) -> int:
+    """How many messages of the run wait in a queue or are held by a worker."""
+    waiting = [_run_of(raw) for queue in QUEUES for raw in cast("list[bytes]", broker.lrange(queue, 0, -1))]
+    taken = [_run_of(text, taken=True) for text in cast("list[bytes]", broker.hvals(UNACKED))]
+    return [*waiting, *taken].count(run_id)
 
 
-class WorkerAvailabilityMonitor:
-    """Checks every few seconds whether each queue with waiting messages has a worker, and reports a change once."""
-
-    def __init__(
-        self, registry: WorkerRegistry, queues: Callable[[], Mapping[str, int]], notify: Callable[[str], None]
-    ) -> None:
-        self._registry, self._queues, self._notify = registry, queues, notify
-        self._checked = time.monotonic()
-        self._misses: dict[str, int] = {}
-        self._reported: dict[str, str] = {}
-
-    def look(self) -> None:
-        """Look when it is time to."""
-        if time.monotonic() - self._checked < CHECK_EVERY_S:
-            return
-        self._checked = time.monotonic()
-        self._registry.check_writes()  # while tasks wait for a store that refuses, their run must say so
-        reports = self._registry.workers()
-        for queue, waiting in self._queues().items():
-            self._note(queue, unavailable_line(queue, waiting, reports))
-
-    def _note(self, queue: str, line: str) -> None:
-        self._misses[queue] = self._misses.get(queue, 0) + 1 if line else 0
-        if line and self._misses[queue] < MISSES_BEFORE_WARNING:
-            return
-        if line and self._reported.get(queue) != line:
-            self._notify(line)
-        self._reported[queue] = line
+def drop_waiting(broker: redis.Redis, run_id: str) -> int:
+    """Take the run's messages out of the queues.  Returns how many there were."""
+    dropped = 0
+    for queue in QUEUES:
+        for raw in cast("list[bytes]", broker.lrange(queue, 0, -1)):
+            if _run_of(raw) == run_id:
+                dropped += broker.lrem(queue, 1, cast(str, raw))
+    return dropped
 
 
-def unavailable_line(queue: str, waiting: int, reports: list[dict[str, Any]]) -> str:
-    """A line when messages wait in a queue and no worker takes them; else ""."""
-    workers = [report for report in reports if report["queue"] == queue]
-    if not waiting or any(report.get("state", "ready") == "ready" for report in workers):
-        return ""
-    reasons = sorted({f"{report['worker']}: {report.get('why')}" for report in workers})
-    why = "; ".join(reasons) or start_hint(queue)
-    return f"no worker is available for queue {queue}: {why}"
+def drop_taken(broker: redis.Redis, run_id: str) -> None:
+    """Delete messages that a worker took and never acknowledged: only for a run of which no worker executes a task."""
+    held = cast("dict[bytes, bytes]", broker.hgetall(UNACKED))
+    if tags := [tag for tag, text in held.items() if _run_of(text, taken=True) == run_id]:
+        broker.hdel(UNACKED, *tags)
+        broker.zrem(UNACKED_INDEX, *tags)
+
+
+def delete_results(app: Celery, run_id: str) -> int:
+    """Remove all that Celery keeps of a run, whose id is in the keys.  Returns the number of keys removed."""
+    client: redis.Redis = app.backend.client  # type: ignore[attr-defined]  # every result backend here is a Redis
+    found = [key for prefix in CELERYS_KEYS for key in client.scan_iter(match=f"{prefix}{run_id}.*", count=1000)]
+    for start in range(0, len(found), 500):
+        client.unlink(*found[start : start + 500])
+    return len(found)
+
+
+def _run_of(line: bytes | str, *, taken: bool = False) -> str | None:
+    """The run of a message: the first of its task's arguments.  None for a message that is not Whetstone's."""
+    try:
+        message = json.loads(line)[0] if taken else json.loads(line)
+        body = message["body"]
+        if message["properties"].get("body_encoding") == "base64":
+            body = base64.b64decode(body)
+        return str(json.loads(body)[0][0])
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return None

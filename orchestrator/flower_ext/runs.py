@@ -18,8 +18,8 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from orchestrator.farm.retry import failed_tasks, retry_failed
 from orchestrator.runs.folder import OutputError, run_id_of
+from orchestrator.runs.lifecycle import failed_tasks, retry_failed
 from orchestrator.runs.status import RunStatus, find_runs, is_locked, run_status
 from orchestrator.settings import SettingsError
 from tasks.records import Failure

@@ -29,7 +29,7 @@ from tornado.ioloop import IOLoop
 from tornado.template import BaseLoader, Template
 from tornado.web import HTTPError, authenticated, url
 
-from orchestrator.farm.producer import make_sender
+from orchestrator.farm.connection import make_sender
 from orchestrator.flower_ext.runs import RetryRejected, RunView, find_failure, index_runs, retry
 from tasks.common import logs
 from tasks.common.files import check_own_file, private_folder

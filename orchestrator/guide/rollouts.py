@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from orchestrator.farm.jobs import Request
+from orchestrator.farm.work import Request
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.inputs import Templates
 from orchestrator.guide.settings import GuideSettings

@@ -20,7 +20,7 @@ from orchestrator.settings.options import EMBEDDED
 from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
-    from orchestrator.farm.embedded import FarmSpec
+    from orchestrator.farm.connection import FarmSpec
     from orchestrator.runs.session import Ending
 
 Step = Literal["all", "ingest"]
@@ -37,7 +37,7 @@ class GuideKind(YamlKind[GuideSettings, GuideOptions]):
 
     def farm_spec(self, settings: GuideSettings, options: GuideOptions) -> FarmSpec:
         """Where no endpoint is asked, the farm has the rules, which then have nothing to do."""
-        from orchestrator.farm.embedded import FarmSpec
+        from orchestrator.farm.connection import FarmSpec
 
         return FarmSpec(
             folder=str(options.folder),

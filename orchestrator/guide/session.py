@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Parked
-from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.farm.work import Request, Scheduler
 from orchestrator.guide.artifacts import STATS, MissionFolder
 from orchestrator.guide.figures import Tally
 from orchestrator.guide.guidance import GuidanceRepository

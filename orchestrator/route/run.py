@@ -19,7 +19,7 @@ from orchestrator.runs.yaml_kind import LogTo, Notify, YamlKind
 from orchestrator.settings.farm import LEVELS
 
 if TYPE_CHECKING:
-    from orchestrator.farm.embedded import FarmSpec
+    from orchestrator.farm.connection import FarmSpec
     from orchestrator.runs.session import Ending
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class RouteKind(YamlKind[RouteSettings, RouteOptions]):
 
     def farm_spec(self, settings: RouteSettings, options: RouteOptions) -> FarmSpec:
         """With as many slots as children may share the card."""
-        from orchestrator.farm.embedded import FarmSpec
+        from orchestrator.farm.connection import FarmSpec
 
         return FarmSpec(
             folder=str(options.folder),

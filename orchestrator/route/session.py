@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.farm.work import Request, Scheduler
 from orchestrator.route.registration import arms, deployments, world_source
 from orchestrator.route.report import (
     COMPARISON_FILE,

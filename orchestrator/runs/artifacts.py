@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.farm.work import Request, Scheduler
 from orchestrator.runs.folder import OutputFolder
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, ROUTE_PLOTS, Plot
 from tasks.records import JobSpec

@@ -1,31 +1,34 @@
-"""What is done to a run of any kind from outside: list its failures, cancel it, delete it from its farm."""
+"""What is done to a run of any kind from outside: list and retry its failures, cancel it, delete it from its farm.
+
+A failed message is not sent again as it was: what the candidate or the job still misses is sent as a new message of
+the attempt that its record has.  A driver that waits for the record goes on waiting and finds it done.
+"""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import redis
+from celery import Celery
 from kombu.exceptions import OperationalError
 
 from orchestrator.farm import FarmUnavailable, workers
-from orchestrator.farm.connection import (
-    FarmConnection,
-    connected,
-    ping,
-)
-from orchestrator.farm.producer import delete_results, drop_taken, drop_waiting
-from orchestrator.farm.retry import failed_tasks
+from orchestrator.farm.connection import FarmConnection, reach
+from orchestrator.farm.work import send_chord, send_job
 from orchestrator.runs.folder import OutputFolder, run_id_of
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.ownership import owned
 from orchestrator.runs.status import is_locked, read_parked_state
+from orchestrator.settings import SettingsError
 from tasks.records import Failure
-from tasks.store.keys import CANCELLED
+from tasks.store.keys import CANCELLED, JOBS
+from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
 TIMEOUT_S = 60.0  # for the answers and calls in progress
@@ -40,9 +43,7 @@ def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
     def check() -> None:
         kind.farm_address(folder)
 
-    address = kind.farm_address(folder)
-    ping(address)
-    with connected(address, rules=False, check=check) as farm:
+    with reach(kind.farm_address(folder), check) as farm:
         yield farm
 
 
@@ -58,6 +59,46 @@ def failed_of(folder: Path) -> list[Failure]:
     except FarmUnavailable:
         pass
     return list(parked.failures) if parked else []
+
+
+def failed_tasks(store: Store, run_id: str) -> list[Failure]:
+    """What the latest attempt at each record has failed at, oldest first."""
+    failures = store.failures(run_id)
+    attempts = {record: store.attempt(run_id, record) for record in {failure.record for failure in failures}}
+    return [failure for failure in failures if failure.attempt == attempts[failure.record]]
+
+
+def select_failures(failures: Sequence[Failure], names: Sequence[str]) -> list[Failure]:
+    """The failures that the names mean (`Failure.is_called`), all of them without names."""
+    for name in names:
+        if not any(failure.is_called(name) for failure in failures):
+            listed = ", ".join(f"{failure.node} ({failure.task})" for failure in failures)
+            others = f"these have failed: {listed}" if listed else "no task has failed"
+            raise SettingsError([f"no failed task is called {name!r}; {others}"])
+    return [failure for failure in failures if not names or any(map(failure.is_called, names))]
+
+
+def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = ()) -> list[Failure]:
+    """Send failed tasks of a run again, all or those of these names; `app` is any that sends to the farm.
+
+    Returns what was sent: of several processes that retry the same task at once, one sends it.
+    """
+    selected = select_failures(failed_tasks(store, run_id), names)
+    owned = [failure for failure in selected if store.forget_failure(failure)]
+    by_record = sorted(owned, key=lambda failure: failure.record)
+    for record, group in itertools.groupby(by_record, key=lambda failure: failure.record):
+        attempt, failed = store.attempt(run_id, record), [failure.name for failure in group]
+        if record == JOBS:
+            specs = [(key, spec) for key in failed if (spec := store.job_spec(run_id, key))]
+            for key, spec in specs:
+                send_job(app, store, run_id, key, spec, attempt)
+        else:
+            plan = store.plan(run_id, record)
+            candidates = [plan.candidate(int(name)) for name in failed]
+            send_chord(app, store, run_id, record, candidates, store.stages(run_id, record), attempt)
+    if owned:
+        store.notify(run_id)
+    return owned
 
 
 @dataclass(frozen=True)
@@ -83,10 +124,10 @@ def cancel(
         farm.store.notify(run_id)
         while True:
             farm.check()
-            dropped += drop_waiting(farm.broker, run_id)
+            dropped += workers.drop_waiting(farm.broker, run_id)
             locked, active = is_locked(folder), active_tasks(farm, run_id)
             if not (locked or active) or time.monotonic() > deadline:
-                return Cancellation(dropped + drop_waiting(farm.broker, run_id), locked, tuple(active))
+                return Cancellation(dropped + workers.drop_waiting(farm.broker, run_id), locked, tuple(active))
             pause(POLL_S)
     except (FarmUnavailable, redis.RedisError, OperationalError) as error:
         if not (is_recorded or isinstance(error, FarmUnavailable)):
@@ -114,6 +155,6 @@ def delete_run(farm: FarmConnection, run_id: str, folder: Path = Path()) -> int:
     """
     with owned(farm, run_id, folder, log.warning) as owner:
         owner.store.put_metadata(run_id, CANCELLED, "1")
-        drop_waiting(owner.broker, run_id)
-        drop_taken(owner.broker, run_id)
-        return owner.store.delete_run(run_id) + delete_results(owner.app, run_id)
+        workers.drop_waiting(owner.broker, run_id)
+        workers.drop_taken(owner.broker, run_id)
+        return owner.store.delete_run(run_id) + workers.delete_results(owner.app, run_id)

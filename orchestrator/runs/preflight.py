@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.farm.jobs import Request, Scheduler
+from orchestrator.farm.work import Request, Scheduler
 from orchestrator.runs.folder import OutputFolder, read_state
 from tasks.records import Example, JobSpec, Target
 from tasks.store.keys import content_hash

@@ -20,7 +20,7 @@ from orchestrator.console import Terminated, command_line
 from orchestrator.farm import FarmLost, FarmUnavailable, StoreLost
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
-from orchestrator.farm.jobs import Scheduler
+from orchestrator.farm.work import Scheduler
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, RunInUse, write_output
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile
 from orchestrator.runs.ownership import owned

@@ -34,8 +34,7 @@ from tasks.common.text import quote
 
 if TYPE_CHECKING:
     from orchestrator.callbacks import Callbacks
-    from orchestrator.farm.connection import FarmConnection
-    from orchestrator.farm.embedded import FarmSpec
+    from orchestrator.farm.connection import FarmConnection, FarmSpec
     from orchestrator.runs.session import Driving
 
 log = logging.getLogger(__name__)
@@ -98,16 +97,14 @@ class YamlKind(ABC, Generic[S, O]):
         return read_progress_file(folder, self.unit)
 
     def connect(self, settings: S, options: O, notify: Notify = log.info) -> AbstractContextManager[FarmConnection]:
-        from orchestrator.farm.connection import external_farm
-        from orchestrator.farm.embedded import embedded_farm
+        from orchestrator.farm.connection import embedded_farm, external_farm
 
         if options.farm == "external":
             return external_farm(options.redis_url, notify)
         return embedded_farm(self.farm_spec(settings, options), notify)
 
     def farm_address(self, folder: Path) -> str:
-        from orchestrator.farm.connection import external_address
-        from orchestrator.farm.embedded import embedded_address
+        from orchestrator.farm.connection import embedded_address, external_address
 
         _, options = self.load(folder)
         return external_address(options.redis_url) if options.farm == "external" else embedded_address(options.folder)

@@ -90,7 +90,7 @@ class Waiting(Retry):
     ) -> None:
         # redis-py fails on a Unix socket once it counts more tries than this; the time is our limit.
         super().__init__(NoBackoff(), retries=sys.maxsize)
-        self.limit_s, self.report, self._check = limit_s, report, check
+        self.limit_s, self.report, self.check = limit_s, report, check
         self.make_room: Callable[[], object] = lambda: None
         self._ended = self._room_at = self._reported_at = float("-inf")
 
@@ -120,7 +120,7 @@ class Waiting(Retry):
                         raise
                     self._ended = now
                     raise StoreUnusable(reason, self.limit_s) from error
-            self._check()
+            self.check()
             self._note(reason, now - began, now)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

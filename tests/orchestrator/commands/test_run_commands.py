@@ -9,8 +9,8 @@ from farm_bench import until
 from simulated_run import Driver
 from terminal import CHILDREN, Terminal, ended
 
-from orchestrator.farm.retry import failed_tasks
 from orchestrator.runs.folder import run_id_of
+from orchestrator.runs.lifecycle import failed_tasks
 from orchestrator.runs.status import run_status
 from tasks.store.keys import CANCELLED
 

@@ -12,7 +12,7 @@ import pytest
 from simulated_run import RUN, Driver
 
 from orchestrator.evolve.progress import ProgressReporter
-from orchestrator.farm.jobs import Scheduler
+from orchestrator.farm.work import Scheduler
 from orchestrator.report.live import Snapshot
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder

@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.commands.options import DEFAULT_CONFIG, load_given
-from orchestrator.farm.connection import PASSWORD, SOCKET, compose_address, external_address, found_address, ping
-from orchestrator.farm.embedded import named_address
-from orchestrator.farm.producer import make_sender
+from orchestrator.farm.connection import (
+    PASSWORD,
+    SOCKET,
+    compose_address,
+    external_address,
+    found_address,
+    named_address,
+    reach,
+)
 from orchestrator.settings import SettingsError
 from tasks.common.logs import redacted
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
@@ -58,8 +64,7 @@ def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_a_farm_that_is_up_is_found_with_its_password(farm: object, clone: Path) -> None:
     address = compose_address(clone)
     assert address is not None
-    ping(address)
-    with make_sender(address) as app, app.connection_for_write() as broker:
+    with reach(address) as found, found.app as app, app.connection_for_write() as broker:
         assert broker.default_channel.client.ping() and app.backend.client.ping()  # type: ignore[attr-defined]
     assert external_address("") == found_address() == named_address(None) == address
     assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"

@@ -25,7 +25,7 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(
 
     with (
         Driving(output, Callbacks(())) as driving,
-        connected(refusing_valkey.url, rules=False, waiting=Waiting(0.5)) as farm,
+        connected(refusing_valkey.url, Waiting(0.5)) as farm,
         refusing_valkey.full_memory(),
     ):
         farm.store.put_file("run", "data", b"x")
@@ -42,11 +42,10 @@ def test_an_embedded_farm_that_has_ended_is_not_waited_for(refusing_valkey: Refu
     def check() -> None:
         raise FarmLost("the farm has ended")
 
-    waiting = Waiting(60.0, check=check)
     with (
         pytest.raises(FarmLost, match="the farm has ended"),
         refusing_valkey.replica(),
-        connected(refusing_valkey.url, rules=False, check=check, waiting=waiting) as farm,
+        connected(refusing_valkey.url, Waiting(60.0, check=check)) as farm,
     ):
         farm.store.put_file("run", "data", b"x")
 
@@ -54,7 +53,7 @@ def test_an_embedded_farm_that_has_ended_is_not_waited_for(refusing_valkey: Refu
 def test_a_store_that_goes_away_under_a_command_is_reported_in_one_line(refusing_valkey: RefusingValkey) -> None:
     with (
         pytest.raises(StoreLost, match=r"does not answer.*, for 0 s"),
-        connected(refusing_valkey.url, rules=False, waiting=Waiting(0.3)) as farm,
+        connected(refusing_valkey.url, Waiting(0.3)) as farm,
         refusing_valkey.away(),
     ):
         farm.queues()

@@ -12,9 +12,8 @@ from simulated_run import RUN, Driver, request
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher, Parked, WaitLimits
-from orchestrator.farm.evaluator import FarmEvaluator
-from orchestrator.farm.jobs import Scheduler
-from orchestrator.farm.producer import count_messages, drop_waiting
+from orchestrator.farm.work import FarmEvaluator, Scheduler
+from orchestrator.farm.workers import count_messages, drop_waiting
 from tasks.plan import Candidate, Plan, stage_refs
 from tasks.records import Failure
 from tasks.store.keys import CANCELLED

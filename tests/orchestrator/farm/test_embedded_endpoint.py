@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.farm import FarmUnavailable
-from orchestrator.farm.embedded import control, embedded_farm, farm_spec
+from orchestrator.farm.connection import control, embedded_farm, farm_spec
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.options import Settings

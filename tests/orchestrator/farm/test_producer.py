@@ -7,10 +7,8 @@ import threading
 import pytest
 from refusing_valkey import RefusingValkey
 
-from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.evaluator import send_chord
-from orchestrator.farm.jobs import send_job
-from orchestrator.farm.producer import make_sender, new_id
+from orchestrator.farm.connection import FarmConnection, make_sender
+from orchestrator.farm.work import new_id, send_chord, send_job
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Candidate
 from tasks.records import JobSpec

@@ -7,7 +7,7 @@ from farm_bench import until
 from simulated_run import RUN, Driver, request
 
 from orchestrator.farm.dispatcher import Parked
-from orchestrator.farm.jobs import Scheduler
+from orchestrator.farm.work import Scheduler
 
 
 def test_equal_requests_are_one_job_and_cached_results_are_none(driver: Driver) -> None:

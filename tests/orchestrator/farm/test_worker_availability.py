@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from refusing_valkey import RefusingValkey
 
-from orchestrator.farm import workers
-from orchestrator.farm.workers import WorkerAvailabilityMonitor, unavailable_line
-from tasks.store.address import store_url
-from tasks.store.client import StoreUnusable, Waiting, connect
-from tasks.store.workers import WorkerRegistry
+from orchestrator.farm import dispatcher
+from orchestrator.farm.connection import connected
+from orchestrator.farm.dispatcher import WorkerMonitor, unavailable_line
+from tasks.store.client import StoreUnusable, Waiting
 
 REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}
 READY = {"worker": "gpu@here", "queue": "gpu", "state": "ready", "why": ""}
@@ -27,13 +26,13 @@ def test_no_worker_is_missed_where_nothing_waits_or_one_is_ready() -> None:
 def test_a_store_that_refuses_is_reported_while_the_run_only_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr(dispatcher, "CHECK_EVERY_S", 0.0)
     server, said = RefusingValkey(tmp_path), list[str]()
     try:
         server.start()
-        registry = WorkerRegistry(connect(store_url(server.url), Waiting(4.0, said.append)))
-        with server.full_memory(), pytest.raises(StoreUnusable, match="OOM"):
-            WorkerAvailabilityMonitor(registry, dict, said.append).look()
+        refused = pytest.raises(StoreUnusable, match="OOM")
+        with connected(server.url, Waiting(4.0, said.append)) as farm, server.full_memory(), refused:
+            WorkerMonitor(farm, said.append).look()
         assert len(said) == 1 and "OOM" in said[0]
     finally:
         server.close()

@@ -17,7 +17,7 @@ from typing import Any
 from dotted_values import with_value
 from guide_values import guide_values
 
-from orchestrator.farm.jobs import Request
+from orchestrator.farm.work import Request
 from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.figures import Tally
 from orchestrator.guide.guidance import GuidanceRepository

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.farm.dispatcher import Parked
-from orchestrator.farm.jobs import Request
+from orchestrator.farm.work import Request
 from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.rollouts import Results
 from orchestrator.guide.session import MissionRun, drive_missions

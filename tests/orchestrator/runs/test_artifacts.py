@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from simulated_run import RUN, Driver
 
-from orchestrator.farm.jobs import Scheduler
+from orchestrator.farm.work import Scheduler
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
 from tasks.records import Failure

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.producer import make_sender
+from orchestrator.farm.connection import FarmConnection, make_sender
 from orchestrator.runs import ownership
 from orchestrator.runs.folder import RunInUse
 from orchestrator.runs.lifecycle import delete_run

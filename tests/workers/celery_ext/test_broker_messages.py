@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orchestrator.farm.producer import make_sender
+from orchestrator.farm.connection import make_sender
 from tasks.store.address import queues_url
 from tasks.store.client import connect
 from tasks.store.store import Store

@@ -1,0 +1,312 @@
+"""Work on the farm: plans and jobs, sent as messages and awaited in the store (`Dispatcher.wait`).
+
+A message names the run, and what to do by keys and small numbers, never by a text; the truth is the record in the
+store.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from celery import Celery, chain, chord
+from celery.canvas import Signature
+from kombu.exceptions import OperationalError
+
+from orchestrator.farm.dispatcher import Dispatcher, parking_reason
+from tasks.common import logs, tracing
+from tasks.plan import Candidate, Outcome, Plan, StageRef, outcome, stage_refs
+from tasks.queues import LABEL, STAGE_TASKS
+from tasks.records import Failure, JobSpec
+from tasks.store.client import waiting_of
+from tasks.store.keys import JOBS, PROGRESS
+from tasks.store.store import Store
+
+log = logging.getLogger(__name__)
+
+Records = Mapping[str, Mapping[str, Any]]
+Watch = Callable[[Plan, Records, Sequence[Failure]], None]
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FarmEvaluator:
+    """Evaluates plans on the farm: each as a flat chord with one chain of stages for each candidate.
+
+    `watch` is called with the plan's records and failures whenever they may have changed, and may raise to stop the
+    waiting: the farm goes on, and whatever it finishes is found by the next call with the same plan.
+    """
+
+    dispatcher: Dispatcher
+    watch: Watch
+
+    def __call__(self, plan: Plan) -> list[Outcome]:
+        """The outcomes of all candidates, in their order."""
+        dispatcher, store, run_id = self.dispatcher, self.dispatcher.store, self.dispatcher.run_id
+        with (
+            logs.fields(generation=plan.generation),
+            tracing.span("evaluation", plan=plan.name, candidates=len(plan.candidates)),
+        ):
+            store.put_plan(run_id, plan)
+            work = PlanWork(dispatcher, plan, dispatcher.begin(plan.name), store.stages(run_id, plan.name))
+            work.refresh()
+            log.info("%s: %d of %d candidates to evaluate", plan.name, len(work.open()), len(plan.candidates))
+            send_chord(dispatcher.farm.app, store, run_id, plan.name, work.missing(), work.records, work.attempt)
+            for _ in dispatcher.wait(work):
+                self.watch(plan, work.records, work.failures())
+        outcomes = [outcome(candidate, work.records) for candidate in plan.candidates]
+        return [o for o in outcomes if o is not None]
+
+
+@dataclass
+class PlanWork:
+    """One attempt at a plan."""
+
+    dispatcher: Dispatcher
+    plan: Plan
+    attempt: int
+    records: dict[str, dict[str, Any]]
+    _failed: dict[str, Failure] = field(default_factory=dict)  # by the candidate's index, as text
+
+    @property
+    def name(self) -> str:
+        return f"stage of {self.plan.name}"
+
+    def refresh(self) -> None:
+        store, run_id = self.dispatcher.store, self.dispatcher.run_id
+        self.records |= store.stages(run_id, self.plan.name, self.records)
+        failures = store.failures(run_id, self.plan.name)
+        self._failed = {failure.name: failure for failure in failures if failure.attempt == self.attempt}
+
+    def progress(self) -> object:
+        return len(self.records), {(failure.name, failure.task) for failure in self._failed.values()}
+
+    def is_done(self) -> bool:
+        return not self.open()
+
+    def is_running(self) -> bool:
+        return bool(self.missing())
+
+    def failures(self) -> list[Failure]:
+        return [self._failed[str(c.index)] for c in self.open() if str(c.index) in self._failed]
+
+    def resend(self) -> int:
+        farm, run_id = self.dispatcher.farm, self.dispatcher.run_id
+        missing = self.missing()
+        send_chord(farm.app, farm.store, run_id, self.plan.name, missing, self.records, self.attempt)
+        return len(missing)
+
+    def open(self) -> list[Candidate]:
+        return [candidate for candidate in self.plan.candidates if outcome(candidate, self.records) is None]
+
+    def missing(self) -> list[Candidate]:
+        """Those of the open candidates that have not failed."""
+        return [candidate for candidate in self.open() if str(candidate.index) not in self._failed]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A result that the driver needs: its content key, and the job that computes it."""
+
+    key: str
+    spec: JobSpec
+
+
+@dataclass
+class Scheduler:
+    """The jobs of one run in one session; only one scheduler of a run may exist at a time.
+
+    `limits` has the most jobs in flight by task, over all workers together; a task that is not named has no limit.
+    Of what may be sent at one time, the jobs of a task that is named earlier are sent first.  After a failure nothing
+    new is sent, since the next job may well fail for the same reason; with `goes_on` the others are sent all the same.
+    """
+
+    dispatcher: Dispatcher
+    limits: Mapping[str, int] = field(default_factory=dict)
+    goes_on: bool = False
+
+    def __post_init__(self) -> None:
+        self._app, self._store, self._run_id = self.dispatcher.farm.app, self.dispatcher.store, self.dispatcher.run_id
+        self._queued: dict[str, deque[Request]] = {}
+        self._sent: dict[str, list[Request]] = {}  # by key: neither finished nor failed, or failed and not yet taken
+        self._ready: deque[tuple[Request, Result]] = deque()
+        self._finished = 0
+        self._long_job: str | None = None  # how far a job is that reports it
+        self.attempt = self.dispatcher.begin(JOBS)
+        self._unselected = {failure.name for failure in self._store.failures(self._run_id, JOBS)}
+        self._failed: dict[str, Failure] = {}
+        self.cached: Counter[str] = Counter()  # by task: results that were in the store before this session
+        self._computed: set[str] = set()  # keys that were sent in this session
+
+    def submit(self, request: Request) -> None:
+        self._queued.setdefault(request.spec.task, deque()).append(request)
+
+    def result(self, key: str, spec: JobSpec, watch: Callable[[], None] = lambda: None) -> Result:
+        """The result of one job, with nothing else in flight."""
+        self.submit(Request(key, spec))
+        [(_, result)] = self.results(watch)
+        return result
+
+    def results(self, watch: Callable[[], None] = lambda: None) -> Iterator[tuple[Request, Result]]:
+        """Each requested result as it comes, until nothing is left; more may be submitted meanwhile.
+
+        After a failure what is in flight is awaited, and with `goes_on` what is queued.  `watch` is called after each
+        look at the store.
+        """
+        self._send_queued()
+        for _ in self.dispatcher.wait(self):
+            watch()
+            # What the store has already comes without a message, and so without a pause.
+            while self._ready:
+                while self._ready:
+                    yield self._ready.popleft()
+                self._send_queued()
+                self.refresh()
+            self._send_queued()
+
+    def poll(self) -> tuple[list[tuple[Request, Result]], list[Failure]]:
+        """The results and the failures since the last call, without waiting; both are then forgotten."""
+        self._send_queued()
+        self.refresh()
+        failures, found = self.failures(), [*self._ready]
+        for failure in failures:
+            self._store.forget_failure(failure)
+            del self._sent[failure.name]
+        self._failed = {}
+        self._ready.clear()
+        return found, failures
+
+    @property
+    def name(self) -> str:
+        return "job"
+
+    def refresh(self) -> None:
+        found = self._store.shared(self._run_id, list(self._sent))
+        for key, result in found.items():
+            self._ready += [(request, result) for request in self._sent.pop(key)]
+        self._finished += len(found)
+        failures = self._store.failures(self._run_id, JOBS)
+        before = {*self._failed, *self._unselected}
+        self._failed = {f.name: f for f in failures if f.attempt == self.attempt and f.name in self._sent}
+        if self.goes_on and (self.is_running() or any(self._queued.values())):
+            for name, failure in self._failed.items():
+                if name not in before:
+                    self.dispatcher.notify(f"{parking_reason([failure])}; the other jobs go on")
+        self._long_job = self._store.metadata(self._run_id, PROGRESS)
+
+    def progress(self) -> object:
+        failed = {(failure.name, failure.task) for failure in self._failed.values()}
+        return self._finished, len(self._sent), failed, self._long_job
+
+    def is_done(self) -> bool:
+        return not (self._sent or self._ready or any(self._queued.values()))
+
+    def is_running(self) -> bool:
+        return len(self._failed) < len(self._sent) or bool(self._ready)
+
+    def failures(self) -> list[Failure]:
+        return list(self._failed.values())
+
+    def resend(self) -> int:
+        missing = [requests[0] for key, requests in self._sent.items() if key not in self._failed]
+        for request in missing:
+            send_job(self._app, self._store, self._run_id, request.key, request.spec, self.attempt)
+        return len(missing)
+
+    def _send_queued(self) -> None:
+        if not self.goes_on and any(key not in self._unselected for key in self._failed):
+            return
+        named = list(self.limits)
+        for task in sorted(self._queued, key=lambda task: named.index(task) if task in named else len(named)):
+            queued = self._queued[task]
+            in_flight = sum(r[0].spec.task == task and key not in self._failed for key, r in self._sent.items())
+            free = self.limits.get(task, len(queued) + in_flight) - in_flight
+            while queued and free > 0:
+                free -= self._send(queued.popleft())
+
+    def _send(self, request: Request) -> bool:
+        """Returns whether a message was sent: equal requests are one job, and what is in the store is no job."""
+        if request.key in self._sent:
+            self._sent[request.key].append(request)
+            return False
+        self._sent[request.key] = [request]
+        if request.key in self._unselected:
+            return False
+        if self._store.shared(self._run_id, [request.key]):
+            self.cached[request.spec.task] += request.key not in self._computed
+            return False
+        self._computed.add(request.key)
+        self._store.put_job(self._run_id, request.key, request.spec)
+        send_job(self._app, self._store, self._run_id, request.key, request.spec, self.attempt)
+        return True
+
+
+# Messages.  What is sent is sent again from its start where the broker refuses: work that was sent twice is done once.
+
+
+def new_id(run_id: str) -> str:
+    """An id for a task or a chord of a run.  Run ids have no dot in them."""
+    return f"{run_id}.{uuid.uuid4().hex}"
+
+
+def send_chord(
+    app: Celery,
+    store: Store,
+    run_id: str,
+    plan_name: str,
+    candidates: Sequence[Candidate],
+    recorded: Container[str],
+    attempt: int,
+) -> None:
+    """Send the missing stages of `candidates` as one chord."""
+    limit_s, headers = store.stage_limit(run_id), tracing.headers()
+
+    def signature(ref: StageRef) -> Signature:
+        arguments = (run_id, plan_name, ref.index, ref.phase, attempt)
+        options = {"time_limit": limit_s, "headers": headers} if headers else {"time_limit": limit_s}
+        return app.signature(STAGE_TASKS[ref.stage], args=arguments, immutable=True, **options)
+
+    missing = [[ref for ref in stage_refs(candidate) if ref.field not in recorded] for candidate in candidates]
+    # The longest chain first: started last, it would run alone while all GPUs but one are idle.
+    missing.sort(key=len, reverse=True)
+
+    def send() -> None:
+        chains = [chain(*map(signature, refs)) if len(refs) > 1 else signature(refs[0]) for refs in missing]
+        body = app.signature("cpu.gather", args=(run_id, plan_name, attempt), immutable=True)
+        # The chord's own id becomes the header's, the other one the body's.
+        chord(chains, body, app=app, task_id=new_id(run_id)).apply_async(task_id=new_id(run_id))
+
+    if missing:
+        waiting_of(store.redis).call_with_retry(send, reconnecting(app))
+
+
+def send_job(app: Celery, store: Store, run_id: str, key: str, spec: JobSpec, attempt: int) -> None:
+    """Send the message of one job, whose spec is in the store."""
+
+    def send() -> None:
+        app.send_task(
+            spec.task,
+            args=[run_id, key, attempt],
+            ignore_result=True,
+            time_limit=None if spec.limit_s is None else int(spec.limit_s),
+            headers={LABEL: spec.label, **tracing.headers()},
+        )
+
+    waiting_of(store.redis).call_with_retry(send, reconnecting(app))
+
+
+def reconnecting(app: Celery) -> Callable[[object], None]:
+    """After a failover an open connection is one to the server that has become a replica: it is closed."""
+
+    def reconnect(_: object) -> None:
+        app.backend.client.connection_pool.disconnect()  # type: ignore[attr-defined]  # every backend here is a Redis
+        with suppress(redis.RedisError, OperationalError), app.producer_pool.acquire(block=True) as producer:
+            producer.channel.client.connection_pool.disconnect()  # type: ignore[union-attr]  # a kombu channel for Redis
+
+    return reconnect
