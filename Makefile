@@ -48,7 +48,7 @@ $(STAMP): pyproject.toml constraints.txt ops/requirements.py
 	touch $@
 
 $(DEV): $(STAMP)
-	@$(BIN)/python ops/requirements.py embedded flower otel tensorboard test lint build > $(LOCKED)
+	@$(BIN)/python ops/requirements.py embedded flower tensorboard test lint build > $(LOCKED)
 	$(INSTALL) --require-hashes --requirement $(LOCKED)
 	touch $@
 

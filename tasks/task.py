@@ -13,11 +13,10 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import redis
 from billiard.exceptions import WorkerLostError
-from celery import Task, current_task
+from celery import Task
 from celery.exceptions import Ignore, Reject
-from celery.signals import task_failure, worker_process_shutdown
+from celery.signals import task_failure
 
-from tasks.common import tracing
 from tasks.common.logs import redact
 from tasks.common.validation import InvalidData, check_value
 from tasks.records import Failure
@@ -204,22 +203,10 @@ def run_once(
         if state.attempt != attempt:
             raise Ignore(f"attempt {attempt} has been replaced by attempt {state.attempt}")
         started = time.monotonic()
-        with _span_of_task():
-            result = dict(work(state))
+        result = dict(work(state))
         result["seconds"] = round(time.monotonic() - started, 3)
         keep(result)
     log.info("done in %.3f s", result["seconds"])
-
-
-@contextmanager
-def _span_of_task() -> Iterator[None]:
-    """A span around the work of the current task, where its sender is in a span."""
-    sent = (current_task.request.headers or {}) if current_task else {}
-    if tracing.HEADER in sent and tracing.is_traced():
-        with tracing.span(current_task.name.split(".")[-1], parent=sent):
-            yield
-    else:
-        yield
 
 
 def _last_prompt(store: Store, place: FailureLocation) -> str:
@@ -233,9 +220,3 @@ def record_lost(sender: Any, task_id: str, exception: Exception, args: Any, kwar
     """A process that dies of its task cannot record it: after the last try its worker does."""
     if isinstance(sender, RecordedTask) and isinstance(exception, WorkerLostError):
         sender.on_failure(exception, task_id, args, kwargs, einfo)
-
-
-@worker_process_shutdown.connect
-def send_last_spans(**_: Any) -> None:
-    """A process of the cpu pool ends without what Python does at its exit."""
-    tracing.flush()

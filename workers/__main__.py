@@ -26,7 +26,7 @@ def main() -> None:
     if arguments.gpu is not None:
         os.environ[GPU_VARIABLE] = arguments.gpu
     try:
-        from tasks.common import logs, tracing
+        from tasks.common import logs
         from workers.app import app
 
         quiet = ["--quiet"] if logs.is_json_format() else []  # Celery's banner is not JSON
@@ -48,7 +48,6 @@ def main() -> None:
         *("--without-mingle", "--without-gossip"),
     ]
     status: int = app.start([*quiet, "worker", *options]) or 0
-    tracing.flush()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

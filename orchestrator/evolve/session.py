@@ -55,7 +55,6 @@ from orchestrator.settings.inputs import prompts_of
 from orchestrator.settings.kconfig import write_config
 from orchestrator.settings.options import Settings
 from orchestrator.settings.run import endpoint_of, make_run, relative_objective, stage_limit_s
-from tasks.common import tracing
 from tasks.openai.endpoint import is_priced
 from tasks.plan import STEMS, Evaluations, Plan, plan_name
 from tasks.records import Failure
@@ -255,7 +254,7 @@ class _Search:
         generations = self.search.generations(
             state, self.measurer.evaluate, self.reporter.fitness.evaluated, self._turns, known_of(self.prepared.book)
         )
-        for finished in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
+        for finished in generations:
             recorder.record(finished, time.monotonic() - started)
             # The outcomes are in the output folder; the answers and verdicts of their stages may expire.
             self.store.forget_plans(self.run_id, [plan_name(one, finished.generation.number) for one in STEMS])

@@ -20,7 +20,7 @@ from celery.canvas import Signature
 from kombu.exceptions import OperationalError
 
 from orchestrator.farm.dispatcher import Dispatcher, parking_reason
-from tasks.common import logs, tracing
+from tasks.common import logs
 from tasks.plan import Candidate, Outcome, Plan, StageRef, outcome, stage_refs
 from tasks.queues import LABEL, STAGE_TASKS
 from tasks.records import Failure, JobSpec
@@ -49,10 +49,7 @@ class FarmEvaluator:
     def __call__(self, plan: Plan) -> list[Outcome]:
         """The outcomes of all candidates, in their order."""
         dispatcher, store, run_id = self.dispatcher, self.dispatcher.store, self.dispatcher.run_id
-        with (
-            logs.fields(generation=plan.generation),
-            tracing.span("evaluation", plan=plan.name, candidates=len(plan.candidates)),
-        ):
+        with logs.fields(generation=plan.generation):
             store.put_plan(run_id, plan)
             work = PlanWork(dispatcher, plan, dispatcher.begin(plan.name), store.stages(run_id, plan.name))
             work.refresh()
@@ -265,12 +262,11 @@ def send_chord(
     attempt: int,
 ) -> None:
     """Send the missing stages of `candidates` as one chord."""
-    limit_s, headers = store.stage_limit(run_id), tracing.headers()
+    limit_s = store.stage_limit(run_id)
 
     def signature(ref: StageRef) -> Signature:
         arguments = (run_id, plan_name, ref.index, ref.phase, attempt)
-        options = {"time_limit": limit_s, "headers": headers} if headers else {"time_limit": limit_s}
-        return app.signature(STAGE_TASKS[ref.stage], args=arguments, immutable=True, **options)
+        return app.signature(STAGE_TASKS[ref.stage], args=arguments, immutable=True, time_limit=limit_s)
 
     missing = [[ref for ref in stage_refs(candidate) if ref.field not in recorded] for candidate in candidates]
     # The longest chain first: started last, it would run alone while all GPUs but one are idle.
@@ -295,7 +291,7 @@ def send_job(app: Celery, store: Store, run_id: str, key: str, spec: JobSpec, at
             args=[run_id, key, attempt],
             ignore_result=True,
             time_limit=None if spec.limit_s is None else int(spec.limit_s),
-            headers={LABEL: spec.label, **tracing.headers()},
+            headers={LABEL: spec.label},
         )
 
     waiting_of(store.redis).call_with_retry(send, reconnecting(app))

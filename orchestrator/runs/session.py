@@ -28,7 +28,7 @@ from orchestrator.runs.preflight import keep_versions
 from orchestrator.runs.status import ParkedState, StatusPublisher, clear_parked_state, write_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.trackers import make_trackers
-from tasks.common import logs, tracing
+from tasks.common import logs
 from tasks.common.files import NO_ROOM
 from tasks.common.logs import SecretError
 from tasks.common.text import first_line
@@ -130,7 +130,7 @@ def open_session(
     notify: Notify = log.warning,
     **about: object,
 ) -> Iterator[Session]:
-    """The farm is up for as long, the run is this process's own, each line of the log has its id, and a trace is on.
+    """The farm is up for as long, the run is this process's own, and each line of the log has its id.
 
     `about` is published with every status.
     """
@@ -139,7 +139,6 @@ def open_session(
         logs.fields(run=run_id),
         farm as opened,
         owned(opened, run_id, output.path, notify) as reached,
-        tracing.trace(run_id, kind),
     ):
         waiting = WaitLimits(limits.job_s + NO_PROGRESS_S, limits.retry_wait_s)
         dispatcher = Dispatcher(reached, run_id, waiting, notify, limits.only)

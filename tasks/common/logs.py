@@ -22,7 +22,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import unquote
 
 from tasks.common.files import FileTooLarge, read_limited
 
@@ -76,9 +75,6 @@ def set_formatter(handler: logging.Handler) -> None:
         elif name.endswith(("_URL", "_URI", "_ENDPOINT")):
             for password in re.findall(r"(?<=:)[^/?#@]*(?=@)|(?<=[?&]password=)[^&#]*", value):
                 register_secret(password)
-        elif name.endswith("_HEADERS"):  # of OpenTelemetry: "authorization=Bearer%20...,x-scope=..."
-            for pair in value.split(","):
-                register_secret(unquote(pair.partition("=")[2].strip()))
     handler.setFormatter(JsonLines() if is_json_format() else Text())
 
 

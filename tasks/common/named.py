@@ -41,10 +41,7 @@ def absolute(name: str) -> str:
 
 
 def load_named(name: str, group: str) -> Any:
-    """What `name` names; without a colon it is an entry point of `group`.
-
-    Raises: LookupError, AttributeError, OSError, and whatever the module raises while it is imported.
-    """
+    """What `name` names; without a colon it is an entry point of `group`.  Raises what the module's import raises."""
     if ":" not in name:
         for entry in metadata.entry_points(group=group, name=name):
             return entry.load()
@@ -89,7 +86,6 @@ def _import_file(path: Path) -> ModuleType:
 
 CALL_LIMIT_S = 300.0
 MOST_CHILDREN = 4
-REPLY_BYTES = 1_000_000
 # Linux ends a child when the thread that has started it ends: this thread ends with the process.
 _starter = ThreadPoolExecutor(1, thread_name_prefix="child-functions")
 
@@ -101,8 +97,8 @@ class ChildFunctionError(Exception):
 class ChildFunction:
     """The function of this name.  Threads may call it; each call has a process, of `MOST_CHILDREN` at most.
 
-    A function that ends its process, runs too long or breaks its descriptors fails that call; the next one starts a new
-    process.  `identity` is of the source of its module.
+    A function that ends its process or runs too long fails that call; the next one starts a new process.  `identity` is
+    of the source of its module.
     Raises: ChildFunctionError when it cannot be loaded, or does not take as many arguments as `parameters`.
     """
 
@@ -125,9 +121,9 @@ class ChildFunction:
                 child.close()
                 raise
             self._idle.put(child)
-            if problem:
-                raise ChildFunctionError(problem)
-            return value
+        if problem:
+            raise ChildFunctionError(problem)
+        return value
 
     def close(self) -> None:
         """End the idle processes."""
@@ -153,14 +149,9 @@ class _Child:
     def __init__(self, arguments: Sequence[str], limit_s: float) -> None:
         self._limit_s = limit_s
         self._pipe, theirs = Pipe()
-        self.process: subprocess.Popen[bytes] = _starter.submit(
-            start_child,
-            __name__,
-            [str(theirs.fileno()), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=sys.__stderr__,
-            pass_fds=[theirs.fileno()],
-        ).result()
+        ends: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": sys.__stderr__, "pass_fds": [theirs.fileno()]}
+        started = _starter.submit(start_child, __name__, [str(theirs.fileno()), *arguments], **ends)
+        self.process: subprocess.Popen[bytes] = started.result()
         theirs.close()
         try:
             problem, self.identity = self._reply()
@@ -177,7 +168,6 @@ class _Child:
         return self._reply()
 
     def close(self) -> None:
-        """End the process and what it has started in its session."""
         stop_child(self.process, 0)
         self._pipe.close()
 
@@ -187,37 +177,36 @@ class _Child:
                 raise ChildFunctionError(f"it did not return within {self._limit_s:g} s")
             problem, value = json.loads(self._pipe.recv_bytes())
         except (OSError, EOFError):
-            if not wait_ended(self.process, 5):
-                raise ChildFunctionError("it closed the descriptors of its process") from None
+            wait_ended(self.process, 5)
             code = stop_child(self.process, 0)
-            if code < 0:
-                raise ChildFunctionError(f"its process was killed by signal {-code}") from None
-            raise ChildFunctionError(f"it ended its process with status {code}") from None
+            how = (
+                f"its process was killed by signal {-code}" if code < 0 else f"it ended its process with status {code}"
+            )
+            raise ChildFunctionError(how) from None
         return problem, value
 
 
 def main() -> None:
     """The child: load the function, say so, and answer calls until the parent closes the socket."""
     pipe, (name, group, *parameters) = Connection(int(sys.argv[1])), sys.argv[2:]
-    folder, process = os.getcwd(), os.getpid()
+    process = os.getpid()
     try:
         function = _load(name, group, parameters)
         identity = hashlib.sha256(source_identity(function).encode() + _source_of(name)).hexdigest()
         reply: list[Any] = ["", identity]
     except BaseException as error:  # a user's module may raise whatever it likes while it is imported
-        function, reply = max, [_one_line(error), ""]
-    while os.getpid() == process:  # the module or the function may have forked, and this may be the copy
-        os.chdir(folder)
-        pipe.send_bytes(_shortened(reply))
+        function, reply = max, [first_line(error), ""]
+    while os.getpid() == process:  # the function may have forked, and this may be the copy
+        pipe.send_bytes(json.dumps(reply).encode())
         try:
             arguments = json.loads(pipe.recv_bytes())
         except EOFError:
-            return
+            break
         try:
             reply = ["", _plain(function(*arguments))]
         except BaseException as error:  # sys.exit, GeneratorExit
-            reply = [f"{type(error).__name__}: {_one_line(error)}", None]
-    os._exit(0)
+            reply = [f"{type(error).__name__}: {first_line(error)}", None]
+    os._exit(0)  # whatever threads it has left
 
 
 def _load(name: str, group: str, parameters: list[str]) -> Callable[..., Any]:
@@ -244,23 +233,6 @@ def _plain(value: Any) -> Any:
         return value
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     raise TypeError(f"it returned a {module}{kind.__name__}")
-
-
-def _one_line(error: BaseException) -> str:
-    try:
-        return first_line(error)
-    except Exception:
-        return type(error).__name__
-
-
-def _shortened(reply: list[Any]) -> bytes:
-    try:
-        text = json.dumps(reply).encode()
-    except ValueError as error:  # a whole number of thousands of digits
-        text = json.dumps([_one_line(error), None]).encode()
-    if len(text) >= REPLY_BYTES:
-        text = json.dumps([f"it returned more than {REPLY_BYTES:,} characters", None]).encode()
-    return text
 
 
 def _source_of(name: str) -> bytes:

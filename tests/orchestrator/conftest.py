@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from farm_bench import Bench
-from otlp_receiver import OtlpReceiver
 from simulated_evolve import finish, start_evolve
 from simulated_run import Driver
 from simulated_signals import signal_key
@@ -17,17 +16,9 @@ from workers.queues import MODULES_VARIABLE
 
 
 @pytest.fixture(scope="session")
-def traces() -> Iterator[OtlpReceiver]:
-    """What receives the traces of the simulated farm's workers."""
-    receiver = OtlpReceiver()
-    yield receiver
-    receiver.close()
-
-
-@pytest.fixture(scope="session")
-def simulated_farm(tmp_path_factory: pytest.TempPathFactory, traces: OtlpReceiver) -> Iterator[Bench]:
+def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A Valkey and a worker for each queue, for all tests that kill none of them."""
-    bench = simulated_bench(tmp_path_factory.mktemp("simulated"), **traces.environment)
+    bench = simulated_bench(tmp_path_factory.mktemp("simulated"))
     try:
         bench.start_valkey()
         for queue in ("gpu", "openai", "cpu"):
