@@ -1,8 +1,7 @@
 """A plan: every decision of one step of the evolution, made before anything is dispatched.
 
-A plan is a list of candidates.  A candidate is an individual that has to be evaluated, and whatever comes before and
-after that: the merge of its parents' scratchpads, and the mutation of one cluster with a second evaluation.
-Each of these is a stage; a stage of a phase leaves one record in the store under `StageRef.field`.
+A candidate is an individual to be evaluated, with what comes before and after: the merge of its parents' scratchpads,
+and the mutation of one cluster with a second evaluation.  Each of these is a stage, with one record in the store.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from tasks.records import Score
 Phase = Literal["pre", "mut"]
 ExampleSet = Literal["training", "validation", "test", "ordering", "quarter", "half"]
 EXAMPLE_SETS: tuple[ExampleSet, ...] = ("training", "validation", "test")
-"""The sets that settings name.  "ordering" is the part of the training questions that no fitness uses; "quarter" and
-"half" are the parts of the rest on which prompts are halved."""
+"""Those that settings name.  No fitness uses "ordering", a part of training; "quarter" and "half" halve the prompts."""
 StageName = str
-"""The name of an entry of `STAGES`."""
 STAGES: Mapping[StageName, str] = {
     "merge": "openai",
     "reflect": "openai",
@@ -44,38 +41,26 @@ class Merge:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One individual of a plan.
-
-    `deltas` has one float a cluster, in canonical order; without any, the model is not steered.  `merge` is None for a
-    clone, whose `scratchpad` is its parent's.  `target` is the position of the cluster that the reflector must change,
-    or None when the individual is not mutated.  `parents` are positions in the population.
-
-    With `rewrite`, the reflector proposes a new delta for every cluster instead; the proposal is not evaluated with
-    this candidate.  `variant` counts the earlier candidates of the plan with equal deltas and an equal target: the
-    reflector is to propose something else for each.
-
-    `system_prompt`, `clustering` (a content hash, which the deltas belong to) and a smaller `max_tokens` replace the
-    run's.  `repeat` counts further measurements of the same individual: each has answers of its own, with other seeds.
-    """
+    """One individual of a plan; `system_prompt`, `clustering` and a smaller `max_tokens` replace the run's."""
 
     index: int
-    deltas: tuple[float, ...]
+    deltas: tuple[float, ...]  # one a cluster, in canonical order; without any the model is not steered
     scratchpad: str = ""
-    merge: Merge | None = None
-    target: int | None = None
-    parents: tuple[int, ...] = ()
+    merge: Merge | None = None  # None for a clone, whose scratchpad is its parent's
+    target: int | None = None  # the position of the cluster that the reflector must change
+    parents: tuple[int, ...] = ()  # positions in the population
     examples: ExampleSet = "training"
-    rewrite: bool = False
-    variant: int = 0
+    rewrite: bool = False  # the reflector proposes all deltas; the proposal is not evaluated with this candidate
+    variant: int = 0  # of how many equal questions to the reflector this one is: it is to propose something else
     system_prompt: str | None = None
-    repeat: int = 0
-    clustering: str = ""
+    repeat: int = 0  # counts further measurements of the same individual, with other seeds
+    clustering: str = ""  # a content hash
     max_tokens: int = 0
 
 
 @dataclass(frozen=True)
 class StageRef:
-    """One stage of one candidate: what a message names, and the field of its record."""
+    """One stage of one candidate: what a message names."""
 
     index: int
     stage: StageName
@@ -141,16 +126,11 @@ def stage_refs(candidate: Candidate) -> list[StageRef]:
 
 @dataclass(frozen=True)
 class Evaluations:
-    """Where the fitness of individuals came from.
+    """Where the fitness of individuals came from."""
 
-    computed  the target generated answers
-    cached    all answers were in the store already
-    carried   an individual of the population kept its fitness from the generation before
-    """
-
-    computed: int = 0
-    cached: int = 0
-    carried: int = 0
+    computed: int = 0  # the target generated answers
+    cached: int = 0  # all answers were in the store already
+    carried: int = 0  # an individual of the population kept its fitness from the generation before
 
     def __add__(self, other: Evaluations) -> Evaluations:
         return Evaluations(self.computed + other.computed, self.cached + other.cached, self.carried + other.carried)
@@ -158,25 +138,18 @@ class Evaluations:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a candidate: its scores, the scratchpads on its way, and the seconds each stage took.
-
-    `delta` is the reflector's new value for the target cluster; None when the candidate was not mutated, or when
-    no reply of the reflector was usable and the mutation was skipped; `skip_reason` then says why.  `deltas` is the
-    reflector's proposal for a candidate with `rewrite`, None likewise; `mut` is then None.  `merge_fallback` says why
-    no reply of a merge was usable, so that the scratchpad is the first parent's.  `evaluations` counts those of both
-    phases.
-    """
+    """What became of a candidate, in both phases."""
 
     index: int
     scratchpad: str
     pre: Score
-    delta: float | None
+    delta: float | None  # the reflector's new value; None without a mutation, also one that was skipped
     mutated_scratchpad: str
     mut: Score | None
-    seconds: Mapping[str, float]
-    deltas: tuple[float, ...] | None = None
-    merge_fallback: str = ""
-    skip_reason: str = ""
+    seconds: Mapping[str, float]  # of each stage
+    deltas: tuple[float, ...] | None = None  # the proposal for a candidate with `rewrite`
+    merge_fallback: str = ""  # why no reply of a merge was usable: the scratchpad is the first parent's
+    skip_reason: str = ""  # why no reply was usable
     evaluations: Evaluations = Evaluations()
 
 

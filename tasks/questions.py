@@ -79,7 +79,7 @@ class SplitExample:
 
 
 def read_questions(path: str | Path, columns: Columns | None = None) -> list[SplitExample]:
-    """Every question of a file or folder, in the order of its rows.
+    """Every question of a file, in the order of its rows.
 
     Raises: DatasetError, once, with all malformed rows by line (or row) and column.
     """
@@ -142,8 +142,7 @@ def _question(row: TableRow, columns: Columns, number: int) -> tuple[SplitExampl
     elif len(split or "") > NAME_BYTES:
         faults.append(f"{columns.split} is longer than {NAME_BYTES:,} bytes")
     example = Example(identifier, context or "", question, answer)
-    named = split if isinstance(split, str) and split else row.split
-    return SplitExample(example, named), [f"column {fault}" for fault in faults]
+    return SplitExample(example, split if isinstance(split, str) else ""), [f"column {fault}" for fault in faults]
 
 
 def _as_text(value: Any) -> Any:

@@ -21,8 +21,6 @@ QUEUES: tuple[QueueName, ...] = get_args(QueueName)
 
 
 class TaskEntry(NamedTuple):
-    """`module` defines the task; `arguments` are the names of its parameters, in their order."""
-
     module: str
     arguments: tuple[str, ...]
 
@@ -75,26 +73,21 @@ def modules_of(queue: str) -> tuple[str, ...]:
 
 LABEL = "whetstone_label"  # the header of a job's message that holds its label
 SHOWN_OF_A_KEY = 24  # characters
-LONGEST = 80  # characters; nothing that is shown as it is may be longer
 
 
 def format_label(task: str, arguments: Sequence[Any], label: str = "") -> str:
-    """The line for a task's arguments.  Of an unknown task only the number of arguments is shown.
-
-    `label` is what a person calls a job; without it the beginning of the job's key is shown.
-    """
+    """The line for a task's arguments; of a job without a `label` the beginning of its key is shown."""
     if task not in TASKS or len(arguments) != len(TASKS[task].arguments):
         return f"arguments={len(arguments)}"
     values = dict(zip(TASKS[task].arguments, arguments, strict=True))
     shown = {"run": values["run"]}
     if plan := str(values.get("plan", "")):
         shown["generation"] = generation_of(plan)
-        named = {"child": node_id(plan, values["index"], values["phase"])} if "index" in values else {"plan": plan}
-        shown |= named
+        shown |= {"child": node_id(plan, values["index"], values["phase"])} if "index" in values else {"plan": plan}
     else:
         shown["job"] = label or str(values["job"])[:SHOWN_OF_A_KEY]
     shown["attempt"] = values["attempt"]
-    return " ".join(f"{name}={_shown(value)}" for name, value in shown.items() if value != "")
+    return " ".join(f"{name}={value}" for name, value in shown.items() if value != "")
 
 
 def parse_label(line: str) -> dict[str, str]:
@@ -106,9 +99,3 @@ def generation_of(node: str) -> str:
     """The number of the generation that a plan or a node of the lineage belongs to, "" for none."""
     found = re.match(r"g(\d+)_", node)
     return found[1] if found else ""
-
-
-def _shown(value: Any) -> str:
-    text = str(value)
-    is_plain = len(text) <= LONGEST and not re.search(r"[\s=]", text) and not isinstance(value, list | tuple | dict)
-    return text if is_plain else f"({len(text)} characters)"

@@ -1,7 +1,4 @@
-"""What tasks read and write: examples, answers, verdicts, scores, failures, and the `Run` with what a task must know.
-
-The orchestrator makes a `Run` from its settings and puts it into the store once; tasks read it there by its id.
-"""
+"""What tasks read and write: examples, answers, verdicts, scores, failures, and what a task must know of its run."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply of the target. `ids` are its token ids and `tokens` their number, without the end-of-turn token.
-
-    `whole` says that it is not cut (tasks/judging/whole.py).
-    """
+    """A reply of the target, without the end-of-turn token.  `whole`: it is not cut (tasks/judging/whole.py)."""
 
     example: str
     text: str
@@ -39,10 +33,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an answer agrees with the gold, which stage decided it (1, 2 or 3), and why.
-
-    A correct answer is right, which is `is_correct` here, and whole.
-    """
+    """Whether an answer agrees with the gold (is right), which stage decided it (1, 2 or 3), and why."""
 
     is_correct: bool
     stage: int
@@ -61,8 +52,7 @@ class Score:
     mean_tokens: float
 
 
-PROCESSOR_FILE = "processor.py"
-"""The file of a generated processor, which a server that is started for one individual loads."""
+PROCESSOR_FILE = "processor.py"  # a generated one, which a server that is started for one individual loads
 EngineName = Literal["embedded", "sglang"]  # each is in workers/sglang/engines.py
 
 
@@ -85,11 +75,10 @@ class Sampling:
 class Target:
     """The steered model and the server that answers for it.
 
-    `model` is what the server was started with: a Hugging Face id, a folder, or "embedded" for the model that
-    ships with the embedded farm.  With an `url` the server is already running and is never started or stopped.
+    With an `url` the server is already running and is never started or stopped.
     """
 
-    model: str
+    model: str  # a Hugging Face id, a folder, or "embedded" for the model that ships with the embedded farm
     engine: EngineName
     lifecycle: Literal["resident", "restart"]
     url: str
@@ -107,14 +96,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Judge:
-    """Who decides whether an answer is right: `name` as `tasks.judging.graders` has it.
-
-    The other fields are for the three-stage check: numbers by rule, then a model, then the model's arithmetic by rule.
-    `tolerance` is a relative error.
-    """
+    """Who decides whether an answer is right: `name` is of `tasks.judging.graders`; the rest is for three stages."""
 
     model: str
-    tolerance: float
+    tolerance: float  # a relative error
     forgiving: bool
     temperature: float | None  # None, here and below: not sent, for models that refuse it
     top_p: float | None
@@ -145,13 +130,11 @@ class Reflector:
 class Endpoint:
     """An OpenAI-compatible endpoint and what may be asked of it by all workers together.
 
-    `base_url` empty means OPENAI_BASE_URL, or OpenAI itself.  Each process reads the key from the environment
-    variable `api_key_env`, so that no key is ever stored.  Prices are US dollars for a million tokens; None is
-    an unknown price.
+    Prices are US dollars for a million tokens; None is an unknown price.
     """
 
-    base_url: str
-    api_key_env: str
+    base_url: str  # "": OPENAI_BASE_URL, or OpenAI itself
+    api_key_env: str  # the variable from which each process reads the key, so that none is stored
     timeout_s: float
     max_tries: int
     requests_per_minute: int
@@ -176,25 +159,20 @@ ClusteredBy = Literal["meaning", "waste"]
 
 @dataclass(frozen=True)
 class Constrained:
-    """Fewer tokens without losing correct answers.
+    """Fewer tokens without losing correct answers, in comparison with a baseline."""
 
-    Mean tokens an answer of the baseline, which is more than 0, and its share of correct answers.
-    """
-
-    baseline_tokens: float
+    baseline_tokens: float  # a mean, more than 0
     baseline_correctness: float
 
 
 Objective = Fitness | Constrained
-"""What a fitness is made of (tasks/objective.py)."""
 
 
 @dataclass(frozen=True)
 class Clusters:
     """How the vocabulary is clustered; equal values and an equal tokenizer give the same content hash.
 
-    Clusters by "meaning" are those of k-means over embeddings; clusters by "waste" are made of two sets of answers
-    (`Sides`), and of the fields below they use the folder and `buckets` alone.
+    Clusters by "waste" are made of two sets of answers (`Sides`), and use the folder and `buckets` alone.
     """
 
     folder: str
@@ -219,24 +197,17 @@ class Sides:
 
 @dataclass(frozen=True)
 class ClusterFigures(JsonRecord):
-    """What is known of the clusters of a clustering beside their descriptions; positions count from 0.
+    """What is known of clusters by waste beside their descriptions; other clusters have the defaults."""
 
-    `eos` is the cluster of the tokens that end a turn.  Of clusters by waste, `pinned` is that of the tokens that no
-    answer used, and `log_odds` has one value a cluster: how much likelier its tokens are in verbose answers than in
-    short right ones, as a logarithm, and 0 for `eos` and `pinned`.  Other clusters have None and none.
-    """
-
-    eos: int = 0
-    pinned: int | None = None
+    eos: int = 0  # the cluster of the tokens that end a turn
+    pinned: int | None = None  # that of the tokens that no answer used
     log_odds: tuple[float, ...] = ()
+    """Of each cluster: how much likelier its tokens are in verbose answers than in short right ones; 0 for the two."""
 
 
 @dataclass(frozen=True)
 class Run(JsonRecord):
-    """All that a task must know of its run.
-
-    Without `whole` every answer counts as whole.
-    """
+    """All that a task must know of its run; the orchestrator puts it into the store once."""
 
     id: str
     seed: int
@@ -249,20 +220,15 @@ class Run(JsonRecord):
     evaluation_cache: bool
     reflector_context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
     pinned_clusters: tuple[int, ...] = ()  # positions of the clusters whose deltas the search does not change
-    whole: bool = True
+    whole: bool = True  # else every answer counts as whole
 
 
 @dataclass(frozen=True)
 class JobSpec(JsonRecord):
-    """`task` is Celery's name of the task, `label` what a person calls the job, without spaces.
-
-    `limit_s` is the hard time limit in seconds; None is the limit that holds for all tasks.
-    """
-
-    task: str
-    label: str
+    task: str  # Celery's name of it
+    label: str  # what a person calls the job, without spaces
     arguments: Mapping[str, Any]
-    limit_s: float | None = None
+    limit_s: float | None = None  # the hard time limit; None is the one that holds for all tasks
 
 
 SHORTEST_PREFIX = 6  # characters of a task id that may stand for the whole
@@ -270,26 +236,19 @@ SHORTEST_PREFIX = 6  # characters of a task id that may stand for the whole
 
 @dataclass(frozen=True)
 class Failure(JsonRecord):
-    """One failed task.
-
-    `record` is the plan, or "jobs" for a task outside a plan; `name` finds the task in its record (the index of a
-    candidate, the key of a job).  `node` is what a person calls it: the individual's id in the tree, or the label of
-    a job.  `task` is Celery's id, `tries` counts all failures of this stage, `at` is in seconds since 1970.
-    `attempt` is that of the message; a failure of an earlier attempt at the record is out of date.  `prompt` is the
-    file of the last call in reflector_prompts, or "".
-    """
+    """One failed task."""
 
     run: str
-    record: str
-    name: str
-    node: str
+    record: str  # the plan, or "jobs" for a task outside a plan
+    name: str  # finds the task in its record: the index of a candidate, the key of a job
+    node: str  # what a person calls it: the individual's id in the tree, the label of a job
     stage: str
     error: str
-    task: str
-    tries: int
+    task: str  # Celery's id
+    tries: int  # of this stage, in all
     at: Moment
-    attempt: int
-    prompt: str = ""
+    attempt: int  # of the message; a failure of an earlier attempt at the record is out of date
+    prompt: str = ""  # the file of the last call in reflector_prompts
 
     def is_called(self, name: str) -> bool:
         """Whether `name` is the node, the task's id, or the beginning of the id."""

@@ -34,10 +34,9 @@ class Stage:
 
     @property
     def cache_salt(self) -> str:
-        """Part of the keys of answers and verdicts: with the evaluation cache off no other run has the same keys.
+        """Part of the keys of answers and verdicts: with the evaluation cache off each individual is answered anew.
 
-        Each individual of a search is then answered anew.  What is measured around it is answered once a run: a system
-        is in several of these plans, and its figures must be the same in all of them.
+        What is measured around a search is answered once a run, since a system is in several of these plans.
         """
         if self.run.evaluation_cache:
             return ""

@@ -1,7 +1,4 @@
-"""Rows of a file in any format, and what is wrong with them: JSON lines, CSV, Parquet, or a folder of `datasets`.
-
-Parquet and `datasets` folders need pyarrow, which is imported when such a file is read.
-"""
+"""Rows of a file in any format, and what is wrong with them: JSON lines, CSV or Parquet, which needs pyarrow."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeVar
 
-from tasks.common.files import open_regular, read_limited
-from tasks.common.validation import PAGE_BYTES, REPORTED_FAULTS, ROW_BYTES, ROWS, SETTINGS_BYTES
+from tasks.common.files import open_regular
+from tasks.common.validation import PAGE_BYTES, REPORTED_FAULTS, ROW_BYTES, ROWS
 
 T = TypeVar("T")
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-Format = Literal["financebench", "jsonl", "csv", "parquet", "datasets"]
+Format = Literal["financebench", "jsonl", "csv", "parquet"]
 SUFFIXES: Mapping[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -137,20 +134,15 @@ class TableRow:
 
     place: str
     values: Mapping[str, Any]
-    split: str = ""
     fault: str = ""
 
 
 def format_of(path: str | Path) -> Format:
-    """The format of a file or folder, by its name or by the files that `datasets` writes.
+    """The format of a file, by its name.
 
     A JSON-lines file whose first row has a `financebench_id`, or evidence with full pages, is FinanceBench's.
     """
     path = Path(path)
-    if path.is_dir():
-        if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
-            return "datasets"
-        raise DatasetError(f"{path}: a folder without dataset_dict.json or state.json is no saved data set")
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DatasetError(f"{path}: is not named {', '.join(SUFFIXES)}")
@@ -162,7 +154,7 @@ def read_table(path: Path, file_format: Format, required: Sequence[str]) -> Iter
 
     `required` are columns that a file with a header or a schema must have.
     """
-    readers = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet, "datasets": _datasets}
+    readers = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet}
     return readers[file_format](path, required)
 
 
@@ -219,39 +211,15 @@ def _parquet(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     try:
         file = pyarrow.parquet.ParquetFile(path)
         _check_columns(path, required, file.schema_arrow.names)
-        yield from _table_rows(file.iter_batches(batch_size=BATCH_ROWS), "")
+        yield from _table_rows(file.iter_batches(batch_size=BATCH_ROWS))
     except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
         raise DatasetError(f"{path}: no Parquet file that can be read: {_one_line(error)}") from None
 
 
-def _datasets(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
-    """The rows of a folder that `save_to_disk` wrote; in one with several splits, their names are the rows' splits."""
-    pyarrow = _import_pyarrow(path)
-    if not (path / "dataset_dict.json").is_file():
-        yield from _arrow_folder(pyarrow, path, required, "")
-        return
-    for split in _read_json(path / "dataset_dict.json", "splits"):
-        yield from _arrow_folder(pyarrow, path / str(split), required, str(split))
-
-
-def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: str) -> Iterator[TableRow]:
-    number = 0
-    for entry in _read_json(folder / "state.json", "_data_files"):
-        path = folder / str(entry["filename"] if isinstance(entry, dict) and "filename" in entry else "")
-        try:
-            with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as stream:
-                _check_columns(path, required, stream.schema.names)
-                for row in _table_rows(stream, split, number):
-                    number += 1
-                    yield row
-        except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
-            raise DatasetError(f"{path}: no Arrow file that can be read: {_one_line(error)}") from None
-
-
-def _table_rows(batches: Any, split: str, number: int = 0) -> Iterator[TableRow]:
-    """`number` counts the rows of earlier files."""
+def _table_rows(batches: Any) -> Iterator[TableRow]:
     import numpy as np  # pyarrow needs it as well; files of text do not
 
+    number = 0
     for batch in batches:
         narrow = {
             field.name: field.type.to_pandas_dtype()
@@ -263,8 +231,7 @@ def _table_rows(batches: Any, split: str, number: int = 0) -> Iterator[TableRow]
             for name, kind in narrow.items():  # as a double, 0.1 of a float column is 0.10000000149011612
                 if values[name] is not None:
                     values[name] = WrittenFloat(np.format_float_positional(kind(values[name]), trim="-"))
-            place = f"row {number}" + (f" of {split}" if split else "")
-            yield TableRow(place, values, split)
+            yield TableRow(f"row {number}", values)
 
 
 def _check_columns(path: Path, required: Sequence[str], present: Sequence[str]) -> None:
@@ -276,22 +243,9 @@ def _check_columns(path: Path, required: Sequence[str], present: Sequence[str]) 
         raise DatasetError(f"{path}: two columns are named {' and two '.join(map(repr, twice))}")
 
 
-def _read_json(path: Path, key: str) -> list[Any]:
-    """A list in one of the files that `save_to_disk` writes."""
-    try:
-        value = json.loads(read_limited(path, SETTINGS_BYTES))[key]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{path}: not as `save_to_disk` writes it: {_one_line(error)}") from None
-    if not isinstance(value, list):
-        raise DatasetError(f"{path}: not as `save_to_disk` writes it: {key} is no list")
-    return value
-
-
 def _import_pyarrow(path: Path) -> Any:
-    """The package with the parts that read Parquet and Arrow streams."""
     try:
-        for part in ("pyarrow.parquet", "pyarrow.ipc"):
-            importlib.import_module(part)
+        importlib.import_module("pyarrow.parquet")
         return importlib.import_module("pyarrow")
     except ImportError:
         raise DatasetError(f"{path}: reading it needs pyarrow: pip install '.[data]'") from None

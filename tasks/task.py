@@ -1,15 +1,20 @@
-"""What every task of the farm is beyond Celery's: tried again when its worker dies, done once, its failure recorded."""
+"""What every task of the farm is beyond Celery's: tried again when its worker dies, done once, its failure recorded.
+
+A job is one piece of work of any kind of run.  Its message is `(run, key, attempt)`; the driver has put its `JobSpec`
+into the store under the key, and its result is kept there under the same key.  A result that another run has computed
+is taken as it is, so a key covers everything that determines the result.
+"""
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import redis
 from billiard.exceptions import WorkerLostError
@@ -17,13 +22,12 @@ from celery import Task
 from celery.exceptions import Ignore, Reject
 from celery.signals import task_failure
 
-from tasks.common.logs import redact
-from tasks.common.validation import InvalidData, check_value
+from tasks.common import logs
 from tasks.records import Failure
 from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
 from tasks.store.client import StoreUnusable, hold_lock, refusal_of
-from tasks.store.keys import CANCELLED
-from tasks.store.plans import WorkState
+from tasks.store.keys import CANCELLED, JOBS
+from tasks.store.plans import JobContext, WorkState
 from tasks.store.store import Store, open_store
 
 log = logging.getLogger(__name__)
@@ -48,17 +52,6 @@ def discard(reason: str) -> Ignore:
     """For a task to raise when its message is wrong: the task ends without result or failure."""
     log.warning("dropped a message: %s", reason)
     return Ignore(reason)
-
-
-def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Whether `function` can be called so, by its parameters and their annotations."""
-    hints = get_type_hints(function, include_extras=True)
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except TypeError as error:
-        raise InvalidData(str(error)) from None
-    for name, value in bound.arguments.items():
-        check_value(hints.get(name, Any), value, name)
 
 
 def is_store_error(error: BaseException) -> bool:
@@ -115,10 +108,6 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
                 raise Reject(str(error), requeue=True) from None
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        try:
-            check_arguments(self.run, args, kwargs)
-        except InvalidData as error:
-            raise discard(f"{self.name}: {error}") from None
         if not (args and self._is_redelivered()):
             return
         with rejected_without_store():
@@ -131,9 +120,9 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
 
 
 class FailureLocation(NamedTuple):
-    """Where the failure of a task is recorded; the fields are those of `Failure`.
+    """Where the failure of a task is recorded, by the fields of `Failure`.
 
-    `prompts` is the end of the names of the files that hold the task's calls, without attempt and suffix, or "".
+    `prompts` is how the names of the files of its calls end, without attempt and suffix; "" for none.
     """
 
     run: str
@@ -165,7 +154,7 @@ class RecordedTask(FarmTask):
             name=place.name,
             node=place.node,
             stage=self.name.split(".")[-1],
-            error=redact(f"{type(exc).__name__}: {exc}"),
+            error=logs.redact(f"{type(exc).__name__}: {exc}"),
             task=task_id,
             tries=store.count_failure(place.run, tried, self.request.retries + 1),
             at=round(time.time(), 3),
@@ -220,3 +209,55 @@ def record_lost(sender: Any, task_id: str, exception: Exception, args: Any, kwar
     """A process that dies of its task cannot record it: after the last try its worker does."""
     if isinstance(sender, RecordedTask) and isinstance(exception, WorkerLostError):
         sender.on_failure(exception, task_id, args, kwargs, einfo)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job in progress: its run, its arguments, and access to the results of earlier jobs."""
+
+    store: Store
+    run: str
+    key: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def call_id(self) -> str:
+        """Names the job's call to an endpoint."""
+        return f"{self.run}-{self.key.replace(':', '-')}"
+
+    def results(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """Results of earlier jobs, in the order of `keys`."""
+        found = self.store.shared(self.run, keys)
+        if missing := [key for key in keys if key not in found]:
+            raise LookupError(f"{missing[0]} is not in the store")
+        return [found[key] for key in keys]
+
+
+class JobTask(RecordedTask):
+    """The base of the job tasks: a failure is recorded under the job's key."""
+
+    abstract = True
+
+    def location(self, run: str, key: str, attempt: int) -> FailureLocation:
+        spec = current_store().job_spec(run, key)
+        return FailureLocation(run, JOBS, key, key if spec is None else spec.label, attempt)
+
+
+def run_job(
+    message: tuple[str, str, int],
+    work: Callable[[Job], Mapping[str, Any]],
+    usage: Callable[[Mapping[str, Any]], Mapping[str, float]] = lambda result: {},
+) -> None:
+    """Do `work` unless its result is there, and keep what it returns, with what it has used, under the job's key."""
+    run_id, key, attempt = message
+    store = current_store()
+
+    def do(found: JobContext) -> Mapping[str, Any]:
+        with logs.fields(child=found.spec.label):
+            return work(Job(store, run_id, key, found.spec.arguments))
+
+    def keep(result: dict[str, Any]) -> None:
+        store.put_shared(run_id, key, result, usage(result))
+
+    run_once(store, key, attempt, lambda: store.job_context(run_id, key), do, keep)
+    store.notify(run_id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.guide.jobs import GUIDE, GuideContext, KeyedJob
-from tasks.job import Job
 from tasks.records import Endpoint, JobSpec, Sampling, Target
 from tasks.store.store import Store
+from tasks.task import Job
 
 RUN = "a-guided-run"
 TARGET = Target(

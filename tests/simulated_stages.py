@@ -20,14 +20,13 @@ from celery.signals import worker_init
 from redis import Redis
 from simulated_signals import signal_key
 
-from tasks.job import Job, JobTask, run_job
 from tasks.objective import score_answers
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
 from tasks.records import Answer, ClusterFigures, Example, Score, Verdict
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.keys import content_hash
-from tasks.task import current_store
+from tasks.task import Job, JobTask, current_store, run_job
 
 PAUSE_S = 0.02
 CLUSTERS = 12

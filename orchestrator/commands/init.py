@@ -272,7 +272,7 @@ def _path_and_names(text: str) -> tuple[Path, dict[str, str]]:
     try:
         first, *others = [text] if Path(text).exists() else shlex.split(text)
     except ValueError:
-        raise ValueError("name a file: JSON Lines, CSV, Parquet or a saved `datasets` folder") from None
+        raise ValueError("name a file: JSON Lines, CSV or Parquet") from None
     named = dict(word.split("=", 1) for word in others if "=" in word)
     if len(named) < len(others) or not named.keys() <= COLUMNS.keys():
         raise ValueError(f"behind the file only {', '.join(f'{which}=COLUMN' for which in COLUMNS)} can be given")

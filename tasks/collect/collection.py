@@ -18,14 +18,13 @@ from pydantic import AfterValidator
 from tasks.common.escaping import break_control_tokens
 from tasks.common.text import estimate_tokens, fill, smallest_limit
 from tasks.common.validation import ContentKey, Count, JsonRecord, ReplyModel, RunId
-from tasks.job import Job, JobTask, run_job
 from tasks.judging.verdict import verdict_key
 from tasks.openai.calls import ask_until_usable, client_for
 from tasks.openai.endpoint import EMBEDDED
 from tasks.openai.judge import verdict_record
 from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.keys import content_hash
-from tasks.task import discard
+from tasks.task import Job, JobTask, discard, run_job
 
 COLLECTION, EXAMPLES = "collection", "train"  # under which the store has the collection and its questions
 SYSTEM = """\

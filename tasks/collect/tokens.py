@@ -14,7 +14,7 @@ from typing import Any
 from celery import shared_task
 
 from tasks.common.validation import ContentKey, Count, RunId
-from tasks.job import Job, JobTask, run_job
+from tasks.task import Job, JobTask, run_job
 
 log = logging.getLogger(__name__)
 

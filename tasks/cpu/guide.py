@@ -19,7 +19,7 @@ from celery import shared_task
 
 from tasks.common.named import ChildFunction, ChildFunctionError
 from tasks.common.validation import ContentKey, Count, RunId
-from tasks.job import JobTask, run_job
+from tasks.task import JobTask, run_job
 
 GROUP = "whetstone.verifiers"
 PARAMETERS = ("ticket", "candidate")

@@ -25,10 +25,9 @@ from tasks.gpu.clustering.artifacts import ClusteringError, Progress, cannot_loa
 from tasks.gpu.clustering.vocabulary import sentence_ends
 from tasks.gpu.host import TargetHost, host_of
 from tasks.gpu.prompt import load_early, load_tokenizer
-from tasks.job import Job, JobTask, run_job
 from tasks.records import Clusters, Sides
 from tasks.store.keys import PROGRESS
-from tasks.task import raise_if_cancelled
+from tasks.task import Job, JobTask, raise_if_cancelled, run_job
 
 if TYPE_CHECKING:
     import numpy as np

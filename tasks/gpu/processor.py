@@ -26,8 +26,8 @@ from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.cluster import unpack_labels
 from tasks.gpu.host import TargetHost, host_of
 from tasks.gpu.model_files import check_same_model, model_files, model_hashes, reference
-from tasks.job import Job, JobTask, run_job
 from tasks.store.store import Store
+from tasks.task import Job, JobTask, run_job
 
 if TYPE_CHECKING:
     import numpy as np

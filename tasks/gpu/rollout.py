@@ -15,8 +15,8 @@ from tasks.gpu.jobs import known_context
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.guide.jobs import GuideContext, guide_context
-from tasks.job import Job, JobTask, run_job
 from tasks.records import Target
+from tasks.task import Job, JobTask, run_job
 
 
 def chat_request(

@@ -14,10 +14,10 @@ from tasks.common.validation import ContentKey, Count, RunId, adapter
 from tasks.guide.critique import Critique
 from tasks.guide.jobs import guide_context
 from tasks.guide.proposal import GuideProposal
-from tasks.job import Job, JobTask, run_job
 from tasks.openai.calls import client_for
 from tasks.openai.endpoint import cost_usd
 from tasks.records import Reflector
+from tasks.task import Job, JobTask, run_job
 
 
 def ask_endpoint(job: Job, name: str, kind: type) -> dict[str, Any]:

@@ -20,11 +20,10 @@ from tasks.common.validation import parse_json
 from tasks.guide.choose import Backend
 from tasks.guide.prompts import Messages
 from tasks.guide.ticket import DecodeCell, TicketCandidates
-from tasks.job import Job
 from tasks.openai.endpoint import EMBEDDED
 from tasks.records import Endpoint, JobSpec, Target
 from tasks.store.keys import content_hash
-from tasks.task import discard
+from tasks.task import Job, discard
 
 AskedFor = Literal["critique", "proposal"]
 KeyedJob = tuple[str, JobSpec]

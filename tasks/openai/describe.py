@@ -11,11 +11,11 @@ from pydantic import AfterValidator
 from tasks.common.escaping import json_array, normalize_lines
 from tasks.common.text import fill
 from tasks.common.validation import ContentKey, Count, ReplyModel, RunId
-from tasks.job import JobTask, run_job
 from tasks.openai.calls import Invalid, ask_reflector
 from tasks.openai.client import Messages
 from tasks.openai.endpoint import MissingKeyError, NoRuleError
 from tasks.store.store import Store
+from tasks.task import JobTask, run_job
 
 LONGEST = 400  # characters of one description
 FIXED = (0, 1)  # clusters whose descriptions the reflector is not asked for

@@ -26,13 +26,12 @@ from celery import Task, shared_task
 from tasks.common.child import CardMemoryFull, ComputeChild, Report, run_child
 from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.host import TargetHost, host_of
-from tasks.job import Job, JobTask, run_job
 from tasks.records import JobSpec, Sampling, Target
 from tasks.route.claims import Quarantine, Trajectory
 from tasks.route.grading import Grader, build_pool
 from tasks.route.problems import parse_problems
 from tasks.store.keys import PROGRESS, content_hash
-from tasks.task import raise_if_cancelled
+from tasks.task import Job, JobTask, raise_if_cancelled, run_job
 
 log = logging.getLogger(__name__)
 VERSION = 4

@@ -44,21 +44,6 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def write_arrow_folder(folder: Path, rows: Sequence[dict[str, Any]], shards: int = 1) -> Path:
-    """As `Dataset.save_to_disk` writes it: state.json and Arrow streams."""
-    pyarrow, ipc = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.ipc")
-    folder.mkdir(parents=True)
-    size = -(-len(rows) // shards)
-    names = [f"data-{shard:05}-of-{shards:05}.arrow" for shard in range(shards)]
-    for shard, name in enumerate(names):
-        table = pyarrow.Table.from_pylist(list(rows[shard * size : (shard + 1) * size]))
-        with ipc.new_stream(folder / name, table.schema) as writer:
-            writer.write_table(table)
-    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
-    (folder / "dataset_info.json").write_text("{}")
-    return folder
-
-
 def faults(path: Path, **options: Any) -> str:
     with pytest.raises(DatasetError) as caught:
         read_questions(path, **options)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from question_files import EXPECTED, ROWS, faults, write_arrow_folder, write_csv, write_jsonl, write_parquet
+from question_files import EXPECTED, ROWS, faults, write_csv, write_jsonl, write_parquet
 
 from tasks.questions import Columns, SplitExample, in_split, load_examples, read_questions
 from tasks.records import Example
@@ -21,20 +21,8 @@ def test_the_same_rows_come_out_of_every_format(tmp_path: Path) -> None:
     assert read_questions(write_csv(tmp_path / "q.tsv", ROWS, "\t")) == EXPECTED
 
 
-def test_parquet_and_saved_datasets_give_the_same_rows(tmp_path: Path) -> None:
+def test_parquet_gives_the_same_rows(tmp_path: Path) -> None:
     assert read_questions(write_parquet(tmp_path / "q.parquet", ROWS)) == EXPECTED
-    assert read_questions(write_arrow_folder(tmp_path / "saved", ROWS)) == EXPECTED
-    assert read_questions(write_arrow_folder(tmp_path / "shards", ROWS, shards=2)) == EXPECTED
-
-
-def test_the_parts_of_a_dataset_dict_are_splits(tmp_path: Path) -> None:
-    folder = tmp_path / "dict"
-    without = [{k: v for k, v in row.items() if k != "split"} for row in ROWS]
-    write_arrow_folder(folder / "train", without[:1])
-    write_arrow_folder(folder / "test", without[1:])
-    (folder / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    assert format_of(folder) == "datasets"
-    assert read_questions(folder) == EXPECTED
 
 
 def test_the_columns_have_the_names_that_the_settings_give(tmp_path: Path) -> None:

@@ -1,17 +1,15 @@
-"""A task is dropped where its arguments are wrong, and one that fails leaves its failure where its run looks."""
+"""A task that fails leaves its failure where its run looks."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
 
 import pytest
 from celery import Celery
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Reject
 
 from tasks.collect.tokens import tokenize_task
-from tasks.common.validation import Count, RunId
 from tasks.cpu.score import score_task
 from tasks.records import Failure, JobSpec
 from tasks.store.address import ENVIRONMENT_VARIABLE
@@ -73,28 +71,3 @@ def test_a_task_that_this_worker_cannot_do_now_goes_back_and_counts_as_never_sta
         busy.pop_request()
         assert given_back.value.requeue
     assert store.failure_count("run", "some-id") == 0
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs"),
-    [
-        (["r"], {}),
-        (["r", 1, 2], {}),
-        (["r", 1], {"more": 1}),
-        (["../../x", 1], {}),
-        ([7, 1], {}),
-        (["r", True], {}),
-        (["r", 1.0], {}),
-        (["r", -1], {}),
-    ],
-)
-def test_wrong_arguments_are_dropped(args: list[Any], kwargs: dict[str, Any]) -> None:
-    app = Celery(set_as_current=False)
-
-    @app.task(base=FarmTask, name="cpu.checked")
-    def checked(run: RunId, index: Count) -> None:
-        """What is checked against."""
-
-    checked.before_start("some-id", ["r", 1], {})
-    with pytest.raises(Ignore):
-        checked.before_start("some-id", args, kwargs)

@@ -8,10 +8,9 @@ import pytest
 
 from orchestrator.collect.report import Gathered
 from tasks.collect.collection import Collection, SampleJob, compress, judge_sample
-from tasks.job import Job
 from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.store import Store
-from tasks.task import current_store
+from tasks.task import Job, current_store
 
 NOWHERE = Endpoint("http://127.0.0.1:9/v1", "NO_SUCH_KEY", 1, 1, 0, 0, 0, 0, 0, 0)
 COLLECTION = Collection(

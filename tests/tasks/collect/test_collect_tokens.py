@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.collect.tokens import encode, token_shares, tokenize
-from tasks.job import Job
 from tasks.store.store import Store
+from tasks.task import Job
 
 Pair = tuple[int, list[int], list[int]]
 TEXT = "Revenue was $1,577.00 million."

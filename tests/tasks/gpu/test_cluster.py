@@ -12,9 +12,9 @@ import pytest
 from answer_runs import embedded_target, put_run
 
 from tasks.gpu.cluster import cluster, unpack_labels
-from tasks.job import Job
 from tasks.records import Clusters, Sides
 from tasks.store.store import Store
+from tasks.task import Job
 from workers.embedded.models import embedded_model
 from workers.sglang.host import LocalTargetHost
 

@@ -16,10 +16,9 @@ from tasks.guide.critique import Critique, UnusableReply, critic_messages, parse
 from tasks.guide.jobs import GuideContext, ask_job
 from tasks.guide.prompts import CRITIC_PLACES, Template
 from tasks.guide.ticket import Ticket, read_candidate
-from tasks.job import Job
 from tasks.openai.endpoint import RULES
 from tasks.store.store import Store
-from tasks.task import current_store
+from tasks.task import Job, current_store
 
 TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt", CRITIC_PLACES)
 TICKET = Ticket("t", "wiring", "fail", {"image_1": "The wire is black."})

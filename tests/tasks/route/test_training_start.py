@@ -13,7 +13,6 @@ from answer_runs import embedded_target, own_store
 from training_values import TRAINING
 
 from tasks.common.child import CardMemoryFull
-from tasks.job import Job
 from tasks.route.jobs import (
     Arm,
     Deployment,
@@ -29,7 +28,7 @@ from tasks.route.jobs import (
 )
 from tasks.store.keys import CANCELLED
 from tasks.store.store import Store
-from tasks.task import Cancelled
+from tasks.task import Cancelled, Job
 from workers.sglang.host import LocalTargetHost
 
 pytestmark = pytest.mark.long  # each child loads torch
