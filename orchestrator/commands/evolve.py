@@ -1,7 +1,8 @@
-"""`orchestrator evolve`: run the evolution, or go on with it."""
+"""`orchestrator evolve` and `cluster`: run the evolution, or make the clusters that it begins with."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import click
 
 from orchestrator import console
 from orchestrator.commands import options
+from orchestrator.console import raise_on_signals
 
 
 @options.command(drives=True)
@@ -50,15 +52,18 @@ def evolve(
     exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4
     another process works on the run; 130 interrupted; 143 terminated.
     """
-    if fork is None and options.is_without_settings(config):
-        return console.fail(console.WRONG, *_ways(config))
+    given = options.overrides_of(overrides, output)
     if fork is None:
-        settings, begin = options.load_given(config, overrides, output), None
+        from orchestrator.settings.kconfig import load_settings
+
+        file, begin = options.config_file(config), None
+        if file == options.DEFAULT_CONFIG and not file.exists():
+            return console.fail(console.WRONG, *_ways(file))
+        settings = load_settings(file, given)
     else:
         from orchestrator.evolve.fork import resolve_fork
 
-        named = None if config == options.DEFAULT_CONFIG else config
-        settings, begin = resolve_fork(str(fork), named, options.overrides_of(overrides, output))
+        settings, begin = resolve_fork(str(fork), None if config == options.DEFAULT_CONFIG else config, given)
     # Imported here: this needs Celery, and wrong settings are reported at once.
     from orchestrator.evolve.run import start_evolution
 
@@ -76,3 +81,47 @@ def _ways(missing: Path) -> list[str]:
         f"  make menuconfig                                   every option; configs/ has files to copy to {missing}",
         *filter(None, [unused_reason(Path.cwd())]),
     ]
+
+
+@options.command()
+@options.settings_options()
+@options.json_option
+def cluster(config: Path, overrides: Sequence[str], output: str | None, as_json: bool) -> int:
+    """Cluster the vocabulary of the target model, as `orchestrator evolve` does before its first generation.
+
+    Every token is decoded and embedded, reduced by PCA and clustered by k-means; or, with CONFIG_CLUSTERS_BY="waste",
+    clustered by how much more verbose answers use it than short right ones.  Cluster 0 is the end-of-turn tokens,
+    cluster 1 the digits and arithmetic symbols.  The result is written to a folder under outputs/clusters that is named
+    by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
+
+    With CONFIG_CLUSTERS_FROM, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered; every
+    other token is assigned to the nearest centre.  The reflector then describes the clusters; rules do so with the
+    embedded endpoint, and without a key.  Clusters by waste are made of the pairs of answers in the same file.
+
+    examples:
+      orchestrator cluster --config configs/embedded.config
+      orchestrator cluster --config configs/embedded.config --set CLUSTERS_FROM=outputs/collect/phase0_data.json
+      orchestrator cluster --config configs/embedded.config --set CLUSTERS=20 --json
+
+    results: a folder under outputs/clusters, whose path is printed last; the clusters with their sizes and descriptions
+    on standard output, progress on standard error.
+
+    exit status: 0 clustered; 1 the settings or arguments are wrong; 2 an error of the farm; 130 interrupted; 143
+    terminated.
+    """
+    from orchestrator.evolve.clusters import cluster_only
+    from orchestrator.farm.dispatcher import Parked
+    from orchestrator.report.live import open_view
+
+    settings = options.load_given(config, overrides, output)
+    raise_on_signals()
+    view = open_view(sys.stderr)
+    try:
+        folder, descriptions = cluster_only(settings, view)
+    except Parked as parked:
+        return console.fail(console.BROKEN, parked.reason)
+    finally:
+        view.close()
+    lines = [f"{one['id']:>4}  {one['count']:>7,}  {one['description']}" for one in descriptions]
+    options.print_found(as_json, {"folder": folder, "clusters": descriptions}, [*lines, f"in {folder}"])
+    return console.DONE

@@ -1,25 +1,25 @@
-"""`orchestrator farm`, `flower` and `cluster`: an embedded farm that stays, its monitor, and one clustering on it."""
+"""`orchestrator farm`, `workers` and `flower`: an embedded farm that stays, the workers of a farm, and its monitor."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import secrets
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orchestrator import console
 from orchestrator.commands import options
-from orchestrator.console import Terminated, raise_on_signals
-from tasks.common.logs import secret
+from orchestrator.console import raise_on_signals
+from tasks.common.logs import redacted, secret
+from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
     from orchestrator.farm.connection import FarmStatus
-    from orchestrator.settings.options import Settings
 
 
 @options.command()
@@ -43,14 +43,19 @@ def farm(action: str, config: Path, overrides: Sequence[str], output: str | None
     exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started or, of status, is not
     up.
     """
-    from orchestrator.farm.connection import control
+    from orchestrator.farm.connection import control, farm_spec
 
     settings = options.load_given(config, overrides, output)
     raise_on_signals()
-    lines: list[str] = []
     try:
         if action == "up":
-            lines = _up(settings)
+            farm = control.up(farm_spec(settings))
+            lines = [
+                f"the farm is up in {farm.folder}",
+                f"  store and broker   {farm.redis_url}",
+                f"  reflector, judge   {farm.endpoint_url or 'OpenAI, with your key'}",
+                "  stop it with       orchestrator farm down (with the same --config)",
+            ]
         elif action == "down":
             is_down = control.down(settings.farm_dir)
             lines = ["the farm is down" if is_down else f"no farm is up in {settings.farm_dir}"]
@@ -58,49 +63,27 @@ def farm(action: str, config: Path, overrides: Sequence[str], output: str | None
         return console.fail(console.BROKEN, str(error))
     found = control.status(settings.farm_dir.resolve())
     if action == "status":
-        lines = _status_lines(settings, found)
+        lines = _status_lines(settings.farm_dir, found)
     options.print_found(as_json, dataclasses.asdict(found), lines)
     return console.DONE if found.up or action == "down" else console.BROKEN
 
 
-def _up(settings: Settings) -> list[str]:
-    from orchestrator.farm.connection import control, farm_spec
-
-    farm = control.up(farm_spec(settings))
-    return [
-        f"the farm is up in {farm.folder}",
-        f"  store and broker   {farm.redis_url}",
-        f"  reflector, judge   {farm.endpoint_url or 'OpenAI, with your key'}",
-        "  stop it with       orchestrator farm down (with the same --config)",
-    ]
-
-
-def _status_lines(settings: Settings, found: FarmStatus) -> list[str]:
-    owner = f"it belongs to process {found.owner_pid}" if found.owner_pid else "it stays until `farm down`"
-    return [
-        f"up since {found.started}; {owner}" if found.up else f"no farm is up in {settings.farm_dir}",
-        *(
-            f"  {process.name:<12} {process.pid:>8}  {'runs' if process.alive else 'ended':<6}"
-            f" {process.rss / 2**20:8.0f} MiB"
-            for process in found.processes
-        ),
-        *_compose_lines(),
-    ]
-
-
-def _compose_lines() -> list[str]:
-    """What to do with the farm that `docker compose up` runs in this folder; nothing where there is none."""
+def _status_lines(folder: Path, found: FarmStatus) -> list[str]:
     from orchestrator.farm.connection import compose_address
-    from tasks.common.logs import redacted
 
-    if (address := compose_address(Path.cwd())) is None:
-        return []
-    return [
-        f"the farm of docker compose is up at {redacted(address)}",
-        "  its workers        orchestrator workers",
-        "  Flower             docker compose port flower 5555 prints its address,",
-        "                     secrets/flower/flower_basic_auth has name and password",
-    ]
+    owner = f"it belongs to process {found.owner_pid}" if found.owner_pid else "it stays until `farm down`"
+    lines = [f"up since {found.started}; {owner}" if found.up else f"no farm is up in {folder}"]
+    for process in found.processes:
+        state = "runs" if process.alive else "ended"
+        lines.append(f"  {process.name:<12} {process.pid:>8}  {state:<6} {process.rss / 2**20:8.0f} MiB")
+    if (address := compose_address(Path.cwd())) is not None:
+        lines += [
+            f"the farm of docker compose is up at {redacted(address)}",
+            "  its workers        orchestrator workers",
+            "  Flower             docker compose port flower 5555 prints its address,",
+            "                     secrets/flower/flower_basic_auth has name and password",
+        ]
+    return lines
 
 
 @options.command(drives=True)
@@ -153,51 +136,74 @@ def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int
 
 
 @options.command()
-@options.settings_options()
-@click.option("--from", "collected", metavar="FILE",
-              help="the output of `orchestrator collect`, in place of CONFIG_CLUSTERS_FROM")  # fmt: skip
+@click.option("--pause", metavar="NAME", help="have a queue or a worker take no more tasks")  # fmt: skip
+@click.option("--resume", metavar="NAME", help="the opposite")
+@options.farm_option
 @options.json_option
-def cluster(config: Path, overrides: Sequence[str], output: str | None, collected: str | None, as_json: bool) -> int:
-    """Cluster the vocabulary of the target model, as `orchestrator evolve` does before its first generation.
+def workers(pause: str | None, resume: str | None, config: Path | None, as_json: bool) -> int:
+    """List the workers of the farm: queue, state, tasks in flight and their limit, pid, host and code version; of a gpu
+    worker also its GPU, model and server, requests in flight, and generated tokens per second.
 
-    Every token is decoded and embedded, reduced by PCA and clustered by k-means; or, with CONFIG_CLUSTERS_BY="waste",
-    clustered by how much more verbose answers use it than short right ones.  Cluster 0 is the end-of-turn tokens,
-    cluster 1 the digits and arithmetic symbols.  The result is written to a folder under outputs/clusters that is named
-    by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
+    The state is ready, paused (see --pause), refusing (it returns tasks that it cannot do to the queue; the reason is
+    printed), or silent (there is a recent heartbeat, but no reply).
 
-    With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token
-    is assigned to the nearest centre.  The reflector then describes the clusters; rules do so with the embedded
-    endpoint, and without a key.  Clusters by waste are made of the pairs of answers in the same file.
+    A paused queue or worker takes no more tasks, also when it starts anew, and finishes those that it has.
 
     examples:
-      orchestrator cluster --config configs/embedded.config
-      orchestrator cluster --config configs/embedded.config --from outputs/collect/phase0_data.json
-      orchestrator cluster --config configs/embedded.config --set CLUSTERS=20 --json
+      orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one
+      orchestrator workers --config configs/gpu.config     the farm that a .config names
+      orchestrator workers --json                          for a program
+      orchestrator workers --pause openai                  no more calls, for example to change the endpoint's limits
+      orchestrator workers --resume openai
 
-    results: a folder under outputs/clusters, whose path is printed last; the clusters with their sizes and descriptions
-    on standard output, progress on standard error.
+    To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2
 
-    exit status: 0 clustered; 1 the settings or arguments are wrong; 2 an error of the farm; 130 interrupted; 143
-    terminated.
+    exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached.
     """
-    from orchestrator.evolve.clusters import cluster_only
-    from orchestrator.farm.dispatcher import Parked
-    from orchestrator.report.live import open_view
+    from orchestrator.farm import workers
+    from orchestrator.farm.connection import named_address, reach
 
-    given = [] if collected is None else [f"CLUSTERS_FROM={collected}"]
-    settings = options.load_given(config, [*overrides, *given], output)
-    raise_on_signals()
-    view = open_view(sys.stderr)
-    try:
-        folder, descriptions = cluster_only(settings, view)
-    except Parked as parked:
-        return console.fail(console.BROKEN, parked.reason)
-    except KeyboardInterrupt:
-        return console.fail(console.INTERRUPTED, "interrupted; no incomplete clustering is left")
-    except Terminated as ended:
-        return console.fail(console.BY_SIGNAL + ended.number, f"{ended}; no incomplete clustering is left")
-    finally:
-        view.close()
-    lines = [f"{one['id']:>4}  {one['count']:>7,}  {one['description']}" for one in descriptions]
-    options.print_found(as_json, {"folder": folder, "clusters": descriptions}, [*lines, f"in {folder}"])
+    if pause and resume:
+        raise click.UsageError("--pause and --resume exclude each other")
+    with reach(named_address(config)) as farm:
+        if name := pause or resume:
+            states = workers.set_paused(farm, name, bool(pause))
+            options.print_found(as_json, {"workers": states}, [f"{one}: {state}" for one, state in states.items()])
+            return console.DONE
+        found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
+    listed = _lines(found) if found else [f"no worker is available; {workers.start_hint('QUEUE')}"]
+    for name, since in sorted(paused.items()):
+        listed.append(f"paused: {escape_control(name)}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
+    listed.append("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
+    options.print_found(as_json, {"workers": found, "paused": paused, "queues": queues}, listed)
     return console.DONE
+
+
+def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table; below each worker, why it refuses work, its server, and its tasks."""
+    from orchestrator.farm.workers import task_lines
+    from orchestrator.report.format import format_table
+
+    rows = [("WORKER", "QUEUE", "STATE", "TASKS", "PID", "HOST", "CODE", "SINCE")]
+    for one in found:
+        since = f"{datetime.fromtimestamp(one['started']):%Y-%m-%d %H:%M:%S}"
+        tasks, state = f"{len(one['tasks'])}/{one['slots']}", str(one.get("state", "?"))
+        rows.append((one["worker"], one["queue"], state, tasks, str(one["pid"]), one["host"], one["version"], since))
+    head, *table = format_table(rows)
+    listed = [head]
+    for line, one in zip(table, found, strict=True):
+        more = [one["why"]] if one.get("why") else []
+        more += [f"serves only {one['serves_only']}"] if one.get("serves_only") else []
+        more += [_target(one["target"])] if one.get("target") else []
+        listed += [line, *(f"    {text}" for text in [*more, *task_lines(one)])]
+    return listed
+
+
+def _target(target: Mapping[str, Any]) -> str:
+    """The server and the GPU of a gpu worker."""
+    parts = [f"{target['in_flight']} requests in flight, {target['tokens_a_second']} tokens per second"]
+    if gpu := target.get("gpu"):
+        parts.insert(0, f"GPU {gpu['index']} {gpu['name']}, {gpu['used'] / 1e9:.1f} of {gpu['total'] / 1e9:.1f} GB")
+    if target.get("url"):
+        parts.insert(0, f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip())
+    return "; ".join(parts)

@@ -13,10 +13,8 @@ import re
 import shlex
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +22,9 @@ import click
 
 from orchestrator import console
 from orchestrator.commands import options
-from orchestrator.settings.farm import EndpointOptions
 from orchestrator.settings.kconfig import load_settings, write_config
-from orchestrator.settings.options import Settings, server_address
-from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, unfit
+from orchestrator.settings.options import EMBEDDED, Settings, parse_prices, server_address
+from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, UserFunctionError, load_function, unfit
 from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
@@ -45,8 +42,6 @@ SEARCH: Mapping[str, str] = {
     "TRUNCATION_TOP_K": "2",
 }  # fmt: skip
 SAMPLE = Path("configs/data/sample_questions.jsonl")
-
-EMBEDDED = "embedded"
 SMALL_BYTES = 2e9
 """Weights up to this size can be computed on a CPU."""
 ON_CPU: Mapping[str, str] = {
@@ -97,13 +92,6 @@ class Answer:
     examples: Sequence[Example] = ()
 
 
-def settings_of(options: Mapping[str, str], folder: Path) -> Settings:
-    """The complete settings of a run in `folder`; `options` are those of the four answers."""
-    chosen = {**SEARCH, **options, "OUTPUT_DIR": str(folder)}
-    with tempfile.NamedTemporaryFile(suffix=".config") as nothing:
-        return load_settings(Path(nothing.name), chosen)
-
-
 @options.command()
 @click.option("--model", metavar="MODEL", help="the model to steer")
 @click.option("--data", metavar="FILE", help="the questions")
@@ -112,7 +100,6 @@ def settings_of(options: Mapping[str, str], folder: Path) -> Settings:
 @click.option("--config", type=options.path_option, default=".config", metavar="FILE", help="what to write (.config)")
 @click.option("--output", type=options.path_option, metavar="DIR", help="the run's output folder (outputs/run)")
 @click.option("--replace", is_flag=True, help="replace a file that exists")
-@options.field_options(EndpointOptions, "price_prompt", "price_cached", "price_completion")
 def init(
     model: str | None,
     data: str | None,
@@ -121,13 +108,13 @@ def init(
     config: Path,
     output: Path | None,
     replace: bool,
-    **prices: float | None,
 ) -> int:
     """Ask four questions, and write a complete .config.
 
       model      "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server
       questions  a file; columns with unusual names behind it, as in  questions.csv question=Frage answer=Antwort
-      judge      "rules" (free), "exact_number" (free), file.py:function (free), or a model such as gpt-4o
+      judge      "rules" (free), "exact_number" (free), file.py:function (free), or a model such as gpt-4o; behind a
+                 model its prices in USD a million tokens of prompt, cached prompt and completion, as in  my-model 2 1 8
       budget     as in  "60 evaluations" of the search, "$5", at which the run parks, or both
 
     Each answer is checked when it is given.  An answer that is given as an option is not asked for.  `make menuconfig`
@@ -143,9 +130,8 @@ def init(
     from orchestrator.runs.folder import writing
 
     given = {"model": model, "data": data, "judge": judge, "budget": budget}
-    price = "" if None in prices.values() else " ".join(f"{price:g}" for price in prices.values())
     try:
-        settings = ask(given, price, config, output, is_replaced=replace)
+        settings = ask(given, config, output, is_replaced=replace)
     except ValueError as error:
         return console.fail(console.WRONG, str(error))
     with writing(config):
@@ -154,27 +140,24 @@ def init(
     return console.DONE
 
 
-def ask(
-    given: Mapping[str, str | None], prices: str, config: Path, output: Path | None, *, is_replaced: bool
-) -> Settings:
+def ask(given: Mapping[str, str | None], config: Path, output: Path | None, *, is_replaced: bool) -> Settings:
     """The settings that the answers make; those that are not given are asked for."""
     if config.exists() and not is_replaced:
         raise ValueError(f"{config} exists; give --replace, or write another file with --config")
-    folder = output or _free_folder()
+    names = itertools.chain(["outputs/run"], (f"outputs/run-{number}" for number in itertools.count(2)))
+    folder = output or next(path for path in map(Path, names) if not path.exists())
     if (folder / "run.json").exists():
         raise ValueError(f"{folder} holds a run: name another folder with --output")
     model = _answer(given, "model", read_model, EMBEDDED)
     sizes = SIZES[model.options["DEVICE"]]
     data = _answer(given, "data", lambda text: read_data(text, sizes), str(SAMPLE) if SAMPLE.exists() else "")
-    is_external = model.options["FARM"] == "external"
+    external = model.options["FARM"] == "external"
     judge = _answer(
-        given,
-        "judge",
-        lambda text: read_judge(text, data.examples, prices, external=is_external),
-        "" if is_external else "rules",
+        given, "judge", lambda text: read_judge(text, data.examples, external=external), "" if external else "rules"
     )
     budget = _answer(given, "budget", lambda text: read_budget(text, judge.options), "60 evaluations")
-    return settings_of({**model.options, **data.options, **judge.options, **budget.options}, folder)
+    chosen = {**SEARCH, **model.options, **data.options, **judge.options, **budget.options, "OUTPUT_DIR": str(folder)}
+    return load_settings(None, chosen)
 
 
 def _answer(given: Mapping[str, str | None], name: str, check: Callable[[str], Answer], default: str) -> Answer:
@@ -182,32 +165,17 @@ def _answer(given: Mapping[str, str | None], name: str, check: Callable[[str], A
     text = given[name]
     if text is None and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise ValueError(f"there is no terminal to ask at: give --{name}")
-    with suppress(ImportError):  # not every Python has it; the arrow keys and Tab work in what is typed
-        import readline
-
-        readline.parse_and_bind("tab: complete")
-        readline.set_completer_delims(" =\t\n")
     while True:
         try:
             found = check(text if text is not None else input(f"{name} [{default}]: ").strip() or default)
+            print(f"   {found.about}")
+            return found
         except EOFError:
             raise ValueError("the input has ended; nothing was written") from None
         except ValueError as error:
             if text is not None:
                 raise
             console.fail(console.WRONG, *str(error).splitlines()[:10])
-        else:
-            print(f"   {found.about}")
-            return found
-
-
-def _free_folder() -> Path:
-    """outputs/run, or else outputs/run-2 and so on: a folder that no run has yet."""
-    folder, number = Path("outputs/run"), 1
-    while folder.exists():
-        number += 1
-        folder = Path(f"outputs/run-{number}")
-    return folder
 
 
 def read_model(text: str) -> Answer:
@@ -317,18 +285,16 @@ def _sets(questions: Sequence[SplitExample]) -> dict[ExampleSet, tuple[str, Sequ
     return found
 
 
-def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, external: bool = False) -> Answer:
-    """ "rules", "exact_number", module:function or file.py:function, or a model at an OpenAI-compatible endpoint.
-
-    `prices` are those of the model, as a setting; `external`: an external farm's workers judge, which has no rules.
+def read_judge(text: str, examples: Sequence[Example], *, external: bool = False) -> Answer:
+    """ "rules", "exact_number", module:function or file.py:function, or a model at an OpenAI-compatible endpoint and
+    perhaps its prices.  `external`: an external farm's workers judge, which has no rules.
     """
     # Where no rules reflect, a search without a reflector asks no language model.
     free = {**FREE, "OPTIMISER": "cma"} if external else FREE
+    own = f"{', '.join(RULE_JUDGES)}, file.py:function, or a model such as gpt-4o"
     if text in ("rules", THREE_STAGES):
         if external:
-            raise ValueError(
-                f"only an embedded farm has rules: name {', '.join(RULE_JUDGES)}, file.py:function, or a model"
-            )
+            raise ValueError(f"only an embedded farm has rules: name {own}")
         return Answer({**FREE, "JUDGE": THREE_STAGES}, "fixed rules for numbers, yes and no, and words; free")
     if text in RULE_JUDGES:
         if problem := unfit(text, {example.id: example.gold for example in examples}):
@@ -336,19 +302,19 @@ def read_judge(text: str, examples: Sequence[Example], prices: str = "", *, exte
         return Answer({**free, "JUDGE": text}, f"{RULE_JUDGES[text].title}; free")
     module, _, function = text.rpartition(":")
     if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
-        from tasks.judging.graders import UserFunctionError, load_function
-
         try:
             load_function(text)
         except UserFunctionError as error:
             raise ValueError(str(error)) from None
         return Answer({**free, "JUDGE": text}, f"your function {text}; free")
-    if not re.fullmatch(r"[A-Za-z0-9][\w./:-]*", text, re.ASCII):
-        raise ValueError(f"name a judge: rules, {', '.join(RULE_JUDGES)}, file.py:function, or a model such as gpt-4o")
+    model, _, prices = text.partition(" ")
+    if not re.fullmatch(r"[A-Za-z0-9][\w./:-]*", model, re.ASCII):
+        raise ValueError(f"name a judge: rules, {own}")
+    parse_prices(prices)
     address = "" if external else os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-    options = {"JUDGE": THREE_STAGES, "JUDGE_MODEL": text, "REFLECTOR_MODEL": text, "OPENAI_BASE_URL": address}
-    options["OPENAI_PRICES"] = prices or PRICES.get(text, "")
-    return Answer(options, f"{text}, where rules cannot decide; the run needs its key")
+    options = {"JUDGE": THREE_STAGES, "JUDGE_MODEL": model, "REFLECTOR_MODEL": model, "OPENAI_BASE_URL": address}
+    options["OPENAI_PRICES"] = prices.strip() or PRICES.get(model, "")
+    return Answer(options, f"{model}, where rules cannot decide; the run needs its key")
 
 
 def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
@@ -363,6 +329,6 @@ def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
     if dollars and "JUDGE_MODEL" not in judge:
         raise ValueError("nothing costs money with this judge: name evaluations")
     if dollars and not judge["OPENAI_PRICES"]:
-        raise ValueError("the prices of the judge's model are not known: give them, or name evaluations")
+        raise ValueError("the prices of the judge's model are not known: name them behind it, or evaluations here")
     about = f"{generations} generations of {POPULATION} candidates" + (f"; it parks at ${dollars}" if dollars else "")
     return Answer({"NGEN": str(generations), "BUDGET_USD": dollars or "0"}, about)

@@ -76,10 +76,7 @@ class CommandWithForms(Command, click.Group):
 
 
 def explain(error: Exception, full_disk: int) -> int | None:
-    """Print an error that a user can fix as one line for each problem; the exit status, or None for any other error.
-
-    `full_disk` is the exit status when a disk takes no more.
-    """
+    """Print an error that a user can fix as one line for each problem; the exit status, or None for any other error."""
     from orchestrator.farm import FarmUnavailable
     from orchestrator.runs.folder import OutputError, OutputNotWritable, RunInUse
     from orchestrator.settings import SettingsError
@@ -141,11 +138,6 @@ def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str
     return [one for one in found if one.startswith(incomplete)]
 
 
-def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The queues; workers are known to their farm alone."""
-    return [queue for queue in ("gpu", "openai", "cpu") if queue.startswith(incomplete)]
-
-
 path_option = FilePath()
 run_argument = click.argument("run", metavar="RUN", type=RunFolder())
 runs_argument = click.argument("runs", metavar="RUN...", type=RunFolder(), nargs=-1, required=True)
@@ -164,7 +156,17 @@ retry_wait_option = click.option(
     "--retry-wait", "retry_wait_s", type=float, default=0.0, metavar="SECONDS",
     help="when only failed tasks remain, wait so long for a retry before parking (0)",
 )  # fmt: skip
-yaml_option = click.option("--config", type=path_option, metavar="FILE", help="the YAML file")
+
+
+def decorate(made: Sequence[Any]) -> Decorator:
+    """The options in this order."""
+
+    def decorated(function: Callable[..., int]) -> Callable[..., int]:
+        for option in reversed(made):
+            function = option(function)
+        return function
+
+    return decorated
 
 
 def settings_options(config: Path = DEFAULT_CONFIG) -> Decorator:
@@ -172,41 +174,26 @@ def settings_options(config: Path = DEFAULT_CONFIG) -> Decorator:
     other = "; without one, and with a farm of `docker compose up` in this folder, ops/compose.config"
     default = f"{config}{other if config == DEFAULT_CONFIG else ''}"
     text = f"a settings file, as `make menuconfig` writes it (default: {default})"
-
-    def decorate(function: Callable[..., int]) -> Callable[..., int]:
-        function = click.option("--output", metavar="DIR", help="output folder, in place of CONFIG_OUTPUT_DIR")(
-            function
-        )
-        function = set_option(function)
-        return click.option("--config", type=path_option, default=config, metavar="FILE", help=text)(function)
-
-    return decorate
+    return decorate([
+        click.option("--config", type=path_option, default=config, metavar="FILE", help=text),
+        set_option,
+        click.option("--output", metavar="DIR", help="output folder, in place of CONFIG_OUTPUT_DIR"),
+    ])  # fmt: skip
 
 
-def field_options(kind: type[FarmOptions], *names: str) -> Decorator:
-    """An option for each field of the model that has a description, or for those of these names alone."""
-    hints = get_type_hints(kind, include_extras=True)
-    made = []
-    for name in names or hints:
-        _, *metadata = get_args(hints[name]) or (None,)
-        text = next((one.description for one in metadata if getattr(one, "description", None)), None)
-        if text is not None:
-            made.append(_field_option(name, get_type_hints(kind)[name], text))
-
-    def decorate(function: Callable[..., int]) -> Callable[..., int]:
-        for option in reversed(made):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-def _field_option(name: str, kind: Any, text: str) -> Any:
-    if kind is bool:
-        return click.option(option_of(name), name, is_flag=True, help=text)
-    plain = next((one for one in get_args(kind) if isinstance(one, type)), kind)  # of `float | None` the number
-    type_: Any = click.Choice(get_args(kind)) if get_origin(kind) is Literal else plain
-    return click.option(option_of(name), name, type=type_, help=text)
+def field_options(kind: type[FarmOptions]) -> Decorator:
+    """An option for each field of the model that has a description."""
+    kinds, made = get_type_hints(kind), []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        about = [one.description for one in getattr(hint, "__metadata__", ()) if getattr(one, "description", None)]
+        type_ = kinds[name]
+        if get_origin(type_) is Literal:
+            type_ = click.Choice(get_args(type_))
+        elif get_args(type_):  # of `float | None` the number
+            type_ = next(one for one in get_args(type_) if isinstance(one, type))
+        flag: dict[str, Any] = {"is_flag": True} if type_ is bool else {"type": type_}
+        made += [click.option(option_of(name), name, help=text, **flag) for text in about]
+    return decorate(made)
 
 
 def option_of(field: str) -> str:
@@ -239,21 +226,12 @@ def overrides_of(overrides: Sequence[str], output: str | None) -> list[str]:
     return [*overrides, *([] if output is None else [f"OUTPUT_DIR={output}"])]
 
 
-def is_without_settings(named: Path) -> bool:
-    """Whether no file is named, there is no .config, and no compose farm of this folder has settings."""
-    if named != DEFAULT_CONFIG or named.exists():
-        return False
-    from orchestrator.farm.connection import compose_address
-
-    return compose_address(Path.cwd()) is None
-
-
 def config_file(named: Path) -> Path:
     """The file that is named; that of this folder's compose farm where none is named and there is no .config."""
-    if named != DEFAULT_CONFIG or named.exists() or is_without_settings(named):
-        return named
-    from orchestrator.farm.connection import COMPOSE_CONFIG
+    from orchestrator.farm.connection import COMPOSE_CONFIG, compose_address
 
+    if named != DEFAULT_CONFIG or named.exists() or compose_address(Path.cwd()) is None:
+        return named
     print(f"no .config: the settings are {COMPOSE_CONFIG}, for the farm of docker compose", file=sys.stderr)
     return COMPOSE_CONFIG
 
@@ -265,28 +243,3 @@ def print_found(as_json: bool, value: object, lines: Iterable[str]) -> None:
         return
     for line in lines:
         print(escape_control(line, keep_lines=True))
-
-
-@command()
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="SHELL")
-def completion(shell: str) -> int:
-    """Print the script with which a shell completes commands, options, the folders of runs, and settings after --set.
-
-    examples:
-      orchestrator completion bash >> ~/.bashrc
-      orchestrator completion zsh >> ~/.zshrc          after the line with compinit
-      orchestrator completion fish > ~/.config/fish/completions/orchestrator.fish
-
-    A new shell has it.  For the current one:  eval "$(orchestrator completion bash)"
-
-    results: standard output; nothing is installed or changed.
-    exit status: 0 printed; 1 no such shell.
-    """
-    from click.shell_completion import get_completion_class
-
-    from orchestrator.cli import orchestrator
-
-    made = get_completion_class(shell)
-    assert made is not None
-    print(made(orchestrator, {}, "orchestrator", "_ORCHESTRATOR_COMPLETE").source())
-    return console.DONE

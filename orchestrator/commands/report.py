@@ -1,10 +1,10 @@
-"""`orchestrator report`, `compare`, `answers` and `show`: what runs have found."""
+"""`orchestrator report`, `compare`, `answers` and `export`: what runs have found, and how to use it."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import datetime
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,8 +14,10 @@ import click
 
 from orchestrator import console
 from orchestrator.commands import options
+from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
+    from orchestrator.evolve.systems import SystemKind
     from orchestrator.report.statistics import Comparison, JudgedAnswer
     from orchestrator.results import RunResults
 
@@ -55,8 +57,7 @@ def report(runs: Sequence[Path], output: Path | None) -> int:
 @options.runs_argument
 @options.json_option
 @click.option("--all", "is_all", is_flag=True, help="print every measured system of each run")
-@click.option("--csv", "as_csv", is_flag=True, help="print CSV, one line for each run")
-def compare(runs: Sequence[Path], as_json: bool, is_all: bool, as_csv: bool) -> int:
+def compare(runs: Sequence[Path], as_json: bool, is_all: bool) -> int:
     """Print the most important figures of a run, or of several side by side: tokens and right answers before and after,
     against which rival, on which questions, and what it took.
 
@@ -65,39 +66,20 @@ def compare(runs: Sequence[Path], as_json: bool, is_all: bool, as_csv: bool) -> 
     examples:
       orchestrator compare outputs/evolve
       orchestrator compare outputs/evolve --all
-      orchestrator compare outputs/evolve outputs/embedded --csv > runs.csv
+      orchestrator compare outputs/evolve outputs/embedded --json > runs.json
 
     exit status: 0 printed; 1 a folder holds no run, or a file of it is damaged.
     """
     from orchestrator.digest import digest_of
     from orchestrator.results import RunResults
 
-    if as_json + is_all + as_csv > 1:
-        raise click.UsageError("--json, --all and --csv exclude each other")
+    if as_json and is_all:
+        raise click.UsageError("--json and --all exclude each other")
     found = [RunResults.open(folder) for folder in runs]
-    if is_all:
-        options.print_found(False, [], _all_systems(found))
-        return console.DONE
-    digests = [digest_of(run) for run in found]
-    if as_csv:
-        rows = [dict(_columns(digest)) for digest in digests]
-        writer = csv.DictWriter(sys.stdout, list({name: None for row in rows for name in row}))
-        writer.writeheader()
-        writer.writerows(rows)
-        return console.DONE
-    options.print_found(as_json, digests, [] if as_json else [*_table(digests), *_direct_comparison(found)])
+    digests = [] if is_all else [digest_of(run) for run in found]
+    lines = _all_systems(found) if is_all else [*_table(digests), *_direct_comparison(found)]
+    options.print_found(as_json, digests, lines)
     return console.DONE
-
-
-def _columns(digest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The fields as columns of plain values: an interval is two, `NAME_low` and `NAME_high`; evaluations are three."""
-    for name, value in digest.items():
-        if isinstance(value, tuple):
-            yield from zip((f"{name}_low", f"{name}_high"), value, strict=True)
-        elif isinstance(value, dict):
-            yield from ((f"{name}_{part}", count) for part, count in value.items())
-        else:
-            yield name, value
 
 
 def _table(digests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -190,15 +172,12 @@ def _answer_lines(comparison: Comparison, only: str) -> Iterator[str]:
         yield f"question  {before.question}"
         yield f"gold      {before.gold}"
         for side, one in (("before", before), ("after", after)):
-            yield f"-- {side}: {one.tokens} tokens, {_state(one)}"
+            cut = "" if one.is_whole else ", cut"
+            yield f"-- {side}: {one.tokens} tokens, {'right' if one.is_right else 'wrong'}{cut}"
             yield one.text or "(no text)"
             if one.reasoning:
                 yield f"judge: {one.reasoning}"
     yield ""
-
-
-def _state(one: JudgedAnswer) -> str:
-    return ("right" if one.is_right else "wrong") + ("" if one.is_whole else ", cut")
 
 
 def _changes(before: JudgedAnswer, after: JudgedAnswer) -> list[str]:
@@ -207,67 +186,72 @@ def _changes(before: JudgedAnswer, after: JudgedAnswer) -> list[str]:
     return [*side, *(["changed"] if before.text != after.text else [])]
 
 
+ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp", "logit-bias")
+
+
+def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
+    """The engines that such a system can be exported to; without deltas there is nothing for a processor to add."""
+    return ENGINES if deltas else ("sglang-server",) if kind == "prompt" else ()
+
+
 @options.command()
 @options.run_argument
-@click.argument("node", metavar="NODE")
-@options.json_option
-def show(run: Path, node: str, as_json: bool) -> int:
-    """Show one individual of an evolution, also one that was never the best: its deltas by cluster, its scratchpad, its
-    figures, the individuals that it descends from, and the reflector's files about it.
+@click.option("--to", required=True, type=click.Choice(ENGINES), metavar="ENGINE", help="one of the engines above")
+@click.option("--system", default="", metavar="NAME",
+              help="a system of the run, as front.json names it (default: the winner)")  # fmt: skip
+@click.option("--node", default="", help="an individual of the search, as individuals.jsonl names it")
+@click.option(
+    "--output", type=options.path_option, metavar="FILE", help="the file (default: in the run's folder exports)"
+)
+def export(run: Path, to: str, system: str, node: str, output: Path | None) -> int:
+    """Write what a run has found as a file for an inference engine, and print the command that uses it.
 
-    A NODE is a name of the evolution's tree, such as g0_pop0, g2_child3_pre or g2_child3_mut.
+      sglang         a custom logit processor (as processor_best.py), named by each request
+      sglang-server  a system and a plugin for all chat completions of a server; also a system prompt alone
+      vllm           a logits processor for model runner V1 and V2
+      transformers   a LogitsProcessor for generate()
+      llama-cpp      a processor for llama-cpp-python, and biases for llama-server and llama-cli
+      logit-bias     JSON with the biases of all tokens, for servers that limit neither their number nor their size
+
+    Each processor explains itself: its head, or `python FILE`, says how it is used (docs/export.md).
 
     examples:
-      orchestrator show outputs/evolve g1_child0_mut
-      orchestrator show outputs/evolve g1_child0_mut --json > individual.json
+      orchestrator export outputs/evolve --to vllm
+      orchestrator export outputs/evolve --to sglang --system "two sentences: log-odds x1"
+      orchestrator export outputs/evolve --to transformers --node g2_child3_mut --output steer.py
 
-    `orchestrator evolve --fork RUN@NODE` begins a run with the individual.
-    exit status: 0 printed; 1 the folder holds no run, or the run has no such individual.
+    exit status: 0 written; 1 the arguments are wrong, or the folder has no such result; 2 the file cannot be written.
     """
-    from orchestrator.results import RunResults
+    from orchestrator.export.steering import read_steering
+    from orchestrator.export.targets import TARGETS, default_file
+    from orchestrator.runs.folder import OutputError, check_inputs, write_output
 
-    found = _individual(RunResults.open(run), node)
-    options.print_found(as_json, found, _individual_lines(found))
+    if system and node:
+        raise click.UsageError("--system and --node exclude each other")
+    target = TARGETS[to]
+    steering = read_steering(run, system, node)
+    chosen = steering.system
+    if to not in (engines := engines_for(chosen.kind, chosen.deltas)):
+        instead = f"--to {' or '.join(engines)} takes it" if engines else "--system names another one (front.json)"
+        if chosen.max_tokens:
+            instead = f'set "max_tokens": {chosen.max_tokens} in each request'
+        raise OutputError(f"{run}: {chosen.name!a} has nothing that {to} could add: {instead}")
+    file = output or default_file(run, to, system or node)
+    target.check_name(file)
+    read = ("systems.json", "individuals.jsonl", "processor_best.py")
+    check_inputs("--output", file, {name: run / name for name in read})
+    text = target.render(steering)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for name, content in target.beside(steering).items():
+        (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        write_output(file.parent / name, content)
+    write_output(file, text)
+    if not steering.is_shown:
+        shown = f"it is not shown that {chosen.name} loses less than the margin of correct answers"
+        print(f"warning: {shown}", file=sys.stderr)
+    print(f"{file}\n\n  {target.command_for(file)}")
+    if chosen.system_prompt and to != "sglang-server":
+        print(f"\nsystem prompt, to be sent with each request: {escape_control(chosen.system_prompt)}")
+    if file.suffix == ".py":
+        print(f"\nmore: python {shlex.quote(str(file))}")
     return console.DONE
-
-
-INDIVIDUAL = (
-    "generation", "stage", "arm", "fitness", "mean_tokens", "correctness", "target", "skip_reason", "merge_fallback",
-)  # fmt: skip
-
-
-def _individual(results: RunResults, name: str) -> dict[str, Any]:
-    """The individual with its clusters, its ancestors, its descendants, and the files about it."""
-    one = results.individual(name)
-    arm = next((arm.clusters for arm in results.arms if arm.arm == one.arm), results.clusters)
-    known = {cluster.id: dataclasses.asdict(cluster) for cluster in arm}
-    return {
-        "name": name,
-        **{key: getattr(one, key) for key in INDIVIDUAL},
-        "is_elite": one.is_elite,
-        "parents": [edge["from"] for edge in results.descent if edge["to"] == name],
-        "children": [edge["to"] for edge in results.descent if edge["from"] == name],
-        "files": [f"reflector_prompts/{call.file}" for call in results.reflector_calls if call.is_about(name)],
-        "scratchpad": one.scratchpad,
-        "clusters": [{"id": id, "delta": delta, **known.get(id, {})} for id, delta in one.deltas.items()],
-    }
-
-
-def _individual_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    from orchestrator.report.format import format_table
-
-    facts = {name: value for name, value in found.items() if name not in ("scratchpad", "clusters")}
-    yield from format_table(
-        [(name, _text(value)) for name, value in facts.items() if value not in (None, "", False, [])]
-    )
-    yield from ("", "deltas, added to the logits of each cluster's tokens:")
-    rows = [(one["id"], f"{one['delta']:+.3f}", one.get("description", "")) for one in found["clusters"]]
-    yield from format_table(rows) if rows else ("not known: individuals.jsonl is missing",)
-    if found["scratchpad"]:
-        yield from ("", "scratchpad:", found["scratchpad"])
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,14 +1,14 @@
-"""`orchestrator runs`, `status` and `failed`: all runs, how far one of them is, and what has failed."""
+"""`orchestrator runs`, `status`, `failed`, `retry` and `cancel`: where runs are, what failed, to go on, to stop."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,6 @@ from orchestrator.console import command_line, raise_on_signals
 from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
-    from orchestrator.runs.status import RunStatus
     from tasks.records import Failure
 
 WIDEST = 300  # of an error, in columns
@@ -45,12 +44,17 @@ def runs(folder: Path, delete: Path | None, as_json: bool) -> int:
     exit status: 0 done; 1 the run to delete is at work or does not exist; 2 a file of a run cannot be read, or the farm
     cannot be reached.
     """
+    from orchestrator.report.format import format_money, format_table
     from orchestrator.runs.status import statuses
 
     if delete is not None:
         return _delete(delete, as_json)
     found, unreadable = statuses(folder)
-    lines = _table(found) if found else []
+    rows = [("RUN", "KIND", "STATE", "DONE", "FIGURES", "TOKENS", "COST", "FOLDER")]
+    for one in found:
+        figures, tokens, cost = one.summary or "-", f"{one.target_tokens:,}", format_money(one.cost_usd)
+        rows.append((one.run, one.kind, one.state, one.progress, figures, tokens, cost, one.folder))
+    lines = format_table(rows) if found else []
     if not found and not unreadable:
         lines = [f"no runs under {folder}; `make evolve` makes one"]
     options.print_found(as_json, [*map(dataclasses.asdict, found), *map(dataclasses.asdict, unreadable)], lines)
@@ -78,17 +82,6 @@ def _delete(folder: Path, as_json: bool) -> int:
     return console.DONE
 
 
-def _table(runs: Sequence[RunStatus]) -> list[str]:
-    from orchestrator.report.format import format_money, format_table
-
-    rows = [("RUN", "KIND", "STATE", "DONE", "FIGURES", "TOKENS", "COST", "FOLDER")]
-    for status in runs:
-        figures, tokens = status.summary or "-", f"{status.target_tokens:,}"
-        cost = format_money(status.cost_usd)
-        rows.append((status.run, status.kind, status.state, status.progress, figures, tokens, cost, status.folder))
-    return format_table(rows)
-
-
 @options.command()
 @options.run_argument
 @options.json_option
@@ -103,9 +96,12 @@ def status(run: Path, as_json: bool) -> int:
     """
     from orchestrator.report.format import format_cost
     from orchestrator.runs.kinds import kind_of
-    from orchestrator.runs.status import run_status
+    from orchestrator.runs.status import DEAD_END, run_status
 
     found, (_, kind) = run_status(run), kind_of(run)
+    next_step = ("go on", command_line("retry", run))
+    if found.state == "stopped" and found.reason:
+        next_step = ("next", DEAD_END)
     lines = [
         *kind.figure_lines(found.figures),
         ("used", f"{found.target_tokens:,} generated tokens, {found.calls:,} calls"),
@@ -113,22 +109,11 @@ def status(run: Path, as_json: bool) -> int:
         *([("stopped" if found.state == "stopped" else "parked", found.reason)] if found.reason else []),
         *(("failed", f"{failure.stage} of {failure.node}: {failure.error}") for failure in found.failures),
         ("files", escape_control(found.folder)),
-        *_next_step(found),
+        *([next_step] if found.state != "finished" else []),
     ]
     listed = [f"{found.run}: {found.state}, {found.progress} done", *(f"  {what:<10} {text}" for what, text in lines)]
     options.print_found(as_json, dataclasses.asdict(found), listed)
     return console.DONE
-
-
-def _next_step(status: RunStatus) -> list[tuple[str, str]]:
-    """How the run goes on, if it does."""
-    if status.state == "finished":
-        return []
-    from orchestrator.runs.status import DEAD_END
-
-    if status.state == "stopped" and status.reason:
-        return [("next", DEAD_END)]
-    return [("go on", command_line("retry", Path(status.folder)))]
 
 
 @options.command()
@@ -156,35 +141,126 @@ def failed(run: Path | None, as_json: bool) -> int:
     from orchestrator.runs.status import find_runs
     from orchestrator.settings import SettingsError
 
-    found: dict[Path, list[Failure]] = {}
+    found: list[tuple[Path, list[Failure]]] = []
     problems: list[str] = []
     for folder in [run] if run else find_runs(Path("outputs")):
         try:
-            found[folder] = failed_of(folder)
+            found.append((folder, failed_of(folder)))
         except (OutputError, SettingsError) as error:  # it does not hide the others
-            problems += error.problems if isinstance(error, SettingsError) else [str(error)]
-    listed = [{**dataclasses.asdict(f), "folder": str(folder)} for folder, some in found.items() for f in some]
-    options.print_found(as_json, listed, _failed_lines(run, found))
+            problems += str(error).splitlines()
+    lines, failures = list[str](), list[dict[str, Any]]()
+    for folder, some in found:
+        failures += [{**dataclasses.asdict(failure), "folder": str(folder)} for failure in some]
+        lines += [line for failure in some for line in _failure_lines(folder, failure)]
+        lines += [f"  retry    {command_line('retry', folder)}"] if some else []
+    if found and not failures:
+        lines = [f"nothing has failed in {run or 'the runs under outputs'}"]
+    options.print_found(as_json, failures, lines)
     return console.fail(console.WRONG if run else console.BROKEN, *problems) if problems else console.DONE
 
 
-def _failed_lines(run: Path | None, found: Mapping[Path, Sequence[Failure]]) -> Iterator[str]:
-    if found and not any(found.values()):
-        yield f"nothing has failed in {run or 'the runs under outputs'}"
-    for folder, failures in found.items():
-        for failure in failures:
-            yield from _lines_of(failure, folder)
-        if failures:
-            yield f"  retry    {command_line('retry', folder)}"
-
-
-def _lines_of(failure: Failure, folder: Path) -> Iterator[str]:
-    """What is printed of one failed task."""
+def _failure_lines(folder: Path, failure: Failure) -> list[str]:
     from orchestrator.report.format import truncate
 
     tries = f"tried {failure.tries} time{'' if failure.tries == 1 else 's'}"
     at = f"{datetime.fromtimestamp(failure.at):%Y-%m-%d %H:%M:%S}"
-    yield f"{failure.node}: {failure.stage} failed, {tries}, last at {at}, task {failure.task}"
-    yield f"  {truncate(escape_control(failure.error), WIDEST)}"
-    if failure.prompt:
-        yield f"  prompt   {folder / 'reflector_prompts' / failure.prompt}"
+    lines = [
+        f"{failure.node}: {failure.stage} failed, {tries}, last at {at}, task {failure.task}",
+        f"  {truncate(escape_control(failure.error), WIDEST)}",
+    ]
+    return [*lines, f"  prompt   {folder / 'reflector_prompts' / failure.prompt}"] if failure.prompt else lines
+
+
+@options.command(drives=True)
+@options.run_argument
+@click.argument("tasks", metavar="[TASK...]", nargs=-1)
+@options.set_option
+@options.plain_option
+def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool) -> int:
+    """Go on with a run that parked because a task failed for good, with the settings that it was started with.
+
+    Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator
+    failed RUN` shows the error); --set changes a setting that may change before a run is resumed: NAME=VALUE for an
+    evolution (limits, timeouts, prices, the budget, the farm, and the reflector), a dotted key for the other kinds: of
+    the YAML file, or farm.NAME for an option of the command line.  With another judge an evolution is refused, and all
+    of a collection is judged again.
+
+    With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
+    the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
+    failed` lists them.
+
+    A run that stopped where it would stop again (exit status 2, `orchestrator status RUN` says why) is not started.
+
+    While another process drives the run, the failed tasks are sent to its farm again, and that process goes on.
+
+    examples:
+      orchestrator retry outputs/gpu                            everything that is missing
+      orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
+      orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent
+      orchestrator retry outputs/collect --set phase0.judge_concurrency=2
+      orchestrator retry outputs/guide --set farm.budget_usd=5
+
+    results: the run's output folder, as with the command that began it.
+    exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1
+    also where no failed task has such a name.
+    """
+    from orchestrator.runs.folder import OutputFolder, own_run_id
+    from orchestrator.runs.kinds import kind_of
+    from orchestrator.runs.lifecycle import failed_of, reach_farm_of, retry_failed, select_failures
+    from orchestrator.runs.status import DEAD_END, is_locked, read_parked_state
+
+    _, kind = kind_of(run)
+    if is_locked(run):  # the process that drives it goes on with what is sent again
+        with reach_farm_of(run) as farm:
+            sent = retry_failed(farm.app, farm.store, own_run_id(run), tasks)
+        named = ", ".join(f"{failure.stage} of {failure.node} (task {failure.task})" for failure in sent)
+        print(f"sent again: {named}" if sent else f"nothing has failed in {run}; the run is running")
+        return console.DONE
+    if tasks:
+        select_failures(failed_of(run), tasks)
+    parked = read_parked_state(OutputFolder(run))
+    if parked and parked.is_dead_end:
+        return console.fail(console.BROKEN, parked.reason, DEAD_END)
+    return kind.resume(run, overrides, tasks, plain=plain)
+
+
+@options.command()
+@options.run_argument
+def cancel(run: Path) -> int:
+    """Stop a run, from any terminal or machine that sees its output folder: its driver parks (exit 3), its messages are
+    removed from the queues, and workers end its tasks as soon as the answer or the call that they wait for arrives.
+
+    Nothing that was finished is lost: `orchestrator retry RUN` goes on with it.
+
+    examples:
+      orchestrator cancel outputs/gpu
+      orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm
+
+    results: the folder keeps all that was finished; standard output says how many messages were dropped.
+
+    exit status: 0 stopped; 1 the folder holds no run, or neither it nor its farm is at work; 2 something still works
+    on it, or its farm cannot be reached.
+    """
+    from orchestrator.farm import FarmUnavailable, StoreLost
+    from orchestrator.farm.dispatcher import CANCELLED_REASON
+    from orchestrator.runs.folder import OutputFolder, own_run_id
+    from orchestrator.runs.lifecycle import cancel, reach_farm_of
+    from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, run_status, write_parked_state
+
+    run_id, output, was_locked = own_run_id(run), OutputFolder(run), is_locked(run)
+    try:
+        with reach_farm_of(run) as farm:
+            done = cancel(farm, run, run_id, time.sleep)
+    except FarmUnavailable as error:
+        if was_locked or isinstance(error, StoreLost):  # it is up, and refuses
+            raise
+        return console.fail(console.WRONG, f"{run} is not running, and its farm is down: {error}")
+    if done.locked or done.active:
+        more = [f"  {line}" for line in done.active]
+        return console.fail(console.BROKEN, f"{run} is cancelled, but not everything has stopped yet:", *more)
+    if run_status(run).state == "stopped" and read_parked_state(output) is None:
+        write_parked_state(output, ParkedState(CANCELLED_REASON))
+    messages = f"{done.dropped} message{'' if done.dropped == 1 else 's'}"
+    print(f"cancelled {run}: {messages} dropped, no process works on it any more")
+    print(f"go on with: {command_line('retry', run)}")
+    return console.DONE

@@ -39,7 +39,7 @@ def test_it_shows_what_it_would_remove_and_removes_it_when_told_to(gc: Run, stor
     assert store.run_ids() == ["ended", "waits"]
 
     status, printed = gc("--remove", "--json")
-    assert (status, json.loads(printed)["removed"]) == (0, {"runs": 1, "results": 0, "files": 0})
+    assert (status, json.loads(printed)["removed"]) == (0, {"runs": 1, "results": 0})
     assert store.run_ids() == ["waits"]
 
 

@@ -18,7 +18,7 @@ def test_without_a_file_or_with_a_wrong_one_nothing_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run() == console.WRONG
-    assert capsys.readouterr().err == "orchestrator: --config: is missing; it names the YAML file\n"
+    assert "--config" in capsys.readouterr().err
     (tmp_path / "guide.yaml").write_text("missions: {a/b: x}\nrunner: {epochs: 0}\n")
     assert run("--config", tmp_path / "guide.yaml") == console.WRONG
     lines = capsys.readouterr().err.splitlines()

@@ -147,7 +147,7 @@ def test_judges_without_a_model_are_free(tmp_path: Path) -> None:
 
 def test_a_budget_is_evaluations_or_money_of_a_judge_with_prices() -> None:
     priced, unpriced = read_judge("gpt-4o", NUMBERS).options, read_judge("llama3:8b", NUMBERS).options
-    own = read_judge("llama3:8b", NUMBERS, "1 1 1")
+    own = read_judge("llama3:8b 1 1 1", NUMBERS)
     assert read_budget("65 evaluations", FREE).options == {"NGEN": "6", "BUDGET_USD": "0"}
     assert read_budget("$5", priced).options == {"NGEN": "6", "BUDGET_USD": "5"}
     assert read_budget("100 evaluations, $2.5", own.options).options == {"NGEN": "10", "BUDGET_USD": "2.5"}

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator import console
 from orchestrator.cli import main
-from orchestrator.commands.retry import retry
+from orchestrator.commands.runs import retry
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import ParkedState, write_parked_state
 
