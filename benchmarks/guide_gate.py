@@ -30,7 +30,7 @@ from figures import table, write
 from numpy.typing import NDArray
 
 from orchestrator.report.statistics import share_interval
-from tasks.guide.gate import TicketScores, decide
+from tasks.guide.choose import TicketScores, decide
 from tasks.guide.ticket import Verdict
 
 Floats = NDArray[np.float64]

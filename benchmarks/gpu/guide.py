@@ -24,10 +24,10 @@ import yaml
 from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.guide_tickets import MISSIONS, STATED, PlantedMission, generate_tickets, with_rules, write_tickets
-from orchestrator.guide.ingest import parse_ticket
+from orchestrator.guide.inputs import parse_ticket
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.guide.gate import balanced_accuracy, false_pass_rate
+from tasks.guide.choose import balanced_accuracy, false_pass_rate
 from tasks.guide.prompts import PromptForm, rollout_messages
 from tasks.guide.ticket import Verdict, parse_verdict
 from workers.embedded import farm as control

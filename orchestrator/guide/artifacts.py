@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.guide.guidance import utc_now
-from orchestrator.guide.ingest import INCOMPLETE, MissionTickets
+from orchestrator.guide.inputs import INCOMPLETE, MissionTickets
 from orchestrator.guide.reflecting import Decision, Extras
+from orchestrator.guide.report import STATS
 from orchestrator.guide.rollouts import JudgedTickets, RolledOut, Rollout
 from orchestrator.guide.settings import settings_hash
 from orchestrator.runs.folder import write_output
@@ -23,15 +24,14 @@ from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.ticket import NO_VALID_CANDIDATE, GuideCandidate, Ticket
 from tasks.store.keys import content_hash
 
-STATS = "stats.json"
-REFLECTIONS = "reflection.jsonl"
 UNDATED = ("selections.jsonl", "shuffled_data.jsonl")
 """Their lines have no `created_at`."""
+ALL_WRONG, MANUAL_REVIEW, MALFORMED = "all_wrong", "manual_review", "malformed_candidates"
 Line = dict[str, Any]
 
 
 class MissionFolder:
-    """The folder of one mission.  Raises: OutputNotWritable."""
+    """The folder of one mission."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,19 +56,17 @@ def _dated(name: str, lines: Iterable[Line]) -> Iterator[bytes]:
     return (json_line({**line, **dated}) for line in lines)
 
 
-ALL_WRONG, MANUAL_REVIEW, MALFORMED = "all_wrong", "manual_review", "malformed_candidates"
-
-
 def rollout_lines(rolled: RolledOut) -> Iterator[Line]:
     """One for each candidate, as the model wrote it."""
+    rollout = rolled.rollout
     for found, prompt_tokens in zip(rolled.tickets, rolled.prompt_tokens, strict=True):
         for candidate in found.candidates:
             yield {
-                **_place(rolled.rollout, found.ticket),
-                "purpose": rolled.rollout.purpose,
-                **rolled.rollout.guided_by,
+                **_place(rollout, found.ticket),
+                "purpose": rollout.purpose,
+                **rollout.guided_by,
                 "candidate_index": candidate.index,
-                "decode": _decode(rolled.rollout, candidate),
+                "decode": _decode(rollout, candidate),
                 "response_text": candidate.text,
                 "tokens": candidate.tokens,
                 "prompt_tokens": prompt_tokens,
@@ -85,7 +83,6 @@ def trajectory_lines(judged: JudgedTickets, extras: Sequence[Extras]) -> Iterato
         for candidate, signals in zip(found.candidates, found.signals, strict=True):
             place = (found.ticket.group_id, candidate.index)
             more = {name: value for extra in extras for name, value in extra.get(place, {}).items()}
-            warnings = [*candidate.warnings, *more.pop("warnings", ())]
             yield {
                 **_place(rollout, found.ticket),
                 "candidate_index": candidate.index,
@@ -97,7 +94,7 @@ def trajectory_lines(judged: JudgedTickets, extras: Sequence[Extras]) -> Iterato
                 "reason": candidate.reason,
                 "confidence": candidate.confidence,
                 "signals": dataclasses.asdict(signals),
-                "warnings": warnings,
+                "warnings": [*candidate.warnings, *more.pop("warnings", ())],
                 **more,
             }
 
@@ -117,7 +114,7 @@ def selection_lines(
         ineligible = judged.screening.left_out.get(ticket.group_id)
         if rollout.epoch is None:
             ineligible = "no reflection follows"
-        malformed = [candidate for candidate in found.candidates if candidate.verdict is None]
+        is_malformed = any(not candidate.format_ok for candidate in found.candidates)
         yield {
             **_place(rollout, ticket),
             "holdout": ticket.group_id in held_out,
@@ -138,7 +135,7 @@ def selection_lines(
             "reflection_change": reflection_change,
             "eligible": ineligible is None,
             **({"ineligible_reason": ineligible} if ineligible else {}),
-            "warnings": [NO_VALID_CANDIDATE] if chosen is None else [MALFORMED] if malformed else [],
+            "warnings": [NO_VALID_CANDIDATE] if chosen is None else [MALFORMED] if is_malformed else [],
         }
 
 
@@ -152,13 +149,16 @@ def review_lines(judged: JudgedTickets, reflection_id: str) -> Iterator[Line]:
         if found.ticket.group_id in judged.screening.manual_review:
             reasons.append(MANUAL_REVIEW)
         if reasons:
-            yield {
-                **_place(rollout, found.ticket),
-                "label": found.ticket.label,
-                "reasons": reasons,
-                **rollout.guided_by,
-                "reflection_id": reflection_id,
-            }
+            about = {"label": found.ticket.label, "reasons": reasons}
+            yield {**_place(rollout, found.ticket), **about, **rollout.guided_by, "reflection_id": reflection_id}
+
+
+def excluded_lines(tickets: MissionTickets) -> Iterator[Line]:
+    """For review: the tickets that take part in nothing."""
+    for group_id in tickets.excluded:
+        nowhere = {"epoch": None, "step": None, "label": None, "reasons": [INCOMPLETE]}
+        by_none = {"guidance_step": None, "guidance_hash": None, "reflection_id": None}
+        yield {"group_id": group_id, "mission": tickets.mission, **nowhere, **by_none}
 
 
 def reflection_id(rollout: Rollout) -> str:
@@ -170,8 +170,7 @@ def reflection_id(rollout: Rollout) -> str:
 def reflection_line(judged: JudgedTickets, decision: Decision, after: Guidance) -> Line:
     """What became of a batch; `after` is the guidance that holds from here on."""
     rollout, screening = judged.rollout, judged.screening
-    setup, before, proposed = rollout.setup, rollout.guidance, decision.proposed
-    applied, rejected = decision.applied, proposed.rejected if proposed else None
+    setup, before, applied = rollout.setup, rollout.guidance, decision.applied
     figures = None
     if decision.figures:
         figures = {**dataclasses.asdict(decision.figures), "tickets": len(setup.tickets.holdout)}
@@ -182,8 +181,8 @@ def reflection_line(judged: JudgedTickets, decision: Decision, after: Guidance) 
         "epoch": rollout.epoch,
         "step": rollout.step,
         "backend": setup.settings.reflection.backend,
-        "by": proposed.by if proposed else None,
-        "proposal": dataclasses.asdict(proposed.proposal) if proposed and proposed.proposal else None,
+        "by": decision.by,
+        "proposal": dataclasses.asdict(decision.proposal) if decision.proposal else None,
         "eligible": bool(screening.bundle),
         **({"ineligible_reason": screening.ineligible_reason} if screening.ineligible_reason else {}),
         "applied": decision.edit is not None,
@@ -201,33 +200,12 @@ def reflection_line(judged: JudgedTickets, decision: Decision, after: Guidance) 
         "shown": list(judged.shown),
         "manual_review": list(screening.manual_review),
         "warnings": [],
-        **({"rejected": {"reason": str(rejected), "reply": proposed.text}} if proposed and rejected else {}),
+        **({"rejected": {"reason": decision.reason, "reply": decision.reply}} if decision.gate == "rejected" else {}),
     }
-
-
-def excluded_lines(tickets: MissionTickets) -> Iterator[Line]:
-    """For review: the tickets that take part in nothing."""
-    for group_id in tickets.excluded:
-        yield {
-            "group_id": group_id,
-            "mission": tickets.mission,
-            "epoch": None,
-            "step": None,
-            "label": None,
-            "reasons": [INCOMPLETE],
-            "guidance_step": None,
-            "guidance_hash": None,
-            "reflection_id": None,
-        }
 
 
 def _place(rollout: Rollout, ticket: Ticket) -> Line:
-    return {
-        "group_id": ticket.group_id,
-        "mission": ticket.mission,
-        "epoch": rollout.epoch,
-        "step": rollout.step,
-    }
+    return {"group_id": ticket.group_id, "mission": ticket.mission, "epoch": rollout.epoch, "step": rollout.step}
 
 
 def _decode(rollout: Rollout, candidate: GuideCandidate) -> Line:

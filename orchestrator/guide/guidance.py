@@ -30,7 +30,6 @@ from tasks.guide.experiences import (
     edited_guidance,
     first_guidance,
     guidance_hash,
-    is_consistent,
     sort_experiences,
 )
 
@@ -57,11 +56,7 @@ class StoredGuidance:
 
 
 def read_guidance(path: Path) -> dict[str, StoredGuidance]:
-    """The guidance of each mission in a file, which a person may have written.
-
-    An entry without metadata begins its history at its step.  Where a person has edited an entry that has a history,
-    and raised its step, the edit is one more step of that history.
-    """
+    """The guidance of each mission in a file, which a person may have written."""
     try:
         text = path.read_bytes()
         json.loads(text, object_pairs_hook=unrepeated)
@@ -78,6 +73,7 @@ def read_guidance(path: Path) -> dict[str, StoredGuidance]:
 
 
 def _stored(entry: GuidanceEntry) -> StoredGuidance:
+    """Without metadata a history begins; with it and a higher step, an edit by hand is the next step of the history."""
     check_experiences(entry["experiences"])
     experiences, step = sort_experiences(entry["experiences"]), entry["step"]
     if "metadata" not in entry:
@@ -86,7 +82,7 @@ def _stored(entry: GuidanceEntry) -> StoredGuidance:
     if not guidance.metadata.history:
         raise ValueError("metadata.history is empty")
     last = guidance.metadata.history[-1]
-    if (step, guidance_hash(experiences)) == (last.step, last.hash) and is_consistent(guidance):
+    if (step, guidance_hash(experiences)) == (last.step, last.hash):
         return StoredGuidance(guidance, by_hand=False)
     if step <= last.step:
         raise ValueError(
@@ -119,10 +115,7 @@ class GuidanceRepository:
         return self.folder / GUIDANCE
 
     def start_from(self, path: Path) -> Guidance:
-        """The guidance with which the run begins: that of a file, which is only read, or that of its earlier start.
-
-        The run's own file may be steps further; it stays as it is.
-        """
+        """The guidance with which the run begins: that of a file, which is only read, or that of its earlier start."""
         start = self.folder / START
         if not start.exists():
             found = read_guidance(path)
@@ -144,8 +137,7 @@ class GuidanceRepository:
     def commit(self, guidance: Guidance) -> None:
         """Make this the current guidance, one step after the one on disk.
 
-        A step that the file has or had already is skipped, so that a run that goes through its steps anew never moves
-        the guidance back.
+        A step that the file has had is skipped: a run that goes through its steps anew never moves the guidance back.
         """
         current = self.load()
         made, on_disk = (

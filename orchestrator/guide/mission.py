@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from orchestrator.guide.artifacts import (
-    REFLECTIONS,
     MissionFolder,
     excluded_lines,
     reflection_id,
@@ -22,14 +20,10 @@ from orchestrator.guide.artifacts import (
     selection_lines,
     trajectory_lines,
 )
-from orchestrator.guide.figures import Tally, Value, judged_value
 from orchestrator.guide.guidance import GuidanceRepository, utc_now
-from orchestrator.guide.ingest import epoch_batches
-from orchestrator.guide.reflecting import (
-    Decision,
-    Extras,
-    MissionReflector,
-)
+from orchestrator.guide.inputs import epoch_batches
+from orchestrator.guide.reflecting import Decision, Extras, MissionReflector
+from orchestrator.guide.report import REFLECTIONS, Tally, Value, judged_value
 from orchestrator.guide.rollouts import (
     JudgedTickets,
     MissionSetup,
@@ -40,10 +34,9 @@ from orchestrator.guide.rollouts import (
     as_request,
     find_too_long,
     judge,
-    longest_reply,
 )
+from tasks.guide.choose import accuracy
 from tasks.guide.experiences import Guidance, next_guidance
-from tasks.guide.gate import accuracy, majority_pairs
 from tasks.guide.jobs import verify_job
 from tasks.guide.ticket import Ticket
 
@@ -85,7 +78,7 @@ class Mission:
 
     def _check_all_prompts(self) -> Steps[None]:
         """Whether every ticket's prompt fits, before anything is asked; an edit with which one does not is refused."""
-        longest = longest_reply(self.setup)
+        longest = self.setup.longest_reply
         rollout = Rollout(self.setup, "final", self.guidance, self.setup.tickets.judged)
         most, too_long = yield from find_too_long(self.setup, rollout.prompts, longest, "final")
         if too_long:
@@ -117,8 +110,11 @@ class Mission:
             job = verify_job(name, setup.verifier_identity, found, named)
             requests[found.ticket.group_id] = as_request(job)
         results = yield list(requests.values())
-        scores: dict[str, Sequence[dict[str, Any]]] = {n: results[r.key]["verified"] for n, r in requests.items()}
-        return {(name, index): one for name, found in scores.items() for index, one in enumerate(found)}
+        return {
+            (group_id, index): one
+            for group_id, request in requests.items()
+            for index, one in enumerate(results[request.key]["verified"])
+        }
 
     def _roll_out_batch(self, epoch: int, step: int, tickets: Sequence[Ticket]) -> Steps[RolledOut]:
         """The candidates of a batch; after an edit also those under the guidance before it, with the same seeds."""
@@ -127,15 +123,13 @@ class Mission:
         results = yield [request for rollout in (now, *before) for request in rollout.requests]
         rolled = now.read(results)
         self._keep(f"step_{step}/rollout.jsonl", rolled)
-        judged = majority_pairs(rolled.scores())
         for rollout in before:
             old = rollout.read(results)
             self._keep(f"step_{step}/paired.jsonl", old)
-            pair = accuracy(majority_pairs(old.scores())), accuracy(judged)
-            self.tally.paired.append((pair[0] or 0.0, pair[1] or 0.0))
+            self.tally.paired.append((accuracy(old.judged) or 0.0, accuracy(rolled.judged) or 0.0))
         self.previous = None
-        self.tally.add_judged(rolled, judged)
-        if self.setup.settings.sampler.enforce_three_line and not any(verdict for _, verdict in judged):
+        self.tally.add_judged(rolled)
+        if self.setup.settings.sampler.enforce_three_line and not any(verdict for _, verdict in rolled.judged):
             raise StepStopped(
                 f"mission {self.setup.mission}: step {step}: none of the {len(tickets)} tickets has a candidate with "
                 f"the three lines; {self.folder.path / f'step_{step}' / 'rollout.jsonl'} has what came "
@@ -160,7 +154,7 @@ class Mission:
         self.folder.extend("selections.jsonl", selection_lines(judged, change))
         self.folder.extend("review.jsonl", review_lines(judged, name))
         self.folder.extend(REFLECTIONS, [reflection_line(judged, decision, self.guidance)])
-        self.tally.eligible += bool(judged.screening.bundle)
+        self.tally.number["eligible"] += bool(judged.screening.bundle)
         self.tally.gates.append(decision.gate)
 
     def _final_pass(self) -> Steps[None]:
@@ -178,7 +172,7 @@ class Mission:
             self._keep("final/preview.jsonl", first)
         self.folder.write_lines("final/trajectories.jsonl", trajectory_lines(judged, [extras]))
         self.folder.write_lines("final/selections.jsonl", selection_lines(judged, None, held_out))
-        self.tally.final = judged_value(majority_pairs(rolled.scores()))
+        self.tally.final = judged_value(rolled.judged)
         self.tally.before = self._held_out(first, held_out)
         self.tally.after = self._held_out(rolled, held_out)
         self.repository.load()  # as after each batch
@@ -187,7 +181,7 @@ class Mission:
         """The figures of the held-out tickets: by majority and, where a cell is greedy, by the first such candidate."""
         if not held_out:
             return None
-        scores = [ticket for ticket in rolled.scores() if ticket.group_id in held_out]
+        judged = [ticket.judged for ticket in rolled.scores if ticket.group_id in held_out]
         cells = [number for number, cell in enumerate(self.setup.settings.sampler.grid) if cell.is_greedy]
         greedy = [
             (found.ticket.label, next(c.verdict for c in found.candidates if c.cell == cells[0]))
@@ -196,7 +190,7 @@ class Mission:
         ]
         return {
             **rolled.rollout.guided_by,
-            "majority": judged_value(majority_pairs(scores)),
+            "majority": judged_value(judged),
             "greedy": judged_value(greedy) if greedy else None,
         }
 

@@ -7,14 +7,13 @@ answered is in the store or the journal after its first preview; its jobs have t
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from orchestrator.guide.figures import APPLIED, Tally, gate_kind
+from orchestrator.guide.report import APPLIED, Tally
 from orchestrator.guide.rollouts import (
     JudgedTickets,
     MissionSetup,
@@ -24,25 +23,21 @@ from orchestrator.guide.rollouts import (
     StepStopped,
     as_request,
     find_too_long,
-    longest_reply,
 )
 from orchestrator.guide.settings import CriticSettings, ReflectionSettings
-from tasks.guide.choose import TicketFindings
-from tasks.guide.critique import (
+from tasks.guide.choose import GateDecision, TicketFindings, decide
+from tasks.guide.experiences import Applied, apply_operations, next_guidance, resolve_evidence
+from tasks.guide.jobs import AskedFor, ask_job
+from tasks.guide.prompts import Messages
+from tasks.guide.reflect import (
     Critique,
+    Critiques,
+    GuideProposal,
     UnusableReply,
     critic_messages,
     narrowed_critique,
+    narrowed_proposal,
     parse_critique,
-)
-from tasks.guide.experiences import Applied, apply_operations, next_guidance, resolve_evidence
-from tasks.guide.gate import GateDecision, decide
-from tasks.guide.jobs import AskedFor, ask_job
-from tasks.guide.prompts import Messages
-from tasks.guide.proposal import (
-    Critiques,
-    GuideProposal,
-    narrowed_schema,
     parse_proposal,
     proposal_messages,
     solved_before,
@@ -67,25 +62,18 @@ class TooManyRejected(Exception):
 
 
 @dataclass(frozen=True)
-class Proposed:
-    """The reply to a batch: a proposal, or why it cannot be used.  `text` is its beginning, as it came."""
-
-    proposal: GuideProposal | None
-    rejected: UnusableReply | None
-    text: str
-    by: str
-
-
-@dataclass(frozen=True)
 class Decision:
-    """What became of a batch's proposal: `gate` in one word (`APPLIED`), and why.
+    """What became of a batch: `gate` in one word (`APPLIED`), and why.
 
-    `applied` is what its operations make of the experiences; `preview` has both rollouts of the held-out tickets.
+    `reply` is the beginning of what `by` wrote; `applied` what its operations make of the experiences; `preview` has
+    both rollouts of the held-out tickets.
     """
 
     gate: str
     reason: str
-    proposed: Proposed | None = None
+    by: str | None = None
+    reply: str = ""
+    proposal: GuideProposal | None = None
     applied: Applied | None = None
     preview: tuple[RolledOut, ...] = ()
     figures: GateDecision | None = None
@@ -122,16 +110,14 @@ class MissionReflector:
         critiques: dict[Place, Critique] = {}
         extras: dict[Place, Mapping[str, Any]] = {}
         for place, reply in zip(prompts, replies, strict=True):
-            rejected = None
+            rejected, by = None, {"critic_by": reply["by"]}
             try:
-                read = parse_critique(reply["text"], reply["finish"], **caps)
-                critiques[place] = read
-                said = {name: value for name, value in asdict(read).items() if value is not None}
-                extras[place] = {"critic": said, "critic_by": reply["by"]}
+                read = critiques[place] = parse_critique(reply["text"], reply["finish"], **caps)
+                extras[place] = {"critic": {n: v for n, v in asdict(read).items() if v is not None}, **by}
             except UnusableReply as error:
-                rejected = error
-                shown = {"reason": str(error), "reply": reply["text"][:REPLY_SHOWN]}
-                extras[place] = {"warnings": ["critic_rejected"], "critic_by": reply["by"], "critic_rejected": shown}
+                rejected = str(error)
+                shown = {"reason": rejected, "reply": reply["text"][:REPLY_SHOWN]}
+                extras[place] = {"warnings": ["critic_rejected"], **by, "critic_rejected": shown}
             self.tally.add_critique(reply, is_rejected=rejected is not None)
             self._count("critique", rejected)
         return critiques, extras
@@ -142,15 +128,26 @@ class MissionReflector:
             return Decision("ineligible", judged.screening.ineligible_reason or "")
         if cap_left < 1:
             return Decision("budget", "the epoch's change_cap_per_epoch is spent; nothing was asked")
-        proposed = yield from self._propose(judged, critiques)
-        self.tally.add_evidence(_evidence(proposed.proposal, judged.shown), judged.rollout.epoch or 0)
-        decision = self._checked(judged, proposed, cap_left)
-        if decision.gate or decision.applied is None:
-            return decision
-        return (yield from self._decide(judged.rollout, decision, decision.applied))
+        reply = yield from self._propose(judged, critiques)
+        proposal, rejected = None, None
+        try:
+            proposal = parse_proposal(reply["text"], reply["finish"])
+        except UnusableReply as error:
+            rejected = str(error)
+        self.tally.add_proposal(reply, is_refine=proposal is not None and proposal.action == "refine")
+        self._count("proposal", rejected)
+        asked = Decision("", "", reply["by"], reply["text"][:REPLY_SHOWN], proposal)
+        if proposal is None:
+            return replace(asked, gate="rejected", reason=rejected or "")
+        if proposal.action == "noop":
+            return replace(asked, gate="noop", reason="the reflector proposes no edit")
+        operations = [name for operation in proposal.operations for name in operation.evidence]
+        named = resolve_evidence([*proposal.evidence_group_ids, *operations], judged.shown)
+        self.tally.add_evidence(named, judged.rollout.epoch or 0)
+        return (yield from self._decide(judged, asked, proposal, cap_left))
 
-    def _propose(self, judged: JudgedTickets, critiques: Critiques) -> Steps[Proposed]:
-        """One proposal.  In what is left of the prompt, tickets that were judged right are shown as contrast."""
+    def _propose(self, judged: JudgedTickets, critiques: Critiques) -> Steps[Mapping[str, Any]]:
+        """The reply of the reflector.  In what is left of the prompt, tickets that were judged right are contrast."""
         setup, reflection = self.setup, self.setup.settings.reflection
         by_id = {found.ticket.group_id: found for found in judged.tickets}
         bundle = [by_id.pop(group_id) for group_id in judged.shown]
@@ -164,72 +161,60 @@ class MissionReflector:
         schema = None
         if reflection.backend == "target":
             # A small model proposes edits that cannot be applied, unless its grammar has none, and needs an example.
-            schema = narrowed_schema(list(experiences), len(bundle), reflection.max_operations)
+            schema = narrowed_proposal(list(experiences), len(bundle), reflection.max_operations)
             messages = solved_before(messages, template, setup.focus)
         [reply] = yield from self._ask("proposal", [messages], schema, reflection, judged)
-        proposal, rejected = None, None
-        try:
-            proposal = parse_proposal(reply["text"], reply["finish"])
-        except UnusableReply as error:
-            rejected = error
-        self.tally.add_proposal(reply, is_refine=proposal is not None and proposal.action == "refine")
-        self._count("proposal", rejected)
-        return Proposed(proposal, rejected, reply["text"][:REPLY_SHOWN], reply["by"])
+        return reply
 
-    def _checked(self, judged: JudgedTickets, proposed: Proposed, cap_left: int) -> Decision:
-        """What the proposal would make of the experiences, without a gate yet; or why it makes nothing."""
-        proposal, settings, guidance = proposed.proposal, self.setup.settings.reflection, judged.rollout.guidance
-        if proposal is None:
-            return Decision("rejected", str(proposed.rejected), proposed)
-        if proposal.action == "noop":
-            return Decision("noop", "the reflector proposes no edit", proposed)
+    def _decide(
+        self, judged: JudgedTickets, asked: Decision, proposal: GuideProposal, cap_left: int
+    ) -> Steps[Decision]:
+        """Whether the edit is applied: it is valid, every prompt fits with it, and the held-out tickets are for it."""
+        setup, settings, rollout = self.setup, self.setup.settings, judged.rollout
+        guidance, held_out = rollout.guidance, setup.tickets.holdout
         tickets = [found.ticket for found in judged.tickets if found.ticket.group_id in judged.shown]
         applied = apply_operations(
             guidance.experiences,
             guidance.metadata.highest,
             proposal.operations,
-            max_operations=settings.max_operations,
+            max_operations=settings.reflection.max_operations,
             cap_left=cap_left,
             group_ids=judged.shown,
             ticket_texts=[text for ticket in tickets for text in ticket.per_image.values()],
         )
+        asked = replace(asked, applied=applied)
         if not applied.accepted:
             reasons = "; ".join(dict.fromkeys(reason for _, reason in applied.rejected))
-            return Decision("invalid", reasons or "it has no operation", proposed, applied)
-        if proposal.uncertainty_note and not settings.allow_uncertain:
-            return Decision("uncertain", proposal.uncertainty_note, proposed, applied)
-        return Decision("", "", proposed, applied)
-
-    def _decide(self, rollout: Rollout, decision: Decision, applied: Applied) -> Steps[Decision]:
-        """Whether a valid edit is applied: every prompt must fit with it, and the held-out tickets decide."""
-        setup, settings, held_out = self.setup, self.setup.settings, self.setup.tickets.holdout
-        guidance = rollout.guidance
+            return replace(asked, gate="invalid", reason=reasons or "it has no operation")
+        if proposal.uncertainty_note and not settings.reflection.allow_uncertain:
+            return replace(asked, gate="uncertain", reason=proposal.uncertainty_note)
         edited = next_guidance(guidance, applied, "", "")
         prompts = Rollout(setup, "after", edited, setup.tickets.judged).prompts
-        most, too_long = yield from find_too_long(setup, prompts, longest_reply(setup), f"edit{rollout.step}")
+        most, too_long = yield from find_too_long(setup, prompts, setup.longest_reply, f"edit{rollout.step}")
         if too_long:
             fault = f"with it {len(too_long)} prompts exceed {most} tokens, the longest has {max(too_long.values())}"
-            return dataclasses.replace(decision, gate="too_long", reason=fault)
-        if (kind := gate_kind(settings)) != "preview":
-            return dataclasses.replace(decision, gate=kind, reason="applied without a preview")
+            return replace(asked, gate="too_long", reason=fault)
+        if (kind := settings.gate) != "preview":
+            return replace(asked, gate=kind, reason="applied without a preview")
         before, after = Rollout(setup, "before", guidance, held_out), Rollout(setup, "after", edited, held_out)
         results = yield [*before.requests, *after.requests]
         preview = before.read(results), after.read(results)
-        bounds = settings.reflection.apply_if_delta, settings.holdout.min_probability
+        delta, least = settings.reflection.apply_if_delta, settings.holdout.min_probability
         rise = settings.holdout.max_false_pass_rise
         found = decide(
-            *(one.scores() for one in preview),
-            apply_if_delta=bounds[0],
-            min_probability=bounds[1],
+            preview[0].scores,
+            preview[1].scores,
+            apply_if_delta=delta,
+            min_probability=least,
             max_false_pass_rise=rise,
             seed=settings.runner.shuffle_seed,
         )
         reason = (
-            f"uplift {found.uplift:+.4f} (at least {bounds[0]:g}), "
-            f"probability {found.probability:.3f} (at least {bounds[1]:g}), "
+            f"uplift {found.uplift:+.4f} (at least {delta:g}), "
+            f"probability {found.probability:.3f} (at least {least:g}), "
             f"false passes {found.false_pass_after - found.false_pass_before:+.4f} (at most {rise:+g})"
         )
-        return dataclasses.replace(decision, gate=found.reason, reason=reason, preview=preview, figures=found)
+        return replace(asked, gate=found.reason, reason=reason, preview=preview, figures=found)
 
     def _ask(
         self,
@@ -252,27 +237,21 @@ class MissionReflector:
                     f"tokens, more than {most}, which is the model's context less {section}.max_new_tokens"
                     + (" (a smaller reflection.batch_size shows fewer tickets)" if section == "reflection" else "")
                 )
+        sampling: dict[str, Any] = {
+            "temperature": how.temperature,
+            "top_p": how.top_p,
+            "max_new_tokens": how.max_new_tokens,
+            "seed": seed,
+        }
+        names = [setup.label(asked_for, label, number) for number in range(len(prompts))]
         requests = [
-            as_request(
-                ask_job(
-                    setup.context,
-                    how.backend,
-                    asked_for,
-                    messages,
-                    schema,
-                    temperature=how.temperature,
-                    top_p=how.top_p,
-                    max_new_tokens=how.max_new_tokens,
-                    seed=seed,
-                    label=setup.label(asked_for, label, number),
-                )
-            )
-            for number, messages in enumerate(prompts)
+            as_request(ask_job(setup.context, how.backend, asked_for, messages, schema, label=name, **sampling))
+            for messages, name in zip(prompts, names, strict=True)
         ]
         results = yield requests
         return [results[request.key] for request in requests]
 
-    def _count(self, asked_for: AskedFor, rejected: UnusableReply | None) -> None:
+    def _count(self, asked_for: AskedFor, rejected: str | None) -> None:
         """A reflector that is never understood would otherwise look like one that has nothing to say.
 
         Where the mission has parked before, it begins anew, so that a retry goes on.
@@ -304,13 +283,4 @@ def chosen_candidates(found: TicketFindings, critic: CriticSettings) -> list[Gui
 def alternating(tickets: Sequence[Ticket], most: int) -> list[Ticket]:
     """So many tickets of both labels in turn, beginning with a pass; in their order within a label."""
     passed, failed = ([ticket for ticket in tickets if ticket.label == label] for label in ("pass", "fail"))
-    mixed = [ticket for pair in zip_longest(passed, failed) for ticket in pair if ticket is not None]
-    return mixed[:most]
-
-
-def _evidence(proposal: GuideProposal | None, shown: Sequence[str]) -> tuple[str, ...]:
-    """The tickets that a proposal names for its edits, of those that it was shown."""
-    if proposal is None or proposal.action == "noop":
-        return ()
-    operations = [name for operation in proposal.operations for name in operation.evidence]
-    return resolve_evidence([*proposal.evidence_group_ids, *operations], shown)
+    return [ticket for pair in zip_longest(passed, failed) for ticket in pair if ticket is not None][:most]

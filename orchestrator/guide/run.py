@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator import console
 from orchestrator.callbacks import Callbacks
-from orchestrator.guide.inputs import GuideInputs, check_guide, differences, keep_tickets
+from orchestrator.guide.inputs import GuideInputs, check_guide, differences, ingest, keep_hashes, one_sided_holdouts
 from orchestrator.guide.report import UNIT, guide_figure_lines, guide_summary, guide_tables
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.report.format import highest_cost, provider_at
@@ -80,7 +80,6 @@ def start_guide(
     is to be retried.
     """
     # Imported here: a command that only shows a run does not need them.
-    from orchestrator.guide.ingest import ingest, one_sided_holdouts
     from orchestrator.guide.rollouts import StepStopped
     from orchestrator.guide.session import run_missions, write_ingest
     from orchestrator.runs.session import Ending, settings_callbacks
@@ -98,7 +97,7 @@ def start_guide(
         try:
             output.run_id(GUIDE.name)
             GUIDE.save(output, settings, options)
-            keep_tickets(output, inputs)
+            keep_hashes(output, inputs)
             for name, found in inputs.tickets.items():
                 write_ingest(output.path / name, settings, found)
         finally:
@@ -109,7 +108,7 @@ def start_guide(
     log_to, again = LogTo(LEVELS[options.log_level], sys.stderr), settings.output.goes_on
     try:
         with GUIDE.driving(output, settings, options, told, log_to, again) as driving:
-            keep_tickets(output, inputs)
+            keep_hashes(output, inputs)
             try:
                 _say(*run_missions(inputs, output, GUIDE.connect(settings, options), told, only))
             except StepStopped as error:

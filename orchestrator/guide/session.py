@@ -18,14 +18,12 @@ from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Parked
 from orchestrator.farm.work import Request, Scheduler
-from orchestrator.guide.artifacts import STATS, MissionFolder
-from orchestrator.guide.figures import Tally
+from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.guidance import GuidanceRepository
-from orchestrator.guide.ingest import MissionTickets, epoch_batches, shuffle_lines
-from orchestrator.guide.inputs import GuideInputs
+from orchestrator.guide.inputs import GuideInputs, MissionTickets, epoch_batches
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.reflecting import TooManyRejected
-from orchestrator.guide.report import UNIT, closing_lines, progress_of
+from orchestrator.guide.report import STATS, UNIT, Tally, closing_lines, progress_of
 from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
 from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.runs.folder import OutputFolder, read_state
@@ -38,9 +36,9 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.options import EMBEDDED
 from orchestrator.settings.run import endpoint_at
 from tasks import records
-from tasks.cpu.guide import load_verifier
 from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import GUIDE, GuideContext
+from tasks.guide.work import load_verifier
 from tasks.openai.endpoint import is_priced
 from tasks.store.client import RunTaken
 
@@ -154,8 +152,8 @@ def write_ingest(folder: Path, settings: GuideSettings, tickets: MissionTickets)
     repository, mission = GuidanceRepository(folder, folder.name, settings.guidance.retention), MissionFolder(folder)
     first = repository.start_from(Path(settings.guidance.path))
     for number in range(1, settings.runner.epochs + 1):
-        epoch = epoch_batches(tickets.training, settings, number)
-        mission.write_lines(f"epoch_{number}/shuffled_data.jsonl", shuffle_lines(epoch))
+        shuffled = epoch_batches(tickets.training, settings, number)
+        mission.write_lines(f"epoch_{number}/shuffled_data.jsonl", shuffled.lines())
     if not (folder / STATS).exists():
         mission.write_stats(Tally(settings, tickets).stats(first, is_finished=False))
     return repository, first

@@ -1,7 +1,6 @@
-"""The settings of `guide`: every key of its YAML file, and the options of its command; as frozen dataclasses.
+"""The settings of `guide`: every key of its YAML file, and the options of its command.
 
-The names of the fields are the keys, so that `dataclasses.asdict` gives the file back.  docs/guide.md says what each
-means.  A key that may be left out has a default here.
+docs/guide.md says what each means.  A key that may be left out has a default here.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ from orchestrator.settings.options import (
     server_arguments,
     variable_name,
 )
-from tasks.guide.choose import AllWrongStrategy, Backend, EligibilityPolicy, SignalWeights, TieBreak
+from tasks.guide.choose import AllWrongStrategy, EligibilityPolicy, SignalWeights, TieBreak
+from tasks.guide.jobs import Backend
 from tasks.guide.prompts import PromptForm
 from tasks.guide.ticket import DecodeCell
 from tasks.store.keys import content_hash
@@ -189,9 +189,11 @@ class GuideSettings(Document):
         return self.output.path
 
     @property
-    def is_gated(self) -> bool:
-        """Whether a proposal is tried on held-out tickets before it is applied."""
-        return self.holdout.fraction > 0 and not self.reflection.rapid_mode
+    def gate(self) -> Literal["preview", "rapid", "no_holdout"]:
+        """How edits are decided on: by a preview on held-out tickets, or not at all."""
+        if self.reflection.rapid_mode:
+            return "rapid"
+        return "preview" if self.holdout.fraction > 0 else "no_holdout"
 
     @property
     def needs_endpoint(self) -> bool:
@@ -257,8 +259,8 @@ def cross_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"missions.{shown_key(name)}", "is no name of a folder"
         elif folders[place] in folders[:place]:
             yield f"missions.{shown_key(name)}", "has the same folder as an earlier one"
-    size = values.get("sampler.group_batch_size")
-    if size is not None and size not in BATCHES and values.get("reflection.rapid_mode") is not True:
+    size = values.get("sampler.group_batch_size", BATCHES[0])
+    if size not in BATCHES and values.get("reflection.rapid_mode") is not True:
         yield "sampler.group_batch_size", f"{size} is not 32 or 64, and reflection.rapid_mode is not true"
     asked = [name for name in ("critic", "reflection") if values.get(f"{name}.backend") == "endpoint"]
     if values.get("critic.enabled") is False:

@@ -63,8 +63,7 @@ class Guidance:
     metadata: GuidanceMetadata
 
 
-def experience_number(key: str) -> int:
-    """10 of `G10`."""
+def _number(key: str) -> int:
     found = _KEY.fullmatch(key)
     if found is None:
         raise ValueError(f"{key!r} is not G and a number")
@@ -73,7 +72,7 @@ def experience_number(key: str) -> int:
 
 def sort_experiences(experiences: Mapping[str, str]) -> dict[str, str]:
     """G2 before G10."""
-    return {key: experiences[key] for key in sorted(experiences, key=experience_number)}
+    return {key: experiences[key] for key in sorted(experiences, key=_number)}
 
 
 def render_experiences(experiences: Mapping[str, str]) -> str:
@@ -92,8 +91,8 @@ def guidance_hash(experiences: Mapping[str, str]) -> str:
 
 def first_guidance(experiences: Mapping[str, str], updated_at: str, step: int = 0) -> Guidance:
     """The guidance with which a mission's history begins, of one or more experiences."""
-    entries = {key: EntryRecord(None, (), None, updated_at, False, text) for key, text in experiences.items()}
-    return _at_step(step, experiences, entries, -1, (), None, updated_at)
+    nothing = Guidance(0, "", {}, GuidanceMetadata({}, -1, ()))
+    return edited_guidance(nothing, experiences, step, updated_at, None)
 
 
 def edited_guidance(
@@ -108,8 +107,7 @@ def edited_guidance(
         known = entries.get(key)
         if known is None or known.removed or known.text != text:
             entries[key] = EntryRecord(reflection_id, (), None, updated_at, False, text)
-    known_steps = before.metadata
-    return _at_step(step, experiences, entries, known_steps.highest, known_steps.history, reflection_id, updated_at)
+    return _at_step(step, experiences, entries, before.metadata, reflection_id, updated_at)
 
 
 def next_guidance(before: Guidance, applied: Applied, reflection_id: str, updated_at: str) -> Guidance:
@@ -121,31 +119,22 @@ def next_guidance(before: Guidance, applied: Applied, reflection_id: str, update
             entries[str(key)] = replace(record, removed=True, text=entries[str(key)].text)
         if one.op != "remove":
             entries[str(one.key)] = replace(record, text=one.text or "")
-    history = before.metadata.history
-    return _at_step(before.step + 1, applied.experiences, entries, applied.highest, history, reflection_id, updated_at)
+    known = replace(before.metadata, highest=applied.highest)
+    return _at_step(before.step + 1, applied.experiences, entries, known, reflection_id, updated_at)
 
 
 def _at_step(
     step: int,
     experiences: Mapping[str, str],
     entries: Mapping[str, EntryRecord],
-    highest: int,
-    history: Sequence[GuidanceStep],
+    before: GuidanceMetadata,
     reflection_id: str | None,
     updated_at: str,
 ) -> Guidance:
-    ordered = {key: entries[key] for key in sorted(entries, key=experience_number)}
+    ordered = {key: entries[key] for key in sorted(entries, key=_number)}
     line = GuidanceStep(step, guidance_hash(experiences), reflection_id, updated_at)
-    metadata = GuidanceMetadata(ordered, max(highest, *map(experience_number, entries)), (*history, line))
+    metadata = GuidanceMetadata(ordered, max(before.highest, *map(_number, entries)), (*before.history, line))
     return Guidance(step, updated_at, sort_experiences(experiences), metadata)
-
-
-def is_consistent(guidance: Guidance) -> bool:
-    """Whether the metadata's entries are those of the experiences, and no number is above the highest."""
-    entries = guidance.metadata.entries
-    present = {key: entry.text for key, entry in entries.items() if not entry.removed}
-    highest = max(map(experience_number, entries), default=-1)
-    return present == dict(guidance.experiences) and highest <= guidance.metadata.highest
 
 
 # Which texts may be an experience
@@ -172,7 +161,7 @@ def check_experiences(experiences: Mapping[str, str]) -> None:
     if not experiences:
         raise ValueError("experiences is empty: a mission has at least one")
     for key, text in experiences.items():
-        experience_number(key)
+        _number(key)
         if fault := form_fault(text):
             raise ValueError(f"experiences.{key}: {fault}")
 
@@ -180,12 +169,14 @@ def check_experiences(experiences: Mapping[str, str]) -> None:
 def check_text(text: str, ticket_texts: Iterable[str], group_ids: Iterable[str], others: Iterable[str]) -> str | None:
     """Why a text may not be an experience, None where it may.
 
-    It is one line, names no ticket, is not the same as another experience but for case and punctuation, and has no
-    sentence that is a sentence of a ticket's summary.
+    It is one line, names no ticket (a group id as a word of its own, in any case and width), is not the same as another
+    experience but for case and punctuation, and has no sentence that is a sentence of a ticket's summary.
     """
     if fault := form_fault(text):
         return fault
-    if any(_names(text, group_id) for group_id in group_ids) or _GROUP_NUMBER.search(text):
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    ids = (re.escape(unicodedata.normalize("NFKC", group_id).casefold()) for group_id in group_ids)
+    if any(re.search(f"(?<!{_WORD}){one}(?!{_WORD})", folded) for one in ids) or _GROUP_NUMBER.search(text):
         return "the text names a ticket"
     if normalised(text) in {normalised(other) for other in others}:
         return "there is an experience with this text"
@@ -195,15 +186,9 @@ def check_text(text: str, ticket_texts: Iterable[str], group_ids: Iterable[str],
     return None
 
 
-def _names(text: str, group_id: str) -> bool:
-    """Whether a group id stands in a text as a word of its own, in any case and width."""
-    folded, wanted = (unicodedata.normalize("NFKC", part).casefold() for part in (text, group_id))
-    return bool(re.search(f"(?<!{_WORD}){re.escape(wanted)}(?!{_WORD})", folded))
-
-
-def _sentences(text: str) -> frozenset[str]:
-    """The sentences of a text, for comparison.  A point ends one only before a space or the end: 0.5 is a number."""
-    return frozenset(plain for part in _SENTENCE_END.split(text) if (plain := normalised(part)))
+def _sentences(text: str) -> set[str]:
+    """For comparison.  A point ends a sentence only before a space or the end: 0.5 is a number."""
+    return {plain for part in _SENTENCE_END.split(text) if (plain := normalised(part))}
 
 
 # Edits
@@ -226,7 +211,8 @@ class Operation:
 @dataclass(frozen=True)
 class Applied:
     """The experiences after the valid operations, these as they were applied (final keys, group ids as evidence), and
-    the others as (index, reason)."""
+    the others as (index, reason).
+    """
 
     experiences: Mapping[str, str]
     highest: int
@@ -244,11 +230,10 @@ def apply_operations(
     group_ids: Sequence[str],
     ticket_texts: Sequence[str],
 ) -> Applied:
-    """Apply operations in order, each to what the valid ones before it left.
+    """Apply operations in order, each to what the valid ones before it left; the last experience stays.
 
-    experiences: never empty, before and after; highest: the highest number that the mission ever gave; max_operations
-    and cap_left: only so many of the first operations are looked at; group_ids: the bundle in its order;
-    ticket_texts: the summaries of its tickets.
+    highest: the highest number that the mission ever gave; max_operations and cap_left: only so many of the first
+    operations are looked at; group_ids: the bundle in its order; ticket_texts: the summaries of its tickets.
     """
     now, accepted, rejected = dict(experiences), list[Operation](), list[tuple[int, str]]()
     for index, operation in enumerate(operations):

@@ -16,16 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tasks.common.validation import parse_json
-from tasks.guide.choose import Backend
 from tasks.guide.prompts import Messages
 from tasks.guide.ticket import DecodeCell, TicketCandidates
 from tasks.openai.endpoint import EMBEDDED
 from tasks.records import Endpoint, JobSpec, Target
 from tasks.store.keys import content_hash
-from tasks.task import Job, discard
 
 AskedFor = Literal["critique", "proposal"]
+Backend = Literal["target", "endpoint"]  # which model critic and reflector are
 KeyedJob = tuple[str, JobSpec]
 GUIDE = "guide"  # under which the store has the context
 
@@ -47,14 +45,6 @@ class GuideContext:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
 
 
-def guide_context(job: Job) -> GuideContext:
-    """The context of the job's run."""
-    text = job.store.metadata(job.run, GUIDE)
-    if text is None:
-        raise discard(f"no guided run {job.run!r} in the store")
-    return parse_json(GuideContext, text)
-
-
 def rollout_job(
     context: GuideContext, messages: Messages, cell: DecodeCell, seeds: Sequence[int], regex: str | None, label: str
 ) -> KeyedJob:
@@ -70,7 +60,6 @@ def rollout_job(
 
 
 def lengths_job(context: GuideContext, prompts: Sequence[Messages], label: str) -> KeyedJob:
-    """The tokens of prompts, and the target's context."""
     asked = [list(messages) for messages in prompts]
     key = _key("lengths", context.server, context.target.args, asked)
     return key, JobSpec("gpu.prompt_lengths", label, {"prompts": asked})
@@ -89,7 +78,7 @@ def ask_job(
     seed: int | None,
     label: str,
 ) -> KeyedJob:
-    """A critique or a proposal.  The reply comes as it was written: whoever asked reads it.
+    """A critique or a proposal.
 
     schema: of the target's grammar; None for an endpoint, whose replies have the form of their type.  An endpoint gets
     no seed where that is None.
@@ -107,7 +96,7 @@ def ask_job(
 
 
 def verify_job(verifier: str, identity: str, found: TicketCandidates, label: str) -> KeyedJob:
-    """What a verifier says of the candidates of a ticket; `identity` is of its source (`tasks.cpu.guide`)."""
+    """What a verifier says of the candidates of a ticket; `identity` is of its source."""
     arguments = {"verifier": verifier, "identity": identity, **dataclasses.asdict(found)}
     return _key("verified", arguments), JobSpec("cpu.verify", label, arguments)
 

@@ -2,16 +2,18 @@
 
 Summaries are quotations: each is a JSON string on one line, so that nothing in it can be read as part of the prompt.
 A small model that is told how to judge or how to find a rule repeats what it is told; one that has seen it done does
-it.  No subject, feature or value of the examples is one of a generated mission.
+it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tasks.common.escaping import escape_in_json, one_line
 from tasks.common.files import FileTooLarge, read_limited
@@ -89,11 +91,11 @@ def rollout_messages(
     language = prompt_language(focus)
     words = _WORDS[language]
     messages = [fill(TURN_SYSTEM, {"pass": words["pass"], "fail": words["fail"], **about})]
-    for one in DEMONSTRATIONS[language]:
-        numbered = {f"G{number}": text for number, text in enumerate(one.experiences)}
-        quoted = quoted_summaries(numbered_images(one.summaries))
+    for one in examples(language)["demonstrations"]:
+        numbered = {f"G{number}": text for number, text in enumerate(one["experiences"])}
+        quoted = quoted_summaries(numbered_images(one["summaries"]))
         messages.append(fill(_TURN, {"experiences": render_experiences(numbered), "ticket": quoted}))
-        messages.append(f"Verdict: {words[one.verdict]}\nReason: {one.reason}\nConfidence: 0.95")
+        messages.append(f"Verdict: {words[one['verdict']]}\nReason: {one['reason']}\nConfidence: 0.95")
     return *messages, require_experiences(fill(_TURN, shown), experiences)
 
 
@@ -156,123 +158,14 @@ class Template:
         return self.chinese if self.chinese is not None and prompt_language(focus) == "zh" else self.text
 
 
-@dataclass(frozen=True)
-class Demonstration:
-    """A judged ticket of another subject: experiences, summaries, and the answer without its confidence.
+@cache
+def examples(language: PromptLanguage) -> dict[str, Any]:
+    """Judged tickets of other subjects (`demonstrations`), and a bundle with the proposal that it calls for (`solved`).
 
-    Together they show how experiences decide: what looks bad passes where no experience names it, and what looks well
-    fails where one does.
+    The demonstrations show how experiences decide: what looks bad passes where no experience names it, and what looks
+    well fails where one does.  Six of eight fail: with as many that pass, a small model passes too much.  No subject,
+    feature or value is one of a generated mission, and no string has a quotation mark: xgrammar takes no escape in a
+    string of bounded length.
     """
-
-    experiences: tuple[str, ...]
-    summaries: tuple[str, ...]
-    verdict: Verdict
-    reason: str
-
-
-_TABLE = (
-    "Look at the whole picture.",
-    "Fail the ticket when the cup is blue.",
-    "Fail the ticket when the spoon is made of tin.",
-)
-_BICYCLE = (
-    "Read all summaries.", "Fail the ticket when the bell is square.", "Fail the ticket when the saddle is brown."
-)  # fmt: skip
-_POST = ("Stay calm.", "Fail the ticket when the stamp is on the back.")
-_TABLE_ZH = ("看完整张图片。", "杯子为蓝色时判不通过。", "使用锡勺时判不通过。")
-_BICYCLE_ZH = ("读完所有内容。", "车铃为方形时判不通过。", "车座为棕色时判不通过。")
-_POST_ZH = ("保持冷静。", "邮票贴在背面时判不通过。")
-
-# Six of eight fail: with as many that pass, a small model passes too much.
-DEMONSTRATIONS: Mapping[PromptLanguage, tuple[Demonstration, ...]] = {
-    "en": (
-        Demonstration(_TABLE, ("The cup has a deep crack.", "Two plates lie there."), "pass", "No experience applies."),
-        Demonstration(_TABLE, ("The window is closed.", "The cup is blue."), "fail", "G1 applies, the cup is blue."),
-        Demonstration(_TABLE, ("The spoon is made of tin.", "The cup has a deep crack."), "fail",
-                      "G2 applies, the spoon is made of tin."),
-        Demonstration(_POST, ("The floor is grey.", "The string is thin."), "pass", "No experience applies."),
-        Demonstration(_BICYCLE, ("The tyre is new.", "The saddle is brown."), "fail",
-                      "G2 applies, the saddle is brown."),
-        Demonstration(_BICYCLE, ("The bell is square.", "The chain is torn."), "fail",
-                      "G1 applies, the bell is square."),
-        Demonstration(_POST, ("The stamp is on the back.", "The letter is wet."), "fail",
-                      "G1 applies, the stamp is on the back."),
-        Demonstration(_TABLE, ("Two plates lie there.", "The spoon is made of tin."), "fail",
-                      "G2 applies, the spoon is made of tin."),
-    ),
-    "zh": (
-        Demonstration(_TABLE_ZH, ("杯子有一道深裂纹。", "桌上有两个盘子。"), "pass", "没有经验适用。"),
-        Demonstration(_TABLE_ZH, ("窗户关着。", "杯子为蓝色。"), "fail", "G1 适用，杯子为蓝色。"),
-        Demonstration(_TABLE_ZH, ("使用锡勺。", "杯子有一道深裂纹。"), "fail", "G2 适用，使用锡勺。"),
-        Demonstration(_POST_ZH, ("地面是湿的。", "绳子较细。"), "pass", "没有经验适用。"),
-        Demonstration(_BICYCLE_ZH, ("轮胎是新的。", "车座为棕色。"), "fail", "G2 适用，车座为棕色。"),
-        Demonstration(_BICYCLE_ZH, ("车铃为方形。", "链条已断裂。"), "fail", "G1 适用，车铃为方形。"),
-        Demonstration(_POST_ZH, ("邮票贴在背面。", "信封受潮。"), "fail", "G1 适用，邮票贴在背面。"),
-        Demonstration(_TABLE_ZH, ("桌上有两个盘子。", "使用锡勺。"), "fail", "G2 适用，使用锡勺。"),
-    ),
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class SolvedBundle:
-    """Tickets that were judged wrongly, with their labels, and summaries of passing ones that were judged rightly; the
-    rule behind the labels, and what shows it.  The sentence of the rule stands in no certain place.
-
-    No string has a quotation mark: xgrammar takes no escape in a string of bounded length.
-    """
-
-    mission: str
-    focus: str
-    experience: str
-    reason: str
-    wrong: tuple[tuple[Verdict, tuple[str, ...]], ...]
-    right: tuple[tuple[str, ...], ...]
-    summary: str
-    rationale: str
-    rule: str
-
-
-SOLVED: Mapping[PromptLanguage, SolvedBundle] = {
-    "en": SolvedBundle(
-        mission="kitchen table",
-        focus="Whether a table is laid as the hotel wants it.",
-        experience="Look at the whole picture.",
-        reason="No experience applies.",
-        wrong=(
-            ("fail", ("The cup has a deep crack.", "The cup is blue.")),
-            ("fail", ("Two plates lie there.", "The cup is blue.")),
-            ("pass", ("The window is closed.", "The cup has a deep crack.")),
-            ("fail", ("The cup is blue.", "The window is closed.")),
-            ("fail", ("The cup has a deep crack.", "The cup is blue.")),
-        ),
-        right=(
-            ("The cup has a deep crack.", "The window is closed."),
-            ("A spoon lies there.", "Two plates lie there."),
-            ("The cup has a deep crack.", "A spoon lies there."),
-        ),
-        summary="'The cup is blue.' stands in 4 tickets with label fail and in 0 with label pass.",
-        rationale="'The cup has a deep crack.' stands in tickets of both labels, 'The cup is blue.' in failing ones.",
-        rule="Fail the ticket when the cup is blue.",
-    ),
-    "zh": SolvedBundle(
-        mission="餐桌检查",
-        focus="检查餐桌的摆放是否符合酒店的要求。",
-        experience="看完整张图片。",
-        reason="没有经验适用。",
-        wrong=(
-            ("fail", ("杯子有一道深裂纹。", "杯子为蓝色。")),
-            ("fail", ("桌上有两个盘子。", "杯子为蓝色。")),
-            ("pass", ("窗户关着。", "杯子有一道深裂纹。")),
-            ("fail", ("杯子为蓝色。", "窗户关着。")),
-            ("fail", ("杯子有一道深裂纹。", "杯子为蓝色。")),
-        ),
-        right=(
-            ("杯子有一道深裂纹。", "窗户关着。"),
-            ("桌上有一把勺子。", "桌上有两个盘子。"),
-            ("杯子有一道深裂纹。", "桌上有一把勺子。"),
-        ),
-        summary="“杯子为蓝色。”在 4 个 label 为 fail 的工单中出现，在 0 个 label 为 pass 的工单中出现。",
-        rationale="“杯子有一道深裂纹。”在两种工单中都出现，“杯子为蓝色。”只在不通过的工单中出现。",
-        rule="杯子为蓝色时判不通过。",
-    ),
-}
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))[language]
+    return found

@@ -1,13 +1,11 @@
 """Tickets, and candidates: what the model answers to one in each cell of a grid.
 
-A ticket is a group of images, each with a summary in words, and the label that people gave the group.  An answer is
-three lines:
+An answer is three lines.  Verdicts are whole words of a fixed set, in English and Chinese: 不通过 (fail) contains 通过
+(pass).
 
     Verdict: pass
     Reason: every cable is tied
     Confidence: 0.9
-
-Verdicts are whole words of a fixed set, in English and Chinese: 不通过 (fail) contains 通过 (pass).
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _REST = " -~‘’“”…—\u3001-\u3017\u4e00-\u9fff\uff01-\uff5e"
 
 @dataclass(frozen=True)
 class Ticket:
-    """One ticket of one mission.  `per_image` has the summaries by image, in the order of the images' numbers."""
+    """A group of images, and the label that people gave it.  `per_image` has the summaries, by the images' numbers."""
 
     group_id: str
     mission: str
@@ -74,11 +72,8 @@ class DecodeCell:
 
     @property
     def is_greedy(self) -> bool:
+        """Its candidates are all alike, so that it gives one."""
         return self.temperature == 0
-
-    def samples(self, samples_per_decode: int) -> int:
-        """How many candidates it gives: greedy ones are all alike, so there is one."""
-        return 1 if self.is_greedy else samples_per_decode
 
 
 def rollout_seed(cell: DecodeCell, run_seed: int, epoch: int, group_id: str, cell_index: int) -> int:
@@ -92,8 +87,7 @@ def preview_seed(cell: DecodeCell, run_seed: int, group_id: str, cell_index: int
 
 
 def _hashed(*parts: object) -> int:
-    text = json.dumps(parts, ensure_ascii=True)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % _SEEDS
+    return int.from_bytes(hashlib.sha256(json.dumps(parts).encode()).digest()[:8], "big") % _SEEDS
 
 
 @dataclass(frozen=True)
@@ -138,15 +132,10 @@ def read_candidate(index: int, cell: int, seed: int, text: str, tokens: int, fin
     return GuideCandidate(index, cell, seed, text, tokens, finish, *lines, tuple(warnings))
 
 
-ThreeLines = tuple[Verdict, str, float]
-"""Verdict, reason, and confidence from 0 to 1."""
+def parse_three_lines(text: str) -> tuple[Verdict, str, float]:
+    """Verdict, reason, and confidence from 0 to 1 of a reply; a ValueError says what is wrong first.
 
-
-def parse_three_lines(text: str) -> ThreeLines:
-    """The three lines of a reply; a ValueError says what is wrong first.
-
-    Blank lines, and space around lines, labels and values, make no difference.  A line ends where `str.splitlines`
-    ends it.
+    Blank lines, and space around lines, labels and values, make no difference.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) != len(LABELS):
@@ -174,10 +163,9 @@ def parse_verdict(text: str) -> Verdict | None:
 
 
 def parse_confidence(text: str) -> float | None:
-    """A confidence from 0 to 1, None for what is none.
+    """A number from 0 to 1, a percentage from 0 to 100, or a whole number from 2 to 100, read as a percentage.
 
-    It is written as a number from 0 to 1, as a percentage from 0 to 100, or as a whole number from 2 to 100, which is
-    read as a percentage.  A number has ASCII digits and at most one point, without sign and exponent.
+    None for all else.  A number has ASCII digits and at most one point, without sign and exponent.
     """
     found = _NUMBER.fullmatch(text.strip())
     if found is None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.collect.settings import read_collect_settings
-from orchestrator.guide.ingest import ingest
+from orchestrator.guide.inputs import ingest
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import cluster_layout, read_discovered_tokens, read_population, read_sides

@@ -19,11 +19,10 @@ from guide_values import guide_values
 
 from orchestrator.farm.work import Request
 from orchestrator.guide.artifacts import MissionFolder
-from orchestrator.guide.figures import Tally
 from orchestrator.guide.guidance import GuidanceRepository
-from orchestrator.guide.ingest import MissionTickets
-from orchestrator.guide.inputs import check_guide
+from orchestrator.guide.inputs import MissionTickets, check_guide
 from orchestrator.guide.mission import Mission
+from orchestrator.guide.report import Tally
 from orchestrator.guide.rollouts import MissionSetup
 from orchestrator.guide.session import guide_context
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from

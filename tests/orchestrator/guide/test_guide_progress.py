@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, small_settings, small_tickets
 
-from orchestrator.guide.figures import Value
-from orchestrator.guide.report import UNIT, guide_tables, progress_of
+from orchestrator.guide.report import UNIT, Value, guide_tables, progress_of
 from orchestrator.guide.run import KIND
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import PROGRESS_FILE, read_progress_file

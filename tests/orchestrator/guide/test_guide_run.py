@@ -13,8 +13,7 @@ from dotted_values import with_value
 from guide_values import guide_values, stage_a_row, write_rows
 
 from orchestrator import console
-from orchestrator.guide.ingest import ingest
-from orchestrator.guide.inputs import TICKETS_FILE
+from orchestrator.guide.inputs import TICKETS_FILE, ingest
 from orchestrator.guide.run import GUIDE, KIND, start_guide
 from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_guide_settings
 from orchestrator.runs.folder import OutputError, OutputFolder
@@ -117,5 +116,5 @@ def test_the_shipped_settings_are_those_of_make_guide(monkeypatch: pytest.Monkey
     assert [(len(one.training), len(one.holdout), len(one.excluded)) for one in ingest(settings).values()] == [
         (32, 16, 2), (32, 16, 2)
     ]  # fmt: skip
-    assert settings.is_gated and settings.needs_endpoint
+    assert settings.gate == "preview" and settings.needs_endpoint
     assert not read_guide_settings(Path("configs/guide_gpu.yaml")).needs_endpoint

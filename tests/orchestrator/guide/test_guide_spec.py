@@ -12,7 +12,7 @@ import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, proposal_text, small_settings, small_tickets
 from spec_checker import SpecChecker
 
-from orchestrator.guide.ingest import stage_a_line
+from orchestrator.guide.inputs import stage_a_line
 from orchestrator.guide.session import write_ingest
 
 WORDS = ("Look at the label.", "A loose cable fails.", "Rust alone is no fault.", "A missing label is a fail.")

@@ -9,9 +9,9 @@ from typing import Any
 from guided_job import TARGET, guided, job_in
 from scripted_server import reply_of, server
 
-from tasks.gpu.rollout import ask_itself, prompt_lengths, roll_out
 from tasks.guide.jobs import ask_job, lengths_job, rollout_job
 from tasks.guide.ticket import DecodeCell
+from tasks.guide.work import ask_itself, prompt_lengths, roll_out
 from tasks.records import Target
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model

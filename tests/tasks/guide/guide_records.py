@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.guide.gate import TicketScores
+from tasks.guide.choose import TicketScores
 from tasks.guide.ticket import DecodeCell, GuideCandidate, Ticket, Verdict, read_candidate
 
 GRID = (DecodeCell(0.0, 1.0, 64), DecodeCell(0.8, 0.95, 64))

@@ -16,12 +16,11 @@ from tasks.guide.choose import (
     TicketFindings,
     TicketSelection,
     TieRule,
-    compute_signals,
+    find,
     majority,
     screen,
-    select_both,
 )
-from tasks.guide.ticket import GuideCandidate, Verdict
+from tasks.guide.ticket import GuideCandidate, TicketCandidates, Verdict
 
 BY_CONFIDENCE = TieRule("confidence", GRID)
 
@@ -42,8 +41,9 @@ BATCH = (
 def both(
     label: Verdict, candidates: tuple[GuideCandidate, ...], rule: TieRule = BY_CONFIDENCE
 ) -> tuple[TicketSelection, TicketSelection]:
-    signals = compute_signals(label, candidates, store_confidence=True, enable_consistency=True)
-    return select_both(label, candidates, signals, rule)
+    answered = TicketCandidates(ticket(label), candidates)
+    found = find(answered, rule, store_confidence=True, enable_consistency=True)
+    return found.label_first, found.label_free
 
 
 def test_one_right_candidate_is_enough_for_the_first_and_not_for_the_second() -> None:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from openai.lib._pydantic import to_strict_json_schema
 
 from tasks.common.validation import adapter
-from tasks.guide.critique import MOST_ISSUES, Critique, UnusableReply, parse_critique
-from tasks.guide.proposal import GuideProposal, parse_proposal
+from tasks.guide.reflect import MOST_ISSUES, Critique, GuideProposal, UnusableReply, parse_critique, parse_proposal
 
 GOOD = '{"summary": "s", "critique": "c"}'
 

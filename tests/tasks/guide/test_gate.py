@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from guide_records import scores, tickets
 
-from tasks.guide import gate
-from tasks.guide.gate import GateDecision, TicketScores, decide
+from tasks.guide import choose
+from tasks.guide.choose import GateDecision, TicketScores, decide
 
 
 def judged(before: list[TicketScores], after: list[TicketScores], **bounds: float) -> GateDecision:
@@ -65,16 +65,16 @@ def test_other_tickets_cannot_be_compared() -> None:
 
 def test_a_model_that_passes_everything_is_as_good_as_a_coin() -> None:
     passes_all = [("pass", "pass")] * 30 + [("fail", "pass")] * 10
-    assert (gate.accuracy(passes_all), gate.balanced_accuracy(passes_all)) == (0.75, 0.5)  # type: ignore[arg-type]
-    assert gate.false_pass_rate(passes_all) == 1.0  # type: ignore[arg-type]
+    assert (choose.accuracy(passes_all), choose.balanced_accuracy(passes_all)) == (0.75, 0.5)  # type: ignore[arg-type]
+    assert choose.false_pass_rate(passes_all) == 1.0  # type: ignore[arg-type]
 
 
 def test_a_missing_verdict_is_wrong_and_passes_nothing_and_of_nothing_there_is_no_figure() -> None:
-    pairs = gate.majority_pairs([*tickets([("pass", 5, 3), ("pass", 4, 4)]), scores("fail", 0, 0, 2)])
-    assert pairs == (("pass", "pass"), ("pass", "fail"), ("fail", None))
-    assert (gate.accuracy(pairs), gate.balanced_accuracy(pairs), gate.false_pass_rate(pairs)) == (1 / 3, 1 / 4, 0.0)
-    assert gate.accuracy([]) is gate.balanced_accuracy([]) is gate.false_pass_rate([("pass", "pass")]) is None
-
-
-def test_an_applied_reflection_is_measured_on_the_next_batch_and_the_last_one_is_not() -> None:
-    assert gate.unpaired_rates([0.5, 0.6, 0.4, 0.9], [True, False, True, True]) == ((0.5, 0.6), (0.4, 0.9))
+    pairs = [one.judged for one in (*tickets([("pass", 5, 3), ("pass", 4, 4)]), scores("fail", 0, 0, 2))]
+    assert pairs == [("pass", "pass"), ("pass", "fail"), ("fail", None)]
+    assert (choose.accuracy(pairs), choose.balanced_accuracy(pairs), choose.false_pass_rate(pairs)) == (
+        1 / 3,
+        1 / 4,
+        0.0,
+    )
+    assert choose.accuracy([]) is choose.balanced_accuracy([]) is choose.false_pass_rate([("pass", "pass")]) is None

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.common.escaping import break_control_tokens
-from tasks.guide.critique import Critique
 from tasks.guide.experiences import Operation, apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
-from tasks.guide.proposal import (
+from tasks.guide.reflect import (
+    Critique,
     Critiques,
-    narrowed_schema,
+    narrowed_proposal,
     parse_proposal,
     proposal_messages,
     solved_before,
@@ -110,11 +110,11 @@ def test_the_turn_before_is_a_solved_bundle_in_the_language_of_the_mission() -> 
         asked = proposal_messages(TEMPLATE, focus, EXPERIENCES, *bundle(), (), 3)
         system, shown, reply, user = solved_before(asked, TEMPLATE, focus)
         assert (system, user) == asked and shown != user
-        jsonschema.validate(json.loads(reply), narrowed_schema(["G0"], 5, 1))
+        jsonschema.validate(json.loads(reply), narrowed_proposal(["G0"], 5, 1))
         assert "\\" not in reply, "a grammar may take no escape"
         found = parse_proposal(reply, "stop")
         assert rule in str(found.operations[0].text)
-        assert list(json.loads(reply)) == list(narrowed_schema(["G0"], 5, 1)["properties"])
+        assert list(json.loads(reply)) == list(narrowed_proposal(["G0"], 5, 1)["properties"])
         assert ("你的提议" in user) == ("你的提议" in shown) == (focus == "检查线缆。")
 
 
@@ -123,7 +123,7 @@ def fits(keys: list[str], **edit: Any) -> bool:
         "action": "refine", "summary": None, "critique": None, "evidence_group_ids": [], "uncertainty_note": None,
         "operations": [{"rationale": None, "evidence": ["第1组"], **edit}],
     }  # fmt: skip
-    return jsonschema.Draft202012Validator(narrowed_schema(keys, 2, 2)).is_valid(whole)
+    return jsonschema.Draft202012Validator(narrowed_proposal(keys, 2, 2)).is_valid(whole)
 
 
 def test_the_narrowed_form_has_only_edits_that_can_be_applied() -> None:

@@ -124,10 +124,6 @@ def test_an_image_without_a_number_is_refused(key: str) -> None:
         parse_json(Ticket, json.dumps({"group_id": "t", "mission": "m", "label": "pass", "per_image": {key: "text"}}))
 
 
-def test_a_greedy_cell_gives_one_candidate() -> None:
-    assert [cell.samples(8) for cell in (DecodeCell(0.0, 1.0, 64), WARM)] == [1, 8]
-
-
 def test_without_a_seed_run_epoch_ticket_and_cell_each_make_another_one() -> None:
     ways = [(1, 1, "a", 0), (2, 1, "a", 0), (1, 2, "a", 0), (1, 1, "b", 0), (1, 1, "a", 1)]
     seeds = [rollout_seed(WARM, *way) for way in ways]

@@ -9,9 +9,9 @@ from guide_records import answers, ticket
 from guided_job import guided, job_in
 
 from tasks.common.named import ChildFunctionError
-from tasks.cpu.guide import load_verifier, verify_candidates
 from tasks.guide.jobs import KeyedJob, verify_job
 from tasks.guide.ticket import TicketCandidates
+from tasks.guide.work import load_verifier, verify_candidates
 from tasks.store.store import Store
 
 SOURCE = """

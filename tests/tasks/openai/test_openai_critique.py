@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from guided_job import ENDPOINT, guided, job_in
 
-from tasks.guide.by_endpoint import ask_endpoint
 from tasks.guide.choose import Signals, TicketFindings, TicketSelection
-from tasks.guide.critique import Critique, UnusableReply, critic_messages, parse_critique
 from tasks.guide.jobs import GuideContext, ask_job
 from tasks.guide.prompts import CRITIC_PLACES, Template
+from tasks.guide.reflect import Critique, UnusableReply, critic_messages, parse_critique
 from tasks.guide.ticket import Ticket, read_candidate
+from tasks.guide.work import ask_endpoint
 from tasks.openai.endpoint import RULES
 from tasks.store.store import Store
 from tasks.task import Job, current_store

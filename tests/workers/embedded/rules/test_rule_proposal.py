@@ -9,7 +9,7 @@ from typing import Any
 
 from tasks.guide.experiences import apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
-from tasks.guide.proposal import (
+from tasks.guide.reflect import (
     parse_proposal,
     proposal_messages,
 )
