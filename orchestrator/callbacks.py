@@ -96,7 +96,7 @@ class Callback(Protocol):
 class Callbacks:
     """The callbacks of one session.  `notify` is given one line for each call that fails."""
 
-    def __init__(self, callbacks: Sequence[Callback], notify: Callable[[str], None] = log.warning) -> None:
+    def __init__(self, callbacks: Sequence[Callback], notify: Callable[[str], object] = log.warning) -> None:
         self._callbacks = tuple(callbacks)
         self._notify = notify
         self._run: RunInfo | None = None
@@ -110,7 +110,7 @@ class Callbacks:
         for one in self._callbacks:
             self._call(one, "on_generation", self._run, generation)
 
-    def end(self, end: RunEnd, notify: Callable[[str], None] | None = None) -> None:
+    def end(self, end: RunEnd, notify: Callable[[str], object] | None = None) -> None:
         """Call `on_end`, if the run was started; a second call does nothing.  `notify` is in place of that above."""
         run, self._run = self._run, None
         if run is None:

@@ -53,7 +53,7 @@ def digest_of(results: RunResults) -> dict[str, Any]:
 
 def _of_another_kind(results: RunResults) -> dict[str, Any]:
     """A guided or a routed run says what it has found in words of its own."""
-    _, kind = kind_of(results.folder)
+    kind = kind_of(results.folder)
     return {"verdict": kind.summary(kind.progress(results.folder).figures) or None}
 
 

@@ -39,8 +39,7 @@ from orchestrator.report.model import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_output_text, run_file
 from orchestrator.runs.kinds import ShownTable, kind_of
-from orchestrator.runs.preflight import Versions, read_versions
-from orchestrator.runs.status import RunStatus, read_usage, run_status
+from orchestrator.runs.status import RunStatus, Versions, read_usage, read_versions, run_status
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.inputs import FORK_FILE, ForkFile
@@ -88,13 +87,13 @@ class RunResults:
     @cached_property
     def figures(self) -> tuple[tuple[str, str], ...]:
         """The figures of its kind as `orchestrator status` shows them: what, and its value in words."""
-        _, kind = kind_of(self.folder)
+        kind = kind_of(self.folder)
         return tuple(kind.figure_lines(kind.progress(self.folder).figures))
 
     @cached_property
     def tables(self) -> tuple[ShownTable, ...]:
         """What a guided or a routed run has found; empty for an evolution and a collection, which have other parts."""
-        return tuple(kind_of(self.folder)[1].tables(self.folder))
+        return tuple(kind_of(self.folder).tables(self.folder))
 
     @cached_property
     def settings_changes(self) -> tuple[SettingsChange, ...]:

@@ -56,5 +56,5 @@ def collected_folder(path: Path) -> Path:
     output.write("phase0_data.json", json.dumps(DOCUMENT))
     settings = {"seed": 4, "target": {"model_id": "m"}, "phase0": {"output_path": "/nowhere/phase0_data.json"}}
     output.write("settings.yaml", yaml.safe_dump(settings))
-    output.write_state("progress.json", {"done": 2, "total": 2, "is_finished": True, "figures": {"retained_pairs": 2}})
+    output.write_json("progress.json", {"done": 2, "total": 2, "is_finished": True, "figures": {"retained_pairs": 2}})
     return output.path

@@ -22,8 +22,7 @@ from orchestrator.collect.settings import (
     collect_settings_from,
 )
 from orchestrator.runs.folder import OutputFolder, check_inputs, write_output
-from orchestrator.runs.kinds import Figures, RunKind, check_kind
-from orchestrator.runs.yaml_kind import SETTINGS_FILE, LogTo, YamlKind, told_settings
+from orchestrator.runs.kinds import SETTINGS_FILE, Figures, RunKind, YamlKind, told_settings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import unwritable_folder
 from orchestrator.settings.options import EMBEDDED
@@ -122,7 +121,7 @@ def start_collection(
     """
     # Imported here: a command that only shows a collection does not need them.
     from orchestrator.collect.session import PAIRS, VERBOSE, Checkpoint, Collector
-    from orchestrator.runs.session import Budget, JobLimits, open_session, settings_callbacks
+    from orchestrator.runs.session import open_session, settings_callbacks
 
     stream = stream or sys.stderr
     check_surroundings(settings, options)
@@ -135,7 +134,7 @@ def start_collection(
         options = dataclasses.replace(options, is_fresh=COLLECT.load(output.path)[1].is_fresh)
     elif options.is_fresh and (aside := output.rotate()):
         print(f"the earlier collection is now in {aside}", file=stream)
-    check_kind(output.path, COLLECT.name)
+    output.check_kind(COLLECT.name)
     output.open()
     if path.is_dir():
         raise SettingsError([f"phase0.output_path: {path}: it is a folder"])
@@ -144,19 +143,18 @@ def start_collection(
     print(_announcement(settings, options), file=stream, flush=True)
 
     again = "the same command with --resume"
-    with COLLECT.driving(output, settings, options, told, LogTo(settings.log_level, stream), again) as driving:
+    with COLLECT.driving(output, settings, options, told, settings.log_level, again, stream) as driving:
         log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
         log.info("split: train %d, val %d, test %d", len(parts.train), len(parts.val), len(parts.test))
         verbose, pairs = (Checkpoint(output.path / name, is_resumed=resume) for name in (VERBOSE, PAIRS))
         collection = make_collection(settings, options, output.run_id(COLLECT.name))
-        limits = JobLimits(JOB_LIMIT_S, options.retry_wait_s, tuple(only))
         priced = is_priced(collection.judge_endpoint) and is_priced(collection.reflector_endpoint)
         farm = COLLECT.connect(settings, options)
+        rules = "reflector.api_base" if settings.reflector.api_base == EMBEDDED else ""
         with open_session(
-            output, COLLECT.name, COLLECT.unit, farm, limits, Budget(options.budget_usd, priced)
-        ) as session:
-            session.require_rules("reflector.api_base", settings.reflector.api_base == EMBEDDED)
-            session.begin(collection.target.model)
+            output, COLLECT.name, farm, collection.target.model, job_s=JOB_LIMIT_S, retry_wait_s=options.retry_wait_s,
+            only=only, budget_usd=options.budget_usd, is_priced=priced, needs_rules=rules, unit=COLLECT.unit,
+        ) as session:  # fmt: skip
             collector = Collector(session, settings, parts, collection, verbose, pairs, resume)
             with session.working(told, told_settings(settings, options), len(parts.train)):
                 text = json.dumps(collector.document(), ensure_ascii=False, indent=1, allow_nan=False) + "\n"

@@ -19,14 +19,14 @@ from typing_extensions import TypedDict
 from orchestrator.collect.report import Gathered, Split, make_document, providers
 from orchestrator.collect.settings import CollectSettings
 from orchestrator.farm.work import Request, Scheduler
-from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.folder import append_lines, load_lines
+from orchestrator.runs.jobs import ArtifactRequests, ask_server, find_long_prompts
 from orchestrator.runs.kinds import ProgressFile
-from orchestrator.runs.lines import append_lines, load_lines
-from orchestrator.runs.preflight import current_server, find_long_prompts
 from orchestrator.runs.session import Session
 from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
 from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens
+from tasks.cpu.plot import COLLECTION_PLOTS
 from tasks.openai.endpoint import join_providers
 from tasks.records import Example, JobSpec
 
@@ -102,7 +102,7 @@ class Collector:
             VERDICT: phase0.judge_concurrency,
             TOKENIZE: 1,
         }
-        self.scheduler: Scheduler = self.session.scheduler(in_flight)
+        self.scheduler = Scheduler(self.session.dispatcher, in_flight)
 
     def document(self) -> dict[str, Any]:
         """Everything that needs the farm, and the document that is made of it."""
@@ -112,7 +112,7 @@ class Collector:
         if not self.is_resumed:  # this start cannot be refused any more
             self.verbose.set_aside()
             self.pairs.set_aside()
-        server = current_server(self.scheduler, self.collection.target, self.session.limits.job_s)
+        server = ask_server(self.scheduler, self.collection.target, self.session.job_s)["server"]
         self.collection = dataclasses.replace(self.collection, server=server)  # all keys cover it
         self._put_collection()
         log.info("%d of %d examples are in the checkpoints", self._seed_store(), len(self.examples))
@@ -154,7 +154,7 @@ class Collector:
         """`inputs` are the keys of the results that the job starts from."""
         name = label or f"{'_'.join(self.examples[index].id.split())}/{sample}"
         arguments = {"example": index, "sample": sample, "inputs": list(inputs)}
-        self.scheduler.submit(Request(key, JobSpec(task, name, arguments, self.session.limits.job_s)))
+        self.scheduler.submit(Request(key, JobSpec(task, name, arguments, self.session.job_s)))
 
     def _keep(self, task: str, index: int, sample: int, value: dict[str, Any]) -> None:
         example, collection, gathered = self.examples[index], self.collection, self.gathered[index]
@@ -215,10 +215,8 @@ class Collector:
                 keys.append((len(retained), sample_key, self.collection.compression_key(example, pair.verbose)))
                 texts.append((len(retained), pair.verbose, pair.compressed))
         arguments = {"tokenizer": self.collection.tokenizer_key(), "pairs": keys}
-        spec = JobSpec(TOKENIZE, "tokens", arguments, self.session.limits.job_s)
-        self.scheduler.submit(Request(self.collection.tokens_key(texts), spec))
-        [(_, value)] = self.scheduler.results()
-        return value
+        spec = JobSpec(TOKENIZE, "tokens", arguments, self.session.job_s)
+        return self.scheduler.result(self.collection.tokens_key(texts), spec)
 
     def _select(self, shares: Sequence[TokenShare]) -> dict[str, Any]:
         key = self.collection.tokenizer_key()
@@ -231,8 +229,8 @@ class Collector:
 
     def _draw(self, selection: dict[str, Any]) -> None:
         """The picture of the most wasted tokens, beside the checkpoints; one that cannot be drawn is a warning."""
-        artifacts = ArtifactRequests(self.scheduler, self.session.output, self.session.limits.job_s)
-        artifacts.request_collection_plots(selection["v_steer"])
+        artifacts = ArtifactRequests(self.scheduler, self.session.output, self.session.job_s)
+        artifacts.request_plots("collection", COLLECTION_PLOTS, {"v_steer": selection["v_steer"]})
         artifacts.wait(DRAWING_S)
 
     def _log_example(self, example: Example, gathered: Gathered) -> None:

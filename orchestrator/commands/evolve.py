@@ -110,7 +110,7 @@ def cluster(config: Path, overrides: Sequence[str], output: str | None, as_json:
     terminated.
     """
     from orchestrator.evolve.clusters import cluster_only
-    from orchestrator.farm.dispatcher import Parked
+    from orchestrator.farm import Parked
     from orchestrator.report.live import open_view
 
     settings = options.load_given(config, overrides, output)

@@ -57,18 +57,18 @@ def runs(folder: Path, delete: Path | None, as_json: bool) -> int:
     lines = format_table(rows) if found else []
     if not found and not unreadable:
         lines = [f"no runs under {folder}; `make evolve` makes one"]
-    options.print_found(as_json, [*map(dataclasses.asdict, found), *map(dataclasses.asdict, unreadable)], lines)
-    return console.fail(console.BROKEN, *(one.reason for one in unreadable)) if unreadable else console.DONE
+    others = [{"folder": path, "reason": why, "state": "unreadable"} for path, why in unreadable.items()]
+    options.print_found(as_json, [*map(dataclasses.asdict, found), *others], lines)
+    return console.fail(console.BROKEN, *unreadable.values()) if unreadable else console.DONE
 
 
 def _delete(folder: Path, as_json: bool) -> int:
     """Take a run off its farm; an embedded farm that is down is started for it, since its Valkey keeps its data."""
-    from orchestrator.runs.folder import own_run_id
+    from orchestrator.runs.folder import is_locked, own_run_id
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import cancel, delete_run
-    from orchestrator.runs.status import is_locked
 
-    run_id, (_, kind) = own_run_id(folder), kind_of(folder)
+    run_id, kind = own_run_id(folder), kind_of(folder)
     if is_locked(folder):
         return console.fail(console.WRONG, f"{folder} is running; stop it first: {command_line('cancel', folder)}")
     raise_on_signals()
@@ -98,7 +98,7 @@ def status(run: Path, as_json: bool) -> int:
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.status import DEAD_END, run_status
 
-    found, (_, kind) = run_status(run), kind_of(run)
+    found, kind = run_status(run), kind_of(run)
     next_step = ("go on", command_line("retry", run))
     if found.state == "stopped" and found.reason:
         next_step = ("next", DEAD_END)
@@ -204,12 +204,12 @@ def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool
     exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1
     also where no failed task has such a name.
     """
-    from orchestrator.runs.folder import OutputFolder, own_run_id
+    from orchestrator.runs.folder import OutputFolder, is_locked, own_run_id
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import failed_of, reach_farm_of, retry_failed, select_failures
-    from orchestrator.runs.status import DEAD_END, is_locked, read_parked_state
+    from orchestrator.runs.status import DEAD_END, read_parked_state
 
-    _, kind = kind_of(run)
+    kind = kind_of(run)
     if is_locked(run):  # the process that drives it goes on with what is sent again
         with reach_farm_of(run) as farm:
             sent = retry_failed(farm.app, farm.store, own_run_id(run), tasks)
@@ -243,9 +243,9 @@ def cancel(run: Path) -> int:
     """
     from orchestrator.farm import FarmUnavailable, StoreLost
     from orchestrator.farm.dispatcher import CANCELLED_REASON
-    from orchestrator.runs.folder import OutputFolder, own_run_id
+    from orchestrator.runs.folder import OutputFolder, is_locked, own_run_id
     from orchestrator.runs.lifecycle import cancel, reach_farm_of
-    from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, run_status, write_parked_state
+    from orchestrator.runs.status import ParkedState, read_parked_state, run_status, write_parked_state
 
     run_id, output, was_locked = own_run_id(run), OutputFolder(run), is_locked(run)
     try:

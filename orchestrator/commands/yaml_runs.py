@@ -183,10 +183,9 @@ def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -
 @options.run_argument
 def report(run: Path) -> int:
     from orchestrator.route.report import report_text
-    from orchestrator.runs.folder import run_file
-    from orchestrator.runs.kinds import check_kind
+    from orchestrator.runs.folder import OutputFolder, run_file
 
     run_file(run)
-    check_kind(run, "route")
+    OutputFolder(run).check_kind("route")
     print(report_text(run), end="")
     return console.DONE

@@ -16,12 +16,13 @@ from typing_extensions import TypedDict
 
 from orchestrator.evolve.setup import Watch
 from orchestrator.evolve.systems import Arm
+from orchestrator.farm import Parked
 from orchestrator.farm.connection import open_farm
-from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.farm.work import Request, Scheduler
 from orchestrator.report.format import provider_at
 from orchestrator.report.live import Snapshot, View
-from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_state, write_output
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json, write_output
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import layout_of, read_sides
 from orchestrator.settings.options import Settings
@@ -72,7 +73,7 @@ class Clusters:
         found = self._ensure(sides)
         kept = self._kept()
         if found not in kept:
-            self.output.write_state(SIDES_FILE, {"sides": _plain({**kept, found: sides})})
+            self.output.write_json(SIDES_FILE, {"sides": _plain({**kept, found: sides})})
         return found, self._store.clusterings.figures(found)
 
     def restore(self, arms: Sequence[Arm]) -> None:
@@ -101,7 +102,7 @@ class Clusters:
 
     def _kept(self) -> dict[str, Sides | None]:
         try:
-            return read_state(self.output.path / SIDES_FILE, SidesFile)["sides"]
+            return read_json(self.output.path / SIDES_FILE, SidesFile)["sides"]
         except FileNotFoundError:
             return {}
 
@@ -282,7 +283,7 @@ def keep_clusters(output: OutputFolder, store: Store, run_id: str, arms: Sequenc
             for one in store.clusterings.descriptions(run_id, arm.clustering)
         )
         found.append(ClustersOfArm(arm.name, arm.clustering, clusters))
-    output.write_state(CLUSTERS_FILE, {"arms": [dataclasses.asdict(one) for one in found]})
+    output.write_json(CLUSTERS_FILE, {"arms": [dataclasses.asdict(one) for one in found]})
 
 
 def _cluster(cluster: str, description: str, made: Mapping[str, Any]) -> ClusterOfRun:
@@ -292,6 +293,6 @@ def _cluster(cluster: str, description: str, made: Mapping[str, Any]) -> Cluster
 def read_clusters(output: OutputFolder) -> list[ClustersOfArm]:
     """None before the vocabulary is clustered."""
     try:
-        return read_state(output.path / CLUSTERS_FILE, ClustersFile)["arms"]
+        return read_json(output.path / CLUSTERS_FILE, ClustersFile)["arms"]
     except FileNotFoundError:
         return []

@@ -19,7 +19,7 @@ from orchestrator.evolve.resume import saved_settings
 from orchestrator.evolve.search import load_state, make_search
 from orchestrator.evolve.systems import read_book
 from orchestrator.results import RunResults
-from orchestrator.runs.folder import OutputError, OutputFolder, read_state
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import (
     FORK,
@@ -80,7 +80,7 @@ class Fork:
 
     def check(self, output: OutputFolder) -> None:
         if (output.path / FORK_FILE).exists():
-            known = read_state(output.path / FORK_FILE, ForkFile)
+            known = read_json(output.path / FORK_FILE, ForkFile)
             if known["arms"] != self.content["arms"]:
                 raise OutputError(
                     f"{output.path} holds a run that was forked from {known['folder']} at {known['at']}; "
@@ -90,7 +90,7 @@ class Fork:
     def write(self, output: OutputFolder) -> None:
         """Put what the run begins with into its open folder, unless it is there."""
         if not (output.path / FORK_FILE).exists():
-            output.write_state(FORK_FILE, self.content)
+            output.write_json(FORK_FILE, self.content)
 
 
 def resolve_fork(spec: str, config: Path | None, overrides: Mapping[str, str] | Sequence[str]) -> tuple[Settings, Fork]:

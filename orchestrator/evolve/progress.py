@@ -19,8 +19,8 @@ from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import Records
 from orchestrator.report.format import INITIAL, format_duration, format_score
 from orchestrator.report.live import CandidateView, Snapshot, View, usage_text
-from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
+from orchestrator.runs.jobs import ArtifactRequests
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import layout_of
@@ -289,7 +289,7 @@ class InProgress:
                 best_node=(best.node or None) if best else None,
                 best_fitness=best.fitness if best else None,
             )
-            self.output.write_state(IN_PROGRESS, marker)
+            self.output.write_json(IN_PROGRESS, marker)
             log.info("stopped in generation %d: %d evaluations of it are done", self.state.generation, len(done))
 
     def _write_processors(self, chosen: Mapping[str, Scored | None]) -> None:

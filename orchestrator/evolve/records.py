@@ -24,17 +24,17 @@ from orchestrator.evolve.resume import options_of, read_changes
 from orchestrator.evolve.systems import Arm, System
 from orchestrator.report.format import baseline_name
 from orchestrator.report.statistics import Point
-from orchestrator.runs.folder import OutputFolder, read_state, write_output
-from orchestrator.runs.lines import append_lines, json_line, load_lines
+from orchestrator.runs.folder import OutputFolder, append_lines, json_line, load_lines, read_json, write_output
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.common.validation import Delta
+from tasks.cpu.plot import EVOLUTION_PLOTS
 from tasks.openai.endpoint import Role
 from tasks.plan import Evaluations, plan_name
 from tasks.records import PROCESSOR_FILE
 
 if TYPE_CHECKING:
     from orchestrator.evolve.search import BestOfRun, FinishedGeneration, RunState, Search
-    from orchestrator.runs.artifacts import ArtifactRequests
+    from orchestrator.runs.jobs import ArtifactRequests
     from tasks.store.store import Store
 
 
@@ -155,7 +155,7 @@ IN_PROGRESS = "in_progress.json"
 def read_in_progress(folder: Path) -> InProgressFile | None:
     """None for a run that did not stop in the middle of a generation."""
     try:
-        return read_state(folder / IN_PROGRESS, InProgressFile, "a run goes on without this file: remove it")
+        return read_json(folder / IN_PROGRESS, InProgressFile, "a run goes on without this file: remove it")
     except FileNotFoundError:
         return None
 
@@ -260,8 +260,9 @@ class Recorder:
             self._artifacts.request_processor("processor_best.py", best.best.deltas, best.arm.clustering)
         self._best = best
         start = self.history[0]["population"][0]["mean_tokens"]
-        name = baseline_name(self._search.any_params.initial_deltas)
-        self._artifacts.request_plots(self.history, tree_of(self.individuals), start, name)
+        baseline = {"baseline_tokens": start, "baseline_name": baseline_name(self._search.any_params.initial_deltas)}
+        data = {"history": self.history, "tree": tree_of(self.individuals), **baseline}
+        self._artifacts.request_plots("evolution", EVOLUTION_PLOTS, data)
 
     def _line(self, finished: FinishedGeneration, best: BestOfRun, wall_s: float) -> GenerationRecord:
         """The line of a generation; of what the run has used so far it has the share of this generation."""

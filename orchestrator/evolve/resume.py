@@ -18,7 +18,7 @@ import redis
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import SYSTEMS_FILE
-from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_output_text, read_state
+from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_json, read_output_text
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings, read_assignments, typed_value
 from orchestrator.settings.options import RESUMABLE, Settings, changed_options
@@ -72,7 +72,7 @@ def written_settings(output: OutputFolder) -> dict[str, str]:
 def read_changes(output: OutputFolder) -> list[SettingsChange]:
     """Oldest first."""
     try:
-        return read_state(output.path / CHANGES_FILE, ChangesFile)["changes"]
+        return read_json(output.path / CHANGES_FILE, ChangesFile)["changes"]
     except FileNotFoundError:
         return []
 
@@ -88,7 +88,7 @@ def record_change(output: OutputFolder, before: Settings, after: Settings, gener
     is_recorded = bool(changes) and (changes[-1].generation, dict(changes[-1].options)) == (generation, options)
     if options and not is_recorded:
         changes = [*changes, SettingsChange(generation, options)]
-        output.write_state(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in changes]})
+        output.write_json(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in changes]})
 
 
 def judge_identity(settings: Settings) -> object:
@@ -166,7 +166,7 @@ def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[E
         what = f"{output.path} has scores, but no {' and no '.join(missing)}"
         raise OutputError(f"{what}: what they depend on is not known; {ANOTHER_RUN}")
     try:
-        before = read_state(output.path / QUESTIONS, QuestionHashes)
+        before = read_json(output.path / QUESTIONS, QuestionHashes)
     except FileNotFoundError:
         return
     problems = [
@@ -188,13 +188,13 @@ def _changed(which: str, before: Mapping[str, str], now: Mapping[str, str]) -> s
 
 def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
     if not (output.path / QUESTIONS).exists():
-        output.write_state(QUESTIONS, question_hashes(examples))
+        output.write_json(QUESTIONS, question_hashes(examples))
 
 
 def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
     """Ask the gpu queue which server answers and which model it has, and keep both with the run."""
     # Imported here: a command that only shows a run asks no server.
-    from orchestrator.runs.preflight import ask_server
+    from orchestrator.runs.jobs import ask_server
     from tasks.gpu.host import differences
 
     found = ask_server(scheduler, target, None)
@@ -210,7 +210,7 @@ def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target,
             ]
         )
     keep_servers(output, [now])
-    output.write_state(MODEL, found["model"])
+    output.write_json(MODEL, found["model"])
 
 
 @contextmanager
@@ -231,7 +231,7 @@ def keep_servers(output: OutputFolder, servers: Sequence[Mapping[str, Any]]) -> 
     """Add those that the file lacks: the gpu workers of a farm may have servers that differ."""
     known = read_servers(output)
     if new := [server for server in servers if server not in known]:
-        output.write_state(SERVERS, {"servers": [*known, *new]})
+        output.write_json(SERVERS, {"servers": [*known, *new]})
 
 
 def unknown_servers(output: OutputFolder, store: Store, run_id: str) -> list[dict[str, Any]]:
@@ -245,7 +245,7 @@ def unknown_servers(output: OutputFolder, store: Store, run_id: str) -> list[dic
 
 def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
     try:
-        return read_state(output.path / SERVERS, ServersFile, parse=checked_json)["servers"]
+        return read_json(output.path / SERVERS, ServersFile, parse=checked_json)["servers"]
     except FileNotFoundError:
         return []
 
@@ -254,4 +254,4 @@ def read_model(output: OutputFolder) -> ModelCheck:
     """The target's model.  Raises: FileNotFoundError for a run that has asked no server yet."""
     from tasks.gpu.processor import ModelCheck
 
-    return read_state(output.path / MODEL, ModelCheck)
+    return read_json(output.path / MODEL, ModelCheck)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.console import raise_on_signals
-from orchestrator.evolve.records import IN_PROGRESS, read_history, read_in_progress
+from orchestrator.evolve.records import read_history, read_in_progress
 from orchestrator.evolve.resume import saved_settings, written_settings
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.report.format import format_evaluations
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress
 from orchestrator.settings.options import Settings
 from tasks.plan import Evaluations
 
@@ -47,18 +47,18 @@ def start_evolution(
     from orchestrator.evolve.setup import check_judge, choose_examples
     from orchestrator.report.live import open_view
     from orchestrator.report.text import final_report
-    from orchestrator.runs.session import Driving, log_to, settings_callbacks, settings_trackers
+    from orchestrator.runs.session import Driving, log_to, settings_callbacks
     from orchestrator.settings.inputs import prompts_of
 
     stream = stream or sys.stdout
     examples = choose_examples(settings)
     check_judge(settings, examples)
     prompts_of(settings)
-    named = [*settings_trackers(settings.trackers), *settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS")]
+    named = settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS", settings.trackers)
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}", file=stream)
-    check_kind(output.path, "evolve")
+    output.check_kind("evolve")
     check_resumable(output, settings)
     check_same_questions(output, examples)
     if fork is not None:
@@ -86,10 +86,10 @@ def start_evolution(
 COUNTS = ("computed", "cached", "carried")  # evaluations
 
 
-class EvolveKind:
+class EvolveKind(RunKind):
     """An evolution, by its output folder."""
 
-    files: Sequence[str] = ("config", "history.jsonl", "answers.json", IN_PROGRESS)
+    name = "evolve"
 
     def progress(self, folder: Path) -> RunProgress:
         output = OutputFolder(folder)
@@ -131,9 +131,6 @@ class EvolveKind:
         best, correct = figures["best_fitness"], figures["correctness"]
         words = [] if best is None else [f"best ever {best:.4f}"]
         return ", ".join(words if correct is None else [*words, f"{correct:.1%} correct"])
-
-    def tables(self, folder: Path) -> Sequence[ShownTable]:
-        return ()
 
     def farm_address(self, folder: Path) -> str:
         return address_of(saved_settings(folder))

@@ -48,13 +48,14 @@ from orchestrator.report.live import STAGES, View
 from orchestrator.report.model import plot_points
 from orchestrator.report.statistics import Point
 from orchestrator.report.text import FinalReport
-from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputError, OutputFolder, writing
-from orchestrator.runs.session import Budget, JobLimits, Session, open_session, restored_if_refused
+from orchestrator.runs.jobs import ArtifactRequests
+from orchestrator.runs.session import Session, open_session, restored_if_refused
 from orchestrator.settings.inputs import prompts_of
 from orchestrator.settings.kconfig import write_config
 from orchestrator.settings.options import Settings
 from orchestrator.settings.run import endpoint_of, make_run, relative_objective, stage_limit_s
+from tasks.cpu.plot import COMPARISON_PLOTS
 from tasks.openai.endpoint import is_priced
 from tasks.plan import STEMS, Evaluations, Plan, plan_name
 from tasks.records import Failure
@@ -106,12 +107,12 @@ def run_evolution(asked: Evolution, open_farm: OpenFarm) -> FinalReport:
             record_change(output, saved_settings(output.path), settings, state.generation)
         with writing(output.config):
             write_config(settings, output.config)
-        limits = JobLimits(stage_limit_s(), asked.retry_wait_s, asked.only)
-        budget = Budget(settings.budget_usd, is_priced(endpoint_of(settings)))
-        farm = open_farm(settings, notify)
+        farm, priced = open_farm(settings, notify), is_priced(endpoint_of(settings))
         with open_session(
-            output, KIND_NAME, "generations", farm, limits, budget, notify, total=settings.ngen
-        ) as opened:
+            output, KIND_NAME, farm, settings.target_model, job_s=stage_limit_s(), retry_wait_s=asked.retry_wait_s,
+            only=asked.only, budget_usd=settings.budget_usd, is_priced=priced, notify=notify, unit="generations",
+            total=settings.ngen,
+        ) as opened:  # fmt: skip
             session = _Session(asked, opened, state.generation)
             session.begin(book)
             asked.callbacks.start(session.info())
@@ -142,7 +143,6 @@ class _Session:
         if book.arms:
             self._set_cap(book.cap)
             self._set_objective(book)
-        self.opened.begin(self.asked.settings.target_model)
         self.reporter = self.make_reporter()
 
     def make_reporter(self, **of_search: Any) -> ProgressReporter:
@@ -290,7 +290,7 @@ class _Search:
         book = closing.conclude(self.prepared.book, self.recorder.individuals, len(history)).write(self.output)
         comparisons = closing.comparisons(book)
         report = write_report(self.output, self.store, self.run_id, settings, book, comparisons)
-        self.session.artifacts.request_comparison_plots(plot_points(report))
+        self.session.artifacts.request_plots("comparison", COMPARISON_PLOTS, {"points": plot_points(report)})
         self.session.artifacts.wait(FINISHING_S)
         self._release()  # what is written later is held again
         self.store.release_clusterings(self.run_id)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from orchestrator.farm.work import Scheduler
 from orchestrator.report.format import announce, highest_cost, provider_at
-from orchestrator.runs.preflight import LongPrompts, find_long_prompts
+from orchestrator.runs.jobs import LongPrompts, find_long_prompts
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import parse_selection
 from orchestrator.settings.options import Settings

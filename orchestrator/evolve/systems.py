@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.report.statistics import CorrectnessChange, JudgedAnswer, Measurement, NonInferiority
-from orchestrator.runs.folder import OutputFolder, read_state
+from orchestrator.runs.folder import OutputFolder, read_json
 from tasks.plan import Candidate, Evaluations, ExampleSet, Plan, StageRef
 from tasks.records import Example
 from tasks.store.keys import MEASURED, content_hash
@@ -173,14 +173,14 @@ class Book:
         return replace(self, order=None, tests=(), winner="", rounds=self.rounds + 1)
 
     def write(self, output: OutputFolder) -> Book:
-        output.write_state(SYSTEMS_FILE, asdict(self))
+        output.write_json(SYSTEMS_FILE, asdict(self))
         return self
 
 
 def read_book(output: OutputFolder) -> Book:
     """That of the output folder; an empty one before anything was measured."""
     try:
-        return read_state(output.path / SYSTEMS_FILE, Book)
+        return read_json(output.path / SYSTEMS_FILE, Book)
     except FileNotFoundError:
         return Book()
 

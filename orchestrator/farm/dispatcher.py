@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orchestrator.farm import Parked
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.workers import count_messages, start_hint
-from tasks.openai.endpoint import BudgetSpent
 from tasks.records import Failure
 from tasks.store.keys import CANCELLED
 from tasks.store.store import Store
@@ -23,19 +23,6 @@ LOST_MESSAGE_TIMEOUT_S = 30.0  # a killed worker's messages are back long before
 CANCELLED_REASON = "cancelled by `orchestrator cancel`"
 CHECK_EVERY_S = 5.0
 MISSES_BEFORE_WARNING = 3  # in a row without a worker: an embedded one that died is back sooner
-
-
-class Parked(Exception):
-    """The run cannot go on now.  What was finished is recorded; `orchestrator retry` does the rest."""
-
-    def __init__(self, reason: str, failures: tuple[Failure, ...] = ()) -> None:
-        super().__init__(reason)
-        self.reason, self.failures = reason, failures
-
-    @property
-    def budget_exhausted(self) -> bool:
-        """Whether it was the budget that stopped the run: then it needs a larger one, and nothing else."""
-        return any(failure.error.startswith(f"{BudgetSpent.__name__}:") for failure in self.failures)
 
 
 def parking_reason(failures: Sequence[Failure]) -> str:

@@ -18,9 +18,9 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from orchestrator.runs.folder import OutputError, run_id_of
+from orchestrator.runs.folder import OutputError, is_locked, run_file
 from orchestrator.runs.lifecycle import failed_tasks, retry_failed
-from orchestrator.runs.status import RunStatus, find_runs, is_locked, run_status
+from orchestrator.runs.status import RunStatus, find_runs, run_status
 from orchestrator.settings import SettingsError
 from tasks.records import Failure
 from tasks.store.store import Store
@@ -65,7 +65,7 @@ def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
     for folder in find_runs(outputs):
         run = str(folder)
         try:
-            run = run_id_of(folder)
+            run = run_file(folder)["id"]
             status = _status(folder, _signature(folder))
         except (OutputError, SettingsError, OSError) as error:
             found[run] = RunView(run, None, {}, problem=str(error))

@@ -18,8 +18,7 @@ from orchestrator.guide.reflecting import Decision, Extras
 from orchestrator.guide.report import STATS
 from orchestrator.guide.rollouts import JudgedTickets, RolledOut, Rollout
 from orchestrator.guide.settings import settings_hash
-from orchestrator.runs.folder import write_output
-from orchestrator.runs.lines import json_line
+from orchestrator.runs.folder import json_line, write_output
 from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.ticket import NO_VALID_CANDIDATE, GuideCandidate, Ticket
 from tasks.store.keys import content_hash

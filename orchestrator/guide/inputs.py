@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from orchestrator.guide.guidance import read_guidance
 from orchestrator.guide.settings import GuideOptions, GuideSettings, has_control, mission_name
-from orchestrator.runs.folder import OutputError, OutputFolder, read_state
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.farm import missing_key, unwritable_folder
@@ -286,13 +286,13 @@ def epoch_batches(tickets: Iterable[Ticket], settings: GuideSettings, epoch: int
 def keep_hashes(output: OutputFolder, inputs: GuideInputs) -> None:
     """Write down which tickets and templates the run depends on."""
     if not (output.path / TICKETS_FILE).exists():
-        output.write_state(TICKETS_FILE, _hashes(inputs))
+        output.write_json(TICKETS_FILE, _hashes(inputs))
 
 
 def differences(folder: Path, inputs: GuideInputs) -> list[str]:
     """One line for each template and mission whose content is another one than in the run in the folder."""
     try:
-        kept = read_state(folder / TICKETS_FILE, dict[str, str])
+        kept = read_json(folder / TICKETS_FILE, dict[str, str])
     except FileNotFoundError:
         if not any((folder / name).is_dir() for name in inputs.tickets):
             return []

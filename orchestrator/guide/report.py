@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.guide.guidance import GUIDANCE, read_guidance
 from orchestrator.report.format import format_count, format_percent
-from orchestrator.runs.folder import read_json
+from orchestrator.runs.folder import load_lines, read_json
 from orchestrator.runs.kinds import Cell, Figures, ProgressFile, ShownTable
-from orchestrator.runs.lines import load_lines
 from tasks.guide.choose import Judged, accuracy, balanced_accuracy, false_pass_rate, share
 from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.openai.endpoint import join_providers

@@ -13,8 +13,7 @@ from orchestrator.guide.inputs import GuideInputs, check_guide, differences, ing
 from orchestrator.guide.report import UNIT, guide_figure_lines, guide_summary, guide_tables
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.report.format import highest_cost, provider_at
-from orchestrator.runs.kinds import Figures, RunKind, ShownTable
-from orchestrator.runs.yaml_kind import LogTo, YamlKind
+from orchestrator.runs.kinds import Figures, RunKind, ShownTable, YamlKind
 from orchestrator.settings.farm import LEVELS
 from orchestrator.settings.options import EMBEDDED
 from tasks.common.text import escape_control
@@ -105,9 +104,9 @@ def start_guide(
         return Ending(console.DONE)
     _say(announcement(settings, options))
 
-    log_to, again = LogTo(LEVELS[options.log_level], sys.stderr), settings.output.goes_on
+    level, again = LEVELS[options.log_level], settings.output.goes_on
     try:
-        with GUIDE.driving(output, settings, options, told, log_to, again) as driving:
+        with GUIDE.driving(output, settings, options, told, level, again) as driving:
             keep_hashes(output, inputs)
             try:
                 _say(*run_missions(inputs, output, GUIDE.connect(settings, options), told, only))

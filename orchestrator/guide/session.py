@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.callbacks import Callbacks
+from orchestrator.farm import Parked
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.dispatcher import Parked
 from orchestrator.farm.work import Request, Scheduler
 from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.guidance import GuidanceRepository
@@ -26,12 +26,10 @@ from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.report import STATS, UNIT, Tally, closing_lines, progress_of
 from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
 from orchestrator.guide.settings import GuideOptions, GuideSettings
-from orchestrator.runs.folder import OutputFolder, read_state
-from orchestrator.runs.kinds import ProgressFile
-from orchestrator.runs.lines import JOURNAL, Journal
-from orchestrator.runs.preflight import current_server
-from orchestrator.runs.session import Budget, JobLimits, Session, open_session
-from orchestrator.runs.yaml_kind import told_settings
+from orchestrator.runs.folder import OutputFolder, read_json
+from orchestrator.runs.jobs import JOURNAL, Journal, ask_server
+from orchestrator.runs.kinds import ProgressFile, told_settings
+from orchestrator.runs.session import Session, open_session
 from orchestrator.settings import SettingsError
 from orchestrator.settings.options import EMBEDDED
 from orchestrator.settings.run import endpoint_at
@@ -60,14 +58,15 @@ def run_missions(
     log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
     context = guide_context(settings, options)
     priced = context.endpoint is None or is_priced(context.endpoint)
-    limits, budget = JobLimits(JOB_LIMIT_S, options.retry_wait_s, tuple(only)), Budget(options.budget_usd, priced)
-    with open_session(output, KIND_NAME, UNIT, farm, limits, budget) as session:
-        session.require_rules("endpoint.api_base", settings.asks_rules)
-        session.begin(context.target.model)
+    rules = "endpoint.api_base" if settings.asks_rules else ""
+    with open_session(
+        output, KIND_NAME, farm, context.target.model, job_s=JOB_LIMIT_S, retry_wait_s=options.retry_wait_s,
+        only=only, budget_usd=options.budget_usd, is_priced=priced, needs_rules=rules, unit=UNIT,
+    ) as session:  # fmt: skip
         on_target = ("gpu.rollout", "gpu.prompt_lengths", "gpu.critique", "gpu.propose")
         in_flight = dict.fromkeys(on_target, options.rollout_jobs)
         in_flight |= dict.fromkeys(("openai.critique", "openai.propose"), options.endpoint_jobs)
-        scheduler = session.scheduler({**in_flight, "cpu.verify": CPU_JOBS})
+        scheduler = Scheduler(session.dispatcher, {**in_flight, "cpu.verify": CPU_JOBS})
         batches = sum(len(epoch_batches(one.training, settings, 1).batches) for one in inputs.tickets.values())
         with session.working(callbacks, told_settings(settings, options), settings.runner.epochs * batches):
             context = _with_server(context, session, scheduler)
@@ -119,16 +118,16 @@ def guide_context(settings: GuideSettings, options: GuideOptions) -> GuideContex
 
 def _with_server(context: GuideContext, session: Session, scheduler: Scheduler) -> GuideContext:
     """Learn which server answers, because all keys cover it, and put the context into the store."""
-    output, now = session.output, current_server(scheduler, context.target, JOB_LIMIT_S)
+    output, now = session.output, ask_server(scheduler, context.target, JOB_LIMIT_S)["server"]
     context = dataclasses.replace(context, server=now)
     if (output.path / CONTEXT_FILE).exists():
-        before = read_state(output.path / CONTEXT_FILE, GuideContext).server
+        before = read_json(output.path / CONTEXT_FILE, GuideContext).server
         if before != now:
             from tasks.gpu.host import differences  # it imports the client of the target
 
             told = f"the server of the target is not the one that this run began with ({differences(before, now)})"
             raise SettingsError([f"model.model_name_or_path: {told}"])
-    output.write_state(CONTEXT_FILE, json.loads(context.to_json()))
+    output.write_json(CONTEXT_FILE, json.loads(context.to_json()))
     session.farm.store.put_metadata(session.run_id, GUIDE, context.to_json())
     return context
 

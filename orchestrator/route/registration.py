@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from orchestrator.route.settings import RouteSettings, route_settings_hash
-from orchestrator.runs.folder import OutputFolder, read_state
+from orchestrator.runs.folder import OutputFolder, read_json
 from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import unwritable_folder
 from tasks.common.files import FileTooLarge, read_limited
@@ -183,12 +183,12 @@ def keep_plan(output: OutputFolder, plan: RoutePlan) -> list[str]:
     """Write the plan, unless the run has one: the first stands, and what differs from it now is returned."""
     if (output.path / PLAN_FILE).exists():
         return departures(read_plan(output.path), plan)
-    output.write_state(PLAN_FILE, plan)
+    output.write_json(PLAN_FILE, plan)
     return []
 
 
 def read_plan(folder: Path) -> RoutePlan:
-    return read_state(folder / PLAN_FILE, RoutePlan)
+    return read_json(folder / PLAN_FILE, RoutePlan)
 
 
 def departures(plan: RoutePlan, now: RoutePlan) -> list[str]:

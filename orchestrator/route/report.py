@@ -21,10 +21,9 @@ from orchestrator.route.registration import (
 )
 from orchestrator.route.run import ROUTE
 from orchestrator.route.settings import RouteSettings
-from orchestrator.runs.folder import OutputError, OutputFolder, read_state
+from orchestrator.runs.folder import OutputError, OutputFolder, load_lines, read_json
 from orchestrator.runs.kinds import ShownTable
-from orchestrator.runs.lines import load_lines
-from orchestrator.runs.preflight import read_versions
+from orchestrator.runs.status import read_versions
 from orchestrator.settings import SettingsError
 from tasks.cpu.plot import ROUTE_PLOTS
 from tasks.route.claims import CEILING, REAL, EvaluatedDeployment, Thresholds, compare_claims, readings
@@ -64,7 +63,7 @@ def read_comparison(folder: Path) -> tuple[Mapping[str, Any], str]:
     Before a run has ended it is of the evaluations so far.
     """
     try:
-        return read_state(folder / COMPARISON_FILE, dict[str, Any]), ""
+        return read_json(folder / COMPARISON_FILE, dict[str, Any]), ""
     except FileNotFoundError:
         path = folder / EVALUATION_FILE
         if not path.exists():

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.callbacks import Callbacks
 from orchestrator.route.settings import RouteOptions, RouteSettings, route_settings_from
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.kinds import Figures, RunKind, ShownTable
-from orchestrator.runs.yaml_kind import LogTo, Notify, YamlKind
+from orchestrator.runs.kinds import Figures, Notify, RunKind, ShownTable, YamlKind
 from orchestrator.settings.farm import LEVELS
 
 if TYPE_CHECKING:
@@ -118,8 +117,8 @@ def start_route(
     told = Callbacks(settings_callbacks(options.callbacks, "--callbacks"))
     output = ROUTE.open_for(settings, texts, lambda line: print(line, file=sys.stderr), is_resumed=resume)
 
-    log_level, again = LEVELS[options.log_level], settings.output.goes_on
-    with ROUTE.driving(output, settings, options, told, LogTo(log_level, sys.stderr), again) as driving:
+    level, again = LEVELS[options.log_level], settings.output.goes_on
+    with ROUTE.driving(output, settings, options, told, level, again) as driving:
         keep_texts(output, texts)
         for line in keep_plan(output, plan):
             print(f"not as registered: {line}", file=sys.stderr)

@@ -29,15 +29,14 @@ from orchestrator.route.report import (
     verdict_lines,
 )
 from orchestrator.route.settings import RouteOptions, RouteSettings
-from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.kinds import ProgressFile
-from orchestrator.runs.lines import JOURNAL, Journal
-from orchestrator.runs.session import JobLimits, Session, open_session
-from orchestrator.runs.yaml_kind import told_settings
+from orchestrator.runs.jobs import JOURNAL, ArtifactRequests, Journal
+from orchestrator.runs.kinds import ProgressFile, told_settings
+from orchestrator.runs.session import Session, open_session
 from orchestrator.settings.options import EMBEDDED
 from tasks import records
 from tasks.common.named import absolute
+from tasks.cpu.plot import ROUTE_PLOTS
 from tasks.route.claims import NONE, PROGRAMS, REAL, SHARED, EvaluatedDeployment, Thresholds, compare_claims
 from tasks.route.jobs import (
     Arm,
@@ -81,13 +80,14 @@ def run_route(
     """The lines of the closing report.  What is raised is how the session ended."""
     log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
     inputs = route_inputs(settings, dict(texts))
-    limits = JobLimits(options.job_hours * 3600, options.retry_wait_s, tuple(only))
-    with open_session(output, KIND_NAME, "steps", farm, limits) as session:
-        session.begin(inputs.target.model)
+    with open_session(
+        output, KIND_NAME, farm, inputs.target.model, job_s=options.job_hours * 3600,
+        retry_wait_s=options.retry_wait_s, only=only, unit="steps",
+    ) as session:  # fmt: skip
         for text in texts.values():
             session.farm.store.put_shared(session.run_id, data_key(text), {"text": text})
         # The arms need nothing of each other, and a night on a GPU is not to end with the first one that fails.
-        scheduler = session.scheduler(dict.fromkeys(GPU_TASKS, options.gpu_jobs), goes_on=True)
+        scheduler = Scheduler(session.dispatcher, dict.fromkeys(GPU_TASKS, options.gpu_jobs), goes_on=True)
         router = Router(session, settings, inputs, scheduler, Journal(output.path / JOURNAL))
         with session.working(callbacks, told_settings(settings, options), len(arms(settings))):
             router.work()
@@ -110,7 +110,7 @@ class Router:
 
     def __post_init__(self) -> None:
         self.store, self.run_id = self.session.farm.store, self.session.run_id
-        self.output, self.limit_s = self.session.output, self.session.limits.job_s
+        self.output, self.limit_s = self.session.output, self.session.job_s
 
     def work(self) -> None:
         """Everything that needs the farm, and the report."""
@@ -151,10 +151,15 @@ class Router:
     def _finish(self) -> None:
         records = self._records()
         found = compare_claims(records, Thresholds(**dataclasses.asdict(self.settings.claims)))
-        self.output.write_state(COMPARISON_FILE, found)
+        self.output.write_json(COMPARISON_FILE, found)
         artifacts = ArtifactRequests(self.scheduler, self.output, self.limit_s)
-        rows = {arm.name: self._rows[arm] for arm in arms(self.settings)}
-        artifacts.request_route_plots(found["rates"], self.settings.claims.held_out_mode, rows)
+        seen = {
+            arm.name: [{key: row[key] for key in ("step", "splits") if key in row} for row in self._rows[arm]]
+            for arm in arms(self.settings)
+        }
+        held_out = self.settings.claims.held_out_mode
+        shown = [row for row in found["rates"] if row["mode"] == held_out]
+        artifacts.request_plots("route", ROUTE_PLOTS, {"rates": shown, "held_out": held_out, "rows": seen})
         artifacts.wait(DRAWING_S)
         self.output.write(REPORT_FILE, report_text(self.output.path))
         self.session.report(self.progress(is_finished=True))

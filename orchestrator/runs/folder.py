@@ -1,4 +1,7 @@
-"""The output folder of a run: what outlives Redis, written whole and checked when it is read again."""
+"""The output folder of a run: what outlives Redis, written whole and checked when it is read again.
+
+Files that grow have lines of JSON, each synced to disk: whatever a kill or a power cut left, whole lines are read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NotRequired, TypeVar
@@ -21,7 +24,7 @@ from typing_extensions import TypedDict
 from orchestrator.console import command_line
 from tasks.common.files import NO_ROOM, FileTooLarge, open_regular, read_limited, write_atomic
 from tasks.common.text import escape_control
-from tasks.common.validation import InvalidData, RunId, parse_json
+from tasks.common.validation import InvalidData, RunId, checked_json, parse_json
 
 T = TypeVar("T")
 
@@ -54,22 +57,6 @@ class OutputNotWritable(OutputError):
     def __init__(self, message: str, *, is_full: bool = False) -> None:
         super().__init__(message)
         self.is_full = is_full
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Around whatever writes `path`."""
-    try:
-        yield
-    except OSError as error:
-        is_full = error.errno in NO_ROOM
-        raise OutputNotWritable(f"{path} cannot be written: {error.strerror or error}", is_full=is_full) from None
-
-
-def write_output(path: Path, data: bytes | str) -> None:
-    """Replace a file whole (tasks/common/files.py)."""
-    with writing(path):
-        write_atomic(path, data)
 
 
 class RunFile(TypedDict):
@@ -113,7 +100,7 @@ class OutputFolder:
             raise RunInUse(self.path, holder_of(self.path)) from None
         except OSError as error:
             if error.errno in NO_ROOM:
-                raise OutputNotWritable(f"{self.path} cannot be written: {error.strerror}", is_full=True) from None
+                raise _not_writable(self.path, error) from None
             raise OutputError(f"{self.path}: {error.strerror}") from None
 
     def _refuse_that_of_another_user(self) -> None:
@@ -126,21 +113,27 @@ class OutputFolder:
             self._lock.close()
             self._lock = None
 
+    @property
+    def holds_run(self) -> bool:
+        return (self.path / RUN_FILE).exists()
+
+    def check_kind(self, kind: str) -> None:
+        """Before anything is written into the folder."""
+        if self.holds_run and (other := run_file(self.path)["kind"]) != kind:
+            raise OutputError(f"{self.path} holds a run of {other!a}; give another folder")
+
     def run_id(self, kind: str) -> str:
         """The id of this folder's run, made at its first start.  A folder that was moved keeps it."""
-        run_id = own_run_id(self.path) if (self.path / RUN_FILE).exists() else ""
-        if run_id and (known := run_file(self.path)["kind"]) != kind:
-            raise OutputError(f"{self.path} holds a run of {known!a}; give another folder")
         here = self.path.resolve()
-        if not run_id:
-            stem = re.sub(r"[^A-Za-z0-9_-]+", "-", here.name)[:40] or "run"
-            run_id = f"{stem}-{secrets.token_hex(4)}"
-        self.write_state(RUN_FILE, RunFile(id=run_id, kind=kind, folder=str(here)))
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", here.name)[:40] or "run"
+        self.check_kind(kind)
+        run_id = own_run_id(self.path) if self.holds_run else f"{stem}-{secrets.token_hex(4)}"
+        self.write_json(RUN_FILE, RunFile(id=run_id, kind=kind, folder=str(here)))
         return run_id
 
     def rotate(self) -> Path | None:
         """Move the run that is here to `<name>.1`, `<name>.2`, ..., and open the new folder."""
-        if not (self.path / RUN_FILE).exists():
+        if not self.holds_run:
             return None
         self.open()
         asides = (self.path.with_name(f"{self.path.name}.{number}") for number in itertools.count(1))
@@ -163,15 +156,118 @@ class OutputFolder:
     def write_json(self, name: str, value: Any) -> None:
         self.write(name, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
-    def write_state(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a file that the program reads again (`read_state`)."""
-        self.write_json(name, content)
-
     def remove(self, name: str) -> None:
         """Remove one of the run's files, if it is there."""
         path = self.path / name
         with writing(path):
             path.unlink(missing_ok=True)
+
+
+# What is read, and what is written.
+
+
+def run_file(folder: Path) -> RunFile:
+    """What names the run in a folder."""
+    try:
+        return read_json(folder / RUN_FILE, RunFile)
+    except FileNotFoundError:
+        raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
+
+
+def own_run_id(folder: Path) -> str:
+    """The id of the run in a folder, for what is done to the run: refused for a copy of its folder."""
+    known = run_file(folder)
+    original = Path(known.get("folder", folder))
+    if (original / RUN_FILE).exists() and run_file(original)["id"] == known["id"] and not original.samefile(folder):
+        raise OutputError(
+            f"{folder} is a copy of {original}, where the run goes on; `evolve --fork` begins another one"
+        )
+    return known["id"]
+
+
+def read_json(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_json) -> T:
+    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`).
+
+    `remedy` is what a person can do about a file that cannot be used.
+    """
+    try:
+        return parse(kind, path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, InvalidData) as error:
+        raise OutputError(f"{path} cannot be read: {error}" + (remedy and f"; {remedy}")) from None
+
+
+def read_output_text(path: Path) -> str:
+    """The text of a file; what is no UTF-8 in it is replaced."""
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
+
+
+def load_lines(
+    path: Path, kind: Any, name: str, *, repair: bool = False, is_whole: bool = False
+) -> list[dict[str, Any]]:
+    """The lines of a file, none where there is no file; `kind` is their type, `name` says what a line is.
+
+    A last line that was cut short is dropped; with `repair` from the file as well, so that it can be added to; with
+    `is_whole` it is refused.
+    """
+    try:
+        raw = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
+    whole, _, torn = raw.rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
+    found = list[dict[str, Any]]()
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(checked_json(kind, line))
+        except InvalidData as error:
+            if number < len(lines) or not repair:
+                raise OutputError(f"{path}: line {number} is no {name}: {error}; correct it or remove it") from None
+            torn = line  # a power cut may leave a line of zeros with its end
+    if torn and is_whole:
+        raise OutputError(f"{path}: the last line is no {name}; correct it or remove it")
+    if torn and repair:
+        with path.open("r+b") as file:
+            file.truncate(sum(len(line) + 1 for line in lines[: len(found)]))
+            os.fsync(file.fileno())
+    return found
+
+
+def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Add lines; when this returns, a power cut does not take them away."""
+    with writing(path), path.open("ab") as file:
+        file.writelines(map(json_line, lines))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def json_line(value: Mapping[str, Any]) -> bytes:
+    """A value as one line of JSON in UTF-8, where half of a pair of UTF-16 is a question mark."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Around whatever writes `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise _not_writable(path, error) from None
+
+
+def _not_writable(path: Path, error: OSError) -> OutputNotWritable:
+    said = f"{path} cannot be written: {error.strerror or error}"
+    return OutputNotWritable(said, is_full=error.errno in NO_ROOM)
+
+
+def write_output(path: Path, data: bytes | str) -> None:
+    """Replace a file whole."""
+    with writing(path):
+        write_atomic(path, data)
 
 
 def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
@@ -185,62 +281,37 @@ def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
             raise OutputError(f"{option}: {output} is the same file as {name}, which it would overwrite")
 
 
-def run_id_of(folder: Path) -> str:
-    """The id of the run in a folder."""
-    return run_file(folder)["id"]
+# The lock.
 
 
-def own_run_id(folder: Path) -> str:
-    """As `run_id_of`, for what is done to the run."""
-    known = run_file(folder)
-    original = Path(known.get("folder", folder))
-    if (original / RUN_FILE).exists() and run_file(original)["id"] == known["id"] and not original.samefile(folder):
-        raise OutputError(
-            f"{folder} is a copy of {original}, where the run goes on; `evolve --fork` begins another one"
-        )
-    return known["id"]
-
-
-def run_file(folder: Path) -> RunFile:
-    """What names the run in a folder."""
+def is_locked(folder: Path) -> bool:
+    """Whether a process works on the run now."""
+    path = folder / LOCK
     try:
-        return read_state(folder / "run.json", RunFile)
+        with open_regular(path) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
-
-
-def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = parse_json) -> T:
-    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`)."""
-    try:
-        return parse(kind, path.read_bytes())
-    except FileNotFoundError:
-        raise
-    except (OSError, InvalidData) as error:
-        raise OutputError(f"{path} cannot be read: {error}") from None
-
-
-def read_state(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_json) -> T:
-    """As `read_json`; `remedy` is what a person can do about a file that cannot be used."""
-    try:
-        return read_json(path, kind, parse)
-    except OutputError as error:
-        raise OutputError(f"{error}; {remedy}" if remedy else str(error)) from None
-
-
-def read_output_text(path: Path) -> str:
-    """The text of a file; what is no UTF-8 in it is replaced."""
-    try:
-        return path.read_bytes().decode("utf-8", "replace")
+        return False
+    except BlockingIOError:
+        return True
     except OSError as error:
-        raise OutputError(f"{path} cannot be read: {error}") from None
+        raise OutputError(f"{path} cannot be read, so whether a process works on the run is unknown: {error}") from None
+    return False
 
 
 def lock_folder(folder: Path) -> BinaryIO | None:
     """The folder's lock, held, with a line that says by which process; None when the folder was moved meanwhile."""
     path = folder / LOCK
-    lock = open_regular(path, os.O_RDWR | os.O_CREAT)
+    lock, until = open_regular(path, os.O_RDWR | os.O_CREAT), time.monotonic() + LOCK_WAIT_S
     try:
-        _hold(lock)
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(LOCK_WAIT_S / 20)  # flock waits for ever or not at all
         if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
             lock.close()
             return None
@@ -260,15 +331,3 @@ def holder_of(folder: Path) -> str:
         if text := read_limited(folder / LOCK, LONGEST_HOLDER).decode(errors="replace").strip():
             return escape_control(text)
     return "another process"
-
-
-def _hold(lock: BinaryIO) -> None:
-    until = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(LOCK_WAIT_S / 20)  # flock waits for ever or not at all

@@ -21,10 +21,10 @@ from kombu.exceptions import OperationalError
 from orchestrator.farm import FarmUnavailable, workers
 from orchestrator.farm.connection import FarmConnection, reach
 from orchestrator.farm.work import send_chord, send_job
-from orchestrator.runs.folder import OutputFolder, run_id_of
+from orchestrator.runs.folder import OutputFolder, is_locked, run_file
 from orchestrator.runs.kinds import kind_of
-from orchestrator.runs.ownership import owned
-from orchestrator.runs.status import is_locked, read_parked_state
+from orchestrator.runs.session import owned
+from orchestrator.runs.status import read_parked_state
 from orchestrator.settings import SettingsError
 from tasks.records import Failure
 from tasks.store.keys import CANCELLED, JOBS
@@ -38,7 +38,7 @@ POLL_S = 0.25
 @contextmanager
 def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
     """The farm of the run in an output folder, if it is up; `check` reports when an embedded one has ended."""
-    _, kind = kind_of(folder)
+    kind = kind_of(folder)
 
     def check() -> None:
         kind.farm_address(folder)
@@ -50,7 +50,7 @@ def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
 def failed_of(folder: Path) -> list[Failure]:
     """The failed tasks of a run, oldest first: from the farm while it is up, else from the folder."""
     parked = read_parked_state(OutputFolder(folder))
-    run_id = run_id_of(folder)
+    run_id = run_file(folder)["id"]
     try:
         with reach_farm_of(folder) as farm:
             # A store that has lost the run has no failures; the folder has them.

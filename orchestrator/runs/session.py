@@ -1,12 +1,14 @@
 """A session of a run of any kind: from an open output folder to an exit status.
 
-`Driving` surrounds the whole and turns each end into an exit status; `open_session` has the farm up, the run this
-process's own, and what every kind sends, publishes and notes in the same way.
+`Driving` surrounds the whole and turns each end into an exit status; `open_session` has the farm up and the run this
+process's own, and puts into the store what every kind does.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -14,20 +16,18 @@ from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+import redis
+
 from orchestrator import console
 from orchestrator.callbacks import Callback, Callbacks, EndState, RunEnd, RunInfo, load_callbacks, names_of
 from orchestrator.console import Terminated, command_line
-from orchestrator.farm import FarmLost, FarmUnavailable, StoreLost
+from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.dispatcher import Dispatcher, Parked, WaitLimits
-from orchestrator.farm.work import Scheduler
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, RunInUse, write_output
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile
-from orchestrator.runs.ownership import owned
-from orchestrator.runs.preflight import keep_versions
-from orchestrator.runs.status import ParkedState, StatusPublisher, clear_parked_state, write_parked_state
+from orchestrator.runs.status import PARKED_FILE, ParkedState, StatusPublisher, keep_versions, write_parked_state
 from orchestrator.settings import SettingsError
-from orchestrator.trackers import make_trackers
 from tasks.common import logs
 from tasks.common.files import NO_ROOM
 from tasks.common.logs import SecretError
@@ -35,6 +35,7 @@ from tasks.common.text import first_line
 from tasks.store.address import AddressError
 from tasks.store.client import RunTaken
 from tasks.store.keys import LIMIT
+from tasks.store.ownership import Held, Owner, RunLease
 from tasks.store.retention import DAY_S, KEPT_S
 from tasks.store.workers import code_version
 
@@ -42,62 +43,25 @@ log = logging.getLogger(__name__)
 LOG_BYTES, OLD_LOGS = 10 * 2**20, 3
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a job, which is reported as that job's failure
 PUBLISH_EVERY_S = 1.0
+RENEW_S = 5.0
+LEASE_S = 30.0  # without a renewal, before the lease of a process that is not visible from here is taken
+POLL_S = 0.25
 
 Notify = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class JobLimits:
-    """Of the jobs of one session.
-
-    `job_s` is the hard limit of one.  With nothing left but failures the run waits `retry_wait_s` for a retry before it
-    parks; `only` names the failed tasks that are done again, all of them where it is empty.
-    """
-
-    job_s: float
-    retry_wait_s: float = 0.0
-    only: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a run may cost, 0 for no limit; without known prices no cost is published."""
-
-    usd: float = 0.0
-    is_priced: bool = True
-
-
 @dataclass
 class Session:
-    """The parts that all kinds share, once the farm is up."""
+    """The parts that all kinds share, once the farm is up; `job_s` is the hard limit of one job."""
 
     output: OutputFolder
     farm: FarmConnection
     run_id: str
     kind: str
-    limits: JobLimits
+    job_s: float
     dispatcher: Dispatcher
     publisher: StatusPublisher
     _reported: float = float("-inf")
-
-    def scheduler(self, in_flight: Mapping[str, int], *, goes_on: bool = False) -> Scheduler:
-        """The one scheduler of the session; see there."""
-        return Scheduler(self.dispatcher, in_flight, goes_on)
-
-    def require_rules(self, option: str, is_embedded: bool) -> None:
-        """Refuse a farm whose workers call a real endpoint where the option asks for the rules."""
-        if is_embedded and not self.farm.rules:
-            raise FarmUnavailable(f'the farm has no embedded endpoint, and {option} is "embedded"')
-
-    def begin(self, model: str) -> None:
-        """Put the run into the store.  `model` is the target that its workers must serve."""
-        store = self.farm.store
-        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
-        store.set_requirements(self.run_id, code_version(), model)
-        store.put_metadata(self.run_id, LIMIT, str(self.limits.job_s))
-        self.publisher.restore()
-        keep_versions(self.output)
-        clear_parked_state(self.output)  # not earlier: a start that is refused leaves the run parked
 
     @contextmanager
     def working(self, callbacks: Callbacks, settings: Mapping[str, object], total: int) -> Iterator[None]:
@@ -109,7 +73,7 @@ class Session:
 
     def report(self, progress: ProgressFile) -> None:
         """Publish how far the run is, and write it into the output folder."""
-        self.output.write_state(PROGRESS_FILE, progress)
+        self.output.write_json(PROGRESS_FILE, progress)
         self.publisher.publish({"done": progress["done"], "total": progress["total"], **progress["figures"]})
         self._reported = time.monotonic()
 
@@ -123,16 +87,24 @@ class Session:
 def open_session(
     output: OutputFolder,
     kind: str,
-    unit: str,
     farm: AbstractContextManager[FarmConnection],
-    limits: JobLimits,
-    budget: Budget = Budget(),  # frozen
+    model: str,
+    *,
+    job_s: float,
+    retry_wait_s: float = 0.0,
+    only: Sequence[str] = (),
+    budget_usd: float = 0.0,
+    is_priced: bool = True,
+    needs_rules: str = "",
     notify: Notify = log.warning,
     **about: object,
 ) -> Iterator[Session]:
     """The farm is up for as long, the run is this process's own, and each line of the log has its id.
 
-    `about` is published with every status.
+    `model` is the target that the run's workers must serve.  With nothing left but failures the run waits
+    `retry_wait_s` for a retry before it parks; `only` names the failed tasks that are done again, all of them where it
+    is empty.  `budget_usd` 0 is no limit; without known prices no cost is published.  `needs_rules` is the option that
+    asks for the rules in place of a language model, "" where none does.  `about` is published with every status.
     """
     run_id = output.run_id(kind)
     with (
@@ -140,11 +112,94 @@ def open_session(
         farm as opened,
         owned(opened, run_id, output.path, notify) as reached,
     ):
-        waiting = WaitLimits(limits.job_s + NO_PROGRESS_S, limits.retry_wait_s)
-        dispatcher = Dispatcher(reached, run_id, waiting, notify, limits.only)
-        said = {"kind": kind, "unit": unit, **about}
-        publisher = StatusPublisher(run_id, reached.store, output, said, budget.usd, budget.is_priced)
-        yield Session(output, reached, run_id, kind, limits, dispatcher, publisher)
+        if needs_rules and not reached.rules:
+            raise FarmUnavailable(f'the farm has no embedded endpoint, and {needs_rules} is "embedded"')
+        dispatcher = Dispatcher(reached, run_id, WaitLimits(job_s + NO_PROGRESS_S, retry_wait_s), notify, tuple(only))
+        said = {"kind": kind, **about}
+        publisher = StatusPublisher(run_id, reached.store, output, said, budget_usd, is_priced)
+        reached.store.retention.apply_rule(run_id, KEPT_S / DAY_S)
+        reached.store.set_requirements(run_id, code_version(), model)
+        reached.store.put_metadata(run_id, LIMIT, str(job_s))
+        publisher.restore()
+        keep_versions(output)
+        output.remove(PARKED_FILE)  # not earlier: a start that is refused leaves the run parked
+        yield Session(output, reached, run_id, kind, job_s, dispatcher, publisher)
+
+
+# One process at a time works on a run: it holds the run's lease in the store, beside the lock of its output folder.
+# The lock keeps two processes out of one folder.  The lease, under the run's id, also keeps out a second folder with
+# the same run, and a machine that does not see the lock.
+
+
+@contextmanager
+def owned(farm: FarmConnection, run_id: str, folder: Path, notify: Notify) -> Iterator[FarmConnection]:
+    """The farm, for the process that works on the run now: this one, until the block ends.
+
+    What it writes in the run's name is refused from when on another process has taken the run over.
+    """
+    lease = RunLease(farm.store.redis, run_id, Owner.here(str(folder.resolve())))
+    _take(lease, folder, notify)
+    ended, lost = threading.Event(), threading.Event()
+    threading.Thread(target=_renew, args=(lease, ended, lost), daemon=True, name=f"lease of {run_id}").start()
+
+    def check() -> None:
+        farm.check()
+        if lost.is_set():
+            held = lease.held()
+            how = f"was taken over by {held}" if held else "was deleted from its farm, which has lost it"
+            raise RunTaken(f"run {run_id} {how}")
+
+    is_store_lost = False
+    try:
+        yield dataclasses.replace(farm, store=farm.store.of_owner(lease.owner.to_json()), check=check)
+    except (redis.RedisError, FarmUnavailable):
+        is_store_lost = True  # it would only be waited for once more; the next start sees that this process has ended
+        raise
+    finally:
+        ended.set()
+        if not is_store_lost:
+            with suppress(redis.RedisError):
+                lease.release()
+
+
+def _take(lease: RunLease, folder: Path, notify: Notify) -> None:
+    while not lease.take():
+        held = lease.held()
+        if held is None:
+            continue
+        if held.owner.is_visible:
+            if not held.owner.has_ended():
+                raise RunInUse(folder, str(held))
+        elif not _has_fallen_silent(lease, held, folder, notify):
+            continue
+        if lease.take(replaced=held):
+            log.info("the run is taken over from %s, which has ended", held)
+            return
+
+
+def _has_fallen_silent(lease: RunLease, held: Held, folder: Path, notify: Notify) -> bool:
+    """Whether an owner that is not visible from here no longer renews its lease; False when it has given it up."""
+    notify(f"{held} worked on this run and is not visible from here; waiting {LEASE_S:g} s whether it renews its lease")
+    until = time.monotonic() + LEASE_S
+    while time.monotonic() < until:
+        time.sleep(POLL_S)  # nothing but time tells whether an owner on another machine still renews
+        now = lease.held()
+        if now is None:
+            return False
+        if now != held:
+            raise RunInUse(folder, str(now))
+    return True
+
+
+def _renew(lease: RunLease, ended: threading.Event, lost: threading.Event) -> None:
+    while not ended.wait(RENEW_S):
+        with suppress(redis.RedisError, FarmUnavailable):  # the server is away for a while: it is tried again
+            if not lease.renew() and not ended.is_set():
+                lost.set()
+                return
+
+
+# How a command that drives a run ends.
 
 
 @contextmanager
@@ -216,52 +271,37 @@ class Driving:
             if isinstance(error, OSError) and error.errno in NO_ROOM:  # whichever disk takes no more, also the farm's
                 where = f"{error.filename} cannot be written: " if error.filename else ""
                 error = OutputNotWritable(f"{where}{error.strerror}", is_full=True)
-            match error:
-                case None:
-                    self._tell("finished")
-                case Parked() | StoreLost() | OutputNotWritable():
-                    self.ending = _ending(error, self.output, self.again, self.raise_budget)
-                    self._tell("parked", self.ending.lines[0])
-                case KeyboardInterrupt() | Terminated() | RunTaken():
-                    self.ending = _ending(error, self.output, self.again, self.raise_budget)
-                    self._tell("stopped", self.ending.lines[0])
-                case _:
-                    self._tell("failed", first_line(error))
-                    return False
-            return True
+            state, status, lines = self._end(error)
+            self.ending = Ending(status, lines)
+            self.callbacks.end(RunEnd(state, (*lines, "")[0]), lambda line: console.fail(console.DONE, line))
+            return state != "failed"
         finally:
             self.output.close()
 
-    def _tell(self, state: EndState, reason: str = "") -> None:
-        def warn(line: str) -> None:
-            console.fail(console.DONE, line)
-
-        self.callbacks.end(RunEnd(state, reason), warn)
-
-
-def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget: str) -> Ending:
-    """How a run ended early; the reason why it parked is written."""
-    retry, status = command_line("retry", output.path), console.PARKED
-    going_on = f"{again} goes on, or: {retry}" if again else f"go on with: {retry}"
-    match error:
-        case Parked():
-            write_parked_state(output, ParkedState(error.reason, error.failures))
-            lines = parked_lines(error, retry, raise_budget)
-        case StoreLost():
-            write_parked_state(output, ParkedState(str(error)))
-            lines = [f"parked: {error}", f"go on with: {retry}"]
-        case OutputNotWritable():
-            with suppress(OutputNotWritable):  # where it is the folder's own disk, `status` shows the run as stopped
-                write_parked_state(output, ParkedState(str(error)))
-            lines = [f"parked: {error}", f"make room, then go on with: {retry}"]
-        case RunTaken():
-            # Nothing is written into the folder: the run is the other process's.
-            status, lines = console.IN_USE, [f"stopped: {error}"]
-        case Terminated():
-            status, lines = console.BY_SIGNAL + error.number, [f"{error}; {going_on}"]
-        case _:
-            status, lines = console.INTERRUPTED, [f"interrupted; {going_on}"]
-    return Ending(status, tuple(lines))
+    def _end(self, error: BaseException | None) -> tuple[EndState, int, tuple[str, ...]]:
+        """How it ended, the exit status and the lines; the reason why a run parked is written."""
+        retry = command_line("retry", self.output.path)
+        going_on = f"{self.again} goes on, or: {retry}" if self.again else f"go on with: {retry}"
+        match error:
+            case None:
+                return "finished", console.DONE, ()
+            case Parked() | StoreLost() | OutputNotWritable():
+                with suppress(OutputNotWritable):  # where it is the folder's own disk, `status` shows it as stopped
+                    write_parked_state(self.output, ParkedState(str(error), getattr(error, "failures", ())))
+                lines = [f"parked: {error}", f"go on with: {retry}"]
+                if isinstance(error, OutputNotWritable):
+                    lines[1] = f"make room, then {lines[1]}"
+                if isinstance(error, Parked):
+                    lines = parked_lines(error, retry, self.raise_budget)
+                return "parked", console.PARKED, tuple(lines)
+            case RunTaken():  # nothing is written into the folder: the run is the other process's
+                return "stopped", console.IN_USE, (f"stopped: {error}",)
+            case Terminated():
+                return "stopped", console.BY_SIGNAL + error.number, (f"{error}; {going_on}",)
+            case KeyboardInterrupt():
+                return "stopped", console.INTERRUPTED, (f"interrupted; {going_on}",)
+            case _:
+                return "failed", console.BROKEN, (first_line(error),)
 
 
 def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:
@@ -274,18 +314,18 @@ def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:
     return [f"parked: {reason}", f"raise the budget to go on: {retry} {raise_budget}"]
 
 
-def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
-    """The callbacks that a setting names."""
+def settings_callbacks(text: str, option: str, trackers: str = "") -> tuple[Callback, ...]:
+    """The callbacks that the setting `option` names, and the trackers of CONFIG_TRACKERS."""
     try:
-        return load_callbacks(names_of(text))
+        named = load_callbacks(names_of(text))
     except ValueError as error:
         raise SettingsError([f"{option}: {error}"]) from None
+    if not trackers:
+        return named
+    from orchestrator.trackers import make_trackers  # here: most runs have none
 
-
-def settings_trackers(text: str) -> tuple[Callback, ...]:
-    """The trackers that CONFIG_TRACKERS names."""
     try:
-        return make_trackers(names_of(text))
+        return (*make_trackers(names_of(trackers)), *named)
     except ImportError as error:
         raise SettingsError([f"CONFIG_TRACKERS: {error}"]) from None
 

@@ -2,37 +2,41 @@
 
 What is read from the folder holds when the farm is down and Redis is lost.  While the driver works, it publishes the
 run's kind, state and progress in the metadata field `status` of the store, for whatever watches the farm (metrics,
-Flower), and the counters and the cost in `usage.json`, so that they outlive the store.
+Flower), and the counters and the cost in `usage.json`, so that they outlive the store.  `parked.json` says why a run
+parked, `versions.json` with which versions its sessions worked.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
+import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 import redis
 from pydantic import FiniteFloat
+from typing_extensions import TypedDict
 
-from orchestrator.farm.dispatcher import Parked
+from orchestrator.farm import Parked
 from orchestrator.report.format import format_count
-from orchestrator.runs.folder import LOCK, OutputError, OutputFolder, OutputNotWritable, read_state, run_id_of
+from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, is_locked, read_json, run_file
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
-from tasks.common.files import open_regular
 from tasks.openai.limits import spending_of
 from tasks.records import Failure
 from tasks.store.client import RunTaken
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
+from tasks.store.workers import code_version
 
-PARKED_FILE, USAGE = "parked.json", "usage.json"
+PARKED_FILE, USAGE, VERSIONS_FILE = "parked.json", "usage.json", "versions.json"
+PACKAGES = ("whetstone-farm", "celery", "redis", "numpy", "deap", "pydantic")
 DEAD_END = "with the same settings and data it stops there again: change them, and start another run"
 State = Literal["running", "finished", "parked", "stopped"]
 
@@ -50,27 +54,63 @@ class ParkedState:
 
 
 def write_parked_state(output: OutputFolder, parked: ParkedState) -> None:
-    output.write_state(PARKED_FILE, dataclasses.asdict(parked))
+    output.write_json(PARKED_FILE, dataclasses.asdict(parked))
 
 
 def read_parked_state(output: OutputFolder) -> ParkedState | None:
     """None for a run that has not parked."""
     try:
-        return read_state(output.path / PARKED_FILE, ParkedState, "`orchestrator retry` needs no such file: remove it")
+        return read_json(output.path / PARKED_FILE, ParkedState, "`orchestrator retry` needs no such file: remove it")
     except FileNotFoundError:
         return None
-
-
-def clear_parked_state(output: OutputFolder) -> None:
-    output.remove(PARKED_FILE)
 
 
 def read_usage(output: OutputFolder) -> dict[str, float]:
     """What the run has used so far, as `usage.json` says; {} before there is one."""
     try:
-        return read_state(output.path / USAGE, dict[str, FiniteFloat], "without this file they count from 0: remove it")
+        return read_json(output.path / USAGE, dict[str, FiniteFloat], "without this file they count from 0: remove it")
     except FileNotFoundError:
         return {}
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What the orchestrator of a session was: `code` is the hash of the packages that do the work."""
+
+    code: str
+    python: str
+    system: str
+    packages: Mapping[str, str]
+
+    @classmethod
+    def here(cls) -> Versions:
+        """Those of this process."""
+        installed = {}
+        for name in PACKAGES:
+            with suppress(metadata.PackageNotFoundError):  # of a source tree, the code says which it is
+                installed[name] = metadata.version(name)
+        return cls(code_version(), platform.python_version(), platform.platform(), installed)
+
+
+class VersionsFile(TypedDict):
+    """versions.json, oldest first."""
+
+    sessions: list[Versions]
+
+
+def read_versions(output: OutputFolder) -> list[Versions]:
+    """Oldest first; none for a run that has not started."""
+    try:
+        return read_json(output.path / VERSIONS_FILE, VersionsFile)["sessions"]
+    except FileNotFoundError:
+        return []
+
+
+def keep_versions(output: OutputFolder) -> None:
+    """Add this session's versions, unless the one before had the same."""
+    known, here = read_versions(output), Versions.here()
+    if known[-1:] != [here]:
+        output.write_json(VERSIONS_FILE, {"sessions": [dataclasses.asdict(one) for one in (*known, here)]})
 
 
 @dataclass(frozen=True)
@@ -110,12 +150,11 @@ def find_runs(folder: Path) -> list[Path]:
 
 
 def run_status(folder: Path) -> RunStatus:
-    output, run_id = OutputFolder(folder), run_id_of(folder)
-    name, kind = kind_of(folder)
+    output, kind = OutputFolder(folder), kind_of(folder)
     progress, parked, used = kind.progress(folder), read_parked_state(output), read_usage(output)
     return RunStatus(
-        run=run_id,
-        kind=name,
+        run=run_file(folder)["id"],
+        kind=kind.name,
         folder=str(folder),
         state=_state(folder, progress, parked),
         unit=progress.unit,
@@ -133,23 +172,14 @@ def run_status(folder: Path) -> RunStatus:
     )
 
 
-@dataclass(frozen=True)
-class UnreadableRun:
-    """A run of which a file cannot be used; `reason` names the file."""
-
-    folder: str
-    reason: str
-    state: Literal["unreadable"] = "unreadable"
-
-
-def statuses(folder: Path) -> tuple[list[RunStatus], list[UnreadableRun]]:
-    """All runs under a folder; those that cannot be read do not hide the others."""
-    runs, unreadable = [], []
+def statuses(folder: Path) -> tuple[list[RunStatus], dict[str, str]]:
+    """All runs under a folder; and those of which a file cannot be used, by folder, each with the reason."""
+    runs, unreadable = [], {}
     for path in find_runs(folder):
         try:
             runs.append(run_status(path))
         except (OutputError, SettingsError, OSError) as error:
-            unreadable.append(UnreadableRun(str(path), str(error)))
+            unreadable[str(path)] = str(error)
     return runs, unreadable
 
 
@@ -159,21 +189,6 @@ def _state(folder: Path, progress: RunProgress, parked: ParkedState | None) -> S
     if progress.is_finished:
         return "finished"
     return "parked" if parked and not parked.is_dead_end else "stopped"
-
-
-def is_locked(folder: Path) -> bool:
-    """Whether a process works on the run now."""
-    path = folder / LOCK
-    try:
-        with open_regular(path) as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    except OSError as error:
-        raise OutputError(f"{path} cannot be read, so whether a process works on the run is unknown: {error}") from None
-    return False
 
 
 WRITE_EVERY_S = 5.0  # a file that is synced to disk
@@ -186,7 +201,7 @@ Progress = Mapping[str, float | int | None]
 
 @dataclass
 class StatusPublisher:
-    """Keeps both up to date; `publish` may be called as often as one likes.
+    """Keeps the store's status and usage.json up to date; `publish` may be called as often as one likes.
 
     `about` is published with every status: the kind of the run, and what does not change in a session.  Without known
     prices (`is_priced`) no cost is published.
@@ -233,11 +248,8 @@ class StatusPublisher:
         except (Parked, OutputNotWritable):
             state = "parked"
             raise
-        except redis.RedisError:
-            state = None  # the store is gone, and would only be waited for once more
-            raise
-        except RunTaken:
-            state = None  # the run is another process's
+        except (redis.RedisError, RunTaken):
+            state = None  # the store is gone, and would only be waited for once more; or the run is another process's
             raise
         finally:
             if state is not None:
@@ -250,5 +262,5 @@ class StatusPublisher:
         used["unconfirmed_usd"] = spending_of(self.store.redis, self.run_id).unconfirmed
         used["budget_usd"] = self.budget_usd
         if used != self._written:
-            self.output.write_state(USAGE, used)
+            self.output.write_json(USAGE, used)
         self._written, self._written_at = used, time.monotonic()

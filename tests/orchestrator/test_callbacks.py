@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
-from orchestrator.farm.dispatcher import Parked
+from orchestrator.farm import Parked
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.session import Driving
 

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.collect.run import COLLECT, start_collection
 from orchestrator.collect.settings import CollectOptions, check_surroundings, read_collect_settings
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.yaml_kind import SETTINGS_FILE
+from orchestrator.runs.kinds import SETTINGS_FILE
 from orchestrator.settings import SettingsError
 
 ROOT = Path(__file__).parents[3]

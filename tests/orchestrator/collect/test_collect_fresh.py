@@ -13,7 +13,7 @@ import yaml
 from orchestrator import console
 from orchestrator.collect.run import COLLECT
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.yaml_kind import SETTINGS_FILE
+from orchestrator.runs.kinds import SETTINGS_FILE
 
 ROOT = Path(__file__).parents[3]
 NOBODY = "redis://127.0.0.1:1/0"  # refused when the folder has been prepared

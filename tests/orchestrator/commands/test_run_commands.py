@@ -9,7 +9,7 @@ from farm_bench import until
 from simulated_run import Driver
 from terminal import CHILDREN, Terminal, ended
 
-from orchestrator.runs.folder import run_id_of
+from orchestrator.runs.folder import run_file
 from orchestrator.runs.lifecycle import failed_tasks
 from orchestrator.runs.status import run_status
 from tasks.store.keys import CANCELLED
@@ -51,7 +51,7 @@ def test_a_run_at_work_goes_on_when_its_failures_are_retried_beside_it(terminal:
     driver.set_signal("fail", "reflect", CHILDREN[0])
     running = terminal.start(*terminal.evolve_command()[3:], "--retry-wait", "100")
     until((terminal.output / "run.json").exists, 60)
-    until(lambda: failed_tasks(driver.store, run_id_of(terminal.output)), 60)
+    until(lambda: failed_tasks(driver.store, run_file(terminal.output)["id"]), 60)
     driver.clear_signal("fail", "reflect", CHILDREN[0])
     status, said = terminal.run("retry", str(terminal.output))
     assert (status, said.startswith(f"sent again: reflect of {CHILDREN[0]} (task ")) == (0, True)
@@ -66,7 +66,7 @@ def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: D
     driver.set_signal("hold", "answer", first)
     running = terminal.evolve()
     until(lambda: driver.began("answer", first), 60)
-    run_id = run_id_of(terminal.output)
+    run_id = run_file(terminal.output)["id"]
     # When it is cancelled, then its driver stops with a clear line
     cancelling = terminal.start("cancel", str(terminal.output))
     status, said = ended(running)

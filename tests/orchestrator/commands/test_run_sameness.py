@@ -10,7 +10,7 @@ from simulated_run import Driver
 from simulated_signals import signal_key
 from terminal import ROOT, SMALL, Terminal, ended
 
-from orchestrator.runs.folder import run_id_of
+from orchestrator.runs.folder import run_file
 
 pytestmark = pytest.mark.long
 
@@ -28,7 +28,7 @@ def test_a_parked_run_refuses_another_target_server_and_other_questions(
     status, said = ended(terminal.evolve(DATA_PATH=str(questions)))
     assert status == 3, said
     # Who answered is kept also where no generation was finished since then
-    driver.store.add_server(run_id_of(terminal.output), {"version": "1.1"})
+    driver.store.add_server(run_file(terminal.output)["id"], {"version": "1.1"})
     status, said = terminal.run("retry", str(terminal.output))
     assert status == 3, said
     kept = {name: (terminal.output / name).read_bytes() for name in ("config", "servers.json")}

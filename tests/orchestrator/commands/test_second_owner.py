@@ -11,7 +11,7 @@ from farm_bench import until
 from simulated_run import Driver
 from terminal import Terminal, ended
 
-from orchestrator.runs.folder import run_id_of
+from orchestrator.runs.folder import run_file
 from tasks.store.ownership import read_lease
 
 FIRST = "g0_pop0"
@@ -28,7 +28,7 @@ def test_a_run_has_one_owner_whichever_folder_it_is_started_from(terminal: Termi
     driver.set_signal("hold", "answer", FIRST)
     running, output = terminal.evolve(), terminal.output
     until(lambda: driver.began("answer", FIRST), 60)
-    run_id, copy = run_id_of(output), output.with_name("copy")
+    run_id, copy = run_file(output)["id"], output.with_name("copy")
     shutil.copytree(output, copy)
     # When a second process starts it, then it is refused, says who works on it, and nothing is moved
     for arguments in ((), ("--fresh",)):
@@ -60,7 +60,7 @@ def test_what_a_killed_owner_left_in_the_queues_is_done_once(terminal: Terminal,
     until(lambda: driver.began("answer", FIRST), 60)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    held = read_lease(driver.store.redis, run_id_of(terminal.output))
+    held = read_lease(driver.store.redis, run_file(terminal.output)["id"])
     assert held is not None and held.owner.has_ended()
     # When the same command is started, then it goes on at once, and answers and judges nothing again
     driver.clear_signal("hold", "answer", FIRST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.evolve.setup import apply_too_long
-from orchestrator.runs.preflight import LongPrompts
+from orchestrator.runs.jobs import LongPrompts
 from orchestrator.settings import SettingsError
 from tasks.records import Example
 

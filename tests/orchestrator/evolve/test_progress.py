@@ -14,8 +14,8 @@ from simulated_run import RUN, Driver
 from orchestrator.evolve.progress import ProgressReporter
 from orchestrator.farm.work import Scheduler
 from orchestrator.report.live import Snapshot
-from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.jobs import ArtifactRequests
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings.kconfig import load_settings
 from tasks.plan import Candidate, Evaluations, Plan, stage_refs

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from simulated_run import RUN, Driver, request
 
-from orchestrator.farm import FarmUnavailable
+from orchestrator.farm import FarmUnavailable, Parked
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher, Parked, WaitLimits
+from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher, WaitLimits
 from orchestrator.farm.work import FarmEvaluator, Scheduler
 from orchestrator.farm.workers import count_messages, drop_waiting
 from tasks.plan import Candidate, Plan, stage_refs

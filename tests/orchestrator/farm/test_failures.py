@@ -6,7 +6,7 @@ import pytest
 from farm_bench import until
 from simulated_run import PLAN, RUN, Driver, request
 
-from orchestrator.farm.dispatcher import Parked
+from orchestrator.farm import Parked
 from orchestrator.runs.lifecycle import failed_tasks, retry_failed
 from orchestrator.settings import SettingsError
 from tasks.records import Failure

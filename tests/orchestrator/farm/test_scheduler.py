@@ -6,7 +6,7 @@ import pytest
 from farm_bench import until
 from simulated_run import RUN, Driver, request
 
-from orchestrator.farm.dispatcher import Parked
+from orchestrator.farm import Parked
 from orchestrator.farm.work import Scheduler
 
 

@@ -27,7 +27,7 @@ from orchestrator.guide.rollouts import MissionSetup
 from orchestrator.guide.session import guide_context
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.lines import JOURNAL, Journal
+from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.guide.ticket import Ticket
 
 MISSION = "cabinet"

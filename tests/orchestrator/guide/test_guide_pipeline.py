@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.farm.dispatcher import Parked
+from orchestrator.farm import Parked
 from orchestrator.farm.work import Request
 from orchestrator.guide.reflecting import TooManyRejected
 from orchestrator.guide.rollouts import Results
 from orchestrator.guide.session import MissionRun, drive_missions
-from orchestrator.runs.lines import JOURNAL, Journal
+from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.records import JobSpec
 from tasks.store.client import RunTaken
 

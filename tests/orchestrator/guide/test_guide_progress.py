@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, small_settings, small_tickets
 
-from orchestrator.guide.report import UNIT, Value, guide_tables, progress_of
+from orchestrator.guide.report import Value, guide_tables, progress_of
 from orchestrator.guide.run import KIND
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.kinds import PROGRESS_FILE, read_progress_file
+from orchestrator.runs.kinds import PROGRESS_FILE
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def all_stats(learned: MissionOnDisk, tmp_path: Path) -> list[Value]:
 
 
 def test_the_counts_of_missions_add_up_and_their_rates_are_of_the_sums(tmp_path: Path, all_stats: list[Value]) -> None:
-    before = read_progress_file(tmp_path, UNIT)
+    before = KIND.progress(tmp_path)
     assert (before.unit, before.done, before.total, KIND.summary(before.figures)) == ("batches", 0, None, "")
-    OutputFolder(tmp_path).write_state(PROGRESS_FILE, progress_of(all_stats, is_finished=True))
-    progress = read_progress_file(tmp_path, UNIT)
+    OutputFolder(tmp_path).write_json(PROGRESS_FILE, progress_of(all_stats, is_finished=True))
+    progress = KIND.progress(tmp_path)
     assert (progress.done, progress.total, progress.is_finished) == (4, 4, True)
     assert progress.figures == {
         "proposals": 1.0, "applied": 1.0, "wrong": 8.0, "acceptance_rate": 1.0, "precision_paired": 1.0,

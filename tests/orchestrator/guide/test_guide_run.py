@@ -48,12 +48,12 @@ def refused(values: dict[str, Any]) -> list[str]:
 
 
 def finish(folder: Path) -> None:
-    OutputFolder(folder).write_state(PROGRESS_FILE, ProgressFile(done=1, total=1, is_finished=True, figures={}))
+    OutputFolder(folder).write_json(PROGRESS_FILE, ProgressFile(done=1, total=1, is_finished=True, figures={}))
 
 
 def test_ingest_writes_tickets_shuffles_and_first_experiences_and_needs_no_farm(values: dict[str, Any]) -> None:
     folder, _ = ingested(values)
-    assert kind_of(folder) == ("guide", KIND)
+    assert kind_of(folder) is KIND
     assert json.loads((folder / "cabinet" / "stats.json").read_text())["batches"]["done"] == 0
     assert KIND.progress(folder).is_finished is False
     shuffled = (folder / "cabinet" / "epoch_1" / "shuffled_data.jsonl").read_text().splitlines()

@@ -26,7 +26,7 @@ from orchestrator.route.run import ROUTE, keep_texts
 from orchestrator.route.session import route_inputs
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.preflight import VERSIONS_FILE, versions_here
+from orchestrator.runs.status import VERSIONS_FILE, Versions
 from orchestrator.settings import SettingsError
 from tasks.route.claims import Thresholds, compare_claims
 
@@ -47,7 +47,7 @@ def written(settings: RouteSettings) -> OutputFolder:
         rows = [{"step": 0, "events": ["real: collapse"], "splits": {"real": figures}, "log": []}]
         output.write(rows_file(arm), json_lines(rows))
     found = compare_claims(evaluated_arms(settings), Thresholds("B", 0.3, 0.05, 0.5, 0.05))
-    output.write_state(COMPARISON_FILE, found)
+    output.write_json(COMPARISON_FILE, found)
     output.write(REPORT_FILE, report_text(output.path))
     output.close()
     return output
@@ -70,7 +70,7 @@ def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> Non
     # and when the plan is
     sealed = json.loads((output.path / "plan.json").read_text())
     content = {name: sealed[name] for name in ("thresholds", "inputs", "hash")}
-    OutputFolder(output.path).write_state("plan.json", {**content, "claims": {"primary": "anything"}})
+    OutputFolder(output.path).write_json("plan.json", {**content, "claims": {"primary": "anything"}})
     assert "plan.json was changed: its hash is not that of its content" in report_text(output.path)
     (output.path / "plan.json").unlink()
     assert "the run has no plan.json" in report_text(output.path)
@@ -78,11 +78,11 @@ def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> Non
 
 def test_the_code_that_ran_decides_whether_a_run_is_as_registered(tmp_path: Path) -> None:
     output = written(small_route(tmp_path))
-    here = versions_here()
-    output.write_state(VERSIONS_FILE, {"sessions": [dataclasses.asdict(here)]})
+    here = Versions.here()
+    output.write_json(VERSIONS_FILE, {"sessions": [dataclasses.asdict(here)]})
     assert "As registered in plan.json" in report_text(output.path)
     later = dataclasses.replace(here, code="another")
-    output.write_state(VERSIONS_FILE, {"sessions": [dataclasses.asdict(one) for one in (here, later)]})
+    output.write_json(VERSIONS_FILE, {"sessions": [dataclasses.asdict(one) for one in (here, later)]})
     assert "**Not as registered**: code is another one than in plan.json." in report_text(output.path)
 
 

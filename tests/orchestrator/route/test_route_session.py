@@ -19,7 +19,6 @@ from route_values import changed_values, route_values
 
 from orchestrator import console
 from orchestrator.route.run import KIND
-from orchestrator.route.session import KIND_NAME
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import run_status
 
@@ -82,7 +81,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_ends_with_all_its_files(undisturbed: Path) -> None:
-    assert kind_of(undisturbed) == (KIND_NAME, KIND)
+    assert kind_of(undisturbed) is KIND
     status = run_status(undisturbed)
     assert (status.state, status.done, status.total) == ("finished", 2 * STEPS, 2 * STEPS)
     assert "As registered in plan.json" in (undisturbed / "report.md").read_text()

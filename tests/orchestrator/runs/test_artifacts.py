@@ -9,8 +9,8 @@ import pytest
 from simulated_run import RUN, Driver
 
 from orchestrator.farm.work import Scheduler
-from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.jobs import ArtifactRequests
 from tasks.records import Failure
 
 NAME = "processor_best.py"

@@ -13,7 +13,7 @@ import pytest
 from orchestrator import console
 from orchestrator.callbacks import Callbacks
 from orchestrator.console import Terminated
-from orchestrator.farm.dispatcher import Parked
+from orchestrator.farm import Parked
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.session import Driving, Ending
 from tasks.records import Failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.runs.lines import JOURNAL, Journal
+from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.store.store import Store
 
 

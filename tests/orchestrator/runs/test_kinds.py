@@ -23,8 +23,8 @@ EVOLVE, COLLECT = Path("configs/embedded.config"), Path("configs/collect.yaml")
 @pytest.mark.parametrize("name", MODULES)
 def test_each_kind_of_run_is_found_by_its_name(tmp_path: Path, name: str) -> None:
     run_id = OutputFolder(tmp_path).run_id(name)
-    found, kind = kind_of(tmp_path)
-    assert found == name
+    kind = kind_of(tmp_path)
+    assert kind.name == name
     status = run_status(tmp_path)
     assert (status.run, status.kind, status.state, status.done, status.total) == (run_id, name, "stopped", 0, None)
     assert not kind.figure_lines(status.figures)

@@ -11,8 +11,8 @@ from farm_bench import Bench, until
 from refusing_valkey import RefusingValkey
 from simulated_run import PLAN, RUN, Driver
 
+from orchestrator.farm import Parked
 from orchestrator.farm.connection import FarmConnection, make_sender
-from orchestrator.farm.dispatcher import Parked
 from orchestrator.runs.lifecycle import active_tasks, cancel, delete_run
 from tasks.plan import Plan
 from tasks.store.address import queues_url, store_url

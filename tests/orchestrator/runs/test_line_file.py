@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runs.folder import OutputError
-from orchestrator.runs.lines import append_lines, load_lines
+from orchestrator.runs.folder import OutputError, append_lines, load_lines
 
 KIND = dict[str, Any]
 

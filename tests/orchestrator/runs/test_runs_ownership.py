@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.farm.connection import FarmConnection, make_sender
-from orchestrator.runs import ownership
+from orchestrator.runs import session
 from orchestrator.runs.folder import RunInUse
 from orchestrator.runs.lifecycle import delete_run
-from orchestrator.runs.ownership import owned
+from orchestrator.runs.session import owned
 from tasks.common.process import identify
 from tasks.store.address import queues_url
 from tasks.store.client import RunTaken, connect
@@ -32,8 +32,8 @@ def farm(valkey_url: str, store: Store) -> Iterator[FarmConnection]:
 
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ownership, "RENEW_S", 0.05)
-    monkeypatch.setattr(ownership, "LEASE_S", 0.6)
+    monkeypatch.setattr(session, "RENEW_S", 0.05)
+    monkeypatch.setattr(session, "LEASE_S", 0.6)
 
 
 def hold(farm: FarmConnection, **changes: object) -> RunLease:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.farm.dispatcher import Parked
+from orchestrator.farm import Parked
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import StatusPublisher, read_usage
 from tasks.openai.endpoint import Usage

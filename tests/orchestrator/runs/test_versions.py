@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from orchestrator.runs import preflight
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.preflight import Versions, keep_versions, read_versions
+from orchestrator.runs.status import Versions, keep_versions, read_versions
 
 
 def test_a_session_with_other_versions_is_added(tmp_path: Path) -> None:
@@ -16,9 +15,8 @@ def test_a_session_with_other_versions_is_added(tmp_path: Path) -> None:
     for _ in range(2):
         keep_versions(output)
     [here] = read_versions(output)
-    assert here == preflight.versions_here() and here.packages["celery"]
+    assert here == Versions.here() and here.packages["celery"]
     earlier = dataclasses.replace(here, code="0" * 12)
-    output.write_state("versions.json", {"sessions": [dataclasses.asdict(earlier)]})
+    output.write_json("versions.json", {"sessions": [dataclasses.asdict(earlier)]})
     keep_versions(output)
     assert read_versions(output) == [earlier, here]
-    assert isinstance(here, Versions)

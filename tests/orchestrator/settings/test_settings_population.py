@@ -63,5 +63,5 @@ def test_the_word_fork_is_for_a_folder_that_has_what_a_fork_begins_with(sound: A
     output = sound.folder / "output"
     overrides = ["INITIAL_DELTAS_PATH=fork", f"OUTPUT_DIR={output}"]
     assert refused(*overrides) == ("INITIAL_DELTAS_PATH",)
-    OutputFolder(output).write_state("fork.json", {})
+    OutputFolder(output).write_json("fork.json", {})
     assert load_settings(sound.path, overrides).initial_deltas_path == FORK
