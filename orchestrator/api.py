@@ -1,4 +1,4 @@
-"""`evolve`, `collect` and `guide` do what the commands of these names do; `open_run` reads what a run has found.
+"""For scripts: `evolve`, `collect` and `guide` do what the commands of these names do; `open_run` reads a run.
 
 Settings are resolved by the functions of the commands, and the same drivers run; only how a run ends differs.  A
 command has an exit status, a function returns what the run has found, or raises.  What is heavy is imported when it is
@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import reduce
 from os import PathLike
 from pathlib import Path
@@ -22,16 +21,14 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from orchestrator import console
 from orchestrator.callbacks import Callback, GenerationInfo, RunEnd, RunInfo
 from orchestrator.results import RunResults
-from orchestrator.runs.folder import OutputError, run_file
+from orchestrator.runs.folder import OutputError
 from orchestrator.settings import SettingsError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from orchestrator.runs.session import Ending
 
 __all__ = [
-    "Callback", "GenerationInfo", "OpenRun", "OutputError", "RunEnd", "RunInfo", "RunStopped", "SettingsError",
+    "Callback", "GenerationInfo", "OutputError", "RunEnd", "RunInfo", "RunResults", "RunStopped", "SettingsError",
     "collect", "evolve", "guide", "open_run",
 ]  # fmt: skip
 
@@ -40,8 +37,6 @@ Value: TypeAlias = str | int | float | bool | PathLike[str] | None
 """Of a setting; None is an empty one."""
 JudgeFunction: TypeAlias = Callable[[str, str, str], bool | tuple[bool, str]]
 """From question, gold and answer to whether the answer is right, or that and a sentence why."""
-RECORDED = ("generation", "best", "mean", "best_ever", "calls", "cost_usd")
-ANSWERED = ("text", "tokens", "is_right", "is_whole", "is_correct", "reasoning")
 
 
 class RunStopped(Exception):
@@ -55,39 +50,9 @@ class RunStopped(Exception):
         self.status = status
 
 
-@dataclass(frozen=True)
-class OpenRun(RunResults):
-    """`RunResults`, and data frames of them, which need pandas."""
-
-    def history(self) -> pd.DataFrame:
-        """One row a generation: RECORDED, evaluations, seconds_* by stage, tokens_* by kind."""
-        rows = [
-            {
-                **{name: value for name, value in one.items() if name in RECORDED},
-                **one["evaluations"],
-                **{f"seconds_{name}": value for name, value in one["seconds"].items()},
-                **{f"tokens_{name}": value for name, value in one["tokens"].items()},
-            }
-            for one in self.generations
-        ]
-        return _frame(rows, "generation")
-
-    def answers(self) -> pd.DataFrame:
-        """One row a question of each set: ANSWERED of the plain model (*_before) and of the winner (*_after)."""
-        rows = [
-            {"id": before.example, "set": one.name, "question": before.question, "gold": before.gold}
-            | {f"{name}_before": getattr(before, name) for name in ANSWERED}
-            | {f"{name}_after": getattr(after, name) for name in ANSWERED}
-            for one in self.comparisons
-            for before, after in one.pairs()
-        ]
-        return _frame(rows, "id")
-
-
-def open_run(path: PathName) -> OpenRun:
+def open_run(path: PathName) -> RunResults:
     """The run in an output folder, finished or not.  Raises: OutputError when the folder holds none."""
-    run_file(Path(path))
-    return OpenRun(Path(path))
+    return RunResults.open(Path(path))
 
 
 def evolve(
@@ -100,7 +65,7 @@ def evolve(
     fresh: bool = False,
     quiet: bool = False,
     **settings: Value,
-) -> OpenRun:
+) -> RunResults:
     """Run the evolution of a settings file, or go on with the one in its output folder; returns what it has found.
 
     config: the file; without one .config, or the settings of the run that is forked.
@@ -122,8 +87,7 @@ def evolve(
         settings["judge"] = judge if isinstance(judge, str) else _name_of(judge)
     if output is not None:
         settings["output_dir"] = Path(output)
-    named = {name.upper(): Path(v) if isinstance(v, PathLike) else v for name, v in settings.items()}
-    given = {name: typed_value(value) for name, value in named.items()}
+    given = {name.upper(): typed_value(Path(v) if isinstance(v, PathLike) else v) for name, v in settings.items()}
     with _as_guest(quiet, sys.stdout) as stream:
         file, begin = None if config is None else Path(config), None
         if fork is None:
@@ -144,7 +108,7 @@ def collect(
     fresh: bool = False,
     quiet: bool = False,
     **options: Any,
-) -> OpenRun:
+) -> RunResults:
     """Find the tokens that a model wastes, as a YAML file describes it; returns what was found.
 
     settings: in place of the file's, by dotted name: `{"phase0.k": 20}`.  output: in place of `output_dir`, and of the
@@ -170,7 +134,7 @@ def collect(
     return _result(ending, Path(checked.output_dir))
 
 
-def guide(config: PathName | Mapping[str, Any], **options: Any) -> OpenRun:
+def guide(config: PathName | Mapping[str, Any], **options: Any) -> RunResults:
     """Let a frozen model learn the rules in its prompt; returns what was found.
 
     config: a YAML file, or its values.  options: those of the command, by the names of `GuideOptions`.
@@ -198,7 +162,7 @@ def _name_of(judge: JudgeFunction) -> str:
     return f"{module}:{name}" if "." in module or file is None else f"{file}:{name}"
 
 
-def _result(ending: Ending, folder: Path) -> OpenRun:
+def _result(ending: Ending, folder: Path) -> RunResults:
     """What a run has found.  Raises: RunStopped and what ended it, where it has not ended by itself."""
     match ending.status:
         case console.DONE:
@@ -211,25 +175,16 @@ def _result(ending: Ending, folder: Path) -> OpenRun:
             raise RunStopped(ending.status, ending.lines)
 
 
-def _frame(rows: Sequence[Mapping[str, Any]], index: str) -> pd.DataFrame:
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError("data frames need pandas: pip install pandas") from None
-    return pandas.DataFrame(rows, columns=None if rows else [index]).set_index(index)
-
-
 @contextmanager
 def _as_guest(quiet: bool, usual: TextIO) -> Iterator[TextIO]:
     """Leave the process as it was: its umask, its signals, its logging.  Yields where to print."""
-    from orchestrator.console import signals_restored
     from tasks.common.files import OTHERS
 
     root = logging.getLogger()
     handlers, level, umask = root.handlers[:], root.level, os.umask(OTHERS)
     root.handlers.clear()  # a run's log takes their place, and would close them
     with ExitStack() as stack:
-        stack.enter_context(signals_restored())
+        stack.enter_context(console.signals_restored())
         stream = stack.enter_context(open(os.devnull, "w")) if quiet else usual
         try:
             yield stream

@@ -83,7 +83,7 @@ def guide(ctx: click.Context, /, config: Path | None, step: Literal["all", "inge
     if ctx.invoked_subcommand is not None:
         return console.DONE
     if config is None:
-        raise click.MissingParameter(param_hint="--config", param_type="option")
+        raise click.UsageError("--config: is missing; it names the YAML file")
     from orchestrator.guide.settings import read_guide_settings
 
     settings, chosen = read_guide_settings(config), options.parse_options(GuideOptions, farm)
@@ -161,7 +161,7 @@ def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -
     if ctx.invoked_subcommand is not None:
         return console.DONE
     if config is None:
-        raise click.MissingParameter(param_hint="--config", param_type="option")
+        raise click.UsageError("--config: is missing; it names the YAML file")
     from orchestrator.route.settings import read_route_settings
 
     settings, chosen = read_route_settings(config), options.parse_options(RouteOptions, farm)

@@ -25,7 +25,7 @@ from pydantic import (
     StringConstraints,
     TypeAdapter,
     ValidationError,
-)
+)  # fmt: skip
 from pydantic_core import ErrorDetails
 
 from orchestrator.settings import SettingsError
@@ -78,14 +78,6 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return values
 
 
-def parse_typed(text: str) -> Any:
-    """The value that a person has typed, as YAML reads it."""
-    try:
-        return yaml.load(text, Loader=_Loader) if text else ""
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
-
-
 def parse_document(values: Mapping[str, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
     """The document that a mapping describes."""
     found: T | None = None
@@ -102,8 +94,20 @@ def parse_document(values: Mapping[str, Any], kind: type[T], cross_checks: Seque
             problems.setdefault(name, reason)
     if problems or found is None:
         inner = [name for name in problems if not any(other.startswith(f"{name}.") for other in problems)]
-        raise SettingsError([f"{name}: {problems[name]}" for name in _in_order(inner, key_names(kind))])
+        raise SettingsError([f"{name}: {problems[name]}" for name in sorted(inner, key=_place_in(key_names(kind)))])
     return found
+
+
+def _place_in(keys: Sequence[str]) -> Callable[[str], float]:
+    """The place of a name among the keys; of an unknown key, behind the known ones of its section."""
+
+    def place(name: str) -> float:
+        section = name.rpartition(".")[0]
+        inside = [n for n, key in enumerate(keys) if f"{key}.".startswith(f"{name}.") or name.startswith(f"{key}.")]
+        beside = [n + 0.5 for n, key in enumerate(keys) if section and key.startswith(f"{section}.")]
+        return min(inside, default=max(beside, default=len(keys)))
+
+    return place
 
 
 def pop_section(values: dict[Any, Any], name: str, kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
@@ -135,9 +139,9 @@ def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change
             if not isinstance(place, dict):
                 raise SettingsError([f"{section}: {quote(place)} is not a section with keys of its own"])
         try:
-            place[key] = parse_typed(text)
-        except ValueError as error:
-            raise SettingsError([f"--set {name}: {error}"]) from None
+            place[key] = yaml.load(text, Loader=_Loader) if text else ""
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            raise SettingsError([f"--set {name}: {' '.join(str(error).split())}"]) from None
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -164,9 +168,7 @@ def key_names(kind: Any, prefix: str = "", *, only_required: bool = False) -> li
 
 def _names(detail: ErrorDetails, kind: Any) -> list[str]:
     """The keys that an error is about: of a section that was left out, every key that it must have."""
-    name = ".".join(
-        part if isinstance(part, str) and part.startswith("[") else shown_key(part) for part in detail["loc"]
-    )
+    name = ".".join(str(part) if str(part).startswith("[") else shown_key(part) for part in detail["loc"])
     if detail["type"] == "missing" or detail["input"] is None:
         return [key for key in key_names(kind, only_required=True) if key.startswith(f"{name}.")] or [name]
     return [name]
@@ -185,20 +187,6 @@ def _reason(detail: ErrorDetails) -> str:
     if kind == "dataclass_type":
         return f"{quote(value)} is not a section with keys of its own"
     return fault_of(detail) + (YAML_NUMBER if kind == "float_type" and isinstance(value, str) else "")
-
-
-def _in_order(names: Iterable[str], keys: Sequence[str]) -> list[str]:
-    """Names in the order of the keys; an unknown key comes after the known ones of its section."""
-
-    def place(name: str) -> float:
-        section = name.rpartition(".")[0]
-        inside = [
-            n for n, key in enumerate(keys) if key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")
-        ]
-        beside = [number + 0.5 for number, key in enumerate(keys) if section and key.startswith(f"{section}.")]
-        return min(inside, default=max(beside, default=len(keys)))
-
-    return sorted(names, key=place)
 
 
 def shown_key(key: Any) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
-import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,10 +16,6 @@ from orchestrator.settings.documents import Count, Document, Text
 from orchestrator.settings.options import no_password, optional, redis_address
 from tasks.common.logs import secret
 
-NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS = 100_000, 1_000_000_000
-"""Requests and tokens a minute where no limit is given."""
-
-NotNegative = Annotated[StrictFloat, Field(ge=0)]
 LogLevel = Annotated[
     Literal["debug", "logging", "warning"], Field(description="what is logged; `logging` is INFO (logging)")
 ]
@@ -51,7 +45,8 @@ class FarmOptions(Document):
     ] = ""
     farm_dir: Annotated[Text, Field(description="folder of the embedded farm (outputs/farm)")] = "outputs/farm"
     retry_wait_s: Annotated[
-        NotNegative, Field(description="seconds: with only failed tasks left, wait so long for a retry, then park (0)")
+        StrictFloat,
+        Field(ge=0, description="seconds: with only failed tasks left, wait so long for a retry, then park (0)"),
     ] = 0.0
     callbacks: Annotated[
         StrictStr, Field(description="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")
@@ -59,7 +54,6 @@ class FarmOptions(Document):
 
     @property
     def folder(self) -> Path:
-        """That of the embedded farm."""
         return Path(self.farm_dir).resolve()
 
 
@@ -67,10 +61,8 @@ class FarmOptions(Document):
 class EndpointOptions(FarmOptions):
     """The limits and prices of a kind that calls OpenAI endpoints: of each endpoint, over all workers together."""
 
-    requests_per_minute: Annotated[Count, Field(description="most requests a minute to an endpoint")] = (
-        NO_LIMIT_REQUESTS
-    )
-    tokens_per_minute: Annotated[Count, Field(description="most tokens a minute, likewise")] = NO_LIMIT_TOKENS
+    requests_per_minute: Annotated[Count, Field(description="most requests a minute to an endpoint")] = 100_000
+    tokens_per_minute: Annotated[Count, Field(description="most tokens a minute, likewise")] = 1_000_000_000
     price_prompt: Annotated[StrictFloat | None, _price("prompt")] = None
     price_cached: Annotated[StrictFloat | None, _price("cached")] = None
     price_completion: Annotated[StrictFloat | None, _price("completion")] = None
@@ -91,11 +83,11 @@ def _check_address(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _check_prices(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if values.get("budget_usd") and any(values.get(f"price_{kind}") is None for kind in PRICED):
-        yield "budget_usd", f"needs the prices of {PRICED[0]}, {PRICED[1]} and {PRICED[2]} tokens"
+    prices = [values.get(f"price_{kind}") for kind in ("prompt", "cached", "completion")]
+    if values.get("budget_usd") and None in prices:
+        yield "budget_usd", "needs the prices of prompt, cached and completion tokens"
 
 
-PRICED = ("prompt", "cached", "completion")
 FARM_CHECKS = (_check_address, _check_prices)
 
 
@@ -106,7 +98,6 @@ def missing_key(name: str, variable: str) -> Iterator[str]:
 
 
 def folder_name(name: str) -> str:
-    """A checked setting that becomes the name of a folder."""
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,79}", name):
         raise ValueError("is no name of a folder: letters, digits, '_', '-' and '.', at most 80, no '.' at the start")
     return name
@@ -131,10 +122,7 @@ class RunOutput(Document):
         return "the same command" if self.fail_if_exists else ""
 
     def named(self, name: str, kind: str, settings_hash: str) -> RunOutput:
-        """The same with a `run_id`: where it has none, of the name of the settings' file and their hash.
-
-        The kind of the run stands for a name that has no letter or digit.
-        """
+        """The same with a `run_id`, by default of the name of the settings' file (`kind`, if that has no letter)."""
         if self.run_id is not None:
             return self
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or kind
@@ -144,8 +132,6 @@ class RunOutput(Document):
 def unwritable_folder(name: str, folder: Path) -> Iterator[str]:
     """Why nothing can be written into the folder that the option `name` names, asked before anything is spent."""
     try:
-        if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api import OpenRun, open_run
+from orchestrator.api import RunResults, open_run
 from tasks.judging.graders import load_function
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def printed(folder: Path) -> dict[str, str]:
     return found
 
 
-def run_of(folder: Path, name: str) -> OpenRun:
+def run_of(folder: Path, name: str) -> RunResults:
     run = open_run(folder / "outputs" / "examples" / name)
     assert run.status.state == "finished"
     return run

@@ -111,35 +111,7 @@ def test_a_judge_of_a_script_is_named_by_its_file(tmp_path: Path) -> None:
     assert done.stdout.strip() == f"{script}:brief"
 
 
-def test_history_has_a_row_for_each_generation(finished_run: Path) -> None:
-    frame = api.open_run(finished_run).history()
-    recorded = [json.loads(line) for line in (finished_run / "history.jsonl").read_text().splitlines()]
-    assert frame.index.name == "generation" and list(frame.index) == [0, 1]
-    assert list(frame["best_ever"]) == [line["best_ever"] for line in recorded]
-    assert list(frame["computed"]) == [line["evaluations"]["computed"] for line in recorded]
-    assert list(frame["tokens_target"]) == [line["tokens"]["target"] for line in recorded]
-
-
-def test_answers_are_side_by_side(finished_run: Path) -> None:
-    frame = api.open_run(finished_run).answers()
-    comparisons = json.loads((finished_run / "answers.json").read_text())
-    assert len(frame) == sum(len(one["before"]) for one in comparisons) == 22
-    first = comparisons[0]["after"][0]
-    [row] = frame[(frame["set"] == comparisons[0]["name"]) & (frame.index == first["example"])].to_dict("records")
-    assert (row["text_after"], row["tokens_after"]) == (first["text"], first["tokens"])
-
-
-def test_a_run_without_results_has_empty_frames(finished_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_bytes((finished_run / "run.json").read_bytes())
-    run = api.open_run(tmp_path)
-    assert [len(frame) for frame in (run.history(), run.answers())] == [0, 0]
+def test_a_folder_without_a_run_is_refused(finished_run: Path, tmp_path: Path) -> None:
+    assert len(api.open_run(finished_run).generations) == 2
     with pytest.raises(OutputError):
         api.open_run(tmp_path / "nowhere")
-
-
-def test_without_pandas_the_typed_results_are_there(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    run = api.open_run(finished_run)
-    assert len(run.generations) == 2
-    with pytest.raises(ImportError):
-        run.history()

@@ -153,7 +153,7 @@ def test_what_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> Non
         checked_inputs(missing)
     assert [line.partition(": ")[2] for line in found.value.problems] == [
         "no/such/world.py: No such file or directory",
-        f"{tmp_path / 'outputs'}: Not a directory",
+        f"{tmp_path / 'outputs'}: File exists",
     ]
 
 
