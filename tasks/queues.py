@@ -51,7 +51,7 @@ TASKS: Mapping[str, TaskEntry] = {
     "openai.compress": TaskEntry("tasks.collect.collection", _JOB),
     "openai.verdict": TaskEntry("tasks.collect.collection", _JOB),
     "openai.describe": TaskEntry("tasks.openai.describe", _JOB),
-    "cpu.plot": TaskEntry("tasks.cpu.plot", _JOB),
+    "cpu.plot": TaskEntry("tasks.cpu.plots", _JOB),
     "cpu.gather": TaskEntry("tasks.cpu.score", ("run", "plan", "attempt")),
     "cpu.tokenize": TaskEntry("tasks.collect.tokens", _JOB),
     "cpu.pool": TaskEntry("tasks.route.jobs", _JOB),

@@ -26,7 +26,7 @@ from orchestrator.runs.session import Session
 from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
 from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens
-from tasks.cpu.plot import COLLECTION_PLOTS
+from tasks.cpu.plots import COLLECTION_PLOTS
 from tasks.openai.endpoint import join_providers
 from tasks.records import Example, JobSpec
 

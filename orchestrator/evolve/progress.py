@@ -17,7 +17,7 @@ from orchestrator.evolve.search import FinishedGeneration, RunState, Search
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import Records
-from orchestrator.report.format import INITIAL, format_duration, format_score
+from orchestrator.report.format import format_duration, format_score
 from orchestrator.report.live import CandidateView, Snapshot, View, usage_text
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.jobs import ArtifactRequests
@@ -75,7 +75,6 @@ class ProgressReporter:
     publisher: StatusPublisher
     fitness: Fitness = field(default_factory=Fitness)
     recorded: Evaluations = field(default_factory=Evaluations)
-    baseline_name: str = INITIAL
     arms: Mapping[str, str] = field(default_factory=dict)  # the system prompts by name
     started: float = field(default_factory=time.monotonic)
 
@@ -162,7 +161,6 @@ class ProgressReporter:
             baseline=self.fitness.baseline,
             # Candidates are answered side by side: before half of the work is done, its pace says little.
             left_s=took / finished * left if 0 < left <= finished else None,
-            baseline_name=self.baseline_name,
             evaluations=self.recorded + _evaluated(plan, records),
         )
 

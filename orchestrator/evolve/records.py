@@ -22,12 +22,11 @@ from typing_extensions import TypedDict
 from orchestrator.evolve.optimisers import Evaluated, Generation, canonical_order, list_to_deltas
 from orchestrator.evolve.resume import options_of, read_changes
 from orchestrator.evolve.systems import Arm, System
-from orchestrator.report.format import baseline_name
 from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputFolder, append_lines, json_line, load_lines, read_json, write_output
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.common.validation import Delta
-from tasks.cpu.plot import EVOLUTION_PLOTS
+from tasks.cpu.plots import EVOLUTION_PLOTS
 from tasks.openai.endpoint import Role
 from tasks.plan import Evaluations, plan_name
 from tasks.records import PROCESSOR_FILE
@@ -259,9 +258,7 @@ class Recorder:
         if best != self._best:
             self._artifacts.request_processor("processor_best.py", best.best.deltas, best.arm.clustering)
         self._best = best
-        start = self.history[0]["population"][0]["mean_tokens"]
-        baseline = {"baseline_tokens": start, "baseline_name": baseline_name(self._search.any_params.initial_deltas)}
-        data = {"history": self.history, "tree": tree_of(self.individuals), **baseline}
+        data = {"history": self.history, "tree": tree_of(self.individuals)}
         self._artifacts.request_plots("evolution", EVOLUTION_PLOTS, data)
 
     def _line(self, finished: FinishedGeneration, best: BestOfRun, wall_s: float) -> GenerationRecord:

@@ -28,7 +28,7 @@ from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings.options import EMBEDDED, Settings
 from orchestrator.settings.run import endpoint_of
 from tasks.common.text import fill
-from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
+from tasks.cpu.plots import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.openai.endpoint import is_priced, join_providers
 from tasks.openai.limits import spending_of
 from tasks.plan import Evaluations

@@ -43,7 +43,6 @@ from orchestrator.evolve.systems import SYSTEMS_FILE, Book, Measurer, measured_e
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.work import FarmEvaluator, Records, Scheduler
 from orchestrator.farm.workers import delete_results
-from orchestrator.report.format import baseline_name
 from orchestrator.report.live import STAGES, View
 from orchestrator.report.model import plot_points
 from orchestrator.report.statistics import Point
@@ -55,7 +54,7 @@ from orchestrator.settings.inputs import prompts_of
 from orchestrator.settings.kconfig import write_config
 from orchestrator.settings.options import Settings
 from orchestrator.settings.run import endpoint_of, make_run, relative_objective, stage_limit_s
-from tasks.cpu.plot import COMPARISON_PLOTS
+from tasks.cpu.plots import COMPARISON_PLOTS
 from tasks.openai.endpoint import is_priced
 from tasks.plan import STEMS, Evaluations, Plan, plan_name
 from tasks.records import Failure
@@ -232,7 +231,6 @@ class _Search:
             is_priced=session.publisher.is_priced, history=session.history, generation=session.done,
         )  # fmt: skip
         self.reporter = session.make_reporter(
-            baseline_name=baseline_name(self.search.any_params.initial_deltas),
             arms={arm.name: arm.system_prompt for arm in self.search.arms},
         )
         self.in_progress = InProgress(self.output, self.store, self.run_id, self.search, prepared.state)

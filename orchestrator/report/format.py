@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.cells import cell_len, chop_cells
 
@@ -11,13 +11,6 @@ from tasks.common.text import escape_control
 from tasks.openai.endpoint import DEFAULT_BASE_URL, RULES, is_priced, url_of
 from tasks.plan import Evaluations
 from tasks.records import Endpoint
-
-INITIAL = "initial individual"
-
-
-def baseline_name(initial_deltas: Iterable[float]) -> str:
-    """What the initial individual is called: "zero vector" only where all its deltas are 0."""
-    return INITIAL if any(initial_deltas) else "zero vector"
 
 
 def format_count(number: int, units: str) -> str:

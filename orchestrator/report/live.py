@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from orchestrator.report.format import INITIAL, format_cost, format_duration, format_evaluations, format_score
+from orchestrator.report.format import format_cost, format_duration, format_evaluations, format_score
 from tasks.common.text import escape_control
 from tasks.plan import Evaluations, StageName
 
@@ -57,10 +57,10 @@ class CandidateView:
 class Snapshot:
     """The state of a run at a stage of STAGES.
 
-    `generation` counts from 0; `arm` is that of the generation; times are in seconds, costs in US dollars.  `best` and
-    `mean` are of the current population, `baseline` is the fitness of the initial individual, which `baseline_name`
-    names.  `progress` is (done, total) of the work that `note` names, such as embedding the vocabulary; `left_s` is
-    what is left of it.  `cost_usd` None is unknown.  `evaluations` counts those of the run so far.
+    `generation` counts from 0; `arm` is that of the generation; times are in seconds, costs in US dollars, None where
+    unknown.  `best` and `mean` are of the current population, `baseline` is the fitness of the start.  `progress` is
+    (done, total) of the work that `note` names, such as embedding the vocabulary; `left_s` is what is left of it.
+    `evaluations` counts those of the run so far.
     """
 
     run: str
@@ -81,7 +81,6 @@ class Snapshot:
     budget_usd: float = 0.0  # 0 is none
     note: str = ""
     progress: tuple[int, int] | None = None
-    baseline_name: str = INITIAL
     evaluations: Evaluations = field(default_factory=Evaluations)
     arm: str = ""
 
@@ -169,7 +168,7 @@ def screen(now: Snapshot, height: int) -> Group:
     left = "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
     parts = [line(f"{now.run}  {_generation(now)}  {format_duration(now.elapsed_s)}{left}", "bold")]
     if now.best_ever is not None:
-        fitness = f"{now.baseline_name} {format_score(now.baseline)}, best now {format_score(now.best)}"
+        fitness = f"start {format_score(now.baseline)}, best now {format_score(now.best)}"
         parts.append(line(f"best so far {format_score(now.best_ever)}, {fitness}, mean {format_score(now.mean)}"))
     parts.append(line(STAGES[now.plan], "dim"))
     table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)

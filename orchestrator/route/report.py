@@ -25,7 +25,7 @@ from orchestrator.runs.folder import OutputError, OutputFolder, load_lines, read
 from orchestrator.runs.kinds import ShownTable
 from orchestrator.runs.status import read_versions
 from orchestrator.settings import SettingsError
-from tasks.cpu.plot import ROUTE_PLOTS
+from tasks.cpu.plots import ROUTE_PLOTS
 from tasks.route.claims import CEILING, REAL, EvaluatedDeployment, Thresholds, compare_claims, readings
 from tasks.route.jobs import Arm
 

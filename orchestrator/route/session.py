@@ -36,7 +36,7 @@ from orchestrator.runs.session import Session, open_session
 from orchestrator.settings.options import EMBEDDED
 from tasks import records
 from tasks.common.named import absolute
-from tasks.cpu.plot import ROUTE_PLOTS
+from tasks.cpu.plots import ROUTE_PLOTS
 from tasks.route.claims import NONE, PROGRAMS, REAL, SHARED, EvaluatedDeployment, Thresholds, compare_claims
 from tasks.route.jobs import (
     Arm,

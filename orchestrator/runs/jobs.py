@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from orchestrator.farm.work import Request, Scheduler
 from orchestrator.runs.folder import OutputFolder, append_lines, load_lines
-from tasks.cpu.plot import Plot
+from tasks.cpu.plots import Plot
 from tasks.records import Example, JobSpec, Target
 from tasks.store.keys import content_hash
 from tasks.store.store import Store

@@ -37,36 +37,29 @@ LOOKS = {
 
 
 def pareto_png(points: Sequence[Point]) -> bytes:
-    """Draw systems on one set of questions; a PNG, the same bytes for the same points.
+    """Draw systems on one set of questions.
 
-    points: {name, kind, set, mean_tokens, mean_tokens_interval, correct, correct_interval, whole, is_on_front,
-    is_winner} each; `correct` and `whole` are shares.  A system with fewer than `WHOLE` whole answers is drawn hollow.
+    points: those of `plot_points`, at least one; `correct` and `whole` are shares.  A system with fewer than `WHOLE`
+    whole answers is drawn hollow.
     """
     figure = style.new_figure(10.0, 7.0)
     axes = figure.add_subplot()
-    style.style_axes(
-        axes,
-        f"Answer length and correct answers, {points[0]['set']} questions" if points else "Answer length",
-        "mean tokens of an answer (fewer is better)",
-        "correct answers: right and whole (more is better)",
-        grid="yx",
-    )
+    title = f"Answer length and correct answers, {points[0]['set']} questions"
+    measures = "mean tokens of an answer (fewer is better)", "correct answers: right and whole (more is better)"
+    style.style_axes(axes, title, *measures, grid="yx")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=9))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=8))
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
-    if not points:
-        style.show_empty(axes, "no system was measured")
-        return style.to_png(figure)
-    intervals = [line for point in points for line in _intervals(point)]
-    for line, point in zip(intervals, (point for point in points for _ in range(2)), strict=True):
-        axes.plot(*zip(*line, strict=True), color=LOOKS[point["kind"]].colour, linewidth=0.8, alpha=0.3, zorder=1)
+    intervals = [(LOOKS[point["kind"]].colour, line) for point in points for line in _intervals(point)]
+    for colour, line in intervals:
+        axes.plot(*zip(*line, strict=True), color=colour, linewidth=0.8, alpha=0.3, zorder=1)
     front = sorted(_place(point) for point in points if point["is_on_front"])
     if len(front) > 1:
         axes.plot(*zip(*front, strict=True), color=style.RECORD, linewidth=2.0, alpha=0.8, label="front", zorder=2)
     _draw_points(axes, points)
     axes.margins(x=0.09, y=0.07)
     style.legend_below(figure, axes, 4)
-    style.draw_names(figure, axes, [_name(point) for point in points], lines=[*intervals, front])
+    style.draw_names(figure, axes, [_name(point) for point in points], lines=[*(one for _, one in intervals), front])
     return style.to_png(figure)
 
 
@@ -89,16 +82,12 @@ def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
             (cut, style.PAPER, colour, f"{label}, often cut"),
         ):
             if places:
-                x, y = ([place[side] for place in places] for side in (0, 1))
-                style.draw_points(
-                    axes, x, y, marker, size, label=what, zorder=4,
-                    markerfacecolor=face, markeredgecolor=edge, markeredgewidth=0.9,
-                )  # fmt: skip
+                x, y = zip(*places, strict=True)
+                look: dict[str, Any] = {"label": what, "markerfacecolor": face, "markeredgecolor": edge}
+                style.draw_points(axes, x, y, marker, size, markeredgewidth=0.9, zorder=4, **look)
     for tokens, correct in (_place(point) for point in points if point["is_winner"]):
-        style.draw_points(
-            axes, [tokens], [correct], "*", WINNER_SIZE, label="winner", zorder=5,
-            color=style.RECORD, markeredgecolor=style.PAPER,
-        )  # fmt: skip
+        look = {"color": style.RECORD, "markeredgecolor": style.PAPER, "label": "winner"}
+        style.draw_points(axes, [tokens], [correct], "*", WINNER_SIZE, zorder=5, **look)
 
 
 def _name(point: Point) -> Name:

@@ -50,21 +50,13 @@ RANDOM = Mark(style.AMBER, "o", 4.5, style.MUTED, is_bold=False)  # one group, w
 def hack_solve_png(rates: Sequence[Rate], held_out: str) -> bytes:
     """Each deployment as a point: its hack rate of the mode `held_out` against its solve rate.
 
-    rates: {trajectory, deployed, quarantine, solve, hack} each.  The unrouted adapter, scaled, is a line; the random
-    directions are one group, which the legend names.
+    rates: {trajectory, deployed, quarantine, solve, hack} each, at least one.  The unrouted adapter, scaled, is a line;
+    the random directions are one group, which the legend names.
     """
     figure = style.new_figure(9.0, 6.6)
     axes = figure.add_subplot()
-    style.style_axes(
-        axes,
-        f"What is deployed, in the mode {held_out}",
-        "solve (more is better)",
-        "hack (less is better)",
-        grid="yx" if rates else "y",
-    )
-    if not rates:
-        style.show_empty(axes, "nothing was evaluated")
-        return style.to_png(figure)
+    measures = "solve (more is better)", "hack (less is better)"
+    style.style_axes(axes, f"What is deployed, in the mode {held_out}", *measures, grid="yx")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
         axis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
@@ -79,16 +71,13 @@ def hack_solve_png(rates: Sequence[Rate], held_out: str) -> bytes:
     if random:
         x, y = zip(*random, strict=True)
         label = f"random_N ({len(random)} quantile-matched directions)"
-        look: dict[str, Any] = {"color": RANDOM.colour, "alpha": 0.85, "label": label}
-        style.draw_points(axes, x, y, RANDOM.marker, RANDOM.size, zorder=3, **look)
+        style.draw_points(
+            axes, x, y, RANDOM.marker, RANDOM.size, zorder=3, color=RANDOM.colour, alpha=0.85, label=label
+        )
     for row in named:
         mark = _mark(row)
         face = style.PAPER if row["quarantine"] == "on" else mark.colour
-        look = {
-            "markerfacecolor": face,
-            "markeredgecolor": mark.colour,
-            "zorder": 5 if mark.is_bold else 4,
-        }
+        look = {"markerfacecolor": face, "markeredgecolor": mark.colour, "zorder": 5 if mark.is_bold else 4}
         style.draw_points(axes, [row["solve"]], [row["hack"]], mark.marker, mark.size, **look)
     if axes.get_legend_handles_labels()[0]:
         style.legend_below(figure, axes, 2)
@@ -103,8 +92,7 @@ def _label(row: Rate) -> Name:
 
 
 def _name(row: Rate) -> str:
-    deployed = str(row["deployed"])
-    return deployed if row["trajectory"] == SHARED else f"{row['trajectory']}: {deployed}"
+    return row["deployed"] if row["trajectory"] == SHARED else f"{row['trajectory']}: {row['deployed']}"
 
 
 def _mark(row: Rate) -> Mark:
@@ -123,14 +111,12 @@ def _limits(rates: Sequence[float]) -> tuple[float, float]:
 
 def _scaled_line(rates: Sequence[Rate]) -> list[tuple[float, float]]:
     """Solve and hack of the unrouted adapter, by its scale: `untrained` is 0 of it, `none` all of it."""
-    scales = {UNTRAINED: 0.0, NONE: 1.0}
-    found = []
+    scales, found = {UNTRAINED: 0.0, NONE: 1.0}, []
     for row in rates:
         name = _name(row)
-        if name.startswith(SCALED):
-            scales[name] = float(name.removeprefix(SCALED))
-        if name in scales:
-            found.append((scales[name], row["solve"], row["hack"]))
+        if name.startswith(SCALED) or name in scales:
+            scale = scales[name] if name in scales else float(name.removeprefix(SCALED))
+            found.append((scale, row["solve"], row["hack"]))
     return [(solve, hack) for _, solve, hack in sorted(found)]
 
 
@@ -149,18 +135,16 @@ def bands_png(rows: Mapping[str, Rows]) -> bytes:
         _draw_band(axes, arm, rows[arm])
     if shown:
         all_axes[-1].set_xlabel("step", fontsize=10, color=style.INK)
-        handles, labels = all_axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=3, frameon=False, fontsize=9,
-                      labelcolor=style.INK)  # fmt: skip
+        look: dict[str, Any] = {"frameon": False, "fontsize": 9, "labelcolor": style.INK}
+        figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, **look)
     else:
         style.style_axes(all_axes[0], "x against the band")
-        style.show_empty(all_axes[0], "no live x was measured" if rows else "nothing was trained")
+        style.show_empty(all_axes[0], "no live x was measured")
     more = (
         ([arm for arm in rows if arm not in live], "trainings without a live x"),
         (live[MOST_ARMS:], "more trainings"),
     )
-    left_out = [f"{len(arms)} {what} ({_trajectories(arms)})" for arms, what in more if arms]
-    if left_out:
+    if left_out := [f"{len(arms)} {what} ({_trajectories(arms)})" for arms, what in more if arms]:
         figure.supxlabel(f"Not shown: {' and '.join(left_out)}.", x=0.01, ha="left", fontsize=9, color=style.MUTED)
     return style.to_png(figure)
 
@@ -169,14 +153,14 @@ def _draw_band(axes: Axes, arm: str, rows: Rows) -> None:
     split = _split(rows)
     style.style_axes(axes, f"{arm}: x of {split}", ylabel="x")
     band: dict[str, float] = {}
-    steps, edges, live = [], [], []
+    edges, live = [], []
     for row in rows:
         figures = row["splits"].get(split, {})
         # A refresh gives the edges; they hold until the next one.
         band |= {edge: figures[edge] for edge in EDGES if figures.get(edge) is not None}
-        steps.append(row["step"])
-        edges.append([style.to_float(band.get(edge)) for edge in EDGES])
-        live.append([style.to_float(figures.get(name)) for name in LIVE])
+        edges.append([band.get(edge, math.nan) for edge in EDGES])
+        live.append([_value(figures, name) for name in LIVE])
+    steps = [row["step"] for row in rows]
     lower, upper = zip(*edges, strict=True)
     axes.fill_between(steps, lower, upper, color=style.BAND, alpha=0.35, step="post", label="band")
     low, middle, high = zip(*live, strict=True)
@@ -190,9 +174,15 @@ def _split(rows: Rows) -> str:
     return REAL if REAL in names else names[0] if names else ""
 
 
+def _value(figures: Mapping[str, float | None], name: str) -> float:
+    """NaN, where matplotlib leaves a gap, for what was not measured."""
+    found = figures.get(name)
+    return math.nan if found is None else found
+
+
 def _has_live_x(rows: Rows) -> bool:
     split = _split(rows)
-    return any(not math.isnan(style.to_float(row["splits"].get(split, {}).get(name))) for row in rows for name in LIVE)
+    return any(not math.isnan(_value(row["splits"].get(split, {}), name)) for row in rows for name in LIVE)
 
 
 def _trajectories(arms: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,30 +18,13 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
-NAN = float("nan")
-INK = "#1c2733"
-MUTED = "#6b7785"
-GRID = "#e6e9ee"
-AXIS = "#c3cad3"
-PAPER = "#ffffff"
+INK, MUTED, GRID, AXIS, PAPER = "#1c2733", "#6b7785", "#e6e9ee", "#c3cad3", "#ffffff"
 # Blue and vermilion of the palette of Okabe and Ito, which colour-blind people can tell apart.
-BEST = "#0068a8"
-RECORD = "#cf4d08"
-MEAN = "#5b6775"
-BAND = "#9db4cc"
-DOT = "#8ca3bb"
+BEST, RECORD = "#0068a8", "#cf4d08"
+MEAN, BAND, DOT = "#5b6775", "#9db4cc", "#8ca3bb"
 # For plots that tell more kinds apart.
-GREEN = "#4a7a2c"
-AMBER = "#d99a00"
-
+GREEN, AMBER = "#4a7a2c", "#d99a00"
 DPI = 130
-
-
-def to_float(value: Any) -> float:
-    """The value as a float; NaN, where matplotlib leaves a gap, when it is missing or not finite."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return NAN
-    return float(value) if math.isfinite(value) else NAN
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -55,10 +38,8 @@ def style_axes(axes: Axes, title: str = "", xlabel: str = "", ylabel: str = "", 
     for axis in grid:
         axes.grid(True, axis=axis, color=GRID, linewidth=0.9)  # type: ignore[arg-type]  # "x" or "y"
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(AXIS)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(AXIS)
     axes.tick_params(colors=MUTED, labelsize=9, length=3)
     if title:
         set_title(axes, title, 12)
@@ -81,12 +62,9 @@ def draw_points(axes: Axes, x: Sequence[float], y: Sequence[float], marker: str,
 
 def legend_below(figure: Figure, axes: Axes, columns: int, **look: Any) -> None:
     """The legend below the axes, where it hides no point; `handles` in place of what the axes have."""
-    handles = look.pop("handles", None) or axes.get_legend_handles_labels()[0]
-    look = {"fontsize": 9, "columnspacing": 1.8, **look}
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, handlelength=1.8,
-        **look,
-    )  # fmt: skip
+    look = {"handles": axes.get_legend_handles_labels()[0], "fontsize": 9, "columnspacing": 1.8, **look}
+    place = {"loc": "outside lower center", "ncols": columns, "frameon": False, "labelcolor": INK, "handlelength": 1.8}
+    figure.legend(**place, **look)
 
 
 def show_empty(axes: Axes, text: str) -> None:
@@ -107,7 +85,7 @@ FONT_SIZE = 8.5
 DIRECTIONS = 16
 DISTANCES = (7.0, 14.0, 24.0, 38.0, 56.0, 78.0, 104.0, 134.0)  # from the point to the nearest part of the name
 ROUNDS = 6
-PADDING = 2.0
+PADDING = np.array([-2.0, -2.0, 2.0, 2.0])
 # Costs for each square pixel that is covered, for each line that is covered, and for each pixel of distance.
 ON_NAME, ON_POINT, OUTSIDE, ON_LINE, FAR = 10.0, 6.0, 40.0, 25.0, 0.6
 LEADER = 12.0  # a name that is farther away has a line to its point,
@@ -115,6 +93,8 @@ STUB = 6.0  # unless that is shorter than this beyond the marker
 
 Boxes = NDArray[np.floating[Any]]
 """Rectangles [n, 4]: left, bottom, right, top."""
+Points = Sequence[tuple[float, float]]
+"""In the units of the axes."""
 
 
 class Name(NamedTuple):
@@ -133,12 +113,12 @@ def draw_names(
     axes: Axes,
     names: Sequence[Name],
     unnamed: Sequence[tuple[float, float, float]] = (),
-    lines: Sequence[Sequence[tuple[float, float]]] = (),
+    lines: Sequence[Points] = (),
 ) -> None:
     """Draw each name near its point, off all markers, lines and the other names; far ones with a line to the point.
 
-    unnamed: markers without a name, (x, y, diameter).  lines: the points of each, in the units of the axes.  Afterwards
-    the layout of the figure is fixed: nothing may move the axes.
+    unnamed: markers without a name, (x, y, diameter).  Afterwards the layout of the figure is fixed: nothing may move
+    the axes.
     """
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -150,27 +130,25 @@ def draw_names(
         )
         for name in names
     ]  # fmt: skip
+    markers = [*((name.x, name.y, name.diameter) for name in names), *unnamed]
+    centres = _pixels(axes, [(x, y) for x, y, _ in markers])
+    halves = np.array([diameter * DPI / 144 for *_, diameter in markers])[:, None]
+    around = np.concatenate([centres - halves, centres + halves], axis=1)
+    paths = np.reshape([box for line in lines for box in _along(_pixels(axes, line))], (-1, 4))
     extents = [text.get_window_extent() for text in texts]
-    markers = [(name.x, name.y, name.diameter) for name in names]
-    points = [_pixels(axes, [(x, y)])[0] for x, y, _ in markers]
-    placed = _place(
-        [_around(point, box.width, box.height) for point, box in zip(points, extents, strict=True)],
-        points,
-        np.array([axes.get_window_extent().extents]),
-        _boxes(_marker(axes, *marker) for marker in (*markers, *unnamed)),
-        _boxes(box for line in lines for box in _along(_pixels(axes, line))),
-    )
-    for text, extent, point, name, box in zip(texts, extents, points, names, placed, strict=True):
+    choices = [_around(at, box.width, box.height) for at, box in zip(centres, extents, strict=False)]
+    placed = _place(choices, centres, np.array([axes.get_window_extent().extents]), around, paths)
+    for text, extent, point, name, box in zip(texts, extents, centres, names, placed, strict=False):
         text.set_position((box[0] - extent.x0, box[1] - extent.y0))
         end = np.clip(point, box[:2], box[2:])
         if math.hypot(*(end - point)) > max(LEADER, name.diameter * DPI / 144 + STUB):
             axes.plot(*zip(point, end, strict=True), transform=None, color=MUTED, linewidth=0.6, alpha=0.8, zorder=3)
 
 
-def _place(choices: Sequence[Boxes], points: Sequence[Boxes], inside: Boxes, markers: Boxes, lines: Boxes) -> Boxes:
+def _place(choices: Sequence[Boxes], points: Iterable[Boxes], inside: Boxes, markers: Boxes, lines: Boxes) -> Boxes:
     """One of the boxes of each name [names, 4]."""
     fixed = []
-    for boxes, point in zip(choices, points, strict=True):
+    for boxes, point in zip(choices, points, strict=False):
         gaps = np.clip(point, boxes[:, :2], boxes[:, 2:]) - point
         area = np.prod(boxes[0, 2:] - boxes[0, :2])
         fixed.append(
@@ -179,24 +157,23 @@ def _place(choices: Sequence[Boxes], points: Sequence[Boxes], inside: Boxes, mar
             + OUTSIDE * (area - _overlaps(boxes, inside)[:, 0])
             + FAR * np.hypot(*gaps.T)
         )
-    placed = np.full((len(choices), 4), NAN)
+    placed = np.full((len(choices), 4), np.nan)
     for _ in range(ROUNDS):
         for index, boxes in enumerate(choices):
             others = np.delete(placed, index, axis=0)
-            padded = boxes + np.array([-PADDING, -PADDING, PADDING, PADDING])
-            costs = fixed[index] + ON_NAME * np.nan_to_num(_overlaps(padded, others)).sum(1)
+            costs = fixed[index] + ON_NAME * np.nan_to_num(_overlaps(boxes + PADDING, others)).sum(1)
             placed[index] = boxes[int(costs.argmin())]
     return placed
 
 
 def _around(point: Boxes, width: float, height: float) -> Boxes:
     """Boxes of this size around a point [distances * directions, 4]; the right one and the near ones first."""
-    angles = 2 * math.pi * np.arange(DIRECTIONS) / DIRECTIONS
-    distances = np.repeat(DISTANCES, DIRECTIONS)
+    angles = np.tile(2 * math.pi * np.arange(DIRECTIONS) / DIRECTIONS, len(DISTANCES))
+    half = np.array([width / 2, height / 2])
     # The centre moves with the direction, so that the box touches the circle around the point.
-    x = point[0] + np.tile(np.cos(angles), len(DISTANCES)) * (distances + width / 2)
-    y = point[1] + np.tile(np.sin(angles), len(DISTANCES)) * (distances + height / 2)
-    return np.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], axis=1)
+    reach = np.repeat(DISTANCES, DIRECTIONS)[:, None] + half
+    centres = point + np.stack([np.cos(angles), np.sin(angles)], axis=1) * reach
+    return np.concatenate([centres - half, centres + half], axis=1)
 
 
 def _overlaps(boxes: Boxes, others: Boxes) -> Boxes:
@@ -206,17 +183,8 @@ def _overlaps(boxes: Boxes, others: Boxes) -> Boxes:
     return np.asarray((high - low).clip(min=0).prod(axis=2))
 
 
-def _pixels(axes: Axes, points: Sequence[tuple[float, float]]) -> Boxes:
+def _pixels(axes: Axes, points: Points) -> Boxes:
     return np.asarray(axes.transData.transform(np.reshape(np.array(points, dtype=float), (-1, 2))))
-
-
-def _boxes(found: Iterator[tuple[float, ...]]) -> Boxes:
-    return np.reshape(np.array(list(found), dtype=float), (-1, 4))
-
-
-def _marker(axes: Axes, x: float, y: float, diameter: float) -> tuple[float, ...]:
-    (centre_x, centre_y), half = _pixels(axes, [(x, y)])[0], diameter * DPI / 144
-    return centre_x - half, centre_y - half, centre_x + half, centre_y + half
 
 
 def _along(points: Boxes) -> Iterator[tuple[float, ...]]:

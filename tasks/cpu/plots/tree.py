@@ -7,7 +7,6 @@ only the edges from parents cross.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,10 +25,9 @@ from tasks.cpu.plots import style
 
 FITNESS = LinearSegmentedColormap.from_list("fitness", ["#f3ecd2", "#a9d3b5", "#4ba3b3", "#1f5f99", "#1b2a6b"])
 MAX_PIXELS = 5_000_000  # 20 MB as RGBA: the process must stay under 200 MB
-MUTATION, PARENT = "#8a4fbf", "#9aa6b4"
+MUTATION, PARENT, CHILD = "#8a4fbf", "#9aa6b4", "#8a95a3"
 STAGES = {"pop": "population", "pre": "children", "mut": "mutated"}
 GAP = 0.35  # of a column, before each population
-_NAME = re.compile(r"^g(\d+)_(?:pop|child)(\d+)(?:_(?:pre|mut))?$")
 
 
 class Node(NamedTuple):
@@ -40,7 +38,7 @@ class Node(NamedTuple):
     stage: str
     x: float
     row: float
-    fitness: float  # or NaN
+    fitness: float
     is_elite: bool
     target: str | None
 
@@ -55,17 +53,11 @@ class Edge(NamedTuple):
 class Layout:
     nodes: dict[str, Node]
     edges: tuple[Edge, ...]
-    best: str | None  # the first node that reached the highest fitness
+    best: str  # the first node that reached the highest fitness
     path: tuple[str, ...]  # from a root to `best`
     first: int  # generation
-
-    @property
-    def columns(self) -> float:
-        return max((node.x for node in self.nodes.values()), default=0.0) + 1
-
-    @property
-    def rows(self) -> float:
-        return max((node.row for node in self.nodes.values()), default=0.0) + 1
+    columns: float
+    rows: float
 
 
 class Scale(NamedTuple):
@@ -90,49 +82,34 @@ def tree_png(tree: Mapping[str, Any]) -> bytes:
     axes = figure.add_subplot()
     axes.set_axis_off()
     style.set_title(axes, "Evolution tree", 26)
-    if not layout.nodes:
-        style.show_empty(axes, "no individual yet")
-        return style.to_png(figure)
     axes.set_xlim(-0.6, layout.columns - 0.4)
     axes.set_ylim(layout.rows - 0.4, -0.6)
-    fitness = [node.fitness for node in layout.nodes.values() if not math.isnan(node.fitness)]
-    low, high = (min(fitness), max(fitness)) if fitness else (0.0, 1.0)
+    fitness = [node.fitness for node in layout.nodes.values()]
+    low, high = min(fitness), max(fitness)
     colours = Normalize(low, high) if high - low > 1e-6 else Normalize(low - 0.05, high + 0.05)
     _draw_generations(axes, layout, scale)
     _draw_edges(axes, layout, scale)
     _draw_nodes(axes, layout, scale, colours)
-    _draw_labels(axes, layout, scale, colours)
+    if scale.labels != "none":
+        _draw_labels(axes, layout, scale, colours)
     _draw_legend(figure, axes, layout, colours)
     return style.to_png(figure)
 
 
 def lay_out(tree: Mapping[str, Any]) -> Layout:
-    """Place the nodes; edges whose ends are missing are left out.
-
-    Node names are g{g}_pop{i}, g{g}_child{j}_pre and g{g}_child{j}_mut.
-    """
-    raw = {str(node["id"]): node for node in tree.get("nodes", ())}
-    found = (Edge(str(edge["from"]), str(edge["to"]), edge["kind"]) for edge in tree.get("edges", ()))
-    edges = tuple(edge for edge in found if edge.source in raw and edge.to in raw)
-    rows = _rows(raw, edges)
-    first = min((int(node["generation"]) for node in raw.values()), default=0)
+    """Place the nodes.  Their names are g{g}_pop{i}, g{g}_child{j}_pre and g{g}_child{j}_mut."""
+    raw = {node["id"]: node for node in tree["nodes"]}
+    edges = tuple(Edge(edge["from"], edge["to"], edge["kind"]) for edge in tree["edges"])
+    rows, first = _rows(raw, edges), min(node["generation"] for node in raw.values())
     nodes = {}
     for name, node in raw.items():
-        generation, stage, target = int(node["generation"]), str(node["stage"]), node.get("target")
-        nodes[name] = Node(
-            name,
-            generation,
-            stage,
-            _column(generation - first, stage),
-            rows[name],
-            style.to_float(node.get("fitness")),
-            bool(node.get("elite")),
-            None if target is None else str(target),
-        )
+        x = _column(node["generation"] - first, node["stage"])
+        about = node["fitness"], node["elite"], node.get("target")
+        nodes[name] = Node(name, node["generation"], node["stage"], x, rows[name], *about)
     # The earliest node of the highest fitness, so not an elite's copy in a later population.
-    rated = [node for node in nodes.values() if not math.isnan(node.fitness)]
-    best = min(rated, key=lambda node: (-node.fitness, node.x, node.row, node.id)).id if rated else None
-    return Layout(nodes, edges, best, _path_to(best, nodes, edges), first)
+    best = min(nodes.values(), key=lambda node: (-node.fitness, node.x, node.row, node.id))
+    size = max(node.x for node in nodes.values()) + 1, max(rows.values()) + 1
+    return Layout(nodes, edges, best.id, _path_to(best, nodes, edges), first, *size)
 
 
 def _column(generation: int, stage: str) -> float:
@@ -140,45 +117,31 @@ def _column(generation: int, stage: str) -> float:
     return generation * (len(STAGES) + GAP) + list(STAGES).index(stage)
 
 
-def _index_of(name: str) -> int:
-    """The `i` of `g0_pop<i>`, the `j` of `g0_child<j>_pre`; 0 for a name of another form."""
-    match = _NAME.match(name)
-    return int(match.group(2)) if match else 0
-
-
 def _rows(raw: Mapping[str, Mapping[str, Any]], edges: tuple[Edge, ...]) -> dict[str, float]:
     """A population is in its order; a child in the row of its next position, or of the expected one."""
-    follows = {edge.source: edge.to for edge in edges if edge.kind in {"mutation", "next"}}
-    size = max((_index_of(name) + 1 for name, node in raw.items() if node["stage"] == "pop"), default=1)
-    children = max((_index_of(name) + 1 for name, node in raw.items() if node["stage"] != "pop"), default=0)
+    follows = {edge.source: edge.to for edge in edges if edge.kind in ("mutation", "next")}
+    index = {name: int(re.findall(r"\d+", name)[1]) for name in raw}
+    size = max((index[name] + 1 for name, node in raw.items() if node["stage"] == "pop"), default=1)
+    children = max((index[name] + 1 for name, node in raw.items() if node["stage"] != "pop"), default=0)
     elites = max(size - children, 0)
     rows: dict[str, float] = {}
     for name in raw:
         end = name
         while end in follows and raw[end]["stage"] != "pop":
             end = follows[end]
-        rows[name] = float(_index_of(end) if raw[end]["stage"] == "pop" else elites + _index_of(name))
+        rows[name] = float(index[end] if raw[end]["stage"] == "pop" else elites + index[name])
     return rows
 
 
-def _path_to(best: str | None, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> tuple[str, ...]:
-    """From `best` back to a node without ancestors, through the fitter of two parents."""
+def _path_to(best: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> tuple[str, ...]:
+    """From a node without ancestors to `best`, through the fitter of two parents."""
     into: dict[str, list[Node]] = {}
     for edge in edges:
-        # Only edges that lead forward: a damaged file could have cycles.
-        if nodes[edge.source].x < nodes[edge.to].x:
-            into.setdefault(edge.to, []).append(nodes[edge.source])
-
-    def order(node: Node) -> tuple[float, float]:
-        return math.inf if math.isnan(node.fitness) else -node.fitness, node.row
-
-    path: list[str] = []
-    node = best
-    while node is not None:
-        path.append(node)
-        parents = into.get(node, [])
-        node = min(parents, key=order).id if parents else None
-    return tuple(reversed(path))
+        into.setdefault(edge.to, []).append(nodes[edge.source])
+    path = [best]
+    while parents := into.get(path[-1].id):
+        path.append(min(parents, key=lambda node: (-node.fitness, node.row)))
+    return tuple(node.id for node in reversed(path))
 
 
 def _scale(layout: Layout) -> Scale:
@@ -192,25 +155,25 @@ def _scale(layout: Layout) -> Scale:
 
 def _draw_generations(axes: Axes, layout: Layout, scale: Scale) -> None:
     """A light strip behind each population, the generation's number above it, and titles of the columns."""
+    head: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "color": style.INK, "annotation_clip": False}
+    title: dict[str, Any] = {"fontsize": min(scale.text, 7.5), "color": style.MUTED, "annotation_clip": False}
     for generation in sorted({node.generation for node in layout.nodes.values()}):
         x = _column(generation - layout.first, "pop")
         strip = Rectangle((x - 0.46, -0.55), 0.92, layout.rows + 0.1, facecolor="#f1f4f8", edgecolor="none", zorder=0)
         axes.add_patch(strip)
-        look: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "color": style.INK, "annotation_clip": False}
         if scale.labels == "none":
-            style.annotate(axes, f"{generation}", (x, -0.55), (0, 5), **look)
+            style.annotate(axes, f"{generation}", (x, -0.55), (0, 5), **head)
             continue
-        style.annotate(axes, f"generation {generation}", (x, -0.55), (0, 13), **look)
-        present = {node.stage for node in layout.nodes.values() if node.generation == generation}
-        look = {"fontsize": min(scale.text, 7.5), "color": style.MUTED, "annotation_clip": False}
+        style.annotate(axes, f"generation {generation}", (x, -0.55), (0, 13), **head)
+        present = {node.stage: node.x for node in layout.nodes.values() if node.generation == generation}
         for stage, label in STAGES.items():
             if stage in present:
-                style.annotate(axes, label, (_column(generation - layout.first, stage), -0.55), (0, 3), **look)
+                style.annotate(axes, label, (present[stage], -0.55), (0, 3), **title)
 
 
 def _draw_edges(axes: Axes, layout: Layout, scale: Scale) -> None:
     on_path = set(zip(layout.path, layout.path[1:], strict=False))
-    thin = 1.0 if scale.labels == "full" else 0.7
+    thin, strong = (1.0, 2.4) if scale.labels == "full" else (0.7, 2.4 if scale.labels == "fitness" else 1.9)
 
     def draw(edges: Iterable[Edge], zorder: int, **look: Any) -> None:
         patches = [PathPatch(_curve(layout.nodes[edge.source], layout.nodes[edge.to])) for edge in edges]
@@ -223,10 +186,10 @@ def _draw_edges(axes: Axes, layout: Layout, scale: Scale) -> None:
     }
     for kind, look in looks.items():
         draw((edge for edge in layout.edges if edge.kind == kind and edge[:2] not in on_path), 1, **look)
-    strong = [edge for edge in layout.edges if edge[:2] in on_path]
-    under: dict[str, Any] = {"edgecolor": style.RECORD, "linewidth": 2.4 if scale.labels != "none" else 1.9}
-    draw((edge for edge in strong if edge.kind != "mutation"), 2, linestyle="solid", **under)
-    draw((edge for edge in strong if edge.kind == "mutation"), 2, linestyle=(0, (2.2, 1.0)), **under)
+    path = [edge for edge in layout.edges if edge[:2] in on_path]
+    look = {"edgecolor": style.RECORD, "linewidth": strong}
+    draw((edge for edge in path if edge.kind != "mutation"), 2, linestyle="solid", **look)
+    draw((edge for edge in path if edge.kind == "mutation"), 2, linestyle=(0, (2.2, 1.0)), **look)
 
 
 def _curve(source: Node, to: Node) -> Path:
@@ -239,62 +202,45 @@ def _curve(source: Node, to: Node) -> Path:
 
 def _draw_nodes(axes: Axes, layout: Layout, scale: Scale, colours: Normalize) -> None:
     """Squares are individuals of a population, circles are children. One collection for each style."""
-    thick = 1.0 if scale.labels != "none" else 0.75
+    thick = 0.75 if scale.labels == "none" else 1.0
     looks: dict[tuple[str, str, float], list[Node]] = {}
     for node in layout.nodes.values():
-        edge, width = ("#8a95a3", 0.8)
-        if node.is_elite:
-            edge, width = style.INK, 2.0 * thick
+        edge, width = (style.INK, 2.0 * thick) if node.is_elite else (CHILD, 0.8)
         if node.id == layout.best:
             edge, width = style.RECORD, 2.6 * thick
         looks.setdefault(("s" if node.stage == "pop" else "o", edge, width), []).append(node)
     for (marker, edge, width), nodes in looks.items():
         axes.scatter(
-            [node.x for node in nodes],
-            [node.row for node in nodes],
-            s=(scale.node * (0.92 if marker == "s" else 1.0)) ** 2,
-            c=[style.PAPER if math.isnan(node.fitness) else FITNESS(colours(node.fitness)) for node in nodes],
-            marker=marker,
-            edgecolors=edge,
-            linewidths=width,
-            zorder=3,
-        )
+            [node.x for node in nodes], [node.row for node in nodes], zorder=3,
+            s=(scale.node * (0.92 if marker == "s" else 1.0)) ** 2, c=[FITNESS(colours(one.fitness)) for one in nodes],
+            marker=marker, edgecolors=edge, linewidths=width,
+        )  # fmt: skip
 
 
 def _draw_labels(axes: Axes, layout: Layout, scale: Scale, colours: Normalize) -> None:
-    if scale.labels == "none":
-        return
     for node in layout.nodes.values():
-        unknown = math.isnan(node.fitness)
-        is_dark = not unknown and float(colours(node.fitness)) > 0.5
         axes.text(
-            node.x, node.row, "–" if unknown else f"{node.fitness:.3f}".replace("0.", ".", 1),
-            ha="center", va="center_baseline", fontsize=scale.text, zorder=4,
-            color=style.PAPER if is_dark else style.INK,
+            node.x, node.row, f"{node.fitness:.3f}".replace("0.", ".", 1), fontsize=scale.text, zorder=4,
+            ha="center", va="center_baseline", color=style.PAPER if colours(node.fitness) > 0.5 else style.INK,
         )  # fmt: skip
         if scale.labels == "full":
-            name = node.id.split("_", 1)[-1].removesuffix("_pre").removesuffix("_mut")
-            if node.stage == "mut" and node.target is not None:
-                name = f"cluster {node.target}"
-            look: dict[str, Any] = {
-                "color": MUTATION if node.stage == "mut" else style.MUTED,
-                "fontsize": scale.text - 0.8,
-            }
-            style.annotate(axes, name, (node.x, node.row), (0, -scale.node / 2 - 9), zorder=4, **look)
+            is_mutated = node.stage == "mut"
+            name = node.id.split("_")[1] if not is_mutated or node.target is None else f"cluster {node.target}"
+            look = {"color": MUTATION if is_mutated else style.MUTED, "fontsize": scale.text - 0.8, "zorder": 4}
+            style.annotate(axes, name, (node.x, node.row), (0, -scale.node / 2 - 9), **look)
 
 
 def _draw_legend(figure: Figure, axes: Axes, layout: Layout, colours: Normalize) -> None:
     grey: dict[str, Any] = {"linestyle": "", "ms": 9, "mfc": "#dfe6ee"}
+    best = f"best: {layout.best} ({layout.nodes[layout.best].fitness:.4f})"
     marks = [
         Line2D([], [], color=PARENT, linewidth=1.2, label="parent"),
         Line2D([], [], color=MUTATION, linewidth=1.6, linestyle=(0, (2.2, 1.4)), label="mutation"),
         Line2D([], [], color=style.RECORD, linewidth=2.4, label="way to the best"),
         Line2D([], [], marker="s", mec=style.INK, mew=2.0, label="elite", **grey),
-        Line2D([], [], marker="o", mec="#8a95a3", label="child", **grey),
+        Line2D([], [], marker="o", mec=CHILD, label="child", **grey),
+        Line2D([], [], marker="o", mec=style.RECORD, mew=2.4, label=best, **{**grey, "mfc": "#1b2a6b"}),
     ]
-    if layout.best is not None:
-        label = f"best: {layout.best} ({layout.nodes[layout.best].fitness:.4f})"
-        marks.append(Line2D([], [], marker="o", mec=style.RECORD, mew=2.4, label=label, **{**grey, "mfc": "#1b2a6b"}))
     style.legend_below(figure, axes, 6, handles=marks, fontsize=8.5, columnspacing=1.6)
     bar = figure.colorbar(ScalarMappable(norm=colours, cmap=FITNESS), ax=axes, fraction=0.02, pad=0.01, aspect=18)
     bar.set_label("fitness", fontsize=9, color=style.INK)

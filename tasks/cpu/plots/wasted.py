@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import MaxNLocator
@@ -15,13 +14,13 @@ from matplotlib.ticker import MaxNLocator
 from tasks.cpu.plots import style
 
 FAMILY = "DejaVu Sans Mono"
-LONGEST = 22  # characters of a token
+MOST, LONGEST = 30, 22  # tokens, and characters of one
 _NAMES = {"\n": "⏎", "\r": "\\r", "\t": "⇥", " ": "␣", "\ufffd": "�"}
 
 
-def wasted_png(v_steer: Sequence[Mapping[str, Any]], top: int = 30) -> bytes:
-    """The first `top` entries of token_selection.v_steer, {token_id, token_str, delta} each, as bars."""
-    shown = v_steer[:top]
+def wasted_png(v_steer: Sequence[Mapping[str, Any]]) -> bytes:
+    """The first entries of token_selection.v_steer, {token_id, token_str, delta} each, as bars."""
+    shown = v_steer[:MOST]
     figure = style.new_figure(7.6, max(2.6, 1.15 + 0.262 * len(shown)))
     axes = figure.subplots()
     measure = "Δ: share of verbose answers − share of compressed answers, percentage points"
@@ -31,8 +30,14 @@ def wasted_png(v_steer: Sequence[Mapping[str, Any]], top: int = 30) -> bytes:
         axes.set_yticks([])
         style.show_empty(axes, "no token was discovered")
         return style.to_png(figure)
-    _draw_bars(axes, [100 * float(entry["delta"]) for entry in shown])
-    labels = [readable(str(entry["token_str"])) for entry in shown]
+    values = [100 * entry["delta"] for entry in shown]
+    colours = [style.DOT if value < 0 else style.BEST for value in values]
+    bars = axes.barh(range(len(values)), values, height=0.66, color=colours)
+    axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=4, fontsize=8.5, color=style.MUTED)
+    axes.axvline(0, color=style.AXIS, linewidth=1)
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    labels = [readable(entry["token_str"]) for entry in shown]
     axes.set_yticks(range(len(shown)), labels, family=FAMILY, fontsize=9.5, color=style.INK, parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(shown) - 0.4, -0.6)
@@ -59,14 +64,3 @@ def _character(character: str) -> str:
 def _font() -> FT2Font:
     """The font of the labels, which comes with matplotlib."""
     return get_font(findfont(FAMILY))
-
-
-def _draw_bars(axes: Axes, values: Sequence[float]) -> None:
-    bars = axes.barh(range(len(values)), values, height=0.66, color=style.BEST)
-    for bar, value in zip(bars, values, strict=True):
-        if value < 0:
-            bar.set_color(style.DOT)
-    axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=4, fontsize=8.5, color=style.MUTED)
-    axes.axvline(0, color=style.AXIS, linewidth=1)
-    axes.margins(x=0.12)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
