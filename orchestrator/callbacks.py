@@ -4,9 +4,9 @@
         def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
             print(generation.number, generation.record["best"])
 
-The Python API takes callbacks as objects, and CONFIG_CALLBACKS names factories of them; both give them to the same
-driver.  They are called in the thread of the driver, and the run waits for them.  What one raises is reported, with a
-traceback in the run's log, and the run goes on: a callback cannot end, park or change a run.
+The Python API takes callbacks as objects, and CONFIG_CALLBACKS names factories of them.  They are called in the thread
+of the driver, and the run waits for them.  What one raises is reported, with a traceback in the run's log, and the run
+goes on: a callback cannot end, park or change a run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from tasks.common.named import load_named
 from tasks.common.text import first_line
@@ -24,6 +24,12 @@ log = logging.getLogger(__name__)
 
 GROUP = "whetstone.callbacks"
 """The group of entry points whose names CONFIG_CALLBACKS may have."""
+TRACKERS = {
+    "mlflow": "orchestrator.trackers:MlflowTracker",
+    "tensorboard": "orchestrator.trackers:TensorboardTracker",
+    "wandb": "orchestrator.trackers:WandbTracker",
+}
+"""Names that are known without an entry point."""
 
 EndState = Literal["finished", "parked", "stopped", "failed"]
 
@@ -32,10 +38,10 @@ EndState = Literal["finished", "parked", "stopped", "failed"]
 class RunInfo:
     """A run whose session begins.
 
-    `kind` is "evolve" or "collect".  `folder` is the output folder.  `settings` has all of them by name: of an
-    evolution those of the .config in lower case ("population_size"), of a collection dotted ("phase0.k"); keys and
-    passwords are not in them.  `done` of `total` generations (collect: examples) were recorded by earlier sessions of
-    the run, for which there are no calls in this one; 0 for a new run.
+    `folder` is the output folder.  `settings` has all of them by name: of an evolution those of the .config in lower
+    case ("population_size"), of other kinds dotted ("phase0.k"); keys and passwords are not in them.  `done` of `total`
+    generations (other kinds: of what they count) were recorded by earlier sessions of the run, for which there are no
+    calls in this one.
     """
 
     id: str
@@ -72,25 +78,21 @@ class RunEnd:
     reason: str = ""
 
 
-class Callback(Protocol):
+class Callback:
     """What is called, in order: `on_start` once, `on_generation` for each generation that ends, `on_end` once.
 
-    A class that inherits from this needs only the methods that it has a use for.  A run that is refused before it
-    starts calls nothing.  A run that is killed does not call `on_end`; its next session calls `on_start` again, with
-    the same `RunInfo.id`.
+    A run that is refused before it starts calls nothing.  A run that is killed does not call `on_end`; its next session
+    calls `on_start` again, with the same `RunInfo.id`.
     """
 
     def on_start(self, run: RunInfo) -> None:
         """The farm is up and the run's own; nothing is measured yet."""
-        return None  # to a type checker, an empty method of a protocol is one that each class must have
 
     def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
         """A generation of an evolution is recorded, and the next has not begun."""
-        return None
 
     def on_end(self, run: RunInfo, end: RunEnd) -> None:
         """The session has ended, and its farm is released.  All files are in `run.folder`, which is still locked."""
-        return None
 
 
 class Callbacks:
@@ -113,10 +115,9 @@ class Callbacks:
     def end(self, end: RunEnd, notify: Callable[[str], object] | None = None) -> None:
         """Call `on_end`, if the run was started; a second call does nothing.  `notify` is in place of that above."""
         run, self._run = self._run, None
+        self._notify = notify or self._notify
         if run is None:
             return
-        if notify is not None:
-            self._notify = notify
         for one in self._callbacks:
             self._call(one, "on_end", run, end)
 
@@ -136,14 +137,14 @@ def names_of(text: str) -> tuple[str, ...]:
 
 def load_callbacks(names: Sequence[str]) -> tuple[Callback, ...]:
     """The callbacks of these names: each names a class or a function without arguments, which is called."""
-    return tuple(_load(name) for name in names)
+    return tuple(map(_load, names))
 
 
 def _load(name: str) -> Callback:
     try:
-        made: Callback = load_named(name, GROUP)()
+        made = load_named(TRACKERS.get(name, name), GROUP)()
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes
         raise ValueError(f"the callback {name!a} cannot be loaded: {first_line(error)}") from error
-    if not all(callable(getattr(made, method, None)) for method in ("on_start", "on_generation", "on_end")):
+    if not isinstance(made, Callback):
         raise ValueError(f"the callback {name!a} does not inherit from orchestrator.callbacks.Callback")
     return made

@@ -54,7 +54,7 @@ def start_evolution(
     examples = choose_examples(settings)
     check_judge(settings, examples)
     prompts_of(settings)
-    named = settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS", settings.trackers)
+    named = settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS")
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}", file=stream)

@@ -314,20 +314,12 @@ def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:
     return [f"parked: {reason}", f"raise the budget to go on: {retry} {raise_budget}"]
 
 
-def settings_callbacks(text: str, option: str, trackers: str = "") -> tuple[Callback, ...]:
-    """The callbacks that the setting `option` names, and the trackers of CONFIG_TRACKERS."""
+def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
+    """The callbacks that the setting `option` names."""
     try:
-        named = load_callbacks(names_of(text))
+        return load_callbacks(names_of(text))
     except ValueError as error:
         raise SettingsError([f"{option}: {error}"]) from None
-    if not trackers:
-        return named
-    from orchestrator.trackers import make_trackers  # here: most runs have none
-
-    try:
-        return (*make_trackers(names_of(trackers)), *named)
-    except ImportError as error:
-        raise SettingsError([f"CONFIG_TRACKERS: {error}"]) from None
 
 
 def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:

@@ -17,9 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from orchestrator.callbacks import names_of
 from orchestrator.settings.inputs import FORK, SHIPPED, ZERO, parse_selection
-from orchestrator.trackers import TRACKERS
 from tasks.common.files import unix_path
 from tasks.common.named import NAME
 from tasks.common.text import missing_placeholders, quote
@@ -177,16 +175,6 @@ def callback_names(text: str) -> str:
     return text
 
 
-def tracker_names(text: str) -> str:
-    names = names_of(text)
-    for name in names:
-        if name not in TRACKERS:
-            raise ValueError(f"{quote(name)} is none of the trackers {', '.join(TRACKERS)}")
-    if len(set(names)) < len(names):
-        raise ValueError(f"{quote(text)} names a tracker twice")
-    return text
-
-
 def server_arguments(text: str) -> str:
     """A command or arguments for SGLang: can be split as a shell would, without arguments that Whetstone adds."""
     try:
@@ -336,7 +324,6 @@ class Settings:
 
     # Output
     output_dir: Annotated[Path, FOLDER]
-    trackers: Annotated[str, optional(tracker_names)]
     callbacks: Annotated[str, optional(callback_names)]
 
     @property
@@ -361,8 +348,7 @@ RESUMABLE = (
     "FARM", "FARM_DIR", "SGLANG_LIFECYCLE", "SGLANG_URL", "SGLANG_COMMAND", "TARGET_CONCURRENCY", "NGEN",
     "EVALUATION_CACHE", "REFLECTOR_MODEL", "REFLECTOR_TEMPERATURE", "REFLECTOR_MAX_COMPLETION_TOKENS",
     "OPENAI_BASE_URL", "OPENAI_API_KEY_ENV", "OPENAI_PARAMETERS", "OPENAI_CONTEXT_TOKENS",
-    "OPENAI_REQUESTS_PER_MINUTE", "OPENAI_TOKENS_PER_MINUTE", "OPENAI_PRICES", "BUDGET_USD", "OUTPUT_DIR", "TRACKERS",
-    "CALLBACKS",
+    "OPENAI_REQUESTS_PER_MINUTE", "OPENAI_TOKENS_PER_MINUTE", "OPENAI_PRICES", "BUDGET_USD", "OUTPUT_DIR", "CALLBACKS",
 )  # fmt: skip
 """The options that may change before a run is resumed: where, how fast, how long and at what cost it is computed, and
 which model reflects.  With any other option changed the run would be another one.

@@ -13,9 +13,8 @@ from typing import Any
 
 from measured_book import EVOLVED, report
 
-from orchestrator.callbacks import Callbacks, GenerationInfo, RunEnd, RunInfo
+from orchestrator.callbacks import Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.trackers import make_trackers
 
 SETTINGS = {"seed": 7, "cxpb": 0.5, "judge": "exact_number", "evaluation_cache": True, "clusters_from": None}
 FINISHED = RunEnd("finished")
@@ -48,7 +47,7 @@ class TrackedRun:
     def session(self, trackers: str | Sequence[Any], done: int, until: int, end: RunEnd = FINISHED) -> None:
         """A session that records the generations from `done` to before `until`."""
         self.folder.mkdir(exist_ok=True)
-        made = make_trackers([trackers]) if isinstance(trackers, str) else trackers
+        made = load_callbacks([trackers]) if isinstance(trackers, str) else trackers
         told = Callbacks(made, self.lines.append)
         told.start(RunInfo(self.run_id, "evolve", self.folder, self.settings, 3, done))
         for number in range(done, until):
