@@ -93,6 +93,11 @@ class Target:
     prompt_template: str  # {context} and {query}
     sampling: Sampling
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Target:
+        """From what `dataclasses.asdict` makes of one."""
+        return cls(**{**values, "sampling": Sampling(**values["sampling"])})
+
 
 @dataclass(frozen=True)
 class Judge:

@@ -15,8 +15,7 @@ from typing import Annotated, Any, ClassVar
 from celery import shared_task
 from pydantic import AfterValidator
 
-from tasks.common.escaping import break_control_tokens
-from tasks.common.text import estimate_tokens, fill, smallest_limit
+from tasks.common.text import break_control_tokens, estimate_tokens, fill, smallest_limit
 from tasks.common.validation import ContentKey, Count, JsonRecord, ReplyModel, RunId
 from tasks.judging.verdict import verdict_key
 from tasks.openai.calls import ask_until_usable, client_for

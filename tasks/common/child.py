@@ -97,12 +97,11 @@ def stop_child(process: subprocess.Popen[bytes], grace_s: float) -> int:
     return code
 
 
-Report = Mapping[str, Any]
-"""One line of the child: a JSON object."""
+Report = Mapping[str, Any]  # one line of the child: a JSON object
 
 
 class ChildFailed(RuntimeError):
-    """A child ended without a result: its own sentence, or how it ended."""
+    """It ended without a result: its own sentence, or how it ended."""
 
 
 class CardMemoryFull(ChildFailed):
@@ -111,12 +110,9 @@ class CardMemoryFull(ChildFailed):
 
 @dataclass(frozen=True)
 class ComputeChild:
-    """`python -m module arguments`, which reads `stdin`; `environment` is added to this process's own.
+    """`python -m module arguments`, which reads `stdin`; `environment` is added to this process's own."""
 
-    `name` is what a message calls it, as in "the clustering process".
-    """
-
-    name: str
+    name: str  # what a message calls it, as in "the clustering process"
     module: str
     arguments: tuple[str, ...] = ()
     stdin: bytes = b""
@@ -126,11 +122,10 @@ class ComputeChild:
 def run_child(
     child: ComputeChild, on_report: Callable[[Report], None], check: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Run the child to its end and return its result.
+    """Run the child to its end and return its result; call it from a thread that lives until it returns.
 
     `on_report` is called with each of its reports, `check` at least every `CHECK_S` seconds.  When this call is
-    interrupted, also by one of the two raising or by a task's hard limit, the child is stopped.  Call it from a thread
-    that lives until it returns.
+    interrupted, also by one of the two raising, the child is stopped.
     """
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
         given.write(child.stdin)
@@ -190,18 +185,14 @@ def _failure(name: str, code: int, errors: IO[bytes]) -> ChildFailed:
 
 
 def _last_error(lines: list[str]) -> list[str]:
-    """The lines of the last message: all after the frames of its traceback, which are indented.
-
-    CUDA's own messages end with lines of advice.
-    """
+    """The lines after the frames of the last traceback, which are indented; CUDA's messages end with advice."""
     frames = [place for place, line in enumerate(lines) if line.startswith(" ")]
     return lines[frames[-1] + 1 :] if frames else lines[-1:]
 
 
 _QUIET = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
-SendReport = Callable[..., None]
-"""Sends its keyword arguments to the parent, as one report."""
+SendReport = Callable[..., None]  # its keyword arguments are one report to the parent
 
 
 def work_as_child(work: Callable[[SendReport], Mapping[str, Any]], *foreseen: type[Exception]) -> int:
@@ -224,5 +215,4 @@ def work_as_child(work: Callable[[SendReport], Mapping[str, Any]], *foreseen: ty
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    """Exit in order, so that what is unfinished is removed."""
     raise SystemExit(128 + number)

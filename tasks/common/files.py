@@ -1,8 +1,7 @@
 """Files and folders that appear whole, also after a kill; and those that only this user may read.
 
-Prompts, answers, keys and sockets are private, on a machine that other users share.  A program of this project calls
-`keep_private` before it does anything else; a folder that holds a socket, a lock or a farm's data goes through
-`private_folder` before anything in it is touched.
+A program of this project calls `keep_private` before it does anything else; a folder that holds a socket, a lock or a
+farm's data goes through `private_folder` before anything in it is touched.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 class FileTooLarge(ValueError):
-    """A file has more bytes than is read of such a file."""
+    """More bytes than is read of such a file."""
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
@@ -125,10 +124,7 @@ def keep_private() -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder that only this user may enter, with its parents, or check one that is there; returns it.
-
-    A symbolic link is followed only if this user or root made it.
-    """
+    """Make a folder that only this user may enter, or check one that is there; a link must be this user's or root's."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_owner(path, path.lstat())
     descriptor = os.open(path.resolve(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -143,7 +139,6 @@ def private_folder(path: Path) -> Path:
 
 
 def check_own_file(path: Path) -> None:
-    """Nothing where there is no file."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -156,14 +151,12 @@ def check_own_file(path: Path) -> None:
 def runtime_folder() -> Path:
     """The folder for this user's sockets and locks, the same for all processes of the user that share a TMPDIR.
 
-    Not XDG_RUNTIME_DIR: that is removed when the user logs out, and a farm may stay up.  In a TMPDIR that all users may
-    write to and that lacks the sticky bit, they could rename the folder; /tmp has that bit.
+    Not XDG_RUNTIME_DIR: that is removed when the user logs out, and a farm may stay up.
     """
     return private_folder(runtime_path())
 
 
 def runtime_path() -> Path:
-    """The path of `runtime_folder`, which need not exist."""
     import tempfile  # here, because it takes a tenth of the time of `orchestrator --help`
 
     return Path(tempfile.gettempdir()) / f"whetstone-{os.getuid()}"

@@ -22,7 +22,7 @@ class OversizedReply(httpx2.ReadError):
 
 
 class _Limited(httpx2.SyncByteStream):
-    """The body of a reply, as it is sent, up to a number of bytes."""
+    """The body of a reply, up to a number of bytes."""
 
     def __init__(self, body: httpx2.SyncByteStream, most: int) -> None:
         self._body, self._most = body, most
@@ -73,7 +73,6 @@ def _limits() -> httpx2.Limits:
 
 
 def fetch(url: str, path: str, timeout_s: float, *, key: str | None = None, most: int = REPLY_BYTES) -> httpx2.Response:
-    """The reply to one GET, with `key` as the bearer token."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     with bounded_client(url, timeout_s, most) as client:
         return client.get(http_url(url, path), headers=headers)

@@ -5,9 +5,8 @@
 
 WHETSTONE_LOG_FORMAT=json writes one JSON object a line; the default is text.
 
-A secret of the environment is a variable or, as Docker and Kubernetes hand them out, a file: `secret("OPENAI_API_KEY")`
-is what OPENAI_API_KEY holds, or else what the file named by OPENAI_API_KEY_FILE holds.  The file is read each time, so
-a key can be changed under a running worker, and its text never enters the environment, which child processes inherit.
+A secret of the environment is a variable, or the file that the variable with _FILE behind its name names.  The file is
+read each time, so a key can be changed under a running worker, and child processes do not inherit it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _process_fields: dict[str, str] = {}
 
 @contextmanager
 def fields(**values: object) -> Iterator[None]:
-    """Lines logged inside the block have these `FIELDS` and those of the blocks around it."""
+    """Lines that are logged in the block have these `FIELDS`, and those of the blocks around it."""
     token = _fields.set({**_fields.get(), **_as_text(values)})
     try:
         yield
@@ -48,7 +47,6 @@ def set_fields(fields: Mapping[str, object]) -> None:
 
 
 def set_process_fields(**fields: object) -> None:
-    """All lines of this process have these fields."""
     _process_fields.update(_as_text(fields))
 
 
@@ -79,7 +77,6 @@ def set_formatter(handler: logging.Handler) -> None:
 
 
 def is_json_format() -> bool:
-    """Whether logs are JSON lines."""
     chosen = os.environ.get(FORMAT_VARIABLE) or "text"
     if chosen not in ("text", "json"):
         raise ValueError(f"{FORMAT_VARIABLE} is {chosen!r}, and can be text or json")
@@ -130,7 +127,7 @@ _registered: set[str] = set()
 
 
 class SecretError(ValueError):
-    """The file of a secret cannot be read.  The message names it in one line and never shows what it holds."""
+    """The file of a secret cannot be read."""
 
 
 def secret(name: str, environment: Mapping[str, str] | None = None) -> str:

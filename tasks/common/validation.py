@@ -12,7 +12,7 @@ from annotated_types import Ge, Le, Lt, MaxLen
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tasks.common.text import escape_control, quote, shorten
+from tasks.common.text import SCRATCHPAD_CHARACTERS, escape_control, quote, shorten
 
 T = TypeVar("T")
 
@@ -22,7 +22,6 @@ MIB = 2**20
 REPLY_BYTES = 1 * MIB  # of an HTTP reply without tokens that a model wrote: a report, an error
 REPLY_BYTES_PER_TOKEN = 256  # of a generated token in JSON: its text, escaped, and its id; most have 5 to 20
 MODELS_BYTES = 16 * MIB  # of an endpoint's list of models; a router of many providers lists hundreds
-SCRATCHPAD_CHARACTERS = 4_000  # of one that is inherited; the prompts state it, and the last lines are kept
 LOGGED_CHARACTERS = 1_000_000  # of each part of a logged prompt
 REASONING_CHARACTERS = 20_000  # of a judge of the user's own
 
@@ -49,13 +48,9 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 ContentKey = Annotated[str, StringConstraints(pattern="^[a-z]{1,20}:[0-9a-f]{64}$")]
 Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16,64}$")]
 
-Moment = Annotated[float, Ge(0), Lt(1e11)]
-"""Seconds of the epoch that a calendar has: up to the year 5138."""
-
+Moment = Annotated[float, Ge(0), Lt(1e11)]  # seconds of the epoch that a calendar has: up to the year 5138
 Delta = Annotated[FiniteFloat, Ge(-LARGEST_DELTA), Le(LARGEST_DELTA)]
-"""The delta of one cluster in data from outside: what every server takes."""
 Scratchpad = Annotated[str, MaxLen(SCRATCHPAD_CHARACTERS)]
-"""A scratchpad in data from outside."""
 
 
 class ReplyModel(BaseModel):
@@ -70,7 +65,6 @@ class InvalidData(ValueError):
 
 
 def parse_json(kind: type[T], text: str | bytes) -> T:
-    """The value of this type that a JSON text holds."""
     try:
         found: T = adapter(cast(Any, kind)).validate_json(text, strict=True)
     except ValidationError as error:
@@ -112,7 +106,6 @@ def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_value(kind: Any, value: Any, name: str = "") -> Any:
-    """A value of this type (any annotation), from what JSON became in Python."""
     try:
         return adapter(kind).validate_python(value, strict=True)
     except ValidationError as error:
@@ -125,10 +118,7 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def first_error(error: ValidationError, root: str = "") -> str:
-    """The first thing that is wrong, in one line: `population[0].deltas: 'x' is not a number`.
-
-    `root` names the value that was checked, "" for none.
-    """
+    """The first thing that is wrong: `population[0].deltas: 'x' is not a number`; `root` names the checked value."""
     detail = error.errors(include_url=False)[0]
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
     place = shorten(escape_control("".join([root, *parts]).removeprefix(".")))
@@ -136,7 +126,6 @@ def first_error(error: ValidationError, root: str = "") -> str:
 
 
 def fault_of(detail: ErrorDetails) -> str:
-    """What is wrong with one value, without its place."""
     kind, said, value = detail["type"], detail["msg"], quote(detail["input"])
     match kind:
         case "missing":
@@ -151,5 +140,4 @@ def fault_of(detail: ErrorDetails) -> str:
 
 
 def reply_bytes(tokens: int) -> int:
-    """The most bytes of a reply with so many generated tokens."""
     return REPLY_BYTES + REPLY_BYTES_PER_TOKEN * tokens

@@ -16,7 +16,6 @@ from typing import Any
 
 from celery import Task, shared_task
 
-from tasks.common.validation import Count, PlanName, RunId
 from tasks.gpu.cluster import write_labels
 from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.model_files import reference
@@ -31,23 +30,19 @@ from tasks.store.client import hold_lock
 from tasks.store.keys import content_hash
 from tasks.task import raise_if_cancelled
 
-PROMPT_BATCHES = 32
-"""How many are kept: a run compares a dozen system prompts on two or three sets of questions."""
+PROMPT_BATCHES = 32  # kept: a run compares a dozen system prompts on two or three sets of questions
 GENERATED = reference(PROCESSOR_FILE.removesuffix(".py"))  # the class of the file that the server has loaded
 EXCLUSIVE_LOCK = threading.Lock()  # held by an individual that has a server of its own
 
 
 @dataclasses.dataclass(frozen=True)
 class PromptBatch:
-    """The prompts of a set of examples: rendered, tokenized, with the tokens that end an answer.
-
-    `hashes` are those of the prompts, computed once, because a prompt has a thousand token ids.
-    """
+    """The prompts of a set of examples, as token ids."""
 
     ids: tuple[str, ...]
     prompts: tuple[tuple[int, ...], ...]
-    hashes: tuple[str, ...]
-    stops: tuple[int, ...]
+    hashes: tuple[str, ...]  # of the prompts, computed once: a prompt has a thousand token ids
+    stops: tuple[int, ...]  # the tokens that end an answer
 
 
 @lru_cache(maxsize=PROMPT_BATCHES)
@@ -70,13 +65,8 @@ def answer_keys(
     batch: PromptBatch,
     salt: str,
 ) -> list[str]:
-    """The content key of each answer: all that determines it, and a salt where the cache is off.
-
-    `whole` is the run's.  `identity` is the server's (`TargetHost.identity`): its model, version and arguments,
-    whatever the run calls them.  Deltas that are all zero change no logit, so their answers are those of the model
-    without steering.
-    """
-    steering = [clustering, list(deltas)] if any(deltas) else None
+    """The content key of each answer: all that determines it, and a salt where the cache is off."""
+    steering = [clustering, list(deltas)] if any(deltas) else None  # zeros change no logit
     # Without a delta of the end of turn none is held back.
     ends = sampling.end_after_sentence and any(deltas[:1])
     asked = dataclasses.asdict(dataclasses.replace(sampling, end_after_sentence=ends))
@@ -92,10 +82,7 @@ def requests_for(
     rids: Mapping[int, str],
     processor: bool = False,
 ) -> list[GenerateRequest]:
-    """A request for each prompt of the batch that `rids` has the position of.
-
-    With `processor` the generated file steers, which the server has loaded; otherwise the request's deltas do.
-    """
+    """A request for each prompt whose position `rids` has; with `processor` the file that the server loaded steers."""
     steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering} if deltas else {}
     if processor:
         steering = {"processor": GENERATED}
@@ -116,10 +103,9 @@ def requests_for(
 
 
 def answer_stage(stage: Stage, host: TargetHost) -> dict[str, Any]:
-    """Have the questions of a stage answered under its deltas.
+    """{"answers": a record of each question's, "generated": how many are new}; texts are in the store under the keys.
 
-    {"answers": a record of each, whose text is in the store under its key, "generated": how many are new}; "loop" is
-    an answer that would have gone on repeating itself beyond the cap.
+    "loop" is an answer that would have gone on repeating itself beyond the cap.
     """
     deltas, batch = stage.deltas(), batch_of(stage, host)
     clustering = _write_labels(stage, host) if deltas else ""
@@ -151,10 +137,7 @@ def _answer_missing(
     keys: Sequence[str],
     processor: str,
 ) -> int:
-    """Ask the target for the answers that the store does not have.  Returns how many that were.
-
-    `processor` is the text of the file that steers, or "" where the requests' deltas do.
-    """
+    """Ask for the answers that the store does not have; how many that were."""
     available = stage.store.shared(stage.run.id, keys)
     positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
     deltas = stage.deltas()
@@ -199,7 +182,7 @@ def end_request(request: GenerateRequest, answer: Generated) -> GenerateRequest:
 
 
 def _write_labels(stage: Stage, host: TargetHost) -> str:
-    """The content hash of the stage's clustering, whose labels are then where the server loads them."""
+    """The stage's clustering, whose labels are then where the server loads them."""
     clustering, kept, folder = stage.clustering, stage.store.clusterings, host.labels_folder()
     write_labels(kept.labels(clustering), clustering, folder)
     if stage.sampling.end_after_sentence:
@@ -217,10 +200,9 @@ def batch_of(stage: Stage, host: TargetHost) -> PromptBatch:
 
 @contextmanager
 def _processor_file(stage: Stage, host: TargetHost) -> Iterator[str]:
-    """The text of the processor file that the server must load for this individual, or "" where it needs none.
+    """The text of the file that the server must load for this individual, or "" where the requests' deltas steer.
 
-    With the lifecycle "restart" the server is stopped, the file is generated, and the first request starts the server
-    with it; one individual at a time.
+    With the lifecycle "restart" the first request starts the server with that file; one individual at a time.
     """
     if stage.run.target.lifecycle == "resident":
         yield ""
@@ -231,5 +213,5 @@ def _processor_file(stage: Stage, host: TargetHost) -> Iterator[str]:
 
 
 @shared_task(name="gpu.answer", base=StageTask, card="serves", bind=True)
-def answer_task(task: Task[Any, Any], run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+def answer_task(task: Task[Any, Any], run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
     run_stage("answer", (run, plan, index, phase, attempt), lambda stage: answer_stage(stage, host_of(task)))

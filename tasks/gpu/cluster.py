@@ -1,7 +1,7 @@
 """Cluster the vocabulary of a run's target, once, and carry its labels to the store and to the server's folder.
 
-The work is done in a process of its own, so that the worker has its memory back afterwards: `python -m
-tasks.gpu.cluster`, given its task as JSON on stdin (tasks/common/child.py).
+A process of its own does the work, so that the worker has its memory back: `python -m tasks.gpu.cluster`, with its task
+as JSON on stdin.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 def pack_labels(labels: NDArray[np.integer]) -> bytes:
-    """Labels as compressed bytes: about 30 kB for 50,000 tokens."""
     import numpy as np
 
     out = io.BytesIO()
@@ -44,7 +43,7 @@ def pack_labels(labels: NDArray[np.integer]) -> bytes:
 
 
 def unpack_labels(packed: bytes) -> NDArray[np.integer]:
-    """The inverse of `pack_labels`: [V] uint8 or uint16."""
+    """[V] uint8 or uint16."""
     import numpy as np
 
     labels: NDArray[np.integer] = np.load(io.BytesIO(zlib.decompress(packed)), allow_pickle=False)
@@ -69,10 +68,7 @@ def run_clustering(
     environment: Mapping[str, str] | None = None,
     sides: Sides | None = None,
 ) -> Path:
-    """Cluster the vocabulary of a tokenizer (a folder or a Hugging Face id); return the folder of the clustering.
-
-    `environment` is added to this process's own.  Clusters by waste need `sides` and no embedder, which may be "".
-    """
+    """The folder of the clustering of a tokenizer's vocabulary; clusters by waste need `sides` and no embedder ("")."""
     given = {
         "tokenizer": str(tokenizer),
         "embedder": str(embedder),
@@ -113,10 +109,9 @@ def cluster_in_child(given: Mapping[str, Any], report: SendReport) -> dict[str, 
 
 
 def cluster(job: Job, host: TargetHost) -> dict[str, Any]:
-    """Cluster the vocabulary and put the result into the store under its content hash.
+    """Put the clustering into the store under its content hash; the driver says whether it is the run's.
 
-    The argument `sides` is the content key of the answers from which clusters by waste are made.  The run holds what
-    this makes; whether it is the clustering of the run is for the driver to say.
+    The argument `sides` is the content key of the answers from which clusters by waste are made.
     """
     store, run = job.store, job.run
     settings = store.run(run)

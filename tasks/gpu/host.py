@@ -1,6 +1,6 @@
 """The worker of a task of the gpu queue, as tasks see it: its target server, how that is asked, and where models lie.
 
-`workers/sglang/host.py` is this host, and gives itself to the worker's Celery app.
+`workers.sglang.host.Host` is it, and gives itself to the worker's Celery app.
 """
 
 from __future__ import annotations
@@ -29,44 +29,42 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # between tries of which there are o
 
 
 class TargetUnavailable(RuntimeError):
-    """No server answers for the target. The message ends with the last lines of its log."""
+    """No server answers for the target."""
 
 
 class CardComputes(TargetUnavailable, GiveBack):
-    """No server is started, because a task computes on this worker's card, or waits to."""
+    """A task computes on this worker's card, or waits to."""
 
 
 class TargetHost(Protocol):
     """All methods may be called from several threads at once."""
 
     def serving(self, target: Target) -> AbstractContextManager[None]:
-        """In the block the server of `target` is in use: no task begins to compute.  Requests are sent in it."""
+        """In the block no task begins to compute.  Requests are sent in it."""
 
     def computing(self, check: Callable[[], None], *, alone: bool = False) -> AbstractContextManager[None]:
-        """In the block the card computes: waits until no server is in use, then stops the server.
+        """In the block the card computes, beside other such tasks unless `alone`: no server is in use, then none runs.
 
-        Several tasks compute side by side; one that is `alone` has the card to itself.  `check` is called while this
-        waits, and may raise.
+        `check` is called while this waits, and may raise.
         """
 
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
-        """The base URL of a ready server, started if need be; of a target with a `url` only the health is checked.
+        """The base URL of a ready server, which is started if need be and has no `url`.
 
-        `processor` is the text of a file that the server must have loaded, "" for none.  `identity`: what the server
-        must still be.
+        `processor` is the text of a file that it must have loaded; `identity` is what it must still be.
         """
 
     def start_early(self, target: Target) -> None:
         """Start the server in the background, unless one runs; a failure is left to the first task that needs it."""
 
     def stop(self) -> None:
-        """Stop the server if one runs; the next `serve` starts it again."""
+        """The next `serve` starts the server again."""
 
     def identity(self, target: Target) -> Mapping[str, Any]:
-        """What determines the answers of the server, as JSON values: it is part of every answer's key."""
+        """What determines the server's answers: part of every answer's key."""
 
     def api_key(self, target: Target) -> str | None:
-        """The bearer token of the server: a new one at each start; None where it needs none, and before `serve`."""
+        """The bearer token of the server: a new one at each start."""
 
     def environment(self, device: str) -> Mapping[str, str]:
         """Variables for a process that computes on `device`: on "cuda", only this worker's GPU."""
@@ -101,8 +99,7 @@ def ask_target(
     """Have all `requests` answered; `on_answer(key, answer)` is called in this thread as each answer arrives.
 
     When the server ends, the host starts it again and the requests without an answer are sent anew: at most
-    `max_retries` times, with a growing pause, or without a limit (None) until it has only failed for `NO_ANSWER_S`
-    seconds.  `processor` and `identity` are those of `TargetHost.serve`.
+    `max_retries` times, or until (None) it has only failed for `NO_ANSWER_S` seconds.
     """
     unanswered, tries = dict(requests), 0
     failing_since: float | None = None  # not the last answer's time: a request may have waited long for its turn

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shlex
 import uuid
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Task, shared_task
 
 from tasks.collect.collection import SampleJob, sample_job
-from tasks.common.validation import ContentKey, Count, RunId, parse_json
+from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.processor import check_of
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
@@ -29,10 +29,7 @@ def identify_server(target: Target, host: TargetHost) -> dict[str, Any]:
 
 
 def context_length(target: Target, model: str) -> int | None:
-    """The context of a server to be started, in tokens; None when neither arguments nor configuration say it.
-
-    `model` is the folder or the Hugging Face id with its configuration.
-    """
+    """The context of a server to be started, in tokens; None when neither arguments nor configuration say it."""
     arguments = shlex.split(target.args)
     for position, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
@@ -64,30 +61,22 @@ def find_too_long(
 ) -> dict[str, Any]:
     """{"limit", "lengths": {id: tokens} of the prompts longer than `limit`, "contexts": {id: text}}.
 
-    `length_of(example, context)` is the length of a prompt with this context.  With `truncate`, "contexts" holds the
-    longest beginning of each such example's context with which its prompt fits; none where it never fits.
+    With `truncate`, "contexts" holds the longest beginning of each such example's context with which its prompt fits.
     """
     lengths = {e.id: length for e in examples if (length := length_of(e, e.context)) > limit}
     contexts = {}
     for example in examples if truncate else ():
         if example.id in lengths and length_of(example, "") <= limit:
-            low, high = 0, len(example.context)
-            while low < high:
-                middle = (low + high + 1) // 2
-                if length_of(example, example.context[:middle]) <= limit:
-                    low = middle
-                else:
-                    high = middle - 1
-            contexts[example.id] = example.context[:low]
+            fits = bisect_right(
+                range(1, len(example.context) + 1), limit, key=lambda n: length_of(example, example.context[:n])
+            )
+            contexts[example.id] = example.context[:fits]
     return {"limit": limit, "lengths": lengths, "contexts": contexts}
 
 
 def check_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
-    """`find_too_long`: a prompt and the longest answer must be shorter than the model's context, where that is known.
-
-    The job's arguments: `target` and `examples`, as `dataclasses.asdict` has them, and `truncate`.
-    """
-    target = _target(job)
+    """A prompt and the longest answer must be shorter than the model's context, where that is known."""
+    target = Target.of(job.arguments["target"])
     host.start_early(target)  # the first job of a run: the server loads its model meanwhile
     model = host.model_folder(target)
     with TOKENIZER_LOCK:
@@ -144,13 +133,9 @@ def describe_tokenizer(job: SampleJob, host: TargetHost) -> dict[str, Any]:
         }
 
 
-def _target(job: Job) -> Target:
-    return parse_json(Target, json.dumps(job.arguments["target"]))
-
-
 @shared_task(name="gpu.identity", base=JobTask, card="serves", bind=True)
 def identity_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: identify_server(_target(job), host_of(task)))
+    run_job((run, key, attempt), lambda job: identify_server(Target.of(job.arguments["target"]), host_of(task)))
 
 
 @shared_task(name="gpu.lengths", base=JobTask, bind=True)

@@ -31,14 +31,14 @@ _MARKER = re.compile(r"<\S+>|\[\S+\]")  # not white space or words, which some t
 
 @lru_cache(maxsize=4)
 def load_tokenizer(model: str) -> Any:
-    """The tokenizer of a folder or a Hugging Face id, loaded once for each process."""
+    """Of a folder or a Hugging Face id, once for each process."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model, trust_remote_code=False)
 
 
 def load_early(model: str) -> None:
-    """Start to load a tokenizer in the background: the import alone takes seconds, and the GPU would wait."""
+    """Load a tokenizer in the background: the import alone takes seconds, and the GPU would wait."""
 
     def load() -> None:
         # The task that needs the tokenizer reports the error.
@@ -49,11 +49,7 @@ def load_early(model: str) -> None:
 
 
 def render(tokenizer: Any, system: str, template: str, context: str, query: str) -> list[int]:
-    """The token ids of one prompt: system and filled template as a chat, up to where the answer begins.
-
-    `{context}` and `{query}` in the template are replaced.  Without a system prompt the model's
-    own default applies.
-    """
+    """The token ids of one prompt: system ("": the model's own default) and filled template, up to the answer."""
     return render_chat(tokenizer, system, fill(template, {"context": context, "query": query}))
 
 
@@ -85,8 +81,7 @@ def answer_ends(tokenizer: Any) -> frozenset[int]:
     2. what the `generation_config.json` beside the tokenizer lists as `eos_token_id`,
     3. the token that the chat template writes directly after an assistant's message, and
     4. where no such file lists any, the added or special tokens with one of the `EOS_NAMES` that model families use.
-    A token that pads, begins or stands for the unknown is one only if it is also the first or in the file: many
-    families pad with their end of text.
+    One that pads, begins or stands for the unknown is an end only by the first two: many pad with their end of text.
     """
     listed = _from_generation_config(str(tokenizer.name_or_path))
     markers = {token.content: i for i, token in tokenizer.added_tokens_decoder.items()}
@@ -141,7 +136,7 @@ def _from_template(tokenizer: Any, markers: Mapping[str, int]) -> set[int]:
 
 
 class PromptEncoder:
-    """From chats to token ids, for the tokenizers of transformers; not for several threads at once."""
+    """From chats to token ids; not for several threads at once."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -177,7 +172,6 @@ class PromptEncoder:
 
 @lru_cache(maxsize=4)
 def prompt_encoder(tokenizer: Any) -> PromptEncoder:
-    """The encoder of a tokenizer, made once."""
     return PromptEncoder(tokenizer)
 
 
@@ -210,7 +204,6 @@ class _TextTokenizer:
         self._id_of = {self._tokenizer.token_to_id(names[text]): number for text, number in ids.items()}
 
     def name(self, text: str) -> str:
-        """What stands for a control token."""
         return f"<{self._nonce}:{self._ids[text]}>"
 
     def stand_in(self, text: str) -> str:
@@ -225,9 +218,9 @@ class _TextTokenizer:
 
 
 def _renamed(backend: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON of a `tokenizers.Tokenizer` in which control tokens have other names, in the model's vocabulary too.
+    """The JSON of a `tokenizers.Tokenizer` in which control tokens have other names.
 
-    Otherwise the model could still join the characters of a text to one of them.
+    In the model's vocabulary too, or else it could join the characters of a text to one of them.
     """
     model = backend["model"]
     vocabulary = model.get("vocab")

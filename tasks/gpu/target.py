@@ -1,8 +1,8 @@
 """The client for SGLang's `/generate`: SGLang on a GPU and the embedded server answer it alike.
 
 It sends many single requests at once, because a batched body is answered only when its slowest item has ended.  All
-tasks of a gpu worker share one queue.  It sends the requests in the order in which they came, so that the individual
-that began first ends first, and the last answers of one individual run beside the first of the next.
+tasks of a gpu worker share one queue, so that the individual that began first ends first, and the last answers of one
+individual run beside the first of the next.
 """
 
 from __future__ import annotations
@@ -46,27 +46,21 @@ class Meta(TypedDict):
 
 
 class GenerateReply(TypedDict):
-    """What is read of a reply of /generate."""
-
     text: str
     output_ids: Annotated[list[int], FailFast()]
     meta_info: Meta
 
 
 class TargetDown(RuntimeError):
-    """The server could not be reached, or broke off its answer, in every try."""
+    """It could not be reached, or broke off its answer, in every try."""
 
 
 @dataclass(frozen=True)
 class GenerateRequest:
-    """One prompt and how to answer it. `deltas` (one float for each cluster of `clustering`) need `clustering`.
-
-    Zero deltas are sent as deltas, so an individual without steering takes the same path as any other.  `processor`
-    names another processor in their place, one that the server has loaded from a file.
+    """One prompt and how to answer it.
 
     The answer ends at the first of the texts `stop`, and is without it.  `regex` or `json_schema` (JSON) is what the
-    whole answer matches, unless it is cut: the server allows only tokens that lead there, and `stop_token_ids` are not
-    sent.
+    whole answer matches, unless it is cut; `stop_token_ids` are not sent then.
     """
 
     input_ids: tuple[int, ...]
@@ -76,10 +70,10 @@ class GenerateRequest:
     seed: int  # sent only when temperature > 0
     stop_token_ids: tuple[int, ...]
     rid: str = ""  # empty: the server makes one
-    deltas: tuple[float, ...] | None = None
+    deltas: tuple[float, ...] | None = None  # one for each cluster of `clustering`; zeros are sent too
     clustering: str | None = None
     end_after_sentence: bool = False  # as `tasks.records.Sampling` has it
-    processor: str = ""
+    processor: str = ""  # in place of deltas: the reference of a class that the server has loaded from a file
     stop: tuple[str, ...] = ()
     regex: str | None = None
     json_schema: str | None = None
@@ -87,11 +81,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True)
 class Generated:
-    """An answer. `output_ids`, `completion_tokens` and `text` are without the stop token that may have ended it.
-
-    `stop_text` is the stop text that ended it, "" for none: `text` is without it, and the tokens are with it.
-    `ends_unsteered`: whether it would have ended there without deltas as well; None where the server does not say.
-    """
+    """An answer, without the stop token that may have ended it."""
 
     text: str
     output_ids: tuple[int, ...]
@@ -99,22 +89,19 @@ class Generated:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
-    stop_text: str = ""
-    ends_unsteered: bool | None = None
+    stop_text: str = ""  # the stop text that ended it: `text` is without it, and the tokens are with it
+    ends_unsteered: bool | None = None  # whether it would have ended there without deltas; None: it is not known
 
 
 Turn = asyncio.Future[None]  # is done when its request may be sent
 
 
 class RequestQueue:
-    """First come, first served.  `batch` and `end` are for one event loop; the rest may be read from any thread.
-
-    `on_room` is called, in the loop, whenever no request waits any more.
-    """
+    """First come, first served.  `batch` and `end` are for one event loop; the rest may be read from any thread."""
 
     def __init__(self) -> None:
         self.batches = 0  # lists of requests with one that waits or is in flight
-        self.on_room: Callable[[], object] = lambda: None
+        self.on_room: Callable[[], object] = lambda: None  # called, in the loop, when no request waits any more
         self._waiting: OrderedDict[Turn, int] = OrderedDict()  # and the limit of each
         self._sent: set[Turn] = set()
 
@@ -124,7 +111,6 @@ class RequestQueue:
 
     @property
     def waiting(self) -> int:
-        """Requests that will be sent when others have been answered."""
         return len(self._waiting)
 
     @contextmanager
@@ -212,23 +198,16 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 @dataclass(frozen=True)
 class TargetClient:
-    """A server at `base_url`. `timeout_s` bounds one try; no new try of a request begins after `retry_s` seconds.
-
-    The retries cover a short interruption and not a restart, so that the caller soon learns that the server is down.
-    `concurrency` bounds the requests that this process has in flight, all its clients together.
-    """
+    """A server at `base_url`."""
 
     base_url: str
-    timeout_s: float
-    concurrency: int
+    timeout_s: float  # of one try
+    concurrency: int  # requests that this process has in flight, of all its clients together
     api_key: str | None = field(default=None, repr=False)
-    retry_s: float = 5.0
+    retry_s: float = 5.0  # no new try begins later: it covers an interruption and not a restart
 
     def generate_many(self, requests: Sequence[GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
-        """Answer all requests, in their turn; `on_answer(index, answer)` as each one arrives.
-
-        Answers arrive in any order; `on_answer` runs in this thread.  The first error cancels the rest.
-        """
+        """Answer all requests; `on_answer(index, answer)` in this thread as each arrives; an error cancels the rest."""
         answers: SimpleQueue[tuple[int, Generated] | None] = SimpleQueue()
         sending = asyncio.run_coroutine_threadsafe(self._all(requests, answers.put), _loop())
         sending.add_done_callback(lambda _: answers.put(None))
@@ -303,7 +282,6 @@ class TargetClient:
 
 
 def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
-    """The JSON of one request."""
     sampling: dict[str, Any] = {
         "max_new_tokens": request.max_new_tokens,
         "temperature": request.temperature,
@@ -331,11 +309,7 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
 
 
 def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequence[str] = ()) -> Generated:
-    """Read one reply.
-
-    The server counts and returns the stop token; `Generated` does neither.  SGLang reports `length` when the stop
-    token is the last token allowed; here that is `stop`.
-    """
+    """Read one reply.  SGLang reports `length` when the stop token is the last token allowed; here that is `stop`."""
     meta = reply["meta_info"]
     reason = meta["finish_reason"]
     if reason["type"] not in ("stop", "length"):
@@ -357,7 +331,7 @@ def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequ
 
 
 def _message(reply: aiohttp.ClientResponse, text: str) -> str:
-    """The error message of a reply: SGLang's {"error": {"message"}}, or else where it redirects, or the text itself."""
+    """SGLang's {"error": {"message"}}, where the reply redirects, or the text itself."""
     if 300 <= reply.status < 400:
         return f"redirects to {redacted(reply.headers.get('location', ''))[:200]}, which is not followed"
     try:
@@ -367,7 +341,6 @@ def _message(reply: aiohttp.ClientResponse, text: str) -> str:
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> str:
-    """The text of a reply of at most so many bytes."""
     body = bytearray()
     while part := await response.content.readany():
         body += part

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from tasks.common.escaping import break_control_tokens
+from tasks.common.text import break_control_tokens
 
 LONGEST = 300  # characters of an experience
 

@@ -15,9 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.common.escaping import escape_in_json, one_line
 from tasks.common.files import FileTooLarge, read_limited
-from tasks.common.text import fill, missing_placeholders
+from tasks.common.text import escape_in_json, fill, missing_placeholders, one_line
 from tasks.guide.experiences import render_experiences
 from tasks.guide.ticket import Ticket, Verdict
 

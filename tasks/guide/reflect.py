@@ -14,8 +14,7 @@ from typing import Any, Literal, NotRequired, TypeVar
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
-from tasks.common.escaping import escape_in_json, json_array, one_line
-from tasks.common.text import fill
+from tasks.common.text import escape_in_json, fill, json_array, one_line
 from tasks.common.validation import parse_json, unrepeated
 from tasks.guide.choose import TicketFindings
 from tasks.guide.experiences import LONGEST, Operation, normalised, render_experiences

@@ -15,8 +15,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.common.escaping import escape_in_json
-from tasks.common.text import PromptTooLong, cut_middle, estimate_tokens, largest_length
+from tasks.common.text import PromptTooLong, cut_middle, escape_in_json, estimate_tokens, largest_length
 from tasks.common.validation import ReplyModel
 from tasks.judging import rule
 from tasks.judging.numbers import accepted_answers, without_thinking

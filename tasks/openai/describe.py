@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 from celery import shared_task
 from pydantic import AfterValidator
 
-from tasks.common.escaping import json_array, normalize_lines
-from tasks.common.text import fill
+from tasks.common.text import fill, json_array, normalize_lines
 from tasks.common.validation import ContentKey, Count, ReplyModel, RunId
 from tasks.openai.calls import Invalid, ask_reflector
 from tasks.openai.client import Messages

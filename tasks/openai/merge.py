@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 from celery import shared_task
 
-from tasks.common.escaping import quote_lines
-from tasks.common.text import fill
-from tasks.common.validation import SCRATCHPAD_CHARACTERS, Count, PlanName, ReplyModel, RunId
+from tasks.common.text import SCRATCHPAD_CHARACTERS, fill, quote_lines
+from tasks.common.validation import Count, PlanName, ReplyModel, RunId
 from tasks.openai.calls import Invalid, ask_reflector
 from tasks.openai.client import Messages
 from tasks.openai.reflect import WrittenScratchpad

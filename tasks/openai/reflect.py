@@ -17,9 +17,19 @@ from typing import Annotated, Any, ClassVar
 from celery import shared_task
 from pydantic import AfterValidator, create_model
 
-from tasks.common.escaping import json_array, one_line, quote_lines, written_scratchpad
-from tasks.common.text import SHORTEST, cut_middle, estimate_tokens, fill, largest_length
-from tasks.common.validation import LARGEST_DELTA, SCRATCHPAD_CHARACTERS, Count, PlanName, ReplyModel, RunId
+from tasks.common.text import (
+    SCRATCHPAD_CHARACTERS,
+    SHORTEST,
+    cut_middle,
+    estimate_tokens,
+    fill,
+    json_array,
+    largest_length,
+    one_line,
+    quote_lines,
+    written_scratchpad,
+)
+from tasks.common.validation import LARGEST_DELTA, Count, PlanName, ReplyModel, RunId
 from tasks.openai.calls import Invalid, ask_reflector, prompt_limit
 from tasks.openai.client import Messages, R
 from tasks.openai.endpoint import ContextExceededError

@@ -26,7 +26,7 @@ from celery import Task, shared_task
 from tasks.common.child import CardMemoryFull, ComputeChild, Report, run_child
 from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.host import TargetHost, host_of
-from tasks.records import JobSpec, Sampling, Target
+from tasks.records import JobSpec, Target
 from tasks.route.claims import Quarantine, Trajectory
 from tasks.route.grading import Grader, build_pool
 from tasks.route.problems import parse_problems
@@ -154,7 +154,7 @@ def run_training_child(job: Job, host: TargetHost, work: Literal["bases", "train
     """
     store, run, arguments = job.store, job.run, job.arguments
     values, checkpoint = arguments["inputs"]["target"], arguments.get("checkpoint", "")
-    target = Target(**{**values, "sampling": Sampling(**values["sampling"])})
+    target = Target.of(values)
     texts = zip(arguments["inputs"]["data"], job.results(list(arguments["inputs"]["data"].values())), strict=True)
     given = {
         **arguments,

@@ -21,7 +21,7 @@ from orchestrator.evolve.optimisers import (
     best_of,
     drawn_generation,
 )
-from tasks.common.escaping import limit_scratchpad
+from tasks.common.text import limit_scratchpad
 from tasks.common.validation import Delta, Scratchpad
 from tasks.plan import Candidate, Outcome, Plan
 

@@ -11,7 +11,7 @@ from guide_records import answers, ticket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.common.escaping import break_control_tokens
+from tasks.common.text import break_control_tokens
 from tasks.guide.experiences import Operation, apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.reflect import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from openai.lib._pydantic import to_strict_json_schema
 
 from tasks.collect import collection
-from tasks.common.escaping import json_array
+from tasks.common.text import json_array
 from tasks.common.validation import ReplyModel
 from tasks.judging.verdict import JudgeReply, user_message
 from tasks.openai.merge import MergedScratchpad, merge_messages

@@ -12,9 +12,8 @@ import pytest
 
 from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.run import make_run
-from tasks.common.escaping import limit_scratchpad
-from tasks.common.text import estimate_tokens
-from tasks.common.validation import SCRATCHPAD_CHARACTERS, InvalidData, parse_json
+from tasks.common.text import SCRATCHPAD_CHARACTERS, estimate_tokens, limit_scratchpad
+from tasks.common.validation import InvalidData, parse_json
 from tasks.openai.calls import prompt_limit
 from tasks.openai.describe import LONGEST, Descriptions
 from tasks.openai.endpoint import ContextExceededError

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.common.escaping import unquote_lines
+from tasks.common.text import unquote_lines
 from tasks.openai.reflect import variant_of
 from workers.embedded.rules.sections import json_section, section, sections
 
