@@ -123,12 +123,12 @@ def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int
         accounts = f"whetstone:{secrets.token_urlsafe(12)}"
         print(f"user name and password, until it ends: {accounts}", flush=True)
     try:
-        from orchestrator.flower_ext.server import ServerConfig, serve
+        from orchestrator.flower_ext.server import serve
     except ModuleNotFoundError as error:
         return console.fail(console.WRONG, f"{error.name} is not installed: pip install '.[flower]'")
     credentials = [account.strip() for account in accounts.split(",")]
     try:
-        serve(ServerConfig(farm, outputs, data, address, port, credentials, note))
+        serve(farm, outputs, data, address, port, credentials, note)
     except OSError as error:
         place = error.filename or f"{address}:{port}"
         return console.fail(console.BROKEN, f"{place}: {error.strerror or error}")

@@ -60,13 +60,14 @@ class RunView:
 
 def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
     """All runs under a folder or in the store, by id."""
-    known = set(store.run_ids())
-    found = {run: RunView(run, None, store.usage(run), tuple(failed_tasks(store, run))) for run in sorted(known)}
+    runs = sorted(store.run_ids())
+    found = {run: RunView(run, None, store.usage(run), tuple(failed_tasks(store, run))) for run in runs}
     for folder in find_runs(outputs):
         run = str(folder)
         try:
             run = run_file(folder)["id"]
-            status = _status(folder, _signature(folder))
+            changed = max(entry.stat().st_mtime_ns for entry in os.scandir(folder))
+            status = _status(folder, is_locked(folder), changed)
         except (OutputError, SettingsError, OSError) as error:
             found[run] = RunView(run, None, {}, problem=str(error))
             continue
@@ -77,14 +78,9 @@ def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
 
 
 @lru_cache(maxsize=1000)
-def _status(folder: Path, signature: tuple[object, ...]) -> RunStatus:
+def _status(folder: Path, *signature: object) -> RunStatus:
     """Reading a run's settings takes a tenth of a second: done again when one of its files has changed."""
     return run_status(folder)
-
-
-def _signature(folder: Path) -> tuple[object, ...]:
-    changed = max(entry.stat().st_mtime_ns for entry in os.scandir(folder))
-    return (is_locked(folder), folder.stat().st_mtime_ns, changed)
 
 
 def retry(app: Celery, store: Store, view: RunView, tasks: Sequence[str], logs: Path) -> None:
@@ -109,8 +105,3 @@ def retry(app: Celery, store: Store, view: RunView, tasks: Sequence[str], logs: 
             (sys.executable, "-m", "orchestrator", "retry", view.status.folder, "--plain"),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True,
         )  # fmt: skip
-
-
-def find_failure(store: Store, task: str) -> Failure | None:
-    """The record of a failed task, by its id."""
-    return next((one for run in store.run_ids() for one in store.failures(run) if one.task == task), None)

@@ -30,10 +30,10 @@ from tornado.template import BaseLoader, Template
 from tornado.web import HTTPError, authenticated, url
 
 from orchestrator.farm.connection import make_sender
-from orchestrator.flower_ext.runs import RetryRejected, RunView, find_failure, index_runs, retry
+from orchestrator.flower_ext.runs import RetryRejected, RunView, index_runs, retry
 from tasks.common import logs
 from tasks.common.files import check_own_file, private_folder
-from tasks.queues import generation_of, parse_label
+from tasks.queues import parse_label
 from tasks.store.address import store_url
 from tasks.store.client import NO_WAITING, connect
 from tasks.store.store import Store
@@ -81,43 +81,13 @@ class Pages(BaseLoader):
         return Template(text, name=name, loader=self)
 
 
-def add_run_fields(task: Any, farm: Farm) -> Any:
-    """Flower's task with run, generation and individual.  Changes the task that it is given, a copy.
-
-    Flower knows a task's arguments from its event `task-received`; where it has not seen that, they are those of the
-    store's record of the failure.
-    """
+def add_run_fields(task: Any) -> Any:
+    """Flower's task, of which this is a copy, with run, generation and individual, as its arguments name them."""
     label = parse_label(task.args or "")
-    if not label and task.state == "FAILURE":
-        label = _recorded(farm.store, task.uuid)
     task.run, task.generation = label.get("run", ""), label.get("generation", "")
     task.individual = label.get("child") or label.get("job", "")
     task._fields = (*COLUMNS, *task._fields)
     return task
-
-
-def _recorded(store: Store, task: str) -> dict[str, str]:
-    try:
-        failure = find_failure(store, task)
-    except redis.RedisError:
-        failure = None
-    if failure is None:
-        return {}
-    return {"run": failure.run, "generation": generation_of(failure.node), "child": failure.node}
-
-
-def routes(farm: Farm) -> list[Any]:
-    """Our addresses, to be asked before Flower's."""
-    ours = {"farm": farm}
-    return [
-        url(r"/runs", RunsPage, ours, name="runs"),
-        url(r"/api/runs", RunsInApi, ours),
-        url(r"/task/retry/([^/]+)", Retry, {**ours, "what": "task"}, name="retry_task"),
-        url(r"/run/retry/([^/]+)", Retry, {**ours, "what": "run"}, name="retry_run"),
-        url(r"/metrics", GuardedMetrics),
-        # A message made by hand belongs to no run.
-        url(r"/api/task/(?:apply|async-apply|send-task)/.*", NotFoundErrorHandler),
-    ]
 
 
 class RunsPage(BaseHandler):  # type: ignore[misc]  # Flower has no types
@@ -183,62 +153,49 @@ class GuardedMetrics(Metrics):  # type: ignore[misc]  # Flower has no types
 SAVE_EVERY_MS = 5000  # what a kill may cost of the history
 TASKS_KEPT = 20_000  # in memory and in the history: saving them takes well under a second
 STORE_TIMEOUT_S = 5.0
-HISTORY = "history"
 
 
-@dataclass(frozen=True)
-class ServerConfig:
-    """The farm, the folder of all runs, the folder of Flower's history, the address to listen at, the passwords, and
-    what to print in place of the address."""
+def serve(
+    redis_url: str, outputs: Path, data: Path, address: str, port: int, credentials: Sequence[str], note: str = ""
+) -> None:
+    """Serve until SIGTERM or SIGINT, with the runs under `outputs`, and Flower's history in `data`.
 
-    redis_url: str
-    outputs: Path
-    data: Path
-    address: str
-    port: int
-    credentials: Sequence[str]
-    note: str = ""
-
-
-def serve(config: ServerConfig) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    for history in private_folder(config.data).glob(f"{HISTORY}*"):
-        check_own_file(history)  # Flower loads it as a pickle, which runs what its writer wants
+    `credentials` are of the form USER:PASSWORD; `note` is printed in place of the address.  Flower is read-only but for
+    Retry: pausing and stopping are the commands of the farm, and a task that is revoked behind the back of its run
+    would leave that run waiting.
+    """
+    history = private_folder(data) / "history"
+    for file in data.glob(f"{history.name}*"):
+        check_own_file(file)  # Flower loads it as a pickle, which runs what its writer wants
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
-    configure(config)
-    store = Store(connect(store_url(config.redis_url), NO_WAITING, timeout_s=STORE_TIMEOUT_S))
-    farm = Farm(make_sender(config.redis_url), config.outputs, store, config.data / "retries")
-    options.format_task = lambda task: add_run_fields(task, farm)
+    store = Store(connect(store_url(redis_url), NO_WAITING, timeout_s=STORE_TIMEOUT_S))
+    farm = Farm(make_sender(redis_url), outputs, store, data / "retries")
+    TASK_COLUMNS.update(COLUMNS)
+    values: dict[str, Any] = {
+        "address": address, "port": port, "basic_auth": list(credentials), "read_only": True, "persistent": True,
+        "db": str(history), "state_save_interval": SAVE_EVERY_MS, "max_tasks": TASKS_KEPT, "tasks_columns": SHOWN,
+        "format_task": add_run_fields,
+    }  # fmt: skip
+    for name, value in values.items():
+        setattr(options, name, value)
     app = Flower(capp=farm.app, options=options, template_loader=Pages(), **flower_settings)
-    app.add_handlers(".*", routes(farm))
-    port = app.start_http_server()
+    ours = {"farm": farm}
+    routes = [  # asked before Flower's
+        url(r"/runs", RunsPage, ours, name="runs"),
+        url(r"/api/runs", RunsInApi, ours),
+        url(r"/task/retry/([^/]+)", Retry, {**ours, "what": "task"}, name="retry_task"),
+        url(r"/run/retry/([^/]+)", Retry, {**ours, "what": "run"}, name="retry_run"),
+        url(r"/metrics", GuardedMetrics),
+        # A message made by hand belongs to no run.
+        url(r"/api/task/(?:apply|async-apply|send-task)/.*", NotFoundErrorHandler),
+    ]
+    app.add_handlers(".*", routes)
+    listening = app.start_http_server()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: IOLoop.current().add_callback_from_signal(app.io_loop.stop))
-    print(config.note or f"http://{config.address}:{port}", flush=True)
+    print(note or f"http://{address}:{listening}", flush=True)
     try:
         app.start()
     finally:
         app.stop()
-
-
-def configure(config: ServerConfig) -> None:
-    """Flower's options, which are global to a process.
-
-    It is read-only but for Retry: pausing, growing and stopping are the commands of the farm, and a task that is
-    revoked behind the back of its run would leave that run waiting.
-    """
-    TASK_COLUMNS.update(COLUMNS)
-    values: dict[str, Any] = {
-        "address": config.address,
-        "port": config.port,
-        "basic_auth": list(config.credentials),
-        "read_only": True,
-        "persistent": True,
-        "db": str(config.data / HISTORY),
-        "state_save_interval": SAVE_EVERY_MS,
-        "max_tasks": TASKS_KEPT,
-        "tasks_columns": SHOWN,
-    }
-    for name, value in values.items():
-        setattr(options, name, value)

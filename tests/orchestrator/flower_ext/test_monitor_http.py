@@ -7,14 +7,12 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
 from flower_process import Flower, command, cpu_worker, environment, eventually, failing_score, parked_run
 
-from orchestrator.flower_ext.server import Farm, Pages, add_run_fields
+from orchestrator.flower_ext.server import Pages
 from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
@@ -68,13 +66,6 @@ def test_a_task_says_where_it_belongs_and_has_a_button(scene: Scene) -> None:
     row = scene.flower.row(task)
     assert (row["run"], row["generation"], row["individual"]) == ("first", "0", "g0_pop0")
     assert f'action="/task/retry/{task}"' in scene.flower.client.get(f"/task/{task}").text
-
-
-def test_a_task_whose_arguments_flower_has_not_seen_is_named_by_the_record_of_its_failure(scene: Scene) -> None:
-    farm: Any = Farm(None, scene.outputs, scene.store, scene.outputs)  # type: ignore[arg-type]  # nothing is sent
-    seen = SimpleNamespace(args=None, state="FAILURE", uuid=scene.tasks["first"], _fields=("name",))
-    task = add_run_fields(seen, farm)
-    assert (task.run, task.generation, task.individual) == ("first", "0", "g0_pop0")
 
 
 def test_the_runs_are_listed_with_cost_and_failures(scene: Scene) -> None:
