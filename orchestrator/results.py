@@ -11,7 +11,7 @@ file and the place in it, and leaves the other parts readable.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +38,7 @@ from orchestrator.evolve.systems import Book, read_book
 from orchestrator.report.model import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_output_text, run_file
-from orchestrator.runs.kinds import ShownTable, kind_of
+from orchestrator.runs.kinds import SETTINGS_FILE, ShownTable, kind_of
 from orchestrator.runs.status import RunStatus, Versions, read_usage, read_versions, run_status
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
@@ -48,7 +48,7 @@ from tasks.common.validation import Delta
 if TYPE_CHECKING:
     from orchestrator.evolve.clusters import ClusterOfRun, ClustersOfArm
 
-EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"
+EVOLVE, COLLECT = "evolve", "collect"
 T = TypeVar("T")
 
 
@@ -82,22 +82,29 @@ class RunResults:
     @cached_property
     def settings(self) -> Mapping[str, str]:
         """All settings as text, by name: without CONFIG_, dotted for other kinds.  Empty before the run's start."""
-        return written_settings(self.output) if self.kind == EVOLVE else _yaml_settings(self.folder / SETTINGS_FILE)
+        if self.kind == EVOLVE:
+            return written_settings(self.output)
+        path = self.folder / SETTINGS_FILE
+        try:
+            found = flatten(read_mapping(path)) if path.exists() else {}
+        except SettingsError as error:
+            raise OutputError("; ".join(error.problems)) from None
+        return {name: str(value) for name, value in found.items()}
 
     @cached_property
-    def figures(self) -> tuple[tuple[str, str], ...]:
+    def figures(self) -> Sequence[tuple[str, str]]:
         """The figures of its kind as `orchestrator status` shows them: what, and its value in words."""
         kind = kind_of(self.folder)
-        return tuple(kind.figure_lines(kind.progress(self.folder).figures))
+        return kind.figure_lines(kind.progress(self.folder).figures)
 
     @cached_property
-    def tables(self) -> tuple[ShownTable, ...]:
+    def tables(self) -> Sequence[ShownTable]:
         """What a guided or a routed run has found; empty for an evolution and a collection, which have other parts."""
-        return tuple(kind_of(self.folder).tables(self.folder))
+        return kind_of(self.folder).tables(self.folder)
 
     @cached_property
-    def settings_changes(self) -> tuple[SettingsChange, ...]:
-        return tuple(read_changes(self.output))
+    def settings_changes(self) -> Sequence[SettingsChange]:
+        return read_changes(self.output)
 
     @cached_property
     def fork(self) -> ForkFile | None:
@@ -105,24 +112,19 @@ class RunResults:
         return self._read(FORK_FILE, ForkFile)
 
     @cached_property
-    def versions(self) -> tuple[Versions, ...]:
+    def versions(self) -> Sequence[Versions]:
         """Of each session that had other ones than the session before."""
-        return tuple(read_versions(self.output))
+        return read_versions(self.output)
 
     @cached_property
-    def servers(self) -> tuple[Mapping[str, object], ...]:
+    def servers(self) -> Sequence[Mapping[str, object]]:
         """What each target server that has answered has reported of itself: model, hash of the weights, version."""
-        return tuple(read_servers(self.output))
+        return read_servers(self.output)
 
     @cached_property
     def question_hashes(self) -> Mapping[str, Mapping[str, str]]:
         """By set ("training", "validation", "test"), the content hash of each question by its id."""
         return self._read(QUESTIONS, QuestionHashes) or {}
-
-    @property
-    def questions(self) -> Mapping[str, tuple[str, ...]]:
-        """The ids of the questions by set."""
-        return {name: tuple(hashes) for name, hashes in self.question_hashes.items()}
 
     @cached_property
     def usage(self) -> Mapping[str, float]:
@@ -130,14 +132,14 @@ class RunResults:
         return read_usage(self.output)
 
     @cached_property
-    def arms(self) -> tuple[ClustersOfArm, ...]:
+    def arms(self) -> Sequence[ClustersOfArm]:
         """The clusters of each arm of the search; none before they are made."""
         from orchestrator.evolve.clusters import read_clusters
 
-        return tuple(read_clusters(self.output))
+        return read_clusters(self.output)
 
     @property
-    def clusters(self) -> tuple[ClusterOfRun, ...]:
+    def clusters(self) -> Sequence[ClusterOfRun]:
         """Those of the first arm."""
         return self.arms[0].clusters if self.arms else ()
 
@@ -147,31 +149,30 @@ class RunResults:
         return read_book(self.output)
 
     @cached_property
-    def generations(self) -> tuple[GenerationRecord, ...]:
-        return tuple(read_history(self.output))
+    def generations(self) -> Sequence[GenerationRecord]:
+        return read_history(self.output)
 
     @cached_property
-    def individuals(self) -> tuple[Individual, ...]:
+    def individuals(self) -> Sequence[Individual]:
         """Every evaluation of the recorded generations, in their order."""
         count = len(self.generations)
-        return tuple(one for one in read_individuals(self.output.individuals) if one.generation < count)
+        return [one for one in read_individuals(self.output.individuals) if one.generation < count]
 
     @cached_property
-    def descent(self) -> tuple[Edge, ...]:
+    def descent(self) -> Sequence[Edge]:
         """The edges between these individuals."""
         names = {one.node for one in self.individuals}
-        return tuple(edge for edge in edges_of(self.individuals) if edge["from"] in names and edge["to"] in names)
+        return [edge for edge in edges_of(self.individuals) if edge["from"] in names and edge["to"] in names]
 
     def individual(self, name: str) -> Individual:
-        for one in self.individuals:
-            if one.node == name:
-                return one
+        if found := next((one for one in self.individuals if one.node == name), None):
+            return found
         raise OutputError(f"{self.folder} has no individual {name!a}; individuals.jsonl has the names")
 
     @cached_property
-    def reflector_calls(self) -> tuple[ReflectorCall, ...]:
+    def reflector_calls(self) -> Sequence[ReflectorCall]:
         """All calls of the reflector whose texts were kept, by file name."""
-        return tuple(_reflector_call(path) for path in sorted(self.output.prompts.glob("*.txt")))
+        return [ReflectorCall.read(path) for path in sorted(self.output.prompts.glob("*.txt"))]
 
     @cached_property
     def report(self) -> ReportFile | None:
@@ -206,15 +207,6 @@ class RunResults:
             return None
 
 
-def _yaml_settings(path: Path) -> dict[str, str]:
-    if not path.exists():
-        return {}
-    try:
-        return {name: str(value) for name, value in flatten(read_mapping(path)).items()}
-    except SettingsError as error:
-        raise OutputError("; ".join(error.problems)) from None
-
-
 @dataclass(frozen=True)
 class ReflectorCall:
     """One call of the reflector: what for, who answered, and the texts.
@@ -223,30 +215,19 @@ class ReflectorCall:
     """
 
     file: str
+    candidate: str
     title: str
     provider: str
     user: str
     reply: str
 
-    @property
-    def candidate(self) -> str:
-        found = re.search(r"_(g\d+_(?:pop\d+|child\d+_(?:pre|mut)))(?:_attempt\d+)?\.txt$", self.file)
-        return _candidate_of(found[1]) if found else ""
-
-    def is_about(self, individual: str) -> bool:
-        """Whether the call was made for this individual: the merge before it, or the proposal before or after it."""
-        return self.candidate == _candidate_of(individual)
-
-
-def _candidate_of(individual: str) -> str:
-    return individual.removesuffix("_pre").removesuffix("_mut")
-
-
-def _reflector_call(path: Path) -> ReflectorCall:
-    """The parts of a file of reflector_prompts (`tasks.openai.calls` writes it)."""
-    head, _, rest = read_output_text(path).partition("===== system =====\n")
-    _, _, rest = rest.partition("\n===== user =====\n")
-    user, _, reply = rest.partition("\n===== reply =====\n")
-    title, *others = [line.removeprefix("# ") for line in head.splitlines()] or [""]
-    provider = next((line.partition(": ")[2] for line in others if line.startswith("answered by: ")), "")
-    return ReflectorCall(path.name, title, provider, user, reply.rstrip("\n"))
+    @classmethod
+    def read(cls, path: Path) -> ReflectorCall:
+        """The parts of a file of reflector_prompts (`tasks.openai.calls` writes it)."""
+        head, _, rest = read_output_text(path).partition("===== system =====\n")
+        _, _, rest = rest.partition("\n===== user =====\n")
+        user, _, reply = rest.partition("\n===== reply =====\n")
+        title, *others = [line.removeprefix("# ") for line in head.splitlines()] or [""]
+        provider = next((line.partition(": ")[2] for line in others if line.startswith("answered by: ")), "")
+        found = re.search(r"_(g\d+_(?:pop\d+|child\d+))(?:_pre|_mut)?(?:_attempt\d+)?\.txt$", path.name)
+        return cls(path.name, found[1] if found else "", title, provider, user, reply.rstrip("\n"))

@@ -108,7 +108,7 @@ def run_data(results: RunResults) -> dict[str, Any]:
 
 def _facts(results: RunResults) -> Iterator[tuple[str, str]]:
     """What it takes to repeat the run, beside its settings and servers."""
-    for name, ids in results.questions.items():
+    for name, ids in results.question_hashes.items():
         yield f"{name} set", plural(len(ids), "question")
     if results.fork is not None:
         yield "forked from", f"{results.fork['run']} at {results.fork['at']}"

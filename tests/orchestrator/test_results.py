@@ -48,7 +48,11 @@ def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
     assert results.best_deltas == json.loads((finished_run / "deltas_best.json").read_text())
     assert [cluster.id for cluster in results.clusters] == [str(i) for i in range(12)]
     assert results.settings["NGEN"] == "2" and results.versions[0].code
-    assert {name: len(ids) for name, ids in results.questions.items()} == {"training": 4, "validation": 10, "test": 8}
+    assert {name: len(ids) for name, ids in results.question_hashes.items()} == {
+        "training": 4,
+        "validation": 10,
+        "test": 8,
+    }
     assert results.usage and results.servers
 
 
@@ -78,7 +82,7 @@ DAMAGE = {
     "deltas_best.json": ("best_deltas", '{"0": "much"}'),
     "clusters.json": ("clusters", "{"),
     "versions.json": ("versions", '{"sessions": 1}'),
-    "questions.json": ("questions", "[]"),
+    "questions.json": ("question_hashes", "[]"),
     "usage.json": ("usage", "\x00"),
     "config": ("settings", "CONFIG_NGEN=1\nCONFIG_NGEN=2\n"),
 }
