@@ -299,7 +299,7 @@ def read_judge(text: str, examples: Sequence[Example], *, external: bool = False
     if text in RULE_JUDGES:
         if problem := unfit(text, {example.id: example.gold for example in examples}):
             raise ValueError(problem)
-        return Answer({**free, "JUDGE": text}, f"{RULE_JUDGES[text].title}; free")
+        return Answer({**free, "JUDGE": text}, f"{RULE_JUDGES[text]}; free")
     module, _, function = text.rpartition(":")
     if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
         try:

@@ -10,16 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from orchestrator.guide.artifacts import (
-    MissionFolder,
-    excluded_lines,
-    reflection_id,
-    reflection_line,
-    review_lines,
-    rollout_lines,
-    selection_lines,
-    trajectory_lines,
-)
+from orchestrator.guide import artifacts
 from orchestrator.guide.guidance import GuidanceRepository, utc_now
 from orchestrator.guide.inputs import epoch_batches
 from orchestrator.guide.reflecting import Decision, Extras, MissionReflector
@@ -49,7 +40,7 @@ class Mission:
     """
 
     setup: MissionSetup
-    folder: MissionFolder
+    folder: artifacts.MissionFolder
     repository: GuidanceRepository
     first: Guidance
     tally: Tally
@@ -62,7 +53,7 @@ class Mission:
         self._reflector = MissionReflector(self.setup, self.tally)
 
     def steps(self) -> Steps[None]:
-        self.folder.extend("review.jsonl", excluded_lines(self.setup.tickets))
+        self.folder.extend("review.jsonl", artifacts.excluded_lines(self.setup.tickets))
         yield from self._check_all_prompts()
         settings, numbers = self.setup.settings, count(1)
         for epoch in range(1, settings.runner.epochs + 1):
@@ -140,7 +131,7 @@ class Mission:
     def _write_batch(self, judged: JudgedTickets, extras: Sequence[Extras], decision: Decision) -> None:
         """The artifacts of a step, the guidance first: what is there of a step says that it is complete."""
         before, rollout, step = self.guidance, judged.rollout, judged.rollout.step
-        name = reflection_id(rollout)
+        name = artifacts.reflection_id(rollout)
         if decision.edit:
             self.guidance = next_guidance(before, decision.edit, name, utc_now())
             self.repository.commit(self.guidance)
@@ -150,10 +141,10 @@ class Mission:
         if decision.preview:
             self._keep(f"step_{step}/preview.jsonl", *decision.preview)
         change = name if decision.edit else None
-        self.folder.write_lines(f"step_{step}/trajectories.jsonl", trajectory_lines(judged, extras))
-        self.folder.extend("selections.jsonl", selection_lines(judged, change))
-        self.folder.extend("review.jsonl", review_lines(judged, name))
-        self.folder.extend(REFLECTIONS, [reflection_line(judged, decision, self.guidance)])
+        self.folder.write_lines(f"step_{step}/trajectories.jsonl", artifacts.trajectory_lines(judged, extras))
+        self.folder.extend("selections.jsonl", artifacts.selection_lines(judged, change))
+        self.folder.extend("review.jsonl", artifacts.review_lines(judged, name))
+        self.folder.extend(REFLECTIONS, [artifacts.reflection_line(judged, decision, self.guidance)])
         self.tally.number["eligible"] += bool(judged.screening.bundle)
         self.tally.gates.append(decision.gate)
 
@@ -170,8 +161,8 @@ class Mission:
         self._keep("final/rollout.jsonl", rolled)
         if held_out:
             self._keep("final/preview.jsonl", first)
-        self.folder.write_lines("final/trajectories.jsonl", trajectory_lines(judged, [extras]))
-        self.folder.write_lines("final/selections.jsonl", selection_lines(judged, None, held_out))
+        self.folder.write_lines("final/trajectories.jsonl", artifacts.trajectory_lines(judged, [extras]))
+        self.folder.write_lines("final/selections.jsonl", artifacts.selection_lines(judged, None, held_out))
         self.tally.final = judged_value(rolled.judged)
         self.tally.before = self._held_out(first, held_out)
         self.tally.after = self._held_out(rolled, held_out)
@@ -196,7 +187,7 @@ class Mission:
 
     def _keep(self, name: str, *rollouts: RolledOut) -> None:
         """Write rollouts as one file, and count them."""
-        self.folder.write_lines(name, [line for one in rollouts for line in rollout_lines(one)])
+        self.folder.write_lines(name, [line for one in rollouts for line in artifacts.rollout_lines(one)])
         for one in rollouts:
             self.tally.add_rollout(one)
 

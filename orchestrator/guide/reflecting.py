@@ -25,23 +25,12 @@ from orchestrator.guide.rollouts import (
     find_too_long,
 )
 from orchestrator.guide.settings import CriticSettings, ReflectionSettings
+from tasks.guide import reflect
 from tasks.guide.choose import GateDecision, TicketFindings, decide
 from tasks.guide.experiences import Applied, apply_operations, next_guidance, resolve_evidence
 from tasks.guide.jobs import AskedFor, ask_job
 from tasks.guide.prompts import Messages
-from tasks.guide.reflect import (
-    Critique,
-    Critiques,
-    GuideProposal,
-    UnusableReply,
-    critic_messages,
-    narrowed_critique,
-    narrowed_proposal,
-    parse_critique,
-    parse_proposal,
-    proposal_messages,
-    solved_before,
-)
+from tasks.guide.reflect import Critique, Critiques, GuideProposal, UnusableReply
 from tasks.guide.ticket import GuideCandidate, Ticket
 
 REPLY_SHOWN = 2000  # characters of an unusable reply that artifacts keep
@@ -101,18 +90,20 @@ class MissionReflector:
         caps = {"summary_max_chars": critic.summary_max_chars, "critique_max_chars": critic.critique_max_chars}
         focus, experiences = self.setup.focus, judged.rollout.guidance.experiences
         prompts = {
-            (found.ticket.group_id, one.index): critic_messages(template, focus, experiences, found, one, **caps)
+            (found.ticket.group_id, one.index): reflect.critic_messages(
+                template, focus, experiences, found, one, **caps
+            )
             for found in judged.tickets
             for one in chosen_candidates(found, critic)
         }
-        schema = narrowed_critique([*experiences], **caps) if critic.backend == "target" else None
+        schema = reflect.narrowed_critique([*experiences], **caps) if critic.backend == "target" else None
         replies = yield from self._ask("critique", list(prompts.values()), schema, critic, judged)
         critiques: dict[Place, Critique] = {}
         extras: dict[Place, Mapping[str, Any]] = {}
         for place, reply in zip(prompts, replies, strict=True):
             rejected, by = None, {"critic_by": reply["by"]}
             try:
-                read = critiques[place] = parse_critique(reply["text"], reply["finish"], **caps)
+                read = critiques[place] = reflect.parse_critique(reply["text"], reply["finish"], **caps)
                 extras[place] = {"critic": {n: v for n, v in asdict(read).items() if v is not None}, **by}
             except UnusableReply as error:
                 rejected = str(error)
@@ -131,7 +122,7 @@ class MissionReflector:
         reply = yield from self._propose(judged, critiques)
         proposal, rejected = None, None
         try:
-            proposal = parse_proposal(reply["text"], reply["finish"])
+            proposal = reflect.parse_proposal(reply["text"], reply["finish"])
         except UnusableReply as error:
             rejected = str(error)
         self.tally.add_proposal(reply, is_refine=proposal is not None and proposal.action == "refine")
@@ -155,14 +146,14 @@ class MissionReflector:
         right.sort(key=lambda found: (found.kind != "all_right", found.ticket.group_id))
         contrast = alternating([found.ticket for found in right], reflection.batch_size - len(bundle))
         template, experiences = setup.templates.reflection, judged.rollout.guidance.experiences
-        messages = proposal_messages(
+        messages = reflect.proposal_messages(
             template, setup.focus, experiences, bundle, critiques, contrast, reflection.max_operations
         )
         schema = None
         if reflection.backend == "target":
             # A small model proposes edits that cannot be applied, unless its grammar has none, and needs an example.
-            schema = narrowed_proposal(list(experiences), len(bundle), reflection.max_operations)
-            messages = solved_before(messages, template, setup.focus)
+            schema = reflect.narrowed_proposal(list(experiences), len(bundle), reflection.max_operations)
+            messages = reflect.solved_before(messages, template, setup.focus)
         [reply] = yield from self._ask("proposal", [messages], schema, reflection, judged)
         return reply
 

@@ -24,12 +24,6 @@ _CONCLUDES = re.compile(
 )
 _ROUNDS = re.compile(r"\bround(?:ed|ing|s)?\b", re.IGNORECASE)
 _EQUALS = re.compile(r"[=≈≅]")
-# The verb of the main clause: "grew by 46%, which is 4.6% of sales" claims 46%.
-_VERB = re.compile(
-    r"(?<!which )(?<!that )\b(?:is|was|are|were|equals?|amounts? to|amounted to|totall?ed|comes? to|came to|stands at"
-    r"|stood at|reached|would be|will be|be)\b|:(?!\d)|(?<!\d):",
-    re.IGNORECASE,
-)
 # "X or Y", "X (Y)", "X, i.e. Y", "X ≈ Y": the same amount said twice.
 _SAME_AGAIN = re.compile(
     r"(?:\b(?:or|i\.e\.|that is|equivalently|equivalent to|equals?|equal to|about|approximately|roughly"
@@ -46,7 +40,6 @@ _REFERENCE = re.compile(
     r"|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec)[a-z]*\.?)\s*$",
     re.IGNORECASE,
 )
-_DATE = re.compile(r"\b\d{1,2}/\d{1,2}/(?:\d{4}|\d{2})\b|\b(?:19|20)\d\d[-/]\d{1,2}[-/]\d{1,2}\b")
 _COUNTS_TIME = re.compile(
     r"\s*(?:-?\s*(?:decimal|digit|significant|months?|weeks?|quarters?|years?|fiscal)\b"
     r"|(?:st|nd|rd|th)\b|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b)",
@@ -60,7 +53,8 @@ def final_numbers(question: str, answer: str) -> list[Number]:
     The spans are those of the whole answer.
     """
     if (mark := final_mark(answer)) is not None:
-        marked = [_moved(number, mark.start) for number in read_numbers(mark.text)]
+        found, by = read_numbers(mark.text), mark.start
+        marked = [dataclasses.replace(one, span=(one.span[0] + by, one.span[1] + by)) for one in found]
         return marked if len(marked) == 1 and is_single(question, answer, marked, marked) else []
     requested = {_identity(number) for number in read_numbers(question)}
     figures = [number for number in read_numbers(answer) if not is_incidental(answer, number)]
@@ -84,8 +78,7 @@ def is_incidental(text: str, number: Number) -> bool:
     is_year = 1900 <= abs(number.value) < 2100 and "," not in text[start:end]
     opens_line = (start <= _NEAR and not before.strip(" *(")) or _OPENS_LINE.search(before) is not None
     is_item = opens_line and _ITEM_MARK.match(after) is not None
-    is_date = any(date.start() <= start < date.end() for date in _DATE.finditer(text, max(0, start - 10), end + 10))
-    return is_year or is_item or is_date or bool(_REFERENCE.search(before)) or bool(_COUNTS_TIME.match(after))
+    return is_year or is_item or bool(_REFERENCE.search(before)) or bool(_COUNTS_TIME.match(after))
 
 
 def _final_sentence(answer: str, sentences: list[tuple[int, int]]) -> tuple[int, int]:
@@ -106,13 +99,10 @@ def _continues(sentence: str) -> bool:
 
 
 def _claim(answer: str, start: int, numbers: list[Number]) -> list[Number]:
-    """The number that a sentence claims and its other wordings: after the last equals sign, or after the verb."""
-    for pattern, pick in ((_EQUALS, -1), (_VERB, 0)):
-        marks = [found.end() + start for found in pattern.finditer(answer[start : numbers[-1].span[1]])]
-        after = [n for n in numbers if marks and n.span[0] >= marks[pick]]
-        if after:
-            return _with_other_wordings(answer, after)
-    return _with_other_wordings(answer, numbers)
+    """The number that a sentence claims and its other wordings: what stands behind the last equals sign, if any."""
+    marks = [found.end() + start for found in _EQUALS.finditer(answer[start : numbers[-1].span[1]])]
+    after = [number for number in numbers if marks and number.span[0] >= marks[-1]]
+    return _with_other_wordings(answer, after or numbers)
 
 
 def _with_other_wordings(answer: str, numbers: list[Number]) -> list[Number]:
@@ -158,17 +148,14 @@ def _inside(number: Number, sentence: tuple[int, int]) -> bool:
     return sentence[0] <= number.span[0] < sentence[1]
 
 
-def _moved(number: Number, by: int) -> Number:
-    return dataclasses.replace(number, span=(number.span[0] + by, number.span[1] + by))
-
-
 def _identity(number: Number) -> tuple[float, str]:
     return number.amount, number.unit
 
 
-# Whether an answer states a number as its one value.  "5% to 7%", "$5 million or $7 million", "up to 5", "not 5",
-# "1,248 / 87,583" and "$5 million in 2021" in reply to a question about 2022 have a number, and do not.
+# Whether an answer states a number as its one value.  "5% to 7%", "$5 million or $7 million", "up to 5", "not 5" and
+# "1,248 / 87,583" have a number, and do not.
 
+_STROKES = "-‐‑−–"
 _ABOUT = r"(?:(?:about|approximately|around|roughly|nearly|perhaps|maybe|even|possibly|the)\s+)?"
 
 _RANGE = re.compile(rf"\s*(?:[-‐‑−–—~]|\.{{2,3}}|…|\b(?:to|through|until|and)\b)\s*{_ABOUT}|:", re.IGNORECASE)
@@ -181,7 +168,6 @@ _OPERATION = re.compile(
     r"|\s*\)?\s*x\s*\(?\s*",
     re.IGNORECASE,
 )
-_ENDPOINT = re.compile(rf"\b(?:from|between)\s+{_ABOUT}$", re.IGNORECASE)
 _BOUND = re.compile(
     r"(?:\b(?:up to|at (?:least|most)|(?:more|less|greater|fewer|higher|lower) than|over|under|above|below|exceed\w*"
     r"|in excess of|north of|max(?:imum)?|min(?:imum)?|(?:less|greater) than or equal to|\\leq?|\\geq?|as (?:much"
@@ -200,10 +186,6 @@ _ASKS_BOUND = re.compile(
     r"|above|below)\b",
     re.IGNORECASE,
 )
-# What follows a second number that only qualifies the first: "$389 million, $21 million more", "or $0.07 a share".
-_QUALIFIES = re.compile(
-    r"\s*(?:(?:per|a|each)\s+share\b|cents\b|(?:more|less|higher|lower|above|below)\b)", re.IGNORECASE
-)
 _DENIED = re.compile(
     r"(?:\b(?:hardly|doubt(?:\s\w+){0,3}|anything but|incorrect:?|wrong:?|false(?:\s\w+){0,4}|assum\w+|suppos\w+|if"
     r"|is it|not|never|neither|nor|cannot be|rather than|instead of|no longer|except(?: for)?|without|other than)"
@@ -217,13 +199,6 @@ _DENIED_AFTER = re.compile(
     re.IGNORECASE,
 )
 _LONG_FRACTION = re.compile(r"\D*\d[\d,]*/\d[\d,]{2,}\D*|\D*\d[\d,]{2,}/[\d,]+\D*")
-_YEAR = re.compile(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,]*\d)")
-_SHORT_YEAR = re.compile(r"\b(?:FY|CY)\s?'?(\d\d)(?!\d)", re.IGNORECASE)
-_OF_YEAR = re.compile(
-    r"\)?,?\s*(?:in|for|at the end of)\s+(?:the\s+)?(?:(?:fiscal|financial|calendar)\s+)?(?:year\s+)?(?:FY\s?)?"
-    r"((?:19|20)\d\d)(?![\d,]*\d)(?!\s*(?:and|to|[-–])\s*(?:FY\s?)?(?:19|20)\d\d)",
-    re.IGNORECASE,
-)
 
 
 def is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequence[Number]) -> bool:
@@ -240,10 +215,8 @@ def is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequ
         return False
     if _LONG_FRACTION.fullmatch(answer[slice(*first.span)]):  # a calculation without its result
         return False
-    if later and _ENDPOINT.search(before):
-        return False
     pairs = [*((number, first) for number in earlier), *((last, number) for number in later)]
-    return not any(_is_joined(answer, *pair) for pair in pairs) and not _is_of_other_year(question, answer, last)
+    return not any(_is_joined(answer, *pair) for pair in pairs)
 
 
 def _is_bound(question: str, before: str, after: str) -> bool:
@@ -254,37 +227,15 @@ def _is_bound(question: str, before: str, after: str) -> bool:
 
 def _is_joined(answer: str, one: Number, other: Number) -> bool:
     """Whether two numbers that follow each other are a range, a choice, a list or a calculation without its result."""
-    between = answer[one.span[1] : other.span[0]] + _leading_stroke(answer, other)
+    between = answer[one.span[1] : other.span[0]]
+    if (sign := answer[other.span[0]]) in _STROKES:  # it was read as the second number's, and may as well join the two
+        between += sign
     if len(between) > _NEAR:
         return False
-    if _OPERATION.fullmatch(between) and not _is_stroke(between):
+    if _OPERATION.fullmatch(between) and between.strip() not in tuple(_STROKES):
         return True
     is_comparable = one.unit == other.unit or "plain" in (one.unit, other.unit)
-    if not is_comparable or _QUALIFIES.match(answer, other.span[1]):
+    if not is_comparable:
         return False
     is_ratio = other.value == 1 and between.strip().lower() in ("to", ":")  # "1.5 to 1" is a ratio of 1.5
     return bool(_RANGE.fullmatch(between) or _CHOICE.fullmatch(between)) and not is_ratio
-
-
-def _leading_stroke(answer: str, number: Number) -> str:
-    """The stroke that was read as the sign of a second number, and may as well join it to the first."""
-    sign = answer[number.span[0]]
-    return sign if sign in "-‐‑−–" else ""
-
-
-def _is_stroke(between: str) -> bool:
-    return between.strip() in tuple("-‐‑−–")
-
-
-def _is_of_other_year(question: str, answer: str, number: Number) -> bool:
-    """Whether the number is said to be of a year that the question does not name, though it names some."""
-    match = _OF_YEAR.match(answer, number.span[1])
-    years = [int(year) for year in _YEAR.findall(question)]
-    years += [2000 + int(year) for year in _SHORT_YEAR.findall(question)]
-    if not years:
-        return False
-    if match is not None:
-        return not min(years) <= int(match[1]) <= max(years)
-    start = max(answer.rfind(end, 0, number.span[0]) for end in (". ", "\n", "; "))
-    named = [int(year) for year in _YEAR.findall(answer[start + 1 : number.span[0]])]
-    return bool(named) and not any(min(years) <= year <= max(years) for year in named)

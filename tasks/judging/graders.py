@@ -26,10 +26,10 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from tasks.common.named import ChildFunction, ChildFunctionError
 from tasks.common.validation import REASONING_CHARACTERS
@@ -38,22 +38,12 @@ from tasks.judging.verdict import category_of
 from tasks.records import Verdict
 
 THREE_STAGES = "three_stages"
+RULE_JUDGES = {"exact_number": "exact final number"}
+"""The judges without a model that are shipped, with their names in reports."""
 MOST_LISTED = 10
-
-
-class Grader(Protocol):
-    """Grades answers without a language model."""
-
-    def key(self, question: str, gold: str, answer: str) -> str:
-        """The content hash (sha256, hex) of a verdict: it covers all that the verdict depends on."""
-        ...
-
-    def grade(self, question: str, gold: str, answer: str) -> Verdict:
-        """Whether `answer` agrees with `gold`.  An error is raised, never turned into a verdict."""
-        ...
-
-
 VERSION = 3  # counts the rules under which verdicts were cached
+GROUP, PARAMETERS = "whetstone.judges", ("question", "gold", "answer")
+RIGHT_FROM = 0.5
 
 _STATED = re.compile(
     r"\banswer\b(?:\s+is|\s*[:=])(?:\s+(?:about|approximately|exactly|equal to|thus|therefore))?[\s:*_`\\($\[]*",
@@ -67,17 +57,17 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(r"\s(?:is|was|would be)\s(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
-_CHOICE = re.compile(r"\s(?:or|to)\s", re.IGNORECASE)
 _LOOSE_DASH = re.compile(r"[-−–]\s+(?![-−–])")
 
 
-@dataclass(frozen=True)
 class ExactNumber:
     def key(self, question: str, gold: str, answer: str) -> str:
+        """The content hash (sha256, hex) of a verdict: it covers all that the verdict depends on."""
         del question
         return hashlib.sha256(json.dumps(["exact_number", VERSION, gold, answer]).encode()).hexdigest()
 
     def grade(self, question: str, gold: str, answer: str) -> Verdict:
+        """Whether `answer` agrees with `gold`.  An error is raised, never turned into a verdict."""
         del question
         expected, given = [final_number(one) for one in accepted_answers(gold)], final_number(without_thinking(answer))
         if None in expected:
@@ -111,9 +101,7 @@ def final_number(text: str) -> Fraction | None:
                 return _value(text, number)
     while numbers and _is_denied(text, numbers[-1]):
         numbers.pop()
-    if not numbers or (len(numbers) > 1 and _CHOICE.fullmatch(text[numbers[-2].span[1] : numbers[-1].span[0]])):
-        return None
-    return _value(text, numbers[-1])
+    return _value(text, numbers[-1]) if numbers else None
 
 
 def _is_denied(text: str, number: Number) -> bool:
@@ -139,11 +127,6 @@ def _short(value: Fraction) -> str:
 
 def _verdict(is_correct: bool, reasoning: str) -> Verdict:
     return Verdict(is_correct, stage=1, confidence=1.0, category="numerical", reasoning=reasoning)
-
-
-GROUP = "whetstone.judges"
-PARAMETERS = ("question", "gold", "answer")
-RIGHT_FROM = 0.5
 
 
 class UserFunctionError(Exception):
@@ -179,12 +162,7 @@ class UserFunction:
                 f"the judge {self.name} returned {_shown(result)}; it must return True or False, or a score from 0 to "
                 "1, or one of these and a text"
             )
-        if len(reasoning) > REASONING_CHARACTERS:
-            raise UserFunctionError(
-                f"the judge {self.name} returned a reason of {len(reasoning):,} characters; "
-                f"it may have {REASONING_CHARACTERS:,} at most"
-            )
-        reasoning = reasoning.encode("utf-8", "replace").decode()  # halves of surrogate pairs
+        reasoning = reasoning[:REASONING_CHARACTERS].encode("utf-8", "replace").decode()  # halves of surrogate pairs
         is_right = score >= RIGHT_FROM
         said = f"{self.name} says {'right' if is_right else 'wrong'}."
         if not isinstance(score, bool):
@@ -207,23 +185,7 @@ def _shown(value: Any) -> str:
     return f"{str(value)[:80]!r} ({type(value).__name__})"
 
 
-@dataclass(frozen=True)
-class RuleJudge:
-    """A judge without a language model: its grader, its name in reports, and what a right answer must have for it.
-
-    `lacks` says whether a right answer has nothing of `needs`.
-    """
-
-    make: Callable[[], Grader]
-    title: str
-    needs: str
-    lacks: Callable[[str], bool]
-
-
-RULE_JUDGES = {"exact_number": RuleJudge(ExactNumber, "exact final number", "number", lacks_number)}
-
-
-def make_grader(name: str) -> Grader | None:
+def make_grader(name: str) -> ExactNumber | UserFunction | None:
     """The judge of this name: one of `RULE_JUDGES`, "module:function", or an entry point; None for the three stages.
 
     A function is loaded once a process, so that its key and its code belong together when its file changes.
@@ -231,7 +193,7 @@ def make_grader(name: str) -> Grader | None:
     """
     if needs_model(name):
         return None
-    return RULE_JUDGES[name].make() if name in RULE_JUDGES else _loaded(name)
+    return ExactNumber() if name in RULE_JUDGES else _loaded(name)
 
 
 def needs_model(name: str) -> bool:
@@ -246,17 +208,15 @@ def is_function(name: str) -> bool:
 
 def title_of(name: str) -> str:
     """A judge without a model, as the first line of a run and reports name it."""
-    return f"{RULE_JUDGES[name].title} (no language model)" if name in RULE_JUDGES else f"the function {name}"
+    return f"{RULE_JUDGES[name]} (no language model)" if name in RULE_JUDGES else f"the function {name}"
 
 
 def unfit(name: str, golds: Mapping[str, str]) -> str:
     """Which right answers, by the ids of their rows, the judge of this name cannot judge; empty where it can all."""
-    rule = RULE_JUDGES.get(name)
-    found = [f"{row} ({gold[:60]!r})" for row, gold in golds.items() if rule is not None and rule.lacks(gold)]
-    if rule is None or not found:
-        return ""
+    found = [f"{row} ({gold[:60]!r})" for row, gold in golds.items() if name in RULE_JUDGES and lacks_number(gold)]
     more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
-    return f"right answers without a {rule.needs}: {', '.join(found[:MOST_LISTED])}{more}"
+    return f"right answers without a number: {', '.join(found[:MOST_LISTED])}{more}" if found else ""
 
 
+Grader = ExactNumber | UserFunction
 _loaded = functools.cache(load_function)

@@ -133,7 +133,7 @@ def _number_rule(question: str, gold: str, answer: str, tolerance: float) -> tup
 
 RULES: tuple[Rule, ...] = (_empty_rule, _number_rule)  # the first that is sure decides
 _SCHEMA = JudgeReply.model_json_schema()
-RULES_VERSION = 3  # part of the key of a verdict: add 1 when the rules change
+RULES_VERSION = 4  # part of the key of a verdict: add 1 when the rules change
 
 
 def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> Verdict:
