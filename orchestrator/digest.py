@@ -9,6 +9,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator.collect.report import token_counts
 from orchestrator.evolve.records import evaluations_of
 from orchestrator.evolve.systems import PLAIN
 from orchestrator.report.model import ReportFile
@@ -121,16 +122,17 @@ def _of_collection(results: RunResults) -> dict[str, Any]:
     own: dict[str, Any] = {"model": settings.get("target.model_id"), "seed": settings.get("seed")}
     if found is None:
         return own
-    retained = found.retained
-    own |= {"retained_pairs": len(retained), "wasted_tokens": len(found.tokens), "questions": found.examples}
+    examples, tokens = found["splits"]["train"], len(found["token_selection"]["v_steer"])
+    retained = [pair for example in examples for pair in example["retained_pairs"]]
+    count = len(retained) + sum(len(example["discarded_pairs"]) for example in examples)
+    own |= {"retained_pairs": len(retained), "wasted_tokens": tokens, "questions": len(examples)}
     if not retained:
-        return own | {"verdict": f"No pair of {found.examples} examples was retained."}
-    before = math.fsum(pair.verbose_tokens or 0 for pair in retained) / len(retained)
-    after = math.fsum(pair.compressed_tokens or 0 for pair in retained) / len(retained)
+        return own | {"verdict": f"No pair of {len(examples)} examples was retained."}
+    before, after = (sum(side) / len(retained) for side in zip(*map(token_counts, retained), strict=True))
     return own | {
         "verdict": (
-            f"{len(retained)} of {len(found.pairs)} compressed answers are correct, and {len(found.tokens)} tokens are "
-            "more frequent in the answers before compression."
+            f"{len(retained)} of {count} compressed answers are correct, and {tokens} tokens are more frequent in the "
+            "answers before compression."
         ),
         "tokens_before": before,
         "tokens_after": after,

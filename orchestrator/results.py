@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from orchestrator.collect.report import CollectionResult, read_collection
+from orchestrator.collect.report import CollectionFile, read_collection
 from orchestrator.evolve.records import (
     Edge,
     GenerationRecord,
@@ -191,7 +191,7 @@ class RunResults:
         return self._read("answers.json", tuple[Comparison, ...]) or ()
 
     @cached_property
-    def collection(self) -> CollectionResult | None:
+    def collection(self) -> CollectionFile | None:
         """What a finished collection has found; None for other kinds of runs."""
         return read_collection(self.folder, self.settings) if self.kind == COLLECT else None
 

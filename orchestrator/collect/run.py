@@ -116,11 +116,11 @@ def start_collection(
     """Collect, and write to `stream` (standard error) how it goes.
 
     Of what has failed, `only` names what is to be retried.  `callbacks` are called beside those that the options name.
-
     A fresh collection sets the one aside that the output folder holds; when it is resumed, it stays a fresh one.
     """
     # Imported here: a command that only shows a collection does not need them.
     from orchestrator.collect.session import PAIRS, VERBOSE, Checkpoint, Collector
+    from orchestrator.report.format import announce, highest_cost, provider_at
     from orchestrator.runs.session import open_session, settings_callbacks
 
     stream = stream or sys.stderr
@@ -140,20 +140,24 @@ def start_collection(
         raise SettingsError([f"phase0.output_path: {path}: it is a folder"])
     if problems := [*unwritable_folder("phase0.output_path", path.parent)]:
         raise SettingsError(problems)
-    print(_announcement(settings, options), file=stream, flush=True)
+    collection = make_collection(settings, options, output.run_id(COLLECT.name))
+    reflector, rules = collection.reflector_endpoint, settings.reflector.api_base == EMBEDDED
+    asked = {"rules": rules, "external": options.farm == "external"}
+    judge = provider_at(collection.judge.model, collection.judge_endpoint, **asked)
+    compressor, cost = provider_at(collection.reflector.model, reflector, **asked), highest_cost(reflector, rules=rules)
+    print(announce(compressor, judge, cost), file=stream, flush=True)
 
     again = "the same command with --resume"
     with COLLECT.driving(output, settings, options, told, settings.log_level, again, stream) as driving:
         log.info("settings: %s", json.dumps(dataclasses.asdict(settings), ensure_ascii=False))
         log.info("split: train %d, val %d, test %d", len(parts.train), len(parts.val), len(parts.test))
         verbose, pairs = (Checkpoint(output.path / name, is_resumed=resume) for name in (VERBOSE, PAIRS))
-        collection = make_collection(settings, options, output.run_id(COLLECT.name))
         priced = is_priced(collection.judge_endpoint) and is_priced(collection.reflector_endpoint)
         farm = COLLECT.connect(settings, options)
-        rules = "reflector.api_base" if settings.reflector.api_base == EMBEDDED else ""
         with open_session(
             output, COLLECT.name, farm, collection.target.model, job_s=JOB_LIMIT_S, retry_wait_s=options.retry_wait_s,
-            only=only, budget_usd=options.budget_usd, is_priced=priced, needs_rules=rules, unit=COLLECT.unit,
+            only=only, budget_usd=options.budget_usd, is_priced=priced, unit=COLLECT.unit,
+            needs_rules="reflector.api_base" if rules else "",
         ) as session:  # fmt: skip
             collector = Collector(session, settings, parts, collection, verbose, pairs, resume)
             with session.working(told, told_settings(settings, options), len(parts.train)):
@@ -166,11 +170,27 @@ def start_collection(
 
 def make_collection(settings: CollectSettings, options: CollectOptions, run_id: str) -> Collection:
     """What the jobs must know; a fresh collection has content keys of its own."""
-    reflector, correctness = settings.reflector, settings.phase0.correctness
+    target, reflector, correctness = settings.target, settings.reflector, settings.phase0.correctness
+    embedded = target.model_id == EMBEDDED
     return Collection(
         samples=settings.phase0.verbose_num_samples,
-        target=_target(settings),
-        target_retries=settings.target.sglang.max_retries,
+        target=records.Target(
+            model=target.model_id,
+            engine="embedded" if embedded else "sglang",
+            lifecycle="resident",
+            url="" if embedded else target.sglang.base_url,
+            command="",
+            args="",
+            device=settings.device,
+            dtype="auto",
+            ready_timeout_s=TARGET_READY_S,
+            request_timeout_s=target.sglang.timeout_s,
+            concurrency=settings.phase0.target_concurrency,
+            system_prompt=SYSTEM_PROMPT,
+            prompt_template=target.prompt_template,
+            sampling=records.Sampling(target.max_new_tokens, target.temperature, target.top_p, target.seed),
+        ),
+        target_retries=target.sglang.max_retries,
         reflector=records.Reflector(
             model=reflector.model_id,
             temperature=reflector.temperature,
@@ -194,42 +214,6 @@ def make_collection(settings: CollectSettings, options: CollectOptions, run_id: 
         judge_endpoint=endpoint_at(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
         salt=run_id if options.is_fresh else "",
         context_tokens=options.context_tokens,
-    )
-
-
-def _target(settings: CollectSettings) -> records.Target:
-    target = settings.target
-    embedded = target.model_id == EMBEDDED
-    return records.Target(
-        model=target.model_id,
-        engine="embedded" if embedded else "sglang",
-        lifecycle="resident",
-        url="" if embedded else target.sglang.base_url,
-        command="",
-        args="",
-        device=settings.device,
-        dtype="auto",
-        ready_timeout_s=TARGET_READY_S,
-        request_timeout_s=target.sglang.timeout_s,
-        concurrency=settings.phase0.target_concurrency,
-        system_prompt=SYSTEM_PROMPT,
-        prompt_template=target.prompt_template,
-        sampling=records.Sampling(target.max_new_tokens, target.temperature, target.top_p, target.seed),
-    )
-
-
-def _announcement(settings: CollectSettings, options: CollectOptions) -> str:
-    """Who reflects and judges, and what it may cost at most."""
-    from orchestrator.report.format import announce, highest_cost, provider_at
-
-    reflector, judge = settings.reflector, settings.phase0.correctness
-    rules, external = reflector.api_base == EMBEDDED, options.farm == "external"
-    endpoint = endpoint_at(reflector.api_base, reflector.api_key_env, options)
-    judge_endpoint = endpoint_at(judge.evaluator_api_base, judge.evaluator_api_key_env, options)
-    return announce(
-        provider_at(reflector.model_id, endpoint, rules=rules, external=external),
-        provider_at(judge.evaluator_model, judge_endpoint, rules=rules, external=external),
-        highest_cost(endpoint, rules=rules),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.collect.report import Gathered, Split, make_document, providers
+from orchestrator.collect.report import Pair, Split, make_document, providers, retained
 from orchestrator.collect.settings import CollectSettings
 from orchestrator.farm.work import Request, Scheduler
 from orchestrator.runs.folder import append_lines, load_lines
@@ -27,7 +28,6 @@ from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
 from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens
 from tasks.cpu.plots import COLLECTION_PLOTS
-from tasks.openai.endpoint import join_providers
 from tasks.records import Example, JobSpec
 
 log = logging.getLogger(__name__)
@@ -57,13 +57,10 @@ class Checkpoint:
 
     def set_aside(self) -> None:
         """Move the file of an earlier start to `<name>.1`, `<name>.2`, ..."""
-        if not self.path.exists():
-            return
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.{number}")).exists():
-            number += 1
-        self.path.replace(aside)
-        log.info("an earlier checkpoint is now %s", aside)
+        if self.path.exists():
+            names = (self.path.with_name(f"{self.path.name}.{number}") for number in itertools.count(1))
+            aside = self.path.replace(next(name for name in names if not name.exists()))
+            log.info("an earlier checkpoint is now %s", aside)
 
     def holds(self, example: str, fingerprint: str) -> bool:
         """Whether there is a line for the example that was made with these settings."""
@@ -90,8 +87,7 @@ class Collector:
 
     def __post_init__(self) -> None:
         self.examples, self.store, self.run_id = self.parts.train, self.session.farm.store, self.session.run_id
-        self.threshold = self.settings.phase0.correctness.threshold
-        self.gathered = [Gathered() for _ in self.examples]
+        self.gathered: list[dict[int, Pair]] = [{} for _ in self.examples]
         self.store.put_examples(self.run_id, {EXAMPLES: self.examples})
         self._put_collection()
         phase0 = self.settings.phase0
@@ -120,66 +116,22 @@ class Collector:
         self._log_totals()
         tokenized = self._tokenize()
         selection = self._select(tokenized["tokens"])
-        self._draw(selection)
+        artifacts = ArtifactRequests(self.scheduler, self.session.output, self.session.job_s)
+        artifacts.request_plots("collection", COLLECTION_PLOTS, {"v_steer": selection["v_steer"]})
+        artifacts.wait(DRAWING_S)
         created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return make_document(self.settings, self.parts, self.gathered, tokenized["ids"], selection, created)
 
     def progress(self, *, is_finished: bool = False) -> ProgressFile:
-        judged = [found for found in self.gathered if len(found.correctness) == self.collection.samples]
-        retained = sum(len(found.retained(self.threshold)) for found in judged)
-        return ProgressFile(
-            done=len(judged),
-            total=len(self.examples),
-            is_finished=is_finished,
-            figures={"retained_pairs": float(retained)},
-        )
+        complete = [found for found in self.gathered if self._is_judged(found)]
+        figures: dict[str, float | None] = {"retained_pairs": float(sum(map(len, map(retained, complete))))}
+        return ProgressFile(done=len(complete), total=len(self.examples), is_finished=is_finished, figures=figures)
+
+    def _is_judged(self, samples: Mapping[int, Pair]) -> bool:
+        return sum(pair.correctness is not None for pair in samples.values()) == self.collection.samples
 
     def _put_collection(self) -> None:
         self.store.put_metadata(self.run_id, COLLECTION, self.collection.to_json())
-
-    def _gather(self) -> None:
-        """Everything of every example."""
-        self._submit(TOKENIZER, self.collection.tokenizer_key(), 0, label="tokenizer")
-        for index, example in enumerate(self.examples):
-            for sample in range(self.collection.samples):
-                self._submit(SAMPLE, self.collection.sample_key(example, sample), index, sample)
-        for request, value in self.scheduler.results(lambda: self.session.report_sometimes(self.progress)):
-            if request.spec.task != TOKENIZER:
-                given = request.spec.arguments
-                self._keep(request.spec.task, given["example"], given["sample"], value)
-
-    def _submit(
-        self, task: str, key: str, index: int, sample: int = 0, inputs: Sequence[str] = (), label: str = ""
-    ) -> None:
-        """`inputs` are the keys of the results that the job starts from."""
-        name = label or f"{'_'.join(self.examples[index].id.split())}/{sample}"
-        arguments = {"example": index, "sample": sample, "inputs": list(inputs)}
-        self.scheduler.submit(Request(key, JobSpec(task, name, arguments, self.session.job_s)))
-
-    def _keep(self, task: str, index: int, sample: int, value: dict[str, Any]) -> None:
-        example, collection, gathered = self.examples[index], self.collection, self.gathered[index]
-        if task == SAMPLE:
-            gathered.verbose[sample] = value["text"]
-            key = collection.compression_key(example, value["text"])
-            self._submit(COMPRESS, key, index, sample, [collection.sample_key(example, sample)])
-            if len(gathered.verbose) == collection.samples:
-                texts = [gathered.verbose[number] for number in range(collection.samples)]
-                self.verbose.append(example.id, collection.verbose_fingerprint(example), verbose_answers=texts)
-        elif task == COMPRESS:
-            gathered.compressed[sample] = value["text"]
-            gathered.compressed_by[sample] = value["by"]
-            if reason := value.get("skipped"):
-                gathered.skipped[sample] = reason
-                log.warning("%s, sample %d is not compressed: %s", example.id, sample, reason)
-            key = collection.verdict_key(example, value["text"])
-            self._submit(VERDICT, key, index, sample, [collection.compression_key(example, gathered.verbose[sample])])
-        elif task == VERDICT:
-            gathered.correctness[sample] = {name: value[name] for name in CORRECTNESS}
-            gathered.judged_by[sample] = value["by"]
-            if len(gathered.correctness) == collection.samples:
-                self._log_example(example, gathered)
-                lines = [_line(gathered, number) for number in sorted(gathered.correctness)]
-                self.pairs.append(example.id, collection.pairs_fingerprint(example), pairs=lines)
 
     def _seed_store(self) -> int:
         """Put what the checkpoints hold into the store, so that none of it is computed again; how many are judged.
@@ -205,18 +157,63 @@ class Collector:
             self.store.put_shared(self.run_id, key, result)
         return judged
 
+    def _gather(self) -> None:
+        """Everything of every example."""
+        self._submit(TOKENIZER, self.collection.tokenizer_key(), 0, label="tokenizer")
+        for index, example in enumerate(self.examples):
+            for sample in range(self.collection.samples):
+                self._submit(SAMPLE, self.collection.sample_key(example, sample), index, sample)
+        for request, value in self.scheduler.results(lambda: self.session.report_sometimes(self.progress)):
+            if request.spec.task != TOKENIZER:
+                given = request.spec.arguments
+                self._keep(request.spec.task, given["example"], given["sample"], value)
+
+    def _submit(
+        self, task: str, key: str, index: int, sample: int = 0, inputs: Sequence[str] = (), label: str = ""
+    ) -> None:
+        """`inputs` are the keys of the results that the job starts from."""
+        name = label or f"{'_'.join(self.examples[index].id.split())}/{sample}"
+        arguments = {"example": index, "sample": sample, "inputs": list(inputs)}
+        self.scheduler.submit(Request(key, JobSpec(task, name, arguments, self.session.job_s)))
+
+    def _keep(self, task: str, index: int, sample: int, value: dict[str, Any]) -> None:
+        """Note a result, and ask for what comes next."""
+        example, collection, found = self.examples[index], self.collection, self.gathered[index]
+        if task == SAMPLE:
+            found[sample] = Pair(value["text"])
+            key = collection.compression_key(example, value["text"])
+            self._submit(COMPRESS, key, index, sample, [collection.sample_key(example, sample)])
+            if len(found) == collection.samples:
+                texts = [found[number].verbose for number in sorted(found)]
+                self.verbose.append(example.id, collection.verbose_fingerprint(example), verbose_answers=texts)
+            return
+        pair = found[sample]
+        if task == COMPRESS:
+            pair.compressed, pair.compressed_by, pair.skipped = value["text"], value["by"], value.get("skipped", "")
+            if pair.skipped:
+                log.warning("%s, sample %d is not compressed: %s", example.id, sample, pair.skipped)
+            key = collection.verdict_key(example, pair.compressed)
+            self._submit(VERDICT, key, index, sample, [collection.compression_key(example, pair.verbose)])
+            return
+        pair.correctness, pair.judged_by = {name: value[name] for name in CORRECTNESS}, value["by"]
+        if self._is_judged(found):
+            self._log_example(example, found)
+            lines = [_line(found[number]) for number in sorted(found)]
+            self.pairs.append(example.id, collection.pairs_fingerprint(example), pairs=lines)
+
     def _tokenize(self) -> dict[str, Any]:
         """The result of `cpu.tokenize` for all retained pairs, in their order."""
-        keys, texts = [], []
-        for example, found in zip(self.examples, self.gathered, strict=True):
-            retained = found.retained(self.threshold)
-            for pair in retained:
-                sample_key = self.collection.sample_key(example, pair.sample)
-                keys.append((len(retained), sample_key, self.collection.compression_key(example, pair.verbose)))
-                texts.append((len(retained), pair.verbose, pair.compressed))
-        arguments = {"tokenizer": self.collection.tokenizer_key(), "pairs": keys}
+        keys, texts, collection = [], [], self.collection
+        for example, samples in zip(self.examples, self.gathered, strict=True):
+            m = len(retained(samples))
+            for number, pair in sorted(samples.items()):
+                if pair.is_retained:
+                    sample_key = collection.sample_key(example, number)
+                    keys.append((m, sample_key, collection.compression_key(example, pair.verbose)))
+                    texts.append((m, pair.verbose, pair.compressed))
+        arguments = {"tokenizer": collection.tokenizer_key(), "pairs": keys}
         spec = JobSpec(TOKENIZE, "tokens", arguments, self.session.job_s)
-        return self.scheduler.result(self.collection.tokens_key(texts), spec)
+        return dict(self.scheduler.result(collection.tokens_key(texts), spec))
 
     def _select(self, shares: Sequence[TokenShare]) -> dict[str, Any]:
         key = self.collection.tokenizer_key()
@@ -227,29 +224,24 @@ class Collector:
         filters = Filters(**dataclasses.asdict(self.settings.phase0.filters))
         return select_tokens(shares, vocabulary, self.settings.phase0.k, filters)
 
-    def _draw(self, selection: dict[str, Any]) -> None:
-        """The picture of the most wasted tokens, beside the checkpoints; one that cannot be drawn is a warning."""
-        artifacts = ArtifactRequests(self.scheduler, self.session.output, self.session.job_s)
-        artifacts.request_plots("collection", COLLECTION_PLOTS, {"v_steer": selection["v_steer"]})
-        artifacts.wait(DRAWING_S)
-
-    def _log_example(self, example: Example, gathered: Gathered) -> None:
-        generated, retained = len(gathered.verbose), len(gathered.retained(self.threshold))
-        weight = f"{1 / retained:.4f}" if retained else "none"
-        log.info(
-            "%s: %d verbose answers, %d retained, %d discarded, sample weight %s",
-            example.id, generated, retained, generated - retained, weight,
-        )  # fmt: skip
-        if not retained:
+    def _log_example(self, example: Example, samples: Mapping[int, Pair]) -> None:
+        generated, kept = len(samples), len(retained(samples))
+        weight = f"{1 / kept:.4f}" if kept else "none"
+        said = "%s: %d verbose answers, %d retained, %d discarded, sample weight %s"
+        log.info(said, example.id, generated, kept, generated - kept, weight)
+        if not kept:
             log.warning("%s: no pair was retained; it counts for nothing", example.id)
 
     def _log_totals(self) -> None:
         """How much was retained, who compressed and judged, and plainly what was not computed by this command."""
-        retained = [len(found.retained(self.threshold)) for found in self.gathered]
-        log.info("%d of %d examples retained, %d of %d pairs", sum(m > 0 for m in retained), len(retained),
-                 sum(retained), self.collection.samples * len(retained))  # fmt: skip
-        by = providers(g.compressed_by for g in self.gathered), providers(g.judged_by for g in self.gathered)
-        log.info("compressed by %s; judged by %s", *map(join_providers, by))
+        counts, pairs = (
+            [*map(len, map(retained, self.gathered))],
+            [p for found in self.gathered for p in found.values()],
+        )
+        said = "%d of %d examples retained, %d of %d pairs"
+        log.info(said, sum(m > 0 for m in counts), len(counts), sum(counts), len(pairs))
+        by = providers(pair.compressed_by for pair in pairs), providers(pair.judged_by for pair in pairs)
+        log.info("compressed by %s; judged by %s", *by)
         samples, compressions, verdicts = (self.scheduler.cached[task] for task in (SAMPLE, COMPRESS, VERDICT))
         hint = "" if self.is_resumed else "; --fresh computes everything anew"
         if samples or compressions or verdicts:
@@ -257,13 +249,13 @@ class Collector:
             log.warning("not computed by this command, but taken from the store or the checkpoints: %s%s", what, hint)
 
 
-def _line(gathered: Gathered, sample: int) -> dict[str, Any]:
+def _line(pair: Pair) -> dict[str, Any]:
     """A pair as the second checkpoint has it."""
     return {
-        "verbose_answer": gathered.verbose[sample],
-        "compressed_answer": gathered.compressed[sample],
-        "correctness": dict(gathered.correctness[sample]),
-        "compressed_by": gathered.compressed_by[sample],
-        "judged_by": gathered.judged_by[sample],
-        **({"skipped": gathered.skipped[sample]} if sample in gathered.skipped else {}),
+        "verbose_answer": pair.verbose,
+        "compressed_answer": pair.compressed,
+        "correctness": pair.correctness,
+        "compressed_by": pair.compressed_by,
+        "judged_by": pair.judged_by,
+        **({"skipped": pair.skipped} if pair.skipped else {}),
     }

@@ -5,6 +5,7 @@ The names of the fields are the keys, so that `dataclasses.asdict` gives the fil
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,6 @@ from orchestrator.settings.farm import EndpointOptions, missing_key
 from orchestrator.settings.options import EMBEDDED, http_address, http_or_embedded, placeholders
 from tasks.common.text import quote
 
-RATIO_TOLERANCE = 1e-6
 RATIOS = tuple(f"data.split_ratios.{part}" for part in ("train", "val", "test"))
 
 EndpointAddress = Annotated[Text, AfterValidator(http_or_embedded)]
@@ -175,7 +175,7 @@ def collect_settings_from(values: Mapping[str, Any]) -> CollectSettings:
 def _check_ratios(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if all(name in values for name in RATIOS):
         total = sum(values[name] for name in RATIOS)
-        if abs(total - 1.0) > RATIO_TOLERANCE:
+        if abs(total - 1.0) > 1e-6:
             yield "data.split_ratios", f"train, val and test add up to {total:g}, not to 1"
 
 
@@ -213,7 +213,6 @@ def _limit_problems(settings: CollectSettings, options: CollectOptions) -> Itera
         "phase0.correctness.evaluator_max_new_tokens": settings.phase0.correctness.evaluator_max_new_tokens,
     }
     limits = {"--context-tokens": options.context_tokens, "--tokens-per-minute": options.tokens_per_minute}
-    for option, limit in limits.items():
-        for key, tokens in longest.items():
-            if limit and limit <= tokens:
-                yield f"{option}: {limit} leaves no room for a prompt: it must be more than {key} ({tokens})"
+    for (option, limit), (key, tokens) in itertools.product(limits.items(), longest.items()):
+        if limit and limit <= tokens:
+            yield f"{option}: {limit} leaves no room for a prompt: it must be more than {key} ({tokens})"

@@ -19,7 +19,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
 
-from orchestrator.collect.report import CollectedPair
+from orchestrator.collect.report import CollectedExample, CollectedPair, token_counts
 from orchestrator.commands.report import engines_for
 from orchestrator.digest import digest_of
 from orchestrator.evolve.choice import front
@@ -130,21 +130,26 @@ def _collection(results: RunResults) -> dict[str, Any]:
     found = results.collection
     if found is None:
         return {}
-    wasted = [
-        (visible(one.text), *(number(100 * share, 3) for share in (one.verbose, one.compressed, one.delta)))
-        for one in found.tokens
-    ]
-    tags = ("retained", "discarded")
-    answers = _answers("pairs", tags, map(_pair, found.pairs), lambda _, after: [tags[not after.is_right]])
+    selection, tags = found["token_selection"], ("retained", "discarded")
+    wasted = []
+    for token in selection["v_steer"]:
+        shares = (*(selection[side][str(token["token_id"])] for side in ("freq_raw", "freq_comp")), token["delta"])
+        wasted.append((visible(token["token_str"]), *(number(100 * share, 3) for share in shares)))
+    train = found["splits"]["train"]
+    pairs = (_pair(one, pair) for one in train for pair in (*one["retained_pairs"], *one["discarded_pairs"]))
+    answers = _answers("pairs", tags, pairs, lambda _, after: [tags[not after.is_right]])
     return {"wasted": wasted, "answers": [answers]}
 
 
-def _pair(one: CollectedPair) -> Pair:
+def _pair(one: CollectedExample, pair: CollectedPair) -> Pair:
     """Only the compressed answer has been judged."""
-    before, after = one.verbose_tokens or 0, one.compressed_tokens or 0
+    about, verdict = (one["query"], one["gold_answer"]), pair["correctness"]
+    before, after = token_counts(pair)
     return (
-        JudgedAnswer(one.example, before, True, one.verbose, one.question, one.gold, ""),
-        JudgedAnswer(one.example, after, one.is_retained, one.compressed, one.question, one.gold, one.reasoning),
+        JudgedAnswer(one["example_id"], before, True, pair["verbose_answer"], *about, ""),
+        JudgedAnswer(
+            one["example_id"], after, verdict["is_correct"], pair["compressed_answer"], *about, verdict["reasoning"]
+        ),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.collect.report import Gathered, Split, make_document
+from orchestrator.collect.report import Pair, Split, make_document
 from orchestrator.collect.settings import read_collect_settings
 from tasks.openai.endpoint import NO_MODEL
 from tasks.records import Example
@@ -19,16 +19,8 @@ train_retained_examples train_discarded_examples total_retained_pairs config_sna
 """.split()  # noqa: SIM905
 
 
-def gathered(*verdicts: dict[str, object], skipped: dict[int, str] | None = None) -> Gathered:
-    numbers = range(len(verdicts))
-    return Gathered(
-        verbose={n: f"long {n}" for n in numbers},
-        compressed={n: f"short {n}" for n in numbers},
-        correctness=dict(enumerate(verdicts)),
-        compressed_by=dict.fromkeys(numbers, "m"),
-        judged_by=dict.fromkeys(numbers, ""),
-        skipped=skipped or {},
-    )
+def gathered(*verdicts: dict[str, object], skipped: str = "") -> dict[int, Pair]:
+    return {n: Pair(f"long {n}", f"short {n}", "m", skipped, verdict) for n, verdict in enumerate(verdicts)}
 
 
 def test_the_output_has_the_keys_of_the_specification() -> None:
@@ -71,7 +63,7 @@ def test_the_output_has_the_keys_of_the_specification() -> None:
 
 def test_an_example_without_a_retained_pair_has_no_weight_and_says_why_nothing_was_compressed() -> None:
     settings = read_collect_settings(ROOT / "configs" / "collect.yaml")
-    found = [gathered(WRONG, skipped={0: "too long"})]
+    found = [gathered(WRONG, skipped="too long")]
     document = make_document(settings, Split((FIRST,), (), ()), found, [], {}, "2026-01-02T03:04:05Z")
     [entry] = document["splits"]["train"]
     assert (entry["num_retained"], entry["sample_weight"], entry["retained_pairs"]) == (0, None, [])

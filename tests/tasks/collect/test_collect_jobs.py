@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.collect.report import Gathered
 from tasks.collect.collection import Collection, SampleJob, compress, judge_sample
 from tasks.records import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.store import Store
@@ -51,7 +50,3 @@ def test_a_prompt_that_is_too_long_is_skipped_with_its_reason(store: Store) -> N
     # And the judge finds the empty answer wrong without a call
     verdict = judge_sample(job_of(store, COLLECTION, skipped["text"]))
     assert (verdict["is_correct"], verdict["by"]) == (False, "")
-    # And the discarded pair says why
-    gathered = Gathered({0: LONG}, {0: ""}, {0: verdict}, skipped={0: skipped["skipped"]})
-    [pair] = gathered.discarded(1.0)
-    assert pair.correctness["reasoning"] == f"Not compressed: {skipped['skipped']}."
