@@ -80,7 +80,7 @@ def evolve(
     """
     from orchestrator.commands.options import DEFAULT_CONFIG, config_file
     from orchestrator.evolve.fork import resolve_fork
-    from orchestrator.evolve.run import start_evolution
+    from orchestrator.evolve.session import start_evolution
     from orchestrator.settings.kconfig import load_settings, typed_value
 
     if judge is not None:

@@ -15,20 +15,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from orchestrator.collect.report import CollectionFile, read_collection
+from orchestrator.evolve.questions import QUESTIONS, QuestionHashes
 from orchestrator.evolve.records import (
+    ClusterOfRun,
+    ClustersOfArm,
     Edge,
     GenerationRecord,
     Individual,
     edges_of,
+    read_clusters,
     read_history,
     read_individuals,
 )
 from orchestrator.evolve.resume import (
-    QUESTIONS,
-    QuestionHashes,
     SettingsChange,
     read_changes,
     read_servers,
@@ -44,9 +46,6 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.inputs import FORK_FILE, ForkFile
 from tasks.common.validation import Delta
-
-if TYPE_CHECKING:
-    from orchestrator.evolve.clusters import ClusterOfRun, ClustersOfArm
 
 EVOLVE, COLLECT = "evolve", "collect"
 T = TypeVar("T")
@@ -134,8 +133,6 @@ class RunResults:
     @cached_property
     def arms(self) -> Sequence[ClustersOfArm]:
         """The clusters of each arm of the search; none before they are made."""
-        from orchestrator.evolve.clusters import read_clusters
-
         return read_clusters(self.output)
 
     @property

@@ -50,7 +50,6 @@ TASKS: Mapping[str, TaskEntry] = {
     "openai.propose": TaskEntry("tasks.guide.work", _JOB),
     "openai.compress": TaskEntry("tasks.collect.collection", _JOB),
     "openai.verdict": TaskEntry("tasks.collect.collection", _JOB),
-    "openai.describe": TaskEntry("tasks.openai.describe", _JOB),
     "cpu.plot": TaskEntry("tasks.cpu.plots", _JOB),
     "cpu.gather": TaskEntry("tasks.cpu.score", ("run", "plan", "attempt")),
     "cpu.tokenize": TaskEntry("tasks.collect.tokens", _JOB),

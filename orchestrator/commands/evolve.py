@@ -65,7 +65,7 @@ def evolve(
 
         settings, begin = resolve_fork(str(fork), None if config == options.DEFAULT_CONFIG else config, given)
     # Imported here: this needs Celery, and wrong settings are reported at once.
-    from orchestrator.evolve.run import start_evolution
+    from orchestrator.evolve.session import start_evolution
 
     return start_evolution(settings, fresh=fresh, plain=plain, fork=begin, retry_wait_s=retry_wait_s).exit()
 
@@ -95,8 +95,7 @@ def cluster(config: Path, overrides: Sequence[str], output: str | None, as_json:
     by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
 
     With CONFIG_CLUSTERS_FROM, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered; every
-    other token is assigned to the nearest centre.  The reflector then describes the clusters; rules do so with the
-    embedded endpoint, and without a key.  Clusters by waste are made of the pairs of answers in the same file.
+    other token is assigned to the nearest centre.  Clusters by waste are made of the pairs of answers in the same file.
 
     examples:
       orchestrator cluster --config configs/embedded.config
@@ -109,7 +108,7 @@ def cluster(config: Path, overrides: Sequence[str], output: str | None, as_json:
     exit status: 0 clustered; 1 the settings or arguments are wrong; 2 an error of the farm; 130 interrupted; 143
     terminated.
     """
-    from orchestrator.evolve.clusters import cluster_only
+    from orchestrator.evolve.arms import cluster_only
     from orchestrator.farm import Parked
     from orchestrator.report.live import open_view
 

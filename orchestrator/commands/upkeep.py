@@ -78,7 +78,7 @@ def findings(config: Path | None) -> Iterator[Finding]:
 
 def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
     """Whether the sets of the run can be read and judged."""
-    from orchestrator.evolve.setup import check_judge, choose_examples
+    from orchestrator.evolve.questions import check_judge, choose_examples
     from orchestrator.farm.checks import Finding
     from orchestrator.settings import SettingsError
 

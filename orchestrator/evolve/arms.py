@@ -7,23 +7,45 @@ log-odds of each cluster, times one factor, with and without a raised end of tur
 
 With CONFIG_WHOLE=n there is one arm, the user's own system prompt, as in the specification: clusters of the run, and no
 vectors.
+
+Clusters are made on the gpu queue once for their content, and known by their content hash.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import logging
+import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from orchestrator.evolve.choice import halve, least_correct
-from orchestrator.evolve.setup import Examples
+from orchestrator.evolve.records import keep_clusters
 from orchestrator.evolve.systems import PLAIN, Answers, Arm, Book, Measurer, System, measurement_of
+from orchestrator.farm.connection import open_farm
+from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.work import Scheduler
+from orchestrator.report.live import Snapshot, View
 from orchestrator.report.statistics import JudgedAnswer
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json
 from orchestrator.settings import SettingsError
-from orchestrator.settings.inputs import layout_of
+from orchestrator.settings.inputs import layout_of, read_sides
 from orchestrator.settings.options import Settings
+from orchestrator.settings.run import clusters_folder, make_run, stage_limit_s
+from tasks.common.validation import checked_json
 from tasks.plan import ExampleSet
-from tasks.records import ClusterFigures, Example, Sides
+from tasks.records import ClusterFigures, Example, JobSpec, Sides
+from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS, content_hash
+from tasks.store.store import Store
+from tasks.store.workers import code_version
 
+log = logging.getLogger(__name__)
 RUNGS: tuple[tuple[ExampleSet, int], ...] = (("quarter", 4), ("half", 2))
 """Parts of the training set on which prompts are halved: every fourth question, every second one."""
 LEAST_RUNG = 12
@@ -34,10 +56,13 @@ AT_CAP = 0.02
 MOST_DOUBLINGS = 3
 FACTORS = (0.5, 1.0, 2.0)
 """What the negative log-odds of each cluster are multiplied by."""
+SIDES_FILE = "cluster_sides.json"
 
 Answered = tuple[System, Answers]
-Cluster = Callable[[Sides | None], tuple[str, ClusterFigures]]
-"""Makes the clusters from two sets of answers, or the run's own from none; returns their content hash."""
+Cluster = Callable[[Sides], tuple[str, ClusterFigures]]
+"""`Clusters.make`."""
+Watch = Callable[[str, tuple[int, int] | None], None]
+"""Called with the step and with (done, total)."""
 
 
 def parts_of(training: Sequence[Example]) -> dict[str, list[Example]]:
@@ -46,38 +71,14 @@ def parts_of(training: Sequence[Example]) -> dict[str, list[Example]]:
     return {name: rows for name, rows in parts.items() if len(rows) >= LEAST_RUNG}
 
 
-def prepare(
-    settings: Settings, prompts: Mapping[str, str], measurer: Callable[[int], Measurer], cluster: Cluster
-) -> tuple[Book, Examples]:
-    """The arms of the run with all that was measured on the training set, and the questions that fit with its cap.
-
-    prompts: by name, the plain one first; measurer: makes that of a cap, whose questions are those that fit with it.
-    """
-    plain, cap, measured_by = _plain(settings, prompts[PLAIN], measurer)
-    rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
-    least = least_correct(plain[0])
-    measured = [plain, *_halved(measured_by, rivals, least, whole=settings.whole)]
-    chosen = halve([one.on("training").point for one, _ in measured], ARMS, least) if settings.whole else [0]
-    golds = [example.gold for example in measured_by.examples["training"]]
-    arms, vectors = list[Arm](), list[System]()
-    for one, own in (measured[index] for index in chosen):
-        others = [answer for other, given in measured if other is not one for answer in given]
-        clustering, figures = cluster(sides_of(own, others, golds))
-        arms.append(Arm(one.name, one.system_prompt, clustering))
-        if settings.whole:
-            vectors += vectors_of(arms[-1], figures, layout_of(settings).count, settings.delta_bound)
-    vectors = measured_by.measure("vectors", vectors, "training")
-    known = Book(cap=cap, arms=tuple(arms), systems=(*(one for one, _ in measured), *vectors))
-    return known.with_systems([known.known(one) for one in rivals]), measured_by.examples
-
-
-def _plain(
+def measure_plain(
     settings: Settings, system_prompt: str, measurer: Callable[[int], Measurer]
 ) -> tuple[Answered, int, Measurer]:
     """The plain model on all training questions, and the cap that at most 2 % of its answers reach.
 
-    A small cap would cut the plain model's answers, and make whatever is shorter seem right.  Answers that repeat
-    themselves reach every cap, and are not counted here.
+    measurer: makes that of a cap, whose questions are those that fit with it.  A small cap would cut the plain model's
+    answers, and make whatever is shorter seem right.  Answers that repeat themselves reach every cap, and are not
+    counted here.
     """
     first = cap = settings.target_max_new_tokens
     plain = System(PLAIN, "plain", system_prompt)
@@ -98,18 +99,31 @@ def _plain(
         cap *= 2
 
 
-def _halved(measurer: Measurer, prompts: Sequence[System], least: float, *, whole: bool) -> list[Answered]:
-    """The prompts that stay when they are halved on each of RUNGS, measured on the whole training set.
-
-    least: the share of correct answers that a prompt must have to stay.
-    """
-    left = list(prompts)
-    for name, _ in RUNGS if whole else ():
+def make_arms(
+    settings: Settings, prompts: Mapping[str, str], plain: Answered, cap: int, measurer: Measurer, cluster: Cluster
+) -> Book:
+    """The arms of the run with all that was measured on the training set; prompts: by name, with the plain one."""
+    rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
+    least = least_correct(plain[0])
+    left = rivals
+    for name, _ in RUNGS if settings.whole else ():
         if name in measurer.examples and len(left) > ARMS:
             answers = measurer.answers("prompts", [one.candidate(name) for one in left])
             points = [measurement_of(given).point for given in answers]
             left = [left[i] for i in halve(points, (len(left) + 1) // 2, least)]
-    return measurer.with_answers("prompts", left, "training")
+    measured = [plain, *measurer.with_answers("prompts", left, "training")]
+    chosen = halve([one.on("training").point for one, _ in measured], ARMS, least) if settings.whole else [0]
+    golds = [example.gold for example in measurer.examples["training"]]
+    arms, vectors = list[Arm](), list[System]()
+    for one, own in (measured[index] for index in chosen):
+        others = [answer for other, given in measured if other is not one for answer in given]
+        clustering, figures = cluster(sides_of(own, others, golds))
+        arms.append(Arm(one.name, one.system_prompt, clustering))
+        if settings.whole:
+            vectors += vectors_of(arms[-1], figures, layout_of(settings).count, settings.delta_bound)
+    vectors = measurer.measure("vectors", vectors, "training")
+    known = Book(cap=cap, arms=tuple(arms), systems=(*(one for one, _ in measured), *vectors))
+    return known.with_systems([known.known(one) for one in rivals])
 
 
 def sides_of(own: Iterable[JudgedAnswer], others: Iterable[JudgedAnswer], golds: Sequence[str]) -> Sides:
@@ -141,3 +155,132 @@ def vectors_of(arm: Arm, figures: ClusterFigures, clusters: int, bound: float) -
         both = [bound if i == figures.eos else delta for i, delta in enumerate(scaled)]
         found.append(system(f"log-odds x{factor:g}, end +{bound:g}", both))
     return found
+
+
+class SidesFile(TypedDict):
+    """cluster_sides.json: the answers that each clustering was made of, by its content hash; null for none."""
+
+    sides: dict[str, Sides | None]
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Makes the clusters of a run's arms.  Other answers are other clusters, so the answers are kept in the folder."""
+
+    scheduler: Scheduler
+    settings: Settings
+    output: OutputFolder
+    watch: Watch
+
+    def make(self, sides: Sides) -> tuple[str, ClusterFigures]:
+        """The content hash of the clusters, and what is known of each; `sides` is left out for clusters by meaning."""
+        collected = collected_sides(self.settings)
+        used = collected or sides if self.settings.clusters_by == "waste" else None
+        found = ensure_clustering(self.scheduler, self.watch, used)
+        kept = self._kept()
+        if found not in kept:
+            content = {n: one and dataclasses.asdict(one) for n, one in {**kept, found: used}.items()}
+            self.output.write_json(SIDES_FILE, {"sides": content})
+        return found, self._store.clusterings.figures(found)
+
+    def restore(self, arms: Sequence[Arm]) -> None:
+        """Have the store hold the clusters of all arms, and write what they are into the folder."""
+        kept, settings, store, run_id = self._kept(), self.settings, self._store, self.scheduler.dispatcher.run_id
+        for clustering in dict.fromkeys(arm.clustering for arm in arms):
+            is_there = store.clusterings.hold(run_id, clustering)
+            if not is_there and ensure_clustering(self.scheduler, self.watch, kept[clustering]) != clustering:
+                raise OutputError(f"{self.output.path / SIDES_FILE} does not make the clusters {clustering} again")
+            self.output.write(f"clusters/{clustering}.labels", store.clusterings.labels(clustering))
+            if settings.whole:
+                self.output.write(f"clusters/{clustering}.ends", store.clusterings.ends(clustering))
+        store.put_metadata(run_id, CLUSTERING, arms[0].clustering)
+        if path := settings.cluster_descriptions_path:
+            override_descriptions(store, run_id, path, layout_of(settings).count)
+        keep_clusters(self.output, store, run_id, arms)
+
+    @property
+    def _store(self) -> Store:
+        return self.scheduler.dispatcher.store
+
+    def _kept(self) -> dict[str, Sides | None]:
+        try:
+            return read_json(self.output.path / SIDES_FILE, SidesFile)["sides"]
+        except FileNotFoundError:
+            return {}
+
+
+def collected_sides(settings: Settings) -> Sides | None:
+    """The answers that a collection has left for clusters by waste; None where the settings name none."""
+    if settings.clusters_by == "meaning" or settings.clusters_from is None:
+        return None
+    try:
+        return read_sides(settings.clusters_from)
+    except ValueError as error:
+        raise SettingsError([f"CONFIG_CLUSTERS_FROM: {error}"]) from None
+
+
+def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -> str:
+    """The content hash of a clustering, made on the gpu queue unless the store has it.
+
+    `sides` are the answers for clusters by waste, None for clusters by meaning.
+    """
+    store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
+
+    def show() -> None:
+        text = store.metadata(run_id, PROGRESS)
+        step: dict[str, Any] = json.loads(text) if text else {"stage": "waiting for a gpu worker"}
+        watch(step["stage"], (int(step["done"]), int(step["total"])) if step.get("total") else None)
+
+    # With the attempt in its key: what an earlier one has made may be gone.
+    key, arguments = content_hash(run_id, scheduler.attempt), {}
+    if sides is not None:
+        texts = dataclasses.asdict(sides)
+        arguments = {"sides": "sides:" + content_hash(texts)}
+        store.put_shared(run_id, arguments["sides"], texts)
+        key = content_hash(run_id, scheduler.attempt, arguments)
+    # Without a limit of its own: a large vocabulary takes its time, and the job reports how far it is.
+    result = scheduler.result("cluster:" + key, JobSpec("gpu.cluster", "vocabulary", arguments), show)
+    log.info("clustering %s", result["clustering"])
+    return str(result["clustering"])
+
+
+class ClusterDescription(TypedDict):
+    """An entry of the file that CONFIG_CLUSTER_DESCRIPTIONS_PATH names."""
+
+    id: int | str
+    description: str
+
+
+def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) -> None:
+    """Have the reflector read descriptions of the user's own."""
+    try:
+        values = read_json(path, list[ClusterDescription], parse=checked_json)
+        ids = sorted(int(d["id"]) for d in values)
+    except (FileNotFoundError, OutputError, ValueError) as error:
+        raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {error}"]) from None
+    if ids != list(range(clusters)):
+        wanted = f"one description for each of 0..{clusters - 1}"
+        raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {path} holds {ids}, not {wanted}"])
+    store.put_metadata(run_id, DESCRIPTIONS, json.dumps(values))
+
+
+def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, Any]]]:
+    """The folder of the clustering and its descriptions, without a run."""
+    sides = collected_sides(settings)
+    if settings.clusters_by == "waste" and sides is None:
+        raise SettingsError(["CONFIG_CLUSTERS_FROM: is empty: without a run, clusters by waste need its answers"])
+    run_id, started = f"cluster-{secrets.token_hex(4)}", time.monotonic()
+
+    def watch(step: str, progress: tuple[int, int] | None) -> None:
+        elapsed = time.monotonic() - started
+        view.show(Snapshot(run_id, 0, 0, "clusters", elapsed_s=elapsed, note=step, progress=progress))
+
+    with open_farm(settings, view.notify) as farm:
+        farm.store.put_run(make_run(settings, run_id))
+        farm.store.set_requirements(run_id, code_version(), settings.target_model)
+        try:
+            limits = WaitLimits(no_progress_s=stage_limit_s())
+            found = ensure_clustering(Scheduler(Dispatcher(farm, run_id, limits, view.notify)), watch, sides)
+            return str(clusters_folder() / found), farm.store.clusterings.made_descriptions(found)
+        finally:
+            farm.store.delete_run(run_id)

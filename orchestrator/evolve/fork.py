@@ -17,7 +17,6 @@ from pathlib import Path
 from orchestrator.evolve.optimisers import Genome, list_to_deltas
 from orchestrator.evolve.resume import saved_settings
 from orchestrator.evolve.search import load_state, make_search
-from orchestrator.evolve.systems import read_book
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json
 from orchestrator.settings import SettingsError
@@ -28,7 +27,6 @@ from orchestrator.settings.inputs import (
     ForkedArm,
     ForkFile,
     StartVector,
-    StartVectorFile,
     most_vectors,
     pinned_of,
     population_problem,
@@ -52,49 +50,24 @@ class Fork:
     def at(self) -> str:
         return self.content["at"]
 
-    def fitting(self, settings: Settings) -> tuple[Settings, Fork]:
-        """The settings of a run that begins here, and the fork with as many individuals as they leave room for."""
-        before = saved_settings(self.folder)
-        values = [(name, getattr(settings, name.lower()), getattr(before, name.lower())) for name in SAME]
-        problems = [
-            f"CONFIG_{name}: is {here!r}, and {there!r} in {self.folder}: a fork has the clusters of its origin"
-            for name, here, there in values
-            if here != there
-        ]
-        if settings.output_dir.resolve() == self.folder.resolve():
-            problems.append("CONFIG_OUTPUT_DIR: is that of the run to fork; give another with --output")
-        optimiser, size = settings.optimiser, settings.population_size
-        most, _ = most_vectors(optimiser, size)
-        arms = dict[str, ForkedArm]()
-        for name, arm in self.content["arms"].items():
-            chosen = arm["population"][:most]
-            arms[name] = {"clustering": arm["clustering"], "population": chosen}
-            vectors = [StartVector(one["deltas"]) for one in chosen]
-            if not problems and (problem := population_problem(vectors, optimiser, size, pinned_of(settings))):
-                problems.append(f"--fork: {self.folder} at {self.at} {problem}")
-        if problems:
-            raise SettingsError(problems)
-        return dataclasses.replace(settings, initial_deltas_path=FORK), Fork(
-            self.folder, {**self.content, "arms": arms}
-        )
-
     def check(self, output: OutputFolder) -> None:
-        if (output.path / FORK_FILE).exists():
-            known = read_json(output.path / FORK_FILE, ForkFile)
-            if known["arms"] != self.content["arms"]:
-                raise OutputError(
-                    f"{output.path} holds a run that was forked from {known['folder']} at {known['at']}; "
-                    "give another --output, or --fresh"
-                )
+        """Whether the folder is that of a new run, or of one that began so."""
+        if not (output.path / FORK_FILE).exists():
+            return
+        known = read_json(output.path / FORK_FILE, ForkFile)
+        if known["arms"] != self.content["arms"]:
+            raise OutputError(
+                f"{output.path} holds a run that was forked from {known['folder']} at {known['at']}; "
+                "give another --output, or --fresh"
+            )
 
     def write(self, output: OutputFolder) -> None:
-        """Put what the run begins with into its open folder, unless it is there."""
         if not (output.path / FORK_FILE).exists():
             output.write_json(FORK_FILE, self.content)
 
 
 def resolve_fork(spec: str, config: Path | None, overrides: Mapping[str, str] | Sequence[str]) -> tuple[Settings, Fork]:
-    """The settings of a run that begins at `spec`, and what it begins with.
+    """The settings of a run that begins at `spec`, and what it begins with: as many individuals as they leave room for.
 
     They are those of the file `config`, or without one those of the run to fork, with `overrides` in their place.
     """
@@ -103,7 +76,27 @@ def resolve_fork(spec: str, config: Path | None, overrides: Mapping[str, str] | 
     if any(name.removeprefix(PREFIX) == START for name in names):
         raise SettingsError([f"CONFIG_{START}: --fork says what the run begins with"])
     given = {**overrides, START: str(ZERO)} if isinstance(overrides, Mapping) else [*overrides, f"{START}={ZERO}"]
-    return fork.fitting(load_settings(config or fork.folder / "config", given))
+    settings, before = load_settings(config or fork.folder / "config", given), saved_settings(fork.folder)
+    values = [(name, getattr(settings, name.lower()), getattr(before, name.lower())) for name in SAME]
+    problems = [
+        f"CONFIG_{name}: is {here!r}, and {there!r} in {fork.folder}: a fork has the clusters of its origin"
+        for name, here, there in values
+        if here != there
+    ]
+    if settings.output_dir.resolve() == fork.folder.resolve():
+        problems.append("CONFIG_OUTPUT_DIR: is that of the run to fork; give another with --output")
+    optimiser, size = settings.optimiser, settings.population_size
+    most, _ = most_vectors(optimiser, size)
+    arms = dict[str, ForkedArm]()
+    for name, arm in fork.content["arms"].items():
+        arms[name] = {**arm, "population": arm["population"][:most]}
+        vectors = [StartVector(one["deltas"]) for one in arms[name]["population"]]
+        if not problems and (problem := population_problem(vectors, optimiser, size, pinned_of(settings))):
+            problems.append(f"--fork: {fork.folder} at {fork.at} {problem}")
+    if problems:
+        raise SettingsError(problems)
+    fitting = Fork(fork.folder, {**fork.content, "arms": arms})
+    return dataclasses.replace(settings, initial_deltas_path=FORK), fitting
 
 
 def find_fork(spec: str) -> Fork:
@@ -112,16 +105,17 @@ def find_fork(spec: str) -> Fork:
     RUN alone is the population after the last generation, or the best individual of a search that has no population.
     Of a generation the individuals are those that it evaluated as its population, the best first.
     """
-    folder, at = _split(spec)
+    path, is_at, at = spec.rpartition("@")
+    folder = Path(path)
+    if not is_at or Path(spec).is_dir():  # a folder's name may have an @
+        folder, at = Path(spec), ""
     results = RunResults.open(folder)
     if results.kind != "evolve":
         raise OutputError(f"{folder} is a run of {results.kind!a}, and only evolutions can be forked")
     count = len(results.generations)
     if not count:
         raise OutputError(f"{folder} has no finished generation to fork")
-    book = read_book(results.output)
-    search = make_search(saved_settings(folder), book)
-    ids = search.any_params.cluster_ids
+    search = make_search(saved_settings(folder), results.book)
     found: dict[str, Sequence[Genome]]
     if at in ("", str(count)):
         found = {name: state.members for name, state in load_state(results.output, search).states.items()}
@@ -135,21 +129,16 @@ def find_fork(spec: str) -> Fork:
                 )
             nodes = [one["node"] for one in results.generations[int(at)]["population"]]
             at = f"generation {int(at)}"
-        individuals = [results.individual(node) for node in nodes]
-        individuals.sort(key=lambda one: -one.fitness)  # of equal ones the first stays first
+        individuals = sorted(map(results.individual, nodes), key=lambda one: -one.fitness)
         found = {individuals[0].arm: [Genome(one.vector, one.scratchpad) for one in individuals]}
-
-    def arm(name: str, genomes: Sequence[Genome]) -> ForkedArm:
-        population: list[StartVectorFile] = [
-            {"deltas": list_to_deltas(one.deltas, ids), "scratchpad": one.scratchpad} for one in genomes
-        ]
-        return {"clustering": search.arm(name).clustering, "population": population}
-
-    arms = {name: arm(name, genomes) for name, genomes in found.items()}
+    ids = search.any_params.cluster_ids
+    arms: dict[str, ForkedArm] = {
+        name: {
+            "clustering": search.arm(name).clustering,
+            "population": [
+                {"deltas": list_to_deltas(one.deltas, ids), "scratchpad": one.scratchpad} for one in genomes
+            ],
+        }
+        for name, genomes in found.items()
+    }
     return Fork(folder, {"run": results.run, "folder": str(folder.resolve()), "at": at, "arms": arms})
-
-
-def _split(spec: str) -> tuple[Path, str]:
-    """The folder and the place in it; a folder's name may have an @."""
-    folder, at, place = spec.rpartition("@")
-    return (Path(folder), place) if at and not Path(spec).is_dir() else (Path(spec), "")

@@ -1,8 +1,7 @@
-"""The plan in flight: shown to whoever watches the run, and written into the folder where it is interrupted."""
+"""The plan in flight: shown to whoever watches the run, and its best kept where the run is interrupted."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,8 +11,9 @@ from typing import NamedTuple
 import redis
 
 from orchestrator.evolve.optimisers import Generation, list_to_deltas
-from orchestrator.evolve.records import IN_PROGRESS, History, InProgressFile
-from orchestrator.evolve.search import FinishedGeneration, RunState, Search
+from orchestrator.evolve.records import History
+from orchestrator.evolve.resume import keep_servers
+from orchestrator.evolve.search import RunState, Search
 from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import Records
@@ -30,7 +30,6 @@ from tasks.records import Failure
 from tasks.store.client import RunTaken
 from tasks.store.store import Store
 
-log = logging.getLogger(__name__)
 FLUSH_EVERY_S = 1.0
 
 
@@ -64,7 +63,8 @@ class Fitness:
 class ProgressReporter:
     """Called with the records of the plan in flight, as often as they may have changed.
 
-    `recorded` counts what the history has, and the finished plans of this generation.
+    `recorded` counts what the history has, and the finished plans of this generation; `arms` has the system prompts of
+    the search by name, none before it.
     """
 
     dispatcher: Dispatcher
@@ -75,8 +75,8 @@ class ProgressReporter:
     publisher: StatusPublisher
     fitness: Fitness = field(default_factory=Fitness)
     recorded: Evaluations = field(default_factory=Evaluations)
-    arms: Mapping[str, str] = field(default_factory=dict)  # the system prompts by name
     started: float = field(default_factory=time.monotonic)
+    arms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._store, self._run_id = self.dispatcher.store, self.dispatcher.run_id
@@ -92,7 +92,7 @@ class ProgressReporter:
         usage = self._store.usage(self._run_id)
         if time.monotonic() - self._flushed > FLUSH_EVERY_S:
             self.flush(usage)
-        self.view.show(self._snapshot(plan, records, {one.name: one.error for one in failures}, usage))
+        self.view.show(self._of_plan(plan, records, {one.name: one.error for one in failures}, usage))
         if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
             self.recorded += _evaluated(plan, records)
             self._plan = ("", 0)
@@ -101,7 +101,7 @@ class ProgressReporter:
         """A generation is recorded: say what the run has used until now."""
         self.recorded = recorded
         self.fitness.update(history)
-        used = usage_text(self._with_usage(self._blank(""), self._store.usage(self._run_id)))
+        used = usage_text(self._snapshot("", self._store.usage(self._run_id)))
         took = format_duration(time.monotonic() - self.started)
         best = format_score(self.fitness.best_ever)
         number = self.fitness.generation - 1
@@ -109,20 +109,25 @@ class ProgressReporter:
 
     def report_setup(self, step: str, progress: tuple[int, int] | None) -> None:
         """Show how far the clustering of the vocabulary is."""
-        self.view.show(replace(self._blank("clusters"), note=step, progress=progress))
+        self.view.show(replace(self._snapshot("clusters"), note=step, progress=progress))
 
     def flush(self, usage: Mapping[str, float] | None = None) -> None:
-        """Write new prompts and finished files into the output folder, and publish how far the run is."""
+        """Write new prompts, finished files and servers into the output folder, and publish how far the run is.
+
+        Servers too: otherwise a run that parks on a farm of two different ones could go on with only one of them.
+        """
         for name, text in self._store.prompts(self._run_id, self._written).items():
             self.output.write(f"reflector_prompts/{name}", text)
             self._written.add(name)
         self.artifacts.save_ready()
+        keep_servers(self.output, self._store.servers(self._run_id))
         figures = asdict(self.fitness)
         self.publisher.publish({"done": figures.pop("generation"), **figures}, usage=usage)
         self._flushed = time.monotonic()
 
-    def _blank(self, stage: str) -> Snapshot:
-        return Snapshot(
+    def _snapshot(self, stage: str, usage: Mapping[str, float] | None = None) -> Snapshot:
+        """The run at a stage, without what is evaluated there."""
+        now = Snapshot(
             run=self._run_id,
             generation=self.fitness.generation,
             generations=self.settings.ngen,
@@ -131,25 +136,23 @@ class ProgressReporter:
             elapsed_s=time.monotonic() - self.started,
             evaluations=self.recorded,
         )
-
-    def _with_usage(self, snapshot: Snapshot, usage: Mapping[str, float]) -> Snapshot:
+        if usage is None:
+            return now
         return replace(
-            snapshot,
+            now,
             calls=int(usage.get("requests", 0)),
             tokens=int(usage.get("target", 0)),
             cost_usd=usage.get("cost_usd", 0.0) if self.publisher.is_priced else None,
             budget_usd=self.publisher.budget_usd,
         )
 
-    def _snapshot(
-        self, plan: Plan, records: Records, errors: Mapping[str, str], usage: Mapping[str, float]
-    ) -> Snapshot:
+    def _of_plan(self, plan: Plan, records: Records, errors: Mapping[str, str], usage: Mapping[str, float]) -> Snapshot:
         left = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
         done, took = len(records), time.monotonic() - self._began
         finished = done - self._plan[1]
         prompt, ids = plan.candidates[0].system_prompt, layout_of(self.settings).ids
         return replace(
-            self._with_usage(self._blank(plan.purpose), usage),
+            self._snapshot(plan.purpose, usage),
             generation=plan.generation,
             note="stages",
             progress=(done, done + left),
@@ -167,8 +170,8 @@ class ProgressReporter:
 
 def _evaluated(plan: Plan, records: Records) -> Evaluations:
     """The evaluations of a plan that are done."""
-    whole = [ref.field for c in plan.candidates for ref in stage_refs(c) if ref.stage == "answer"]
-    return evaluations(records[field] for field in whole if field in records)
+    answers = [ref.field for c in plan.candidates for ref in stage_refs(c) if ref.stage == "answer"]
+    return evaluations(records[field] for field in answers if field in records)
 
 
 def _view(
@@ -177,25 +180,21 @@ def _view(
     """What a candidate is at: the first stage without a record, or how it ended."""
     refs = stage_refs(candidate)
     todo = [ref for ref in refs if ref.field not in records]
-    error = errors.get(str(candidate.index))
+    error = errors.get(str(candidate.index)) if todo else None
     at = todo[0] if todo else refs[-1]
-    score = records.get(f"{candidate.index}:mut:score") or records.get(f"{candidate.index}:pre:score") or {}
-    if score.get("skipped"):
-        score = records[f"{candidate.index}:pre:score"]
-    failed = bool(todo and error)
+    scores = [records.get(f"{candidate.index}:{phase}:score", {}).get("fitness") for phase in ("mut", "pre")]
     return CandidateView(
         node=plan.node(candidate.index, at.phase),
-        stage="failed" if failed else "done" if not todo else "waiting" if todo == refs else at.stage,
+        stage="failed" if error else "done" if not todo else "waiting" if todo == refs else at.stage,
         target=None if candidate.target is None else cluster_ids[candidate.target],
-        fitness=score.get("fitness"),
-        error=error if failed else None,
+        fitness=next((score for score in scores if score is not None), None),
+        error=error,
     )
 
 
 class Scored(NamedTuple):
-    """An evaluated vector; `clustering` is that of its deltas."""
+    """An evaluated vector, and the clusters of its deltas."""
 
-    node: str
     clustering: str
     deltas: tuple[float, ...]
     fitness: float
@@ -203,19 +202,14 @@ class Scored(NamedTuple):
 
 def scored(plan: Plan, records: Records) -> Iterator[Scored]:
     """The evaluations of a plan that are done, in its order."""
-    for candidate in plan.candidates:
-        vectors: dict[Phase, tuple[float, ...] | None] = {"pre": candidate.deltas, "mut": _mutated(candidate, records)}
+    for one in plan.candidates:
+        vectors: dict[Phase, tuple[float, ...]] = {"pre": one.deltas}
+        delta = records.get(f"{one.index}:mut:reflect", {}).get("delta")
+        if one.target is not None and delta is not None:
+            vectors["mut"] = (*one.deltas[: one.target], delta, *one.deltas[one.target + 1 :])
         for phase, deltas in vectors.items():
-            score = records.get(f"{candidate.index}:{phase}:score")
-            if deltas is not None and score is not None and not score.get("skipped"):
-                yield Scored(plan.node(candidate.index, phase), candidate.clustering, deltas, score["fitness"])
-
-
-def _mutated(candidate: Candidate, records: Records) -> tuple[float, ...] | None:
-    delta = records.get(f"{candidate.index}:mut:reflect", {}).get("delta")
-    if candidate.target is None or delta is None:
-        return None
-    return (*candidate.deltas[: candidate.target], delta, *candidate.deltas[candidate.target + 1 :])
+            if score := records.get(f"{one.index}:{phase}:score"):
+                yield Scored(one.clustering, deltas, score["fitness"])
 
 
 @dataclass
@@ -223,8 +217,8 @@ class InProgress:
     """The generation in progress: `state` at its start, and its `plans` with their records so far.
 
     `evolution_state.json` describes the start of a generation, and a run goes on from there.  So where it exists it is
-    left as it is; before the end of the first generation it is that of the start.  The best deltas and the processors
-    are those of all evaluations so far, and `in_progress.json` says so until the generation is done.
+    left as it is; before the end of the first generation it is that of the start.  The best deltas and their processor
+    are the best of all evaluations so far.
     """
 
     output: OutputFolder
@@ -232,18 +226,7 @@ class InProgress:
     run_id: str
     search: Search
     state: RunState
-    leader: Scored | None = None  # the best of the last population that was recorded
     plans: dict[str, tuple[Plan, Records]] = field(default_factory=dict)
-
-    def next(self, finished: FinishedGeneration) -> None:
-        """A generation is recorded: all files are those of its end."""
-        self.state, one = finished.state, finished.generation.leader
-        self.leader = Scored(one.node, finished.arm.clustering, one.genome.deltas, one.score.fitness)
-        self.plans.clear()
-        self.clear()
-
-    def clear(self) -> None:
-        self.output.remove(IN_PROGRESS)
 
     @contextmanager
     def written_if_interrupted(self) -> Iterator[None]:
@@ -258,43 +241,28 @@ class InProgress:
             raise
         except BaseException as error:
             with suppress(OutputNotWritable):  # it is reported by what ended the block
-                self.write(is_farm_up=not isinstance(error, FarmUnavailable | redis.RedisError))
+                self._write(is_farm_up=not isinstance(error, FarmUnavailable | redis.RedisError))
             raise
 
-    def write(self, *, is_farm_up: bool) -> None:
+    def _write(self, *, is_farm_up: bool) -> None:
         """Where the farm is down, what it has finished last is not known, and no processor is written."""
-        if is_farm_up:
-            with suppress(redis.RedisError):
-                for name, (plan, records) in self.plans.items():
-                    self.plans[name] = (plan, {**records, **self.store.stages(self.run_id, name)})
-        done = [(plan.purpose, one) for plan, records in self.plans.values() for one in scored(plan, records)]
-        before = self.search.best(self.state)
-        known = [Scored("", before.arm.clustering, before.best.deltas, before.best.fitness)] if before else []
-        best = max([*known, *(one for _, one in done)], key=lambda one: one.fitness, default=None)
-        population = [one for purpose, one in done if purpose == "population"]
-        leader = max(population, key=lambda one: one.fitness, default=self.leader)
         if not self.output.state.exists():
             self.output.write("evolution_state.json", self.search.to_json(self.state))
-        for name, one in (("deltas_best.json", best), ("deltas_current.json", leader)):
-            if one is not None:
-                self.output.write_json(name, list_to_deltas(one.deltas, self.search.any_params.cluster_ids))
+        before = self.search.best(self.state)
+        known = [Scored(before.arm.clustering, before.best.deltas, before.best.fitness)] if before else []
+        for name, (plan, records) in self.plans.items():
+            finished = dict(records)
+            with suppress(redis.RedisError):
+                finished |= self.store.stages(self.run_id, name) if is_farm_up else {}
+            known += scored(plan, finished)
+        if not known:
+            return
+        best = max(known, key=lambda one: one.fitness)
+        deltas = list_to_deltas(best.deltas, self.search.any_params.cluster_ids)
+        self.output.write_json("deltas_best.json", deltas)
         if is_farm_up:
-            self._write_processors({"processor_best.py": best, "processor.py": leader})
-        if self.state.generation < self.search.any_params.generations:
-            marker = InProgressFile(
-                generation=self.state.generation,
-                evaluations=len(done),
-                best_node=(best.node or None) if best else None,
-                best_fitness=best.fitness if best else None,
-            )
-            self.output.write_json(IN_PROGRESS, marker)
-            log.info("stopped in generation %d: %d evaluations of it are done", self.state.generation, len(done))
+            from tasks.gpu.processor import generate  # only an interruption needs it
 
-    def _write_processors(self, chosen: Mapping[str, Scored | None]) -> None:
-        # Imported here: only an interruption needs it.
-        from tasks.gpu.processor import generate
-
-        with suppress(LookupError, ValueError, redis.RedisError):  # no clustering yet, or the store is gone
-            for name, one in chosen.items():
-                if one is not None:
-                    self.output.write(name, generate(self.store, self.run_id, one.deltas, clustering=one.clustering))
+            with suppress(LookupError, ValueError, redis.RedisError):  # no clustering yet, or the store is gone
+                text = generate(self.store, self.run_id, best.deltas, clustering=best.clustering)
+                self.output.write("processor_best.py", text)

@@ -1,4 +1,4 @@
-"""What is recorded of a search in the output folder: `history.jsonl` and `individuals.jsonl`.
+"""What is recorded of a search in the output folder: `history.jsonl`, `individuals.jsonl` and `clusters.json`.
 
 Every generation goes there before the next one starts.  `evolution_state.json` is written last, so whatever else is in
 the folder is never older than the state; what a killed generation left beyond it is dropped when the run is resumed.
@@ -20,7 +20,7 @@ from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.optimisers import Evaluated, Generation, canonical_order, list_to_deltas
-from orchestrator.evolve.resume import options_of, read_changes
+from orchestrator.evolve.resume import read_changes
 from orchestrator.evolve.systems import Arm, System
 from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputFolder, append_lines, json_line, load_lines, read_json, write_output
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from orchestrator.evolve.search import BestOfRun, FinishedGeneration, RunState, Search
     from orchestrator.runs.jobs import ArtifactRequests
     from tasks.store.store import Store
+
+
+CLUSTERS_FILE = "clusters.json"
 
 
 class ScoredIndividual(TypedDict):
@@ -139,26 +142,6 @@ def read_individuals(path: Path) -> list[Individual]:
     return [Individual(**line) for line in load_lines(path, Individual, "individual")]
 
 
-class InProgressFile(TypedDict):
-    """in_progress.json: the generation, its evaluations so far, and the best individual of the run until then."""
-
-    generation: int
-    evaluations: int
-    best_node: str | None
-    best_fitness: float | None
-
-
-IN_PROGRESS = "in_progress.json"
-
-
-def read_in_progress(folder: Path) -> InProgressFile | None:
-    """None for a run that did not stop in the middle of a generation."""
-    try:
-        return read_json(folder / IN_PROGRESS, InProgressFile, "a run goes on without this file: remove it")
-    except FileNotFoundError:
-        return None
-
-
 EdgeKind = Literal["parent", "mutation", "next"]
 Edge = TypedDict("Edge", {"from": str, "to": str, "kind": EdgeKind})
 
@@ -173,8 +156,8 @@ def edges_of(individuals: Sequence[Individual]) -> list[Edge]:
     for one in individuals:
         kind: EdgeKind = "mutation" if one.stage == "mut" else "parent"
         edges += [{"from": parent, "to": one.node, "kind": kind} for parent in one.parents]
-        if one.place is not None and (number := following[one.arm].get(one.generation)) is not None:
-            edges.append({"from": one.node, "to": f"{plan_name('population', number)}{one.place}", "kind": "next"})
+        if one.place is not None and (later := following[one.arm].get(one.generation)) is not None:
+            edges.append({"from": one.node, "to": f"{plan_name('population', later)}{one.place}", "kind": "next"})
     return edges
 
 
@@ -199,6 +182,57 @@ def individuals_of(generation: Generation, arm: str, ids: Sequence[str]) -> list
 
 def _target(one: Evaluated, ids: Sequence[str]) -> str | None:
     return None if one.target is None else ids[one.target]
+
+
+@dataclass(frozen=True)
+class ClusterOfRun:
+    """One cluster of the vocabulary: `count` tokens, of which `examples` are texts; 0 and empty where not known."""
+
+    id: str
+    description: str
+    examples: tuple[str, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class ClustersOfArm:
+    """The clusters of an arm in the order of their ids; `clustering` is the content hash."""
+
+    arm: str
+    clustering: str
+    clusters: tuple[ClusterOfRun, ...]
+
+
+class ClustersFile(TypedDict):
+    """clusters.json."""
+
+    arms: list[ClustersOfArm]
+
+
+def keep_clusters(output: OutputFolder, store: Store, run_id: str, arms: Sequence[Arm]) -> None:
+    """Write what the clusters of the arms hold.  Descriptions of the user's own keep the examples of the clustering."""
+    found = []
+    for arm in arms:
+        made = {str(one["id"]): one for one in store.clusterings.made_descriptions(arm.clustering)}
+        clusters = tuple(
+            ClusterOfRun(
+                str(one["id"]),
+                one["description"],
+                tuple(made[str(one["id"])].get("examples", ())),
+                made[str(one["id"])].get("count", 0),
+            )
+            for one in store.clusterings.descriptions(run_id, arm.clustering)
+        )
+        found.append(ClustersOfArm(arm.name, arm.clustering, clusters))
+    output.write_json(CLUSTERS_FILE, {"arms": [dataclasses.asdict(one) for one in found]})
+
+
+def read_clusters(output: OutputFolder) -> list[ClustersOfArm]:
+    """None before the vocabulary is clustered."""
+    try:
+        return read_json(output.path / CLUSTERS_FILE, ClustersFile)["arms"]
+    except FileNotFoundError:
+        return []
 
 
 class Recorder:
@@ -234,26 +268,26 @@ class Recorder:
         best = self._search.best(finished.state)
         assert best is not None, "a generation always evaluates an individual"
         self.history.append(self._line(finished, best, wall_s))
-        output.write("history.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
         new = individuals_of(generation, arm.name, self._ids)
-        append_lines(output.individuals, map(dataclasses.asdict, new))
         self.individuals += new
-        leader = generation.leader.genome.deltas
-        output.write_json("deltas_current.json", list_to_deltas(leader, self._ids))
-        output.write_json("deltas_best.json", list_to_deltas(best.best.deltas, self._ids))
-        self._request_files(leader, arm, best)
+        output.write("history.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
+        append_lines(output.individuals, map(dataclasses.asdict, new))
+        self._write_deltas(generation.leader.genome.deltas, arm, best)
         output.write("evolution_state.json", self._search.to_json(finished.state))
 
-    def request_again(self, state: RunState) -> None:
-        """Have the files of the last recorded generation made: the session that recorded it may have ended before."""
+    def write_again(self, state: RunState) -> None:
+        """Write the files of the last recorded generation: the session that recorded it may have ended before."""
         population = self.history[-1]["population"]
         leader = max(population, key=lambda one: one["fitness"])["node"]  # of equal ones the first
         found = [one.vector for one in self.individuals if one.node == leader]
         best = self._search.best(state)
         if found and best:
-            self._request_files(found[-1], self._search.arm(state.arm), best)
+            self._write_deltas(found[-1], self._search.arm(state.arm), best)
 
-    def _request_files(self, leader: tuple[float, ...], arm: Arm, best: BestOfRun) -> None:
+    def _write_deltas(self, leader: tuple[float, ...], arm: Arm, best: BestOfRun) -> None:
+        """Those of the last population's best and of the best so far, with their processors, and the plots."""
+        self._output.write_json("deltas_current.json", list_to_deltas(leader, self._ids))
+        self._output.write_json("deltas_best.json", list_to_deltas(best.best.deltas, self._ids))
         self._artifacts.request_processor(PROCESSOR_FILE, leader, arm.clustering)
         if best != self._best:
             self._artifacts.request_processor("processor_best.py", best.best.deltas, best.arm.clustering)
@@ -269,15 +303,15 @@ class Recorder:
             return max(0.0, usage.get(name, 0.0) - before)
 
         def scored(one: Evaluated, **target: str | None) -> ScoredIndividual:
-            names = ("fitness", "shortness", "correctness", "mean_tokens")
-            score = {name: getattr(one.score, name) for name in names}
+            score = {n: getattr(one.score, n) for n in ("fitness", "shortness", "correctness", "mean_tokens")}
             notes = {"merge_fallback": one.merge_fallback, "skip_reason": one.skip_reason}
             said = {name: reason for name, reason in notes.items() if reason}
             return cast(ScoredIndividual, {"node": one.node, **target, **score, **said})
 
         fitness = [one.score.fitness for one in generation.population]
         cost = share("cost_usd", sum(line["cost_usd"] or 0 for line in earlier))
-        changed = options_of(read_changes(self._output), generation.number)
+        changes = [one.options for one in read_changes(self._output) if one.generation == generation.number]
+        changed = {name: new for options in changes for name, (_, new) in options.items()}
         line: GenerationRecord = {
             "generation": generation.number,
             "arm": finished.arm.name,

@@ -1,39 +1,37 @@
-"""A run that goes on is checked against what it began with: its settings, its questions, its target's servers.
+"""A run that goes on is checked against what it began with: its settings and its target's servers.
 
-All are kept in the output folder.  With other questions, a server that is none of its own, or settings that would make
-it another run, it is refused: its old and new scores could not be compared.  Settings that may change while a run is
-stopped are in `settings_changes.json`, each with the generation from which the new values hold.
+Both are kept in the output folder.  With a server that is none of its own, or settings that would make it another run,
+it is refused: its old and new scores could not be compared.  Settings that may change while a run is stopped are in
+`settings_changes.json`, each with the generation from which the new values hold.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import redis
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import SYSTEMS_FILE
-from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, read_json, read_output_text
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_output_text
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings, read_assignments, typed_value
 from orchestrator.settings.options import RESUMABLE, Settings, changed_options
 from orchestrator.settings.run import by_rules, judge_of
 from tasks.common.validation import checked_json
 from tasks.judging.graders import needs_model
-from tasks.records import Example, Target
-from tasks.store.keys import content_hash
+from tasks.records import Target
 from tasks.store.store import Store
 
 if TYPE_CHECKING:
     from orchestrator.farm.work import Scheduler
     from tasks.gpu.processor import ModelCheck
 
-CHANGES_FILE = "settings_changes.json"
+CHANGES_FILE, SERVERS, MODEL = "settings_changes.json", "servers.json", "model.json"
+ANOTHER_RUN = "`orchestrator evolve` starts another run with another --output, or --fresh"
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,12 @@ class ChangesFile(TypedDict):
     """settings_changes.json, oldest first."""
 
     changes: list[SettingsChange]
+
+
+class ServersFile(TypedDict):
+    """servers.json: what each server that has answered has reported of itself."""
+
+    servers: list[dict[str, Any]]
 
 
 def saved_settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:
@@ -84,29 +88,17 @@ def record_change(output: OutputFolder, before: Settings, after: Settings, gener
         for name in changed_options(before, after)
         if name != "OUTPUT_DIR"
     }
-    changes = read_changes(output)
-    is_recorded = bool(changes) and (changes[-1].generation, dict(changes[-1].options)) == (generation, options)
-    if options and not is_recorded:
-        changes = [*changes, SettingsChange(generation, options)]
-        output.write_json(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in changes]})
+    changes, new = read_changes(output), SettingsChange(generation, options)
+    if options and changes[-1:] != [new]:
+        output.write_json(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in [*changes, new]]})
 
 
-def judge_identity(settings: Settings) -> object:
+def _judge_identity(settings: Settings) -> object:
     """What makes two judges the same: the settings of one that asks a model, and where it is called."""
     if not needs_model(settings.judge):
         return settings.judge
     address = settings.openai_base_url or ("rules" if by_rules(settings) else "external")
     return dataclasses.replace(judge_of(settings), context_tokens=0), address
-
-
-def options_of(changes: list[SettingsChange], generation: int) -> dict[str, str]:
-    """The options that hold from this generation on, with their new values."""
-    return {
-        name: values[1]
-        for change in changes
-        if change.generation == generation
-        for name, values in change.options.items()
-    }
 
 
 def check_resumable(output: OutputFolder, settings: Settings) -> None:
@@ -117,78 +109,19 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
     # Before anything has been measured, no result depends on what is done with long questions.
     is_measured = output.state.exists() or (output.path / SYSTEMS_FILE).exists()
     resumable = RESUMABLE if is_measured else (*RESUMABLE, "TOO_LONG")
-    differing = [name for name in changed_options(before, settings) if name not in resumable]
-    if differing:
-        raise SettingsError(
-            [
-                f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in "
-                f"the run in {output.path}; `orchestrator evolve` starts another run with another --output, or --fresh"
-                for name in differing
-            ]
-        )
-    if judge_identity(before) != judge_identity(settings):
-        raise SettingsError(
-            [
-                f"CONFIG_OPENAI_BASE_URL, CONFIG_OPENAI_PARAMETERS: not the judge of the run in {output.path}, and "
-                "verdicts of two judges are not compared; start another run, which takes the stored answers"
-            ]
-        )
-
-
-QUESTIONS, SERVERS, MODEL = "questions.json", "servers.json", "model.json"
-MOST_LISTED = 10
-SHORT = 16  # digits of a hash
-ANOTHER_RUN = "`orchestrator evolve` starts another run with another --output, or --fresh"
-
-QuestionHashes = dict[str, dict[str, str]]
-"""By set: the content hash of each question, with its context and right answer, by id, in order."""
-
-
-class ServersFile(TypedDict):
-    """servers.json: what each server that has answered has reported of itself."""
-
-    servers: list[dict[str, Any]]
-
-
-def question_hashes(examples: Mapping[str, Sequence[Example]]) -> QuestionHashes:
-    return {
-        which: {row.id: content_hash(dataclasses.asdict(row))[:SHORT] for row in rows}
-        for which, rows in examples.items()
-    }
-
-
-def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
-    """Whether the questions are those that the run in the folder began with."""
-    read_servers(output)
-    if (output.path / SYSTEMS_FILE).exists() and (
-        missing := [n for n in (QUESTIONS, SERVERS) if not (output.path / n).exists()]
-    ):
-        what = f"{output.path} has scores, but no {' and no '.join(missing)}"
-        raise OutputError(f"{what}: what they depend on is not known; {ANOTHER_RUN}")
-    try:
-        before = read_json(output.path / QUESTIONS, QuestionHashes)
-    except FileNotFoundError:
-        return
     problems = [
-        f"CONFIG_DATA_PATH: {_changed(which, before.get(which, {}), now)} in {output.path}; {ANOTHER_RUN}"
-        for which, now in question_hashes(examples).items()
-        if list(before.get(which, {}).items()) != list(now.items())
+        f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in the run in "
+        f"{output.path}; {ANOTHER_RUN}"
+        for name in changed_options(before, settings)
+        if name not in resumable
     ]
+    if not problems and _judge_identity(before) != _judge_identity(settings):
+        problems.append(
+            f"CONFIG_OPENAI_BASE_URL, CONFIG_OPENAI_PARAMETERS: not the judge of the run in {output.path}, and "
+            "verdicts of two judges are not compared; start another run, which takes the stored answers"
+        )
     if problems:
         raise SettingsError(problems)
-
-
-def _changed(which: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    names = [name for name in {**now, **before} if now.get(name) != before.get(name)] or ["the order"]
-    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    here, there = (content_hash(list(hashes.items()))[:SHORT] for hashes in (now, before))
-    listed = ", ".join(names[:MOST_LISTED]) + more
-    return f"the {which} set has changed ({listed}): its hash is {here} here, but {there} in the run"
-
-
-def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
-    if not (output.path / QUESTIONS).exists():
-        output.write_json(QUESTIONS, question_hashes(examples))
 
 
 def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
@@ -211,20 +144,6 @@ def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target,
         )
     keep_servers(output, [now])
     output.write_json(MODEL, found["model"])
-
-
-@contextmanager
-def servers_kept(output: OutputFolder, store: Store, run_id: str) -> Iterator[None]:
-    """Around what the servers answer: where it ends early, those that have answered until then are kept too.
-
-    Otherwise a run that parks on a farm of two different servers could go on with only one of them.
-    """
-    try:
-        yield
-    except BaseException:
-        with suppress(redis.RedisError, OutputNotWritable):  # it is reported by what ended the block
-            keep_servers(output, store.servers(run_id))
-        raise
 
 
 def keep_servers(output: OutputFolder, servers: Sequence[Mapping[str, Any]]) -> None:

@@ -20,7 +20,7 @@ from tasks.records import Example
 from tasks.store.keys import MEASURED, content_hash
 
 if TYPE_CHECKING:
-    from orchestrator.evolve.setup import Examples
+    from orchestrator.evolve.questions import Examples
     from orchestrator.farm.work import FarmEvaluator
     from tasks.store.store import Store
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from simulated_measurer import Reply, Respond, SimulatedMeasurer, evolve_settings, questions
 
-from orchestrator.evolve.arms import parts_of, prepare, sides_of, vectors_of
+from orchestrator.evolve.arms import make_arms, measure_plain, parts_of, sides_of, vectors_of
 from orchestrator.evolve.systems import Arm, Book
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.settings import SettingsError
@@ -30,8 +30,8 @@ class World:
         self.sides: list[Sides | None] = []
 
     def prepare(self, prompts: Mapping[str, str]) -> Book:
-        book, _ = prepare(self.settings, prompts, self._measurer, self._cluster)
-        return book
+        plain, cap, measurer = measure_plain(self.settings, prompts["plain"], self._measurer)
+        return make_arms(self.settings, prompts, plain, cap, measurer, self._cluster)
 
     def _measurer(self, cap: int) -> SimulatedMeasurer:
         if cap not in self.caps:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.evolve.clusters import collected_sides
+from orchestrator.evolve.arms import collected_sides
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings
 from tasks.records import Sides

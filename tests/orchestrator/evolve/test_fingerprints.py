@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.evolve.resume import (
-    check_same_questions,
-    keep_questions,
-    keep_servers,
-    read_servers,
-    servers_kept,
-    unknown_servers,
-)
-from orchestrator.evolve.systems import Book
-from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.evolve.questions import check_same_questions, keep_questions
+from orchestrator.evolve.resume import keep_servers, read_servers, unknown_servers
+from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import SettingsError
 from tasks.records import Example
 from tasks.store.store import Store
@@ -53,25 +46,6 @@ def test_each_server_that_has_answered_is_kept_once(output: OutputFolder) -> Non
     keep_servers(output, [{"version": "1"}])
     keep_servers(output, [{"version": "1"}, {"version": "2"}])
     assert read_servers(output) == [{"version": "1"}, {"version": "2"}]
-
-
-def test_servers_that_answered_before_a_run_stopped_are_kept(output: OutputFolder, store: Store) -> None:
-    keep_servers(output, [{"version": "1"}])
-    with pytest.raises(KeyboardInterrupt), servers_kept(output, store, "r"):
-        store.add_server("r", {"version": "2"})
-        raise KeyboardInterrupt
-    assert read_servers(output) == [{"version": "1"}, {"version": "2"}]
-
-
-def test_scores_of_unknown_questions_or_servers_are_refused(output: OutputFolder) -> None:
-    # Without scores a file may be missing
-    check_same_questions(output, EXAMPLES)
-    Book().write(output)
-    with pytest.raises(OutputError, match=r"has scores, but no servers\.json: "):
-        check_same_questions(output, EXAMPLES)
-    (output.path / "questions.json").unlink()
-    with pytest.raises(OutputError, match=r"no questions\.json and no servers\.json"):
-        check_same_questions(output, EXAMPLES)
 
 
 def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(store: Store, tmp_path: Path) -> None:

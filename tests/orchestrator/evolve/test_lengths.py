@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.evolve.setup import apply_too_long
+from orchestrator.evolve.questions import apply_too_long
 from orchestrator.runs.jobs import LongPrompts
 from orchestrator.settings import SettingsError
 from tasks.records import Example

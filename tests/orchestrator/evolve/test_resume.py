@@ -9,7 +9,6 @@ import pytest
 from orchestrator.evolve.resume import (
     SettingsChange,
     check_resumable,
-    options_of,
     read_changes,
     record_change,
 )
@@ -44,10 +43,6 @@ def test_a_change_is_recorded_once_with_its_generation(output: OutputFolder) -> 
         record_change(output, before, after, 3)
     options = {"REFLECTOR_MODEL": ["gpt-4o", "other"], "REFLECTOR_MAX_COMPLETION_TOKENS": ["2048", "8192"]}
     assert read_changes(output) == [SettingsChange(3, options)]
-    assert options_of(read_changes(output), 3) == {
-        "REFLECTOR_MODEL": "other", "REFLECTOR_MAX_COMPLETION_TOKENS": "8192",
-    }  # fmt: skip
-    assert options_of(read_changes(output), 4) == {}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.evolve.setup import check_judge, choose_examples, repeated_questions
+from orchestrator.evolve.questions import check_judge, choose_examples, repeated_questions
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.options import Settings

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.collect.run import start_collection
 from orchestrator.collect.settings import CollectOptions, read_collect_settings
-from orchestrator.evolve.run import start_evolution
+from orchestrator.evolve.session import start_evolution
 from orchestrator.farm.dispatcher import CANCELLED_REASON
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import MODULES, kind_of

@@ -15,7 +15,6 @@ from orchestrator.settings.run import make_run
 from tasks.common.text import SCRATCHPAD_CHARACTERS, estimate_tokens, limit_scratchpad
 from tasks.common.validation import InvalidData, parse_json
 from tasks.openai.calls import prompt_limit
-from tasks.openai.describe import LONGEST, Descriptions
 from tasks.openai.endpoint import ContextExceededError
 from tasks.openai.merge import merge_stage
 from tasks.openai.reflect import (
@@ -235,19 +234,3 @@ def test_a_merge_is_taken_asked_for_again_and_given_up(asking: Stage, service: A
     service.fail("merge:invalid_json:2")
     given_up = merge_stage(merging)
     assert given_up["scratchpad"] == parents.scratchpad_a and "not JSON" in given_up["fallback"]
-
-
-@pytest.mark.parametrize(
-    ("described", "reason"),
-    [
-        ([(2, "a")], "describes the clusters [2], not [2, 3]"),
-        ([(2, "a"), (3, "b"), (3, "c")], "[2, 3, 3]"),
-        ([(2, "a"), (3, " \n")], "cluster 3 is empty"),
-        ([(2, "a" * (LONGEST + 1)), (3, "b")], "more than"),
-    ],
-)
-def test_a_reply_that_does_not_describe_each_cluster_once_is_invalid(
-    described: list[tuple[int, str]], reason: str
-) -> None:
-    reply = {"descriptions": [{"cluster": cluster, "description": text} for cluster, text in described]}
-    assert reason in parse_json(Descriptions, json.dumps(reply)).fault([{"id": 2}, {"id": 3}])
