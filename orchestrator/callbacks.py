@@ -24,12 +24,6 @@ log = logging.getLogger(__name__)
 
 GROUP = "whetstone.callbacks"
 """The group of entry points whose names CONFIG_CALLBACKS may have."""
-TRACKERS = {
-    "mlflow": "orchestrator.trackers:MlflowTracker",
-    "tensorboard": "orchestrator.trackers:TensorboardTracker",
-    "wandb": "orchestrator.trackers:WandbTracker",
-}
-"""Names that are known without an entry point."""
 
 EndState = Literal["finished", "parked", "stopped", "failed"]
 
@@ -142,7 +136,7 @@ def load_callbacks(names: Sequence[str]) -> tuple[Callback, ...]:
 
 def _load(name: str) -> Callback:
     try:
-        made = load_named(TRACKERS.get(name, name), GROUP)()
+        made = load_named(name, GROUP)()
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes
         raise ValueError(f"the callback {name!a} cannot be loaded: {first_line(error)}") from error
     if not isinstance(made, Callback):

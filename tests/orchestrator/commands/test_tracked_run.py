@@ -10,7 +10,7 @@ from terminal import CHILDREN, Terminal, ended, history
 def test_a_tracker_has_each_generation_of_a_run_once_over_its_sessions(terminal: Terminal, driver: Driver) -> None:
     # Given a run that parked because the reflector failed for one child, and was retried
     driver.set_signal("fail", "reflect", CHILDREN[0])
-    status, said = ended(terminal.evolve(CALLBACKS="tensorboard"))
+    status, said = ended(terminal.evolve(CALLBACKS="examples/trackers.py:TensorboardTracker"))
     assert status == 3, said
     driver.clear_signal("fail", "reflect", CHILDREN[0])
     status, said = terminal.run("retry", str(terminal.output))

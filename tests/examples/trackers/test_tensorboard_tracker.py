@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tracked_run import TrackedRun, png, record
+from trackers import figures_of_generation
 
 from orchestrator.callbacks import RunEnd
-from orchestrator.trackers import figures_of_generation
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def scalars(run: TrackedRun) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_a_finished_run_has_its_figures_settings_plots_and_report(run: TrackedRun) -> None:
-    run.session("tensorboard", 0, 2)
+    run.session("trackers:TensorboardTracker", 0, 2)
     assert run.lines == []
     found = scalars(run)
     for name, value in figures_of_generation(record(1)).items():
@@ -45,8 +45,8 @@ def test_a_finished_run_has_its_figures_settings_plots_and_report(run: TrackedRu
 
 
 def test_a_resumed_run_adds_the_generations_that_are_new(run: TrackedRun) -> None:
-    run.session("tensorboard", 0, 1, RunEnd("parked", "the judge cannot be reached"))
-    run.session("tensorboard", 1, 3)
+    run.session("trackers:TensorboardTracker", 0, 1, RunEnd("parked", "the judge cannot be reached"))
+    run.session("trackers:TensorboardTracker", 1, 3)
     found = scalars(run)
     assert [step for step, _ in found["fitness/mean"]] == [0, 1, 2]
     assert [step for step, _ in found["test/winner/mean_tokens"]] == [3]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tracked_run import TrackedRun, record
+from trackers import figures_of_generation
 
 from orchestrator.callbacks import RunEnd
-from orchestrator.trackers import figures_of_generation
 
 pytestmark = pytest.mark.trackers
 LONG = "Answer. " * 1000  # a system prompt that is longer than MLflow's limit
@@ -38,7 +38,7 @@ def runs(experiment: str) -> list[Any]:
 
 
 def test_a_finished_run_is_in_the_store_with_its_files(run: TrackedRun) -> None:
-    run.session("mlflow", 0, 2)
+    run.session("trackers:MlflowTracker", 0, 2)
     assert run.lines == []
     [there] = runs("whetstone")
     assert (there.info.run_name, there.info.status) == ("demo-1a2b", "FINISHED")
@@ -61,13 +61,13 @@ def test_a_resumed_run_goes_on_in_the_same_run_with_its_changed_settings(
     run: TrackedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "ours")
-    run.session("mlflow", 0, 1, RunEnd("parked", "the judge cannot be reached"))
+    run.session("trackers:MlflowTracker", 0, 1, RunEnd("parked", "the judge cannot be reached"))
     [there] = runs("ours")
     assert (there.info.status, there.data.tags["whetstone.state"]) == ("KILLED", "parked")
     assert there.data.tags["mlflow.note.content"] == "the judge cannot be reached"
     run.settings["ngen"] = 9  # was no setting before
     run.settings["judge"] = "strict"
-    run.session("mlflow", 1, 3)
+    run.session("trackers:MlflowTracker", 1, 3)
     assert run.lines == []
     [there] = runs("ours")
     assert (there.info.status, there.data.tags["whetstone.state"]) == ("FINISHED", "finished")
@@ -80,6 +80,6 @@ def test_a_resumed_run_goes_on_in_the_same_run_with_its_changed_settings(
 def test_a_server_that_is_not_there_is_one_line(run: TrackedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # no server has this port
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    run.session("mlflow", 0, 2)
+    run.session("trackers:MlflowTracker", 0, 2)
     [line] = run.lines
     assert line.startswith("the callback MlflowTracker.on_") and line.endswith("; the run is not affected")

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import pytest
 from tracked_run import TrackedRun
+from trackers import Tracker
 
 from orchestrator.callbacks import RunEnd, RunInfo, load_callbacks
-from orchestrator.trackers import Tracker
 
 RELEASED = threading.Event()
 
@@ -51,4 +51,4 @@ def test_a_tracker_that_hangs_holds_up_the_end_alone_and_not_for_ever(run: Track
 def test_a_tracker_that_is_not_installed_is_refused_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=r"pip install '\.\[wandb\]'"):
-        load_callbacks(["wandb"])
+        load_callbacks(["trackers:WandbTracker"])

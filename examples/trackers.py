@@ -1,5 +1,7 @@
 """Callbacks that tell experiment trackers of a run: MLflow, TensorBoard, Weights & Biases (docs/trackers.md).
 
+    orchestrator evolve --set CALLBACKS=examples/trackers.py:MlflowTracker
+
 They follow a run in a thread of their own, so that a slow server holds up nothing.  Addresses and keys are in the
 trackers' own environment variables.
 """

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from tracked_run import TrackedRun, record
-
-from orchestrator.trackers import figures_of_generation
+from trackers import figures_of_generation
 
 pytestmark = pytest.mark.trackers
 HEADER, BLOCK, FULL, LAST = 7, 32768, 1, 4
@@ -66,7 +65,7 @@ def of_kind(session: list[Any], kind: str) -> list[Any]:
 
 
 def test_a_finished_run_has_its_settings_figures_and_files(run: TrackedRun) -> None:
-    run.session("wandb", 0, 2)
+    run.session("trackers:WandbTracker", 0, 2)
     assert run.lines == []
     [session] = sessions(run)
     begun = of_kind(session, "run")[0]
@@ -90,6 +89,6 @@ def test_a_finished_run_has_its_settings_figures_and_files(run: TrackedRun) -> N
 def test_without_a_key_nobody_is_asked_and_one_line_says_so(run: TrackedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"WANDB_MODE": "online", "NETRC": "/dev/null", "WANDB_API_KEY": ""}.items():
         monkeypatch.setenv(name, value)
-    run.session("wandb", 0, 2)
+    run.session("trackers:WandbTracker", 0, 2)
     [line] = run.lines
     assert "failed: RuntimeError: W&B has no API key: set WANDB_API_KEY, or WANDB_MODE=offline; the run" in line
