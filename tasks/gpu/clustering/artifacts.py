@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VERSION = 2
-"""Of the algorithms: raised whenever equal inputs would give other labels, so that old clusterings are not reused."""
+VERSION = 2  # of the algorithms: raised whenever equal inputs would give other labels
 
 LABELS_KMEANS, LABELS_WASTE = "labels_kmeans.npy", "labels_waste.npy"
 EMBEDDINGS, MANIFEST = "embeddings.npy", "manifest.json"
@@ -52,20 +51,19 @@ _LONGEST = 24  # characters of an example
 _ABANDONED_S = 3600.0  # a clustering is written in seconds
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError)
 
-Progress = Callable[[str, int, int], None]
-"""Called as `(stage, done, total)`, counts in tokens; stages: decode, embed, reduce, cluster, write."""
+Progress = Callable[[str, int, int], None]  # (stage, done, total) in tokens: decode, embed, reduce, cluster, write
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """A `Progress` that does nothing."""
+    pass
 
 
 class ClusteringError(Exception):
-    """The vocabulary could not be clustered, or a finished clustering could not be read. The message is one line."""
+    """The vocabulary could not be clustered, or a finished clustering could not be read; one line."""
 
 
 def cannot_load(what: str, name: str | Path, error: Exception) -> ClusteringError:
-    """The error for a model, a folder or a Hugging Face id, that cannot be loaded; one line with the reason."""
+    """Of a model, a folder or a Hugging Face id."""
     path = Path(name)
     if (path.is_absolute() or str(name).startswith((".", "~"))) and not path.is_dir():
         return ClusteringError(f'the {what} "{name}" cannot be loaded: there is no such folder')
@@ -74,7 +72,7 @@ def cannot_load(what: str, name: str | Path, error: Exception) -> ClusteringErro
 
 
 class Description(TypedDict):
-    """One cluster as `cluster_descriptions.json` has it. `examples` are texts of tokens, `count` is of tokens."""
+    """One cluster as `cluster_descriptions.json` has it; `examples` are texts of tokens."""
 
     id: int
     description: str
@@ -84,20 +82,15 @@ class Description(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """A clustering as it is used. `labels` [V] uint8 (uint16 above 256 clusters), read-only."""
-
     hash: str
     folder: Path
-    labels: NDArray[Any]
+    labels: NDArray[Any]  # [V] uint8 (uint16 above 256 clusters), read-only
     descriptions: list[Description]
     figures: ClusterFigures = ClusterFigures()  # noqa: RUF009  (it is frozen)
 
 
 def save_clustering(root: Path, manifest: Mapping[str, Any], files: Mapping[str, Any]) -> None:
-    """Write the folder `<root>/<hash>` with these files.  The ending of a name says how its content is written.
-
-    A killed process leaves nothing under that name, and of two processes the first one counts.
-    """
+    """Write the folder `<root>/<hash>` with these files; the ending of a name says how its content is written."""
     import joblib
     import numpy as np
 
@@ -116,7 +109,6 @@ def save_clustering(root: Path, manifest: Mapping[str, Any], files: Mapping[str,
 
 
 def load_clustering(folder: Path) -> Clustering:
-    """Read a clustering's folder; nothing in its files is run."""
     name = LABELS_WASTE if (folder / LABELS_WASTE).exists() else LABELS_KMEANS
     figures = ClusterFigures()
     try:

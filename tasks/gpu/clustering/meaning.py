@@ -5,19 +5,16 @@ decode -> ends (cluster 0), numbers (cluster 1) -> embed -> PCA -> k-means (clus
 With discovered tokens, PCA and k-means are fitted on these alone, and every other token joins the nearest centre.
 
 The result is the same on every run: nothing random is left, the signs of the components are fixed, and each batch is
-computed by one thread.  A token's text is embedded without the white space around it: the leading space of most tokens
-marks the beginning of a word and has no meaning.  Three kinds of token have no such text and are embedded as words, so
-that each kind has one embedding: white space alone, a part of a character, and ids without a token.
+computed by one thread.  A token's text is embedded without the white space around it; what has no such text (white
+space alone, a part of a character, ids without a token) is embedded as words.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,17 +47,11 @@ if TYPE_CHECKING:
     from sklearn.decomposition import PCA
     from transformers import PreTrainedTokenizerBase
 
-FIXED = 2
-"""Clusters 0 and 1 are made by rule; cluster k of k-means is cluster k + 2."""
-STARTS = 4
-"""How many starts (k-means++) are tried; the one with the least inertia is kept."""
-MAX_LENGTH = 32
-"""In the embedder's tokens; longer tokens are mostly runs of dashes."""
-NO_PICKLE = {"use_safetensors": True, "weights_only": True}
-"""The embedder's own sentence_bert_config.json may ask for the opposite of both, and is overruled by these."""
-
-Ids = tuple[int, ...]
-"""One input of the embedder: its own token ids."""
+FIXED = 2  # clusters 0 and 1 are made by rule; cluster k of k-means is cluster k + 2
+STARTS = 4  # of k-means++; the one with the least inertia is kept
+MAX_LENGTH = 32  # in the embedder's tokens; longer tokens are mostly runs of dashes
+NO_PICKLE = {"use_safetensors": True, "weights_only": True}  # whatever the embedder's own configuration asks for
+Ids = tuple[int, ...]  # one input of the embedder: its own token ids
 
 
 def cluster_vocabulary(
@@ -68,7 +59,7 @@ def cluster_vocabulary(
 ) -> Clustering:
     """The clustering of the tokenizer's vocabulary; computed and written the first time, read from disk later.
 
-    `embedder` is the folder or the Hugging Face id of the sentence-transformers model; `clusters.embedder` is not used.
+    `embedder`, a folder or a Hugging Face id, is used in place of `clusters.embedder`.
     """
     on_progress("decode", 0, len(tokenizer))
     texts, ends, numbers = classify_tokens(tokenizer)
@@ -125,11 +116,7 @@ def cluster_vocabulary(
 def _manifest(
     texts: Sequence[str], ends: frozenset[int], numbers: frozenset[int], clusters: Clusters, embedder: str | Path
 ) -> dict[str, Any]:
-    """All that determines a clustering, with its hash, and that of what determines the embeddings, "embedded".
-
-    Device and batch size are left out: they change only its cost.  The embedder is named by the SHA-256 of a folder's
-    files, at whatever path, or by its Hugging Face id.
-    """
+    """All that determines a clustering, with its hash, and that of what determines the embeddings, "embedded"."""
     name = f"sha256:{model_sha256(Path(embedder))}" if Path(embedder).is_dir() else str(embedder)
     summary: dict[str, Any] = {
         "version": VERSION,
@@ -166,59 +153,35 @@ def embedded_text(text: str) -> str:
 def embed_tokens(
     texts: Sequence[str], embedder: str | Path, device: str, batch_size: int, on_progress: Progress
 ) -> NDArray[np.float32]:
-    """Embeddings [len(texts), dimension] float32 of tokens with these texts.
-
-    Equal inputs are embedded once.  Inputs of equal length share a batch, so nothing is padded.
-    """
+    """Embeddings [len(texts), dimension] float32 of tokens with these texts; equal inputs are embedded once."""
     on_progress("embed", 0, len(texts))
     words = [embedded_text(text) for text in texts]
     distinct = sorted(set(words))
-    with _memory_errors(device):
-        model = _load(embedder, device)
-        inputs = _tokenize(model, distinct)
-        batches = list(_batches(inputs, batch_size))
-        rows: dict[Ids, NDArray[np.float32]] = {}
-        total = sum(len(batch) for batch in batches)
-        for batch, embeddings in _embed(model, batches):
-            rows.update(zip(batch, embeddings, strict=True))
-            on_progress("embed", len(rows) * len(texts) // total, len(texts))
+    model = _load(embedder, device)
+    inputs = _tokenize(model, distinct)
+    batches = list(_batches(inputs, batch_size))
+    rows: dict[Ids, NDArray[np.float32]] = {}
+    total = sum(len(batch) for batch in batches)
+    for batch, embeddings in _embed(model, batches):
+        rows.update(zip(batch, embeddings, strict=True))
+        on_progress("embed", len(rows) * len(texts) // total, len(texts))
     input_of = dict(zip(distinct, inputs, strict=True))
     return np.stack([rows[input_of[word]] for word in words])
 
 
-@contextmanager
-def _memory_errors(device: str) -> Iterator[None]:
-    """Turn a device's out-of-memory errors into a ClusteringError."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        # CUDA's own libraries raise a plain RuntimeError.
-        if isinstance(error, RuntimeError) and not re.search("out of memory|alloc", str(error), re.IGNORECASE):
-            raise
-        raise ClusteringError(
-            f'the device "{device}" has not enough free memory to embed the vocabulary; '
-            "free some, or use smaller batches"
-        ) from error
-
-
 def _load(embedder: str | Path, device: str) -> SentenceTransformer:
-    import torch
     from sentence_transformers import SentenceTransformer
 
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ClusteringError(
-            f'the device is "{device}" but this machine has no GPU that torch {torch.__version__} can use'
-        )
     try:
         model = SentenceTransformer(str(embedder), device=device, trust_remote_code=False, model_kwargs=NO_PICKLE)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AssertionError) as error:  # torch asserts that it has the device
         raise cannot_load("embedder", embedder, error) from error
     model.max_seq_length = min(model.max_seq_length or MAX_LENGTH, MAX_LENGTH)
     return model.eval()
 
 
 def _tokenize(model: SentenceTransformer, words: Sequence[str], chunk: int = 4096) -> list[Ids]:
-    """The embedder's token ids for each of the words, special ones included, padding not."""
+    """The embedder's token ids for each of the words, without padding."""
     inputs: list[Ids] = []
     for start in range(0, len(words), chunk):
         features: dict[str, Any] = model.preprocess(list(words[start : start + chunk]))
@@ -228,7 +191,7 @@ def _tokenize(model: SentenceTransformer, words: Sequence[str], chunk: int = 409
 
 
 def _batches(inputs: Sequence[Ids], batch_size: int) -> Iterator[tuple[Ids, ...]]:
-    """The distinct inputs, longest first so that the last batch is short to compute, each batch of one length."""
+    """The distinct inputs, longest first, so that the last is soon done; of one length each, so nothing is padded."""
     for _, same_length in groupby(sorted(set(inputs), key=lambda ids: (-len(ids), ids)), key=len):
         group = list(same_length)
         for start in range(0, len(group), batch_size):
@@ -265,9 +228,7 @@ def _reduce(
 ) -> tuple[PCA, NDArray[np.float32]]:
     """The PCA of the `fitted` ones of the embeddings [n, d], and all in its space, [n, components] float32.
 
-    The solver is the eigendecomposition of the covariance: less than a second for a vocabulary, and nothing in it is
-    random.  The seed is only recorded in the PCA.  A component's sign is arbitrary; it is set so that the component's
-    largest weight is positive.
+    Nothing in the solver is random.  A component's sign is set so that its largest weight is positive.
     """
     from sklearn.decomposition import PCA
     from threadpoolctl import threadpool_limits
@@ -282,11 +243,6 @@ def _reduce(
             )
         # n points lie in n - 1 dimensions: components beyond these would be 0 for every centre.
         components = min(components, different - 1)
-    if not 1 <= components <= min(chosen.shape):
-        raise ClusteringError(
-            f"a PCA of {components} components needs at least as many tokens and dimensions; "
-            f"here are {chosen.shape[0]} tokens of {chosen.shape[1]} dimensions"
-        )
     # One thread: several threads would round a sum differently from run to run.
     with threadpool_limits(limits=1):
         pca = PCA(n_components=components, svd_solver="covariance_eigh", random_state=clusters.seed).fit(chosen)
@@ -299,19 +255,15 @@ def _reduce(
 def _cluster(
     points: NDArray[np.float32], fitted: NDArray[np.bool_], clusters: Clusters
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The cluster of each point [n], from 0, and the centres [count, d], those with the most `fitted` points first.
+    """The cluster of each point [n], from 0, and the centres [count, d].
 
-    The numbers that k-means gives are arbitrary.  Here they are ordered by size, then by the first point, so that they
-    stay the same when another start finds the same clusters.
+    The numbers that k-means gives are arbitrary: here they are ordered by size, then by the first point.
     """
     from sklearn.cluster import KMeans
     from sklearn.metrics import pairwise_distances_argmin
     from threadpoolctl import threadpool_limits
 
     count, chosen = clusters.count, points[fitted]
-    distinct = len(np.unique(chosen, axis=0))
-    if not 1 <= count <= distinct:
-        raise ClusteringError(f"{count} clusters need at least as many different tokens; here are {distinct}")
     labels = np.empty(len(points), dtype=np.int64)
     with threadpool_limits(limits=1):  # as for the PCA
         found = KMeans(n_clusters=count, n_init=STARTS, random_state=clusters.seed, algorithm="lloyd").fit(chosen)

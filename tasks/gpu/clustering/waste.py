@@ -57,14 +57,13 @@ if TYPE_CHECKING:
 EOS, NUMBERS, LINE_BREAKS = 0, 1, 2
 _NAMED = 8  # tokens that a description names
 
-TokenIds = list[list[int]]
-"""The token ids of each answer of one side."""
+TokenIds = list[list[int]]  # of each answer of one side
 
 
 def cluster_answers(
     tokenizer: PreTrainedTokenizerBase, clusters: Clusters, sides: Sides, on_progress: Progress = no_progress
 ) -> Clustering:
-    """The clustering that the answers give; computed and written the first time, read from disk later."""
+    """Computed and written the first time, read from disk later."""
     total, root = len(tokenizer), Path(clusters.folder)
     on_progress("decode", 0, total)
     texts, ends, numbers = classify_tokens(tokenizer)
@@ -73,14 +72,13 @@ def cluster_answers(
     on_progress("decode", total, total)
     folder = root / manifest["hash"]
     if not folder.is_dir():
-        made = cluster_by_waste(texts, ends, numbers, verbose, short, clusters.buckets)
+        labels, descriptions, figures = cluster_by_waste(texts, ends, numbers, verbose, short, clusters.buckets)
         on_progress("cluster", total, total)
-        figures = ClusterFigures(EOS, made.pinned, made.log_odds)
         files = {
-            LABELS_WASTE: made.labels,
-            DESCRIPTIONS: made.descriptions,
+            LABELS_WASTE: labels,
+            DESCRIPTIONS: descriptions,
             FIGURES: dataclasses.asdict(figures),
-            "labels_waste.joblib": made.labels,
+            "labels_waste.joblib": labels,
         }
         save_clustering(root, manifest, files)
     on_progress("write", total, total)
@@ -120,21 +118,6 @@ def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> TokenId
     return [list(ids) for ids in found["input_ids"]]
 
 
-@dataclass(frozen=True, eq=False)
-class WasteClusters:
-    """labels [V] uint8 (uint16 above 256 clusters): the cluster of each token id.
-
-    `log_odds` has one value a cluster: how much likelier its tokens are in the verbose answers than in the short ones,
-    as a logarithm; 0 for the ends of a turn and for the pinned rest.  Its negative, times a factor, is a vector of
-    deltas that needs no search.  `pinned` is the cluster of the rest.
-    """
-
-    labels: NDArray[Any]
-    descriptions: list[Description]
-    log_odds: tuple[float, ...]
-    pinned: int
-
-
 @dataclass(frozen=True)
 class TokenUsage:
     """How often each token id was used on either side; `totals` are of all tokens of each side."""
@@ -170,11 +153,10 @@ def cluster_by_waste(
     verbose: Sequence[Sequence[int]],
     short: Sequence[Sequence[int]],
     buckets: int = 10,
-) -> WasteClusters:
-    """The clusters of a vocabulary, from two sets of answers of one model.
+) -> tuple[NDArray[Any], list[Description], ClusterFigures]:
+    """Labels [V] uint8 (uint16 above 256 clusters), descriptions and figures.
 
-    texts: [V] the text of each token id; verbose and short: the token ids of each answer, in the model's plain manner,
-    and of short right ones (golds may be among them).
+    texts: [V] the text of each token id; verbose and short: the token ids of each answer.
     """
     usage = _count(verbose, short, len(texts))
     breaks = frozenset(i for i, t in enumerate(texts) if "\n" in t or "\r" in t) - ends - numbers
@@ -191,12 +173,8 @@ def cluster_by_waste(
     for cluster, ids in enumerate(members):
         labels[list(ids)] = cluster
     rest = np.flatnonzero(labels == pinned).tolist()
-    return WasteClusters(
-        labels=labels,
-        descriptions=_describe(texts, [*members, rest], usage),
-        log_odds=(0.0, *(usage.log_odds(ids) for ids in members[1:]), 0.0),
-        pinned=pinned,
-    )
+    log_odds = (0.0, *(usage.log_odds(ids) for ids in members[1:]), 0.0)
+    return labels, _describe(texts, [*members, rest], usage), ClusterFigures(EOS, pinned, log_odds)
 
 
 def _count(verbose: Sequence[Sequence[int]], short: Sequence[Sequence[int]], size: int) -> TokenUsage:
