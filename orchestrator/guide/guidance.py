@@ -47,48 +47,39 @@ class GuidanceEntry(TypedDict):
     metadata: NotRequired[GuidanceMetadata]
 
 
-@dataclass(frozen=True)
-class StoredGuidance:
-    """The guidance of one mission in a file; `by_hand`: a person has changed it since a program wrote it."""
-
-    guidance: Guidance
-    by_hand: bool
-
-
-def read_guidance(path: Path) -> dict[str, StoredGuidance]:
-    """The guidance of each mission in a file, which a person may have written."""
+def read_guidance(path: Path, *, by_program: bool = False) -> dict[str, Guidance]:
+    """The guidance of each mission in a file; `by_program`: one that no person may have changed."""
     try:
         text = path.read_bytes()
         json.loads(text, object_pairs_hook=unrepeated)
         entries = parse_json(dict[str, GuidanceEntry], text)
     except (OSError, ValueError, RecursionError) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
-    found: dict[str, StoredGuidance] = {}
+    found: dict[str, Guidance] = {}
     for mission, entry in entries.items():
         try:
-            found[mission_name(mission)] = _stored(entry)
+            found[mission_name(mission)] = _guidance(entry, by_program)
         except ValueError as error:
             raise OutputError(f"{path}: {quote(mission)}: {error}") from None
     return found
 
 
-def _stored(entry: GuidanceEntry) -> StoredGuidance:
+def _guidance(entry: GuidanceEntry, by_program: bool) -> Guidance:
     """Without metadata a history begins; with it and a higher step, an edit by hand is the next step of the history."""
     check_experiences(entry["experiences"])
-    experiences, step = sort_experiences(entry["experiences"]), entry["step"]
-    if "metadata" not in entry:
-        return StoredGuidance(first_guidance(experiences, entry["updated_at"], step), by_hand=True)
-    guidance = Guidance(step, entry["updated_at"], experiences, entry["metadata"])
-    if not guidance.metadata.history:
-        raise ValueError("metadata.history is empty")
-    last = guidance.metadata.history[-1]
-    if (step, guidance_hash(experiences)) == (last.step, last.hash):
-        return StoredGuidance(guidance, by_hand=False)
-    if step <= last.step:
+    experiences, step, at = sort_experiences(entry["experiences"]), entry["step"], entry["updated_at"]
+    history = entry["metadata"].history if "metadata" in entry else ()
+    if history and (step, guidance_hash(experiences)) == (history[-1].step, history[-1].hash):
+        return Guidance(step, at, experiences, entry["metadata"])
+    if by_program:
+        raise ValueError("it was edited by hand")
+    if not history:
+        return first_guidance(experiences, at, step)
+    if step <= (last := history[-1].step):
         raise ValueError(
-            f"its experiences are not those of step {last.step} as its metadata has them, and its step is no higher one"
+            f"its experiences are not those of step {last} as its metadata has them, and its step is no higher one"
         )
-    return StoredGuidance(edited_guidance(guidance, experiences, step, entry["updated_at"], None), by_hand=True)
+    return edited_guidance(Guidance(step, at, experiences, entry["metadata"]), experiences, step, at, None)
 
 
 def write_guidance(path: Path, guidance: Mapping[str, Guidance]) -> None:
@@ -121,7 +112,7 @@ class GuidanceRepository:
             found = read_guidance(path)
             if self.mission not in found:
                 raise OutputError(f"{path} has no experiences of {quote(self.mission)}")
-            write_guidance(start, {self.mission: found[self.mission].guidance})
+            write_guidance(start, {self.mission: found[self.mission]})
         first = self._read(start)
         if self.path.exists():
             self._keep_snapshot(self.load())  # it is missing after a kill between the two files
@@ -168,14 +159,11 @@ class GuidanceRepository:
         return dict(sorted(found.items(), key=lambda one: (one[1].step, one[0].name)))
 
     def _read(self, path: Path) -> Guidance:
-        hint = f"restore the newest file of {self.folder / SNAPSHOTS}, and edit that of guidance.path instead"
         try:
-            found = read_guidance(path)[self.mission]
+            return read_guidance(path, by_program=True)[self.mission]
         except (OutputError, KeyError) as error:
+            hint = f"restore the newest file of {self.folder / SNAPSHOTS}, and edit that of guidance.path instead"
             raise OutputError(f"{path} is not of this run ({error}); {hint}") from None
-        if found.by_hand:
-            raise OutputError(f"{path} was edited by hand; {hint}")
-        return found.guidance
 
     def _write(self, guidance: Guidance) -> None:
         """The file first, then its snapshot: a snapshot is of a step that was in force."""
@@ -212,7 +200,7 @@ def promote(guidance: dict[str, Guidance], path: Path) -> dict[str, tuple[int, i
 
     Returns the step before and after, by mission.
     """
-    before = {name: stored.guidance for name, stored in read_guidance(path).items()}
+    before = read_guidance(path)
     for name, one in guidance.items():
         if name not in before:
             raise OutputError(f"{path} has no experiences of {quote(name)} any more")

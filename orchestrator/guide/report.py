@@ -297,7 +297,7 @@ def guide_tables(folder: Path) -> Sequence[ShownTable]:
         if lines := load_lines(path / REFLECTIONS, Value, "reflection", is_whole=True):
             about = "One line for each batch. An edit answers the held-out tickets with the seeds of the old guidance."
             tables.append(ShownTable(f"Decisions: {name}", about, _DECISIONS, list(map(_decision, lines))))
-        guidance = read_guidance(path / GUIDANCE)[name].guidance
+        guidance = read_guidance(path / GUIDANCE)[name]
         about = f"What the prompt holds after step {guidance.step}."
         entries = guidance.metadata.entries
         rows: list[list[Cell]] = [

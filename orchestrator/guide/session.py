@@ -41,7 +41,7 @@ from tasks.openai.endpoint import is_priced
 from tasks.store.client import RunTaken
 
 log = logging.getLogger(__name__)
-KIND_NAME, CONTEXT_FILE = "guide", "context.json"
+CONTEXT_FILE = "context.json"
 SERVER_S = 600.0  # until the target is ready, and for one of its answers
 CPU_JOBS = 8  # in flight
 
@@ -60,7 +60,7 @@ def run_missions(
     priced = context.endpoint is None or is_priced(context.endpoint)
     rules = "endpoint.api_base" if settings.asks_rules else ""
     with open_session(
-        output, KIND_NAME, farm, context.target.model, job_s=JOB_LIMIT_S, retry_wait_s=options.retry_wait_s,
+        output, GUIDE, farm, context.target.model, job_s=JOB_LIMIT_S, retry_wait_s=options.retry_wait_s,
         only=only, budget_usd=options.budget_usd, is_priced=priced, needs_rules=rules, unit=UNIT,
     ) as session:  # fmt: skip
         on_target = ("gpu.rollout", "gpu.prompt_lengths", "gpu.critique", "gpu.propose")
@@ -82,25 +82,19 @@ def run_missions(
 
 
 def guide_context(settings: GuideSettings, options: GuideOptions) -> GuideContext:
-    """The frozen model and its server, and the endpoint of critic and reflector; None where the target is both.
-
-    Prompts and sampling come with each job, not from here.
-    """
+    """The frozen model and its server, and the endpoint of critic and reflector; None where the target is both."""
     model, endpoint = settings.model, settings.endpoint
     embedded = model.model_name_or_path == EMBEDDED
     dtype, device = model.torch_dtype or "auto", model.device_map or "auto"
-    arguments = [  # as SGLang calls them
-        *(["--dtype", dtype] if dtype != "auto" else []),
-        *(["--device", device] if device != "auto" else []),
-        *([options.sglang_args] if options.sglang_args else []),
-    ]
+    chosen = {"--dtype": dtype, "--device": device}  # as SGLang calls them
+    arguments = [f"{name} {value}" for name, value in chosen.items() if value != "auto"] + [options.sglang_args]
     target = records.Target(
         model=model.model_name_or_path,
         engine="embedded" if embedded else "sglang",
         lifecycle="resident",
         url="" if embedded else options.sglang_url,
         command="" if embedded else options.sglang_command,
-        args="" if embedded else " ".join(arguments),
+        args="" if embedded else " ".join(filter(None, arguments)),
         device="cpu" if embedded or device == "cpu" else "cuda",
         dtype=dtype if embedded else "auto",
         ready_timeout_s=SERVER_S,

@@ -57,6 +57,7 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(r"\s(?:is|was|would be)\s(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
+_CHOICE = re.compile(r"\s(?:or|to)\s", re.IGNORECASE)
 _LOOSE_DASH = re.compile(r"[-−–]\s+(?![-−–])")
 
 
@@ -101,7 +102,9 @@ def final_number(text: str) -> Fraction | None:
                 return _value(text, number)
     while numbers and _is_denied(text, numbers[-1]):
         numbers.pop()
-    return _value(text, numbers[-1]) if numbers else None
+    if not numbers or (len(numbers) > 1 and _CHOICE.fullmatch(text[numbers[-2].span[1] : numbers[-1].span[0]])):
+        return None
+    return _value(text, numbers[-1])
 
 
 def _is_denied(text: str, number: Number) -> bool:

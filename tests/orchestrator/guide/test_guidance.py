@@ -64,16 +64,16 @@ def add(text: str) -> Operation:
 
 def test_a_file_of_a_person_begins_its_history_at_its_step(source: Path) -> None:
     stored = read_guidance(source)["cabinet"]
-    assert stored.by_hand and list(stored.guidance.experiences) == ["G2", "G10"]
-    assert [(line.step, line.updated_at) for line in stored.guidance.metadata.history] == [(3, "then")]
-    assert stored.guidance.metadata.highest == 10
+    assert list(stored.experiences) == ["G2", "G10"]
+    assert [(line.step, line.updated_at) for line in stored.metadata.history] == [(3, "then")]
+    assert stored.metadata.highest == 10
 
 
 def test_an_edit_by_hand_is_a_step_when_it_says_so(tmp_path: Path) -> None:
     guidance = edited_guidance(first_guidance({"G2": "two", "G10": "ten"}, "then"), {"G2": "two"}, 4, "now", "r1")
     path = tmp_path / "guidance.json"
     write_guidance(path, {"cabinet": guidance})
-    assert read_guidance(path)["cabinet"].guidance == guidance
+    assert read_guidance(path, by_program=True)["cabinet"] == guidance
     content = json.loads(path.read_text())
     content["cabinet"]["experiences"] = {"G2": "a better rule", "G12": "mine"}
     path.write_text(json.dumps(content))
@@ -83,10 +83,10 @@ def test_an_edit_by_hand_is_a_step_when_it_says_so(tmp_path: Path) -> None:
     content["cabinet"]["step"] = 7
     path.write_text(json.dumps(content))
     stored = read_guidance(path)["cabinet"]
-    assert stored.by_hand and [line.step for line in stored.guidance.metadata.history] == [0, 4, 7]
-    entries = stored.guidance.metadata.entries
+    assert [line.step for line in stored.metadata.history] == [0, 4, 7]
+    entries = stored.metadata.entries
     assert {key: entry.removed for key, entry in entries.items()} == {"G2": False, "G10": True, "G12": False}
-    assert (entries["G2"].text, stored.guidance.metadata.highest) == ("a better rule", 12)
+    assert (entries["G2"].text, stored.metadata.highest) == ("a better rule", 12)
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,12 @@ def test_what_a_run_has_learned_is_promoted_and_other_missions_stay(
     repository.commit(edited(repository.load(), add("a black wire fails")))
     assert promote(run_guidance(tmp_path / "run"), source) == {"cabinet": (3, 4)}
     found = read_guidance(source)
-    assert found["cabinet"].guidance.experiences["G11"] == "a black wire fails"
-    assert (found["cabinet"].by_hand, found["tower"].guidance.step) == (False, 3)
+    assert found["cabinet"].experiences["G11"] == "a black wire fails"
+    assert found["tower"].step == 3
     # a step that is taken back can be promoted again
     assert roll_back(tmp_path / "run", "cabinet", 3, 5).step == 5
     assert promote(run_guidance(tmp_path / "run"), source) == {"cabinet": (4, 5)}
-    back = read_guidance(source)["cabinet"].guidance
+    back = read_guidance(source)["cabinet"]
     assert dict(back.experiences) == {"G2": "the second", "G10": "the tenth"}
     assert [line.reflection_id for line in back.metadata.history] == [None, "r1", "rollback:3"]
     with pytest.raises(OutputError, match="no snapshot of step 1; it has 3, 4, 5"):
