@@ -34,12 +34,14 @@ def main() -> None:
         sys.exit(f"workers: {error}")
 
     from workers.celery_ext.logs import format_worker_logs
+    from workers.celery_ext.threads import limit_shutdown
 
     # For lines that come before Celery sets up its logs, such as its warning about the superuser.
     logs.set_process_fields(worker=arguments.name)
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.captureWarnings(True)
     format_worker_logs()
+    limit_shutdown()
     options = [
         *("--queues", arguments.queue, "--hostname", f"{arguments.name}@%h"),
         *("--pool", "custom" if POOLS[arguments.queue] == "threads" else "prefork"),

@@ -14,15 +14,14 @@ from typing import Any
 import kombu
 from celery import Celery
 
-from tasks.queues import QUEUES
+from tasks.queues import QUEUES, modules_of
 from tasks.store.address import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
-from workers import queues
-from workers.celery_ext import broker, threads
+from workers.celery_ext import broker
 from workers.celery_ext.admission import AdmissionControl
-from workers.celery_ext.broker import ReadableMessages
 from workers.celery_ext.lease import Lease
 from workers.celery_ext.report import Heartbeat
+from workers.queues import MODULES_VARIABLE, QUEUE_VARIABLE
 
 VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
 DEFAULT_VISIBILITY_S = 10.0
@@ -46,13 +45,12 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     url = redis_url_of(environment)
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
     app = Celery(
-        "whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask, amqp=ReadableMessages
+        "whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask, amqp=broker.ReadableMessages
     )
-    app.conf.update(message_settings() | recovery_settings(visibility_s) | result_settings(url) | event_settings())
-    app.conf.include = queues.modules_to_import(environment)
-    threads.limit_shutdown()
+    app.conf.update(MESSAGES | recovery(visibility_s) | results(url))
+    app.conf.include = _modules(environment)
     app.steps["consumer"].update((Lease, AdmissionControl, Heartbeat))
-    if environment.get(queues.QUEUE_VARIABLE) == "gpu":
+    if environment.get(QUEUE_VARIABLE) == "gpu":
         from workers.sglang.step import FillServer, TargetHostStep
 
         app.steps["worker"].add(TargetHostStep)
@@ -60,22 +58,32 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     return app
 
 
-def message_settings() -> dict[str, Any]:
-    """The form of messages, and their queues."""
-    return {
-        "accept_content": ["json"],
-        "task_serializer": "json",
-        "result_serializer": "json",
-        "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in QUEUES],
-        "task_default_queue": "cpu",
-        "task_routes": {f"{name}.*": {"queue": name} for name in QUEUES},
-        "enable_utc": True,
-        "worker_hijack_root_logger": True,
-        "worker_redirect_stdouts_level": "INFO",
-    }
+def _modules(environment: dict[str, str]) -> tuple[str, ...]:
+    """Those of the process's queue, or none in a process that only sends by name."""
+    if environment.get(MODULES_VARIABLE):
+        return tuple(environment[MODULES_VARIABLE].split(","))
+    queue = environment.get(QUEUE_VARIABLE)
+    return modules_of(queue) if queue else ()
 
 
-def recovery_settings(visibility_s: float) -> dict[str, Any]:
+MESSAGES: dict[str, Any] = {
+    "accept_content": ["json"],
+    "task_serializer": "json",
+    "result_serializer": "json",
+    "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in QUEUES],
+    "task_default_queue": "cpu",
+    "task_routes": {f"{name}.*": {"queue": name} for name in QUEUES},
+    "enable_utc": True,
+    "worker_hijack_root_logger": True,
+    "worker_redirect_stdouts_level": "INFO",
+    # The events that Flower, the metrics and the live view read.
+    "task_track_started": True,
+    "task_send_sent_event": True,
+    "worker_send_task_events": True,
+}
+
+
+def recovery(visibility_s: float) -> dict[str, Any]:
     """What happens to a task when its pool process, its worker or the broker dies."""
     return {
         "task_acks_late": True,
@@ -112,7 +120,7 @@ def recovery_settings(visibility_s: float) -> dict[str, Any]:
     }
 
 
-def result_settings(url: str) -> dict[str, Any]:
+def results(url: str) -> dict[str, Any]:
     """How results are kept: longer than any run, and through a restart of the backend."""
     return {
         "result_backend_always_retry": True,
@@ -125,11 +133,6 @@ def result_settings(url: str) -> dict[str, Any]:
         "redis_retry_on_timeout": True,
         "redis_backend_health_check_interval": 10,
     }
-
-
-def event_settings() -> dict[str, Any]:
-    """The events that Flower, the metrics and the live view read."""
-    return {"task_track_started": True, "task_send_sent_event": True, "worker_send_task_events": True}
 
 
 app = create_app(dict(os.environ))

@@ -1,4 +1,4 @@
-"""How a worker of each queue is started: its pool, its modules, its command and its environment."""
+"""How a worker of each queue is started: its pool, its command and its environment."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
-from tasks.queues import QueueName, modules_of
+from tasks.queues import QueueName
 
 QUEUE_VARIABLE = "WHETSTONE_QUEUE"
-MODULES_VARIABLE = "WHETSTONE_MODULES"  # replaces the queue's modules, separated by commas
+MODULES_VARIABLE = "WHETSTONE_MODULES"  # modules in place of the queue's, separated by commas
 
 # Tasks of the gpu and openai queues only wait for a server: threads.  Those of the cpu queue compute: processes.
 POOLS: Mapping[QueueName, Literal["threads", "prefork"]] = {"gpu": "threads", "openai": "threads", "cpu": "prefork"}
@@ -20,14 +20,6 @@ POOLS: Mapping[QueueName, Literal["threads", "prefork"]] = {"gpu": "threads", "o
 # step of the embedded target, which then takes twice as long.  So, where OpenMP is gcc's, they spin for a few
 # microseconds and then sleep.
 OPENMP_ENV = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
-
-
-def modules_to_import(environment: dict[str, str]) -> tuple[str, ...]:
-    """The modules that this process needs: those of its queue, or none in a process that only sends by name."""
-    if environment.get(MODULES_VARIABLE):
-        return tuple(name.strip() for name in environment[MODULES_VARIABLE].split(",") if name.strip())
-    queue = environment.get(QUEUE_VARIABLE)
-    return modules_of(queue) if queue else ()
 
 
 def worker_command(queue: QueueName, name: str, concurrency: int, log_level: str = "INFO") -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import redis
 from celery.utils.log import get_logger
@@ -37,8 +37,6 @@ logger = get_logger(__name__)
 
 Metadata = Mapping[str, str | None]
 Strategy = Callable[..., Any]  # Celery's name for the function that turns a message into a request for the pool
-Decision = tuple[Literal["accept", "requeue", "discard"], str]
-"""What to do with a message, and why: run its task, return it for other workers, or drop it."""
 
 
 class AdmissionControl(report.PeriodicStep):
@@ -72,58 +70,43 @@ class AdmissionControl(report.PeriodicStep):
         """The strategy for accepted messages only."""
 
         def handle(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **more: Any) -> Any:
-            action, reason = self.decide(message)
-            if action == "accept":
+            try:
+                run = str(message.payload[0][0])
+            except (LookupError, TypeError):  # a task of no run
                 return strategy(message, body, ack, reject, callbacks, **more)
-            if action == "requeue":
+            metadata = self.metadata_of(run)
+            if metadata.get(CANCELLED):
+                logger.info("discarded %s: run %s was cancelled", message.headers.get("id"), run)
+                message.ack_log_error(logger, self.consumer.connection_errors)
+            elif reason := self.why_not(run, metadata, message):
+                if self.refusals.get(run, (0.0, ""))[1] != reason:
+                    logger.warning("requeued for other workers: %s", reason)
+                self.refusals[run] = (time.monotonic(), reason)
                 message.requeue()
                 self.note_requeued(str(message.headers.get("id")))
             else:
-                logger.info("discarded %s: %s", message.headers.get("id"), reason)
-                message.ack_log_error(logger, self.consumer.connection_errors)
+                return strategy(message, body, ack, reject, callbacks, **more)
             return None
 
         return handle
 
-    def decide(self, message: Any) -> Decision:
-        try:
-            run = str(message.payload[0][0])
-        except (LookupError, TypeError):
-            return "accept", ""  # a task of no run
-        action, reason = self.admit(run, self.metadata_of(run))
-        if action == "accept" and self.is_served(message) and self.card_computes():
-            action, reason = "requeue", f"run {run} needs a server, and the card of this worker computes"
-        if action == "requeue":
-            if self.refusals.get(run, (0.0, ""))[1] != reason:
-                logger.warning("requeued for other workers: %s", reason)
-            self.refusals[run] = (time.monotonic(), reason)
-        return action, reason
-
-    def admit(self, run: str, metadata: Metadata) -> Decision:
-        """What to do with a message of a run with this metadata.  A run without metadata has no requirements."""
-        if metadata.get(CANCELLED):
-            return "discard", f"run {run} was cancelled"
-        code, model = metadata.get(CODE), metadata.get(MODEL)
+    def why_not(self, run: str, metadata: Metadata, message: Any) -> str:
+        """Why this worker does not take a message of the run; "" where it does."""
+        code, model, app = metadata.get(CODE), metadata.get(MODEL), self.consumer.app
         if code and code != code_version():
-            return "requeue", (
+            return (
                 f"run {run} was started with code {code} and this worker has {code_version()}: "
                 "install the same Whetstone on both, and restart the older one"
             )
         if model and self.model and model != self.model:
-            return "requeue", (
+            return (
                 f"run {run} needs the model {model} and this worker serves only {self.model} ({MODEL_VARIABLE}): "
                 "start one for that model, or unset the variable"
             )
-        return "accept", ""
-
-    def card_computes(self) -> bool:
-        host = getattr(self.consumer.app, "target_host", None)
-        return host is not None and host.card_use() == "computes"
-
-    def is_served(self, message: Any) -> bool:
-        """Whether the task of the message needs a server on the card."""
-        task = self.consumer.app.tasks.get(message.headers.get("task"))
-        return getattr(task, "card", "") == "serves"
+        host, task = getattr(app, "target_host", None), app.tasks.get(message.headers.get("task"))
+        if host is not None and host.card_use() == "computes" and getattr(task, "card", "") == "serves":
+            return f"run {run} needs a server, and the card of this worker computes"
+        return ""
 
     def metadata_of(self, run: str) -> Metadata:
         """The run's metadata; empty when the store does not answer, as the task itself gives a better error."""

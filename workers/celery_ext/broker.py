@@ -1,6 +1,8 @@
 """Celery's messages on Redis: readable arguments, a broker that refuses, and connections that stop answering.
 
-What happens to messages between their delivery and their acknowledgement is in `workers/celery_ext/lease.py`.
+A broker refuses writes when its memory or disk is full, or when it has become a replica.  A message that cannot be
+recorded is held and delivered when it can; meanwhile the worker takes no other one.  A message that cannot be
+acknowledged or returned is given back: its lease ends (`workers/celery_ext/lease.py`), and it returns to its queue.
 """
 
 from __future__ import annotations
@@ -8,26 +10,27 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import kombu.transport
 from celery.app.amqp import AMQP
 from celery.utils.log import get_logger
-from kombu.transport import redis
-from redis import ResponseError
+from kombu.transport import redis, virtual
+from redis import RedisError, ResponseError
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, TimeoutError
 from redis.retry import Retry
 
 from tasks.queues import LABEL, QUEUES, format_label
 from tasks.store.client import Waiting, refusal_of, wait_limit_of
-from workers.celery_ext.lease import NotRecorded, QoS
 
 logger = get_logger(__name__)
 
 CHECK_EVERY_S = 5
+PAUSE_S = 1.0  # after a refusal
 # Nothing is sent again: kombu connects anew.  With 0 tries redis-py fails with an AttributeError on a Unix socket.
 ONE_TRY = Retry(NoBackoff(), sys.maxsize, supported_errors=())
 
@@ -45,6 +48,99 @@ class ReadableMessages(AMQP):
         options["argsrepr"] = format_label(name, args or (), label)
         options["kwargsrepr"] = f"{len(kwargs)} more" if kwargs else ""
         return super().as_task_v2(task_id, name, args, kwargs, *rest, **options)
+
+
+class NotRecorded(Exception):
+    """A message that was taken from its queue cannot be recorded now; `args` are the `QoS` and the reason."""
+
+
+class QoS(redis.QoS):
+    """kombu's record of what a channel has delivered, and a condition of the worker's own for taking more.
+
+    Where a BRPOP is under way the condition comes too late: Redis may have taken a message from the queue for it.
+    """
+
+    channel: Any  # a Channel
+    has_room: Callable[[], bool] = staticmethod(lambda: True)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.held: deque[tuple[Any, str]] = deque()  # messages that cannot be recorded, and their queues
+        self._refusal = ""  # why the broker does not give or return messages now
+        self._paused_until = float("-inf")  # when it is asked for messages again
+
+    def can_consume(self) -> bool:
+        if self.held or time.monotonic() < self._paused_until or not super().can_consume():
+            return False
+        return bool(self.channel._in_poll) or self.has_room()
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        try:
+            super().append(message, delivery_tag)
+        except ResponseError as error:
+            if (reason := refusal_of(error)) is None:
+                raise
+            raise NotRecorded(self, reason) from None
+
+    def pause(self, reason: str) -> None:
+        """Ask for no message for a moment: the broker has refused to give one."""
+        self._paused_until = time.monotonic() + PAUSE_S
+        self._note_refusal(reason)
+
+    def hold(self, message: Any, queue: str, reason: str) -> None:
+        if not self.held:
+            logger.warning("a message of the queue %s waits in this worker: the broker %s", queue, reason)
+        self.held.append((message, queue))
+
+    def deliver_held(self) -> None:
+        """Deliver what is held, as far as it can be recorded now."""
+        for _ in range(len(self.held)):
+            self.channel.connection._deliver(*self.held.popleft())
+
+    def return_held(self) -> None:
+        """Put what is held back into its queue: the worker ends."""
+        while self.held:
+            message, queue = self.held.popleft()
+            try:
+                self.channel._put(queue, message)
+            except (RedisError, OSError) as error:
+                logger.error("a message of the queue %s is lost, and its run sends it again: %s", queue, error)
+
+    def ack(self, delivery_tag: str) -> None:
+        self._settle(delivery_tag, lambda: super(QoS, self).ack(delivery_tag))
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        self._settle(delivery_tag, lambda: super(QoS, self).reject(delivery_tag, requeue))
+
+    def _settle(self, tag: str, settle: Callable[[], None]) -> None:
+        try:
+            settle()
+        except (RedisError, OSError) as error:
+            if (reason := refusal_of(error)) is None:
+                raise
+            logger.warning("a message returns to its queue when its lease ends: the broker %s", reason)
+            self.end_lease(tag)
+
+    def end_lease(self, tag: str) -> None:
+        """Hold a message no longer: it returns to its queue when the visibility timeout is over."""
+        virtual.QoS.ack(self, tag)
+
+    def restore_visible(self, *args: Any, **options: Any) -> None:
+        try:
+            super().restore_visible(*args, **options)
+        except ResponseError as error:
+            if (reason := refusal_of(error)) is None:
+                raise
+            self._note_refusal(reason)
+        else:
+            if time.monotonic() >= self._paused_until:
+                self._refusal = ""
+
+    def _note_refusal(self, reason: str) -> None:
+        """Log it once while it lasts."""
+        if reason != self._refusal:
+            self._refusal = reason
+            logger.warning("no messages now: the broker %s", reason)
 
 
 class Channel(redis.Channel):
@@ -113,7 +209,8 @@ class Transport(redis.Transport):
         try:
             super()._deliver(message, queue)
         except NotRecorded as refusal:
-            refusal.qos.hold(message, str(queue), refusal.reason)
+            qos, reason = refusal.args
+            qos.hold(message, str(queue), reason)
 
 
 def register_transport() -> None:

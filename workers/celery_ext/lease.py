@@ -5,32 +5,23 @@ with the time at which it was taken.  Whatever is older than the visibility time
 task may still be running: kombu never refreshes the time.  `Lease` does, every quarter of the timeout.  A timeout may
 then be a few seconds, and the tasks of a killed worker return that soon, however long a task takes.
 
-**A lost connection.** kombu then tries to return every message, running or not, through a channel that has no address
+When a connection is lost, kombu tries to return every message, running or not, through a channel that has no address
 any more, and the worker ends with an error (kombu 5.7).  So a lost channel returns nothing: messages whose task still
 runs move to the new channel, which keeps their lease and acknowledges them; the others return when the timeout is
 over.
-
-**A broker that refuses writes**, because its memory or disk is full, or as it has become a replica.  A message that
-cannot be recorded is held and delivered when it can; meanwhile the worker takes no other one.  A message that cannot be
-acknowledged or returned, or whose end cannot be recorded, is given back: its lease ends, it returns to its queue, and a
-result that was recorded is found then.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery.utils.log import get_logger
 from celery.worker import request, state
 from celery.worker.state import task_ready
-from kombu.transport import redis, virtual
-from redis import RedisError, ResponseError
+from redis import RedisError
 
-from tasks.store.client import refusal_of
 from tasks.store.store import Store
 from tasks.task import is_store_error
 from workers.celery_ext.report import PeriodicStep, store_client
@@ -38,115 +29,13 @@ from workers.celery_ext.report import PeriodicStep, store_client
 logger = get_logger(__name__)
 
 BEATS_PER_TIMEOUT = 4
-PAUSE_S = 1.0  # after a refusal
-
-
-class NotRecorded(Exception):
-    """A message that was taken from its queue cannot be recorded now."""
-
-    def __init__(self, qos: QoS, reason: str) -> None:
-        super().__init__(reason)
-        self.qos, self.reason = qos, reason
-
-
-class QoS(redis.QoS):
-    """kombu's record of what a channel has delivered, and a condition of the worker's own for taking more.
-
-    Where a BRPOP is under way the condition comes too late: Redis may have taken a message from the queue for it.
-    """
-
-    channel: Any  # a workers.celery_ext.broker.Channel
-    has_room: Callable[[], bool] = staticmethod(lambda: True)
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.held: deque[tuple[Any, str]] = deque()  # messages that cannot be recorded, and their queues
-        self._refusal = ""  # why the broker does not give or return messages now
-        self._paused_until = float("-inf")  # when it is asked for messages again
-
-    def can_consume(self) -> bool:
-        if self.held or time.monotonic() < self._paused_until or not super().can_consume():
-            return False
-        return bool(self.channel._in_poll) or self.has_room()
-
-    def append(self, message: Any, delivery_tag: str) -> None:
-        try:
-            super().append(message, delivery_tag)
-        except ResponseError as error:
-            if (reason := refusal_of(error)) is None:
-                raise
-            raise NotRecorded(self, reason) from None
-
-    def pause(self, reason: str) -> None:
-        """Ask for no message for a moment: the broker has refused to give one."""
-        self._paused_until = time.monotonic() + PAUSE_S
-        self._note_refusal(reason)
-
-    def hold(self, message: Any, queue: str, reason: str) -> None:
-        """Keep a message that cannot be recorded."""
-        if not self.held:
-            logger.warning("a message of the queue %s waits in this worker: the broker %s", queue, reason)
-        self.held.append((message, queue))
-
-    def deliver_held(self) -> None:
-        """Deliver what is held, as far as it can be recorded now."""
-        for _ in range(len(self.held)):
-            self.channel.connection._deliver(*self.held.popleft())
-
-    def return_held(self) -> None:
-        """Put what is held back into its queue: the worker ends."""
-        for message, queue in self.held:
-            try:
-                self.channel._put(queue, message)
-            except (RedisError, OSError) as error:
-                logger.error("a message of the queue %s is lost, and its run sends it again: %s", queue, error)
-        self.held.clear()
-
-    def ack(self, delivery_tag: str) -> None:
-        self._settle(delivery_tag, lambda: super(QoS, self).ack(delivery_tag))
-
-    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        self._settle(delivery_tag, lambda: super(QoS, self).reject(delivery_tag, requeue))
-
-    def _settle(self, tag: str, settle: Callable[[], None]) -> None:
-        try:
-            settle()
-        except (RedisError, OSError) as error:
-            if (reason := refusal_of(error)) is None:
-                raise
-            logger.warning("a message returns to its queue when its lease ends: the broker %s", reason)
-            self.end_lease(tag)
-
-    def end_lease(self, tag: str) -> None:
-        """Hold a message no longer: it returns to its queue when the visibility timeout is over."""
-        virtual.QoS.ack(self, tag)
-
-    def restore_visible(self, *args: Any, **options: Any) -> None:
-        try:
-            super().restore_visible(*args, **options)
-        except ResponseError as error:
-            if (reason := refusal_of(error)) is None:
-                raise
-            self._note_refusal(reason)
-        else:
-            if time.monotonic() >= self._paused_until:
-                self._refusal = ""
-
-    def _note_refusal(self, reason: str) -> None:
-        """Log why the broker refuses, once while it lasts."""
-        if reason != self._refusal:
-            self._refusal = reason
-            logger.warning("no messages now: the broker %s", reason)
 
 
 class Lease(PeriodicStep):
     """Refreshes the time of every message that this worker holds; started again with every broker connection."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
-
-    def __init__(self, consumer: Any, **options: Any) -> None:
-        self.channel: Any = None
-        super().__init__(consumer, **options)
+    channel: Any = None
 
     def start(self, consumer: Any) -> None:
         lost, self.channel = self.channel, consumer.task_consumer.channel
@@ -224,18 +113,15 @@ class SettledRequest(request.Request):
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         if is_store_error(exc_info.exception):  # the store failed, not the task: it is not recorded as failed
             self._give_back(exc_info.exception)
-            return
-        with self._settled():
-            super().on_failure(exc_info, send_failed_event, return_ok)
+        else:
+            self._settle(super().on_failure, exc_info, send_failed_event, return_ok)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
-        with self._settled():
-            super().on_timeout(soft, timeout)
+        self._settle(super().on_timeout, soft, timeout)
 
-    @contextmanager
-    def _settled(self) -> Iterator[None]:
+    def _settle(self, record: Callable[..., object], *args: Any) -> None:
         try:
-            yield
+            record(*args)
         except Exception as error:  # whatever it is, nobody but the worker's log would have it
             self._give_back(error)
 

@@ -52,15 +52,15 @@ class TaskFieldsFilter(logging.Filter):
         return True
 
 
-def write_shutdown_line(message: str, f: object = None) -> None:
-    """Celery's line about its shutdown as JSON; Celery writes it in a signal handler, where no log may be used."""
-    record = logging.LogRecord("celery.apps.worker", logging.INFO, "", 0, message.strip(), None, None)
-    os.write(STANDARD_ERROR, (logs.JsonLines().format(record) + "\n").encode())
-
-
 def format_worker_logs() -> None:
     """Give Celery's logs of this process the project's format.  Call it once, before the application starts."""
     add_fields = TaskFieldsFilter()
+
+    def write_shutdown_line(message: str, f: object = None) -> None:
+        # In a signal handler, where no log may be used.
+        record = logging.LogRecord("celery.apps.worker", logging.INFO, "", 0, message.strip(), None, None)
+        os.write(STANDARD_ERROR, (logs.JsonLines().format(record) + "\n").encode())
+
     if logs.is_json_format():
         worker.safe_say = write_shutdown_line  # type: ignore[attr-defined]  # not in the stubs; a test covers it
 

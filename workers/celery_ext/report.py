@@ -36,12 +36,15 @@ FIELDS: dict[str, Callable[[], Any]] = {}
 """What parts of the worker add to the report, by name; the loop calls these functions, so they return JSON at once."""
 
 
+def store_client() -> redis.Redis:
+    """A client of the store for the worker's loop: it gives up after `TIMEOUT_S`."""
+    return connect(store_url(redis_url_of(os.environ)), NO_WAITING, timeout_s=TIMEOUT_S)
+
+
 class PeriodicStep(bootsteps.StartStopStep):
     """`start` calls `repeat`; a lost connection stops the step and a new one starts it again, on the same object."""
 
-    def __init__(self, consumer: Any, **options: Any) -> None:
-        self._timer_entry: Any = None
-        super().__init__(consumer, **options)
+    _timer_entry: Any = None
 
     def repeat(self, consumer: Any, seconds: float, function: Callable[[], None]) -> None:
         """Call `function` now and every so many seconds, from the loop that consumes messages."""
@@ -74,15 +77,18 @@ class Heartbeat(PeriodicStep):
 
     def shutdown(self, consumer: Any) -> None:
         super().shutdown(consumer)
-        if self.registry is None:
-            return
         try:
-            self.registry.forget(consumer.hostname)
+            if self.registry is not None:
+                self.registry.forget(consumer.hostname)
         except (redis.RedisError, OSError) as error:
             logger.warning("the report was not removed and will expire: %s", error)
 
     def make(self) -> dict[str, Any]:
         """This worker's report, now; times in seconds of the epoch, sizes in bytes."""
+        tasks = [  # the first argument of every task is the id of its run
+            {"id": one.id, "name": one.name, "arguments": list(one.args or ()), "since": one.time_start}
+            for one in tuple(state.active_requests)
+        ]
         return {
             "worker": self.consumer.hostname,
             "queue": os.environ.get(QUEUE_VARIABLE, ""),
@@ -92,7 +98,7 @@ class Heartbeat(PeriodicStep):
             "slots": self.consumer.controller.concurrency,
             "started": _started,
             "time": time.time(),
-            "tasks": [describe_request(request) for request in tuple(state.active_requests)],
+            "tasks": tasks,
             "disk_free": shutil.disk_usage(".").free,
             **{name: _value(name, field) for name, field in tuple(FIELDS.items())},
         }
@@ -117,12 +123,6 @@ def whetstone_report(state: Any) -> dict[str, Any]:
     return report
 
 
-def describe_request(request: Any) -> dict[str, Any]:
-    """A task in progress.  The first argument of every task is the id of its run."""
-    arguments = list(request.args or ())
-    return {"id": request.id, "name": request.name, "arguments": arguments, "since": request.time_start}
-
-
 def describe_endpoint() -> dict[str, Any]:
     """The endpoint of an openai worker: whether it has a key (never the key), and its address, "" for OpenAI's."""
     return {"key": bool(secret("OPENAI_API_KEY")), "base_url": redacted(os.environ.get("OPENAI_BASE_URL", ""))}
@@ -134,8 +134,3 @@ def _value(name: str, field: Callable[[], Any]) -> Any:
     except Exception as error:  # an error in one field must not suppress the heartbeat
         logger.warning("the report has no %s: %s: %s", name, type(error).__name__, error)
         return None
-
-
-def store_client() -> redis.Redis:
-    """A client of the store for the worker's loop: it gives up after `TIMEOUT_S`."""
-    return connect(store_url(redis_url_of(os.environ)), NO_WAITING, timeout_s=TIMEOUT_S)

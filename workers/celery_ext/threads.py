@@ -43,7 +43,7 @@ def limit_shutdown() -> None:
         timer.daemon = True
         timer.start()
 
-    signals.worker_shutting_down.connect(start_timer, weak=False, dispatch_uid="whetstone-shutdown-timer")
+    signals.worker_shutting_down.connect(start_timer, weak=False)
 
 
 class TaskTimeout(Ignore):
@@ -54,24 +54,26 @@ class ThreadTask:
     """One task in a thread.  `on_timeout` is called when it is not done `limit_s` seconds after it began, `on_error`
     with an exception that was not the task's own, but of what Celery does around it."""
 
+    future: Future[None]
+
     def __init__(
         self,
         limit_s: float | None,
         on_timeout: Callable[[bool, float], None] | None,
         on_error: Callable[[ExceptionInfo], None],
     ) -> None:
-        self.future: Future[None]
         self.abandoned = False
         self._limit_s, self._on_timeout, self._on_error = limit_s, on_timeout, on_error
         self._lock = threading.Lock()
         self._thread: int | None = None
-        self._deadline: float | None = None
+        self._deadline = float("inf")
 
     def run(self, target: Callable[..., Any], args: Any, kwargs: Any, callback: Any, accept: Any) -> None:
         """Run the task, in its thread."""
         with self._lock:
             self._thread = threading.get_ident()
-            self._deadline = None if self._limit_s is None else time.monotonic() + self._limit_s
+            if self._limit_s is not None:
+                self._deadline = time.monotonic() + self._limit_s
         try:
             apply_target(target, args, kwargs, lambda result: self._end(callback, result), accept)
         except Exception:  # it would only be in the future, which nobody reads
@@ -79,7 +81,7 @@ class ThreadTask:
 
     def is_over(self, now: float) -> bool:
         with self._lock:
-            return self._thread is not None and self._deadline is not None and now > self._deadline
+            return self._thread is not None and now > self._deadline and not self.abandoned
 
     def abandon(self) -> None:
         """Report its failure and raise an exception in its thread; nothing for a task that has just ended."""
@@ -96,10 +98,9 @@ class ThreadTask:
     def _end(self, callback: Callable[[Any], None], result: Any) -> None:
         with self._lock:
             self._thread = None
-        if self.abandoned:
-            return
-        # Celery gives what ends a process (SystemExit) as an exception's info to the callback for results.
-        (self._on_error if isinstance(result, ExceptionInfo) else callback)(result)
+        if not self.abandoned:
+            # Celery gives what ends a process (SystemExit) as an exception's info to the callback for results.
+            (self._on_error if isinstance(result, ExceptionInfo) else callback)(result)
 
 
 class ThreadPool(TaskPool):
@@ -135,7 +136,7 @@ class ThreadPool(TaskPool):
     def end_overdue(self) -> None:
         """Abandon tasks that are over their limit, and continue with a new set of threads."""
         now = time.monotonic()
-        overdue = [task for task in tuple(self.tasks) if not task.abandoned and task.is_over(now)]
+        overdue = [task for task in tuple(self.tasks) if task.is_over(now)]
         for task in overdue:
             try:
                 task.abandon()
