@@ -90,7 +90,7 @@ def idle_farm(crews: Mapping[str, Crew], modules: str) -> Iterator[IdleFarm]:
             for process in workers.values():
                 process.stop(5)
             server.stop(5)
-            valkey.remove_socket(folder)
+            valkey.socket_path(folder).unlink(missing_ok=True)
 
 
 def bare_chord(app: Celery, plan: Plan) -> None:

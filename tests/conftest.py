@@ -17,7 +17,7 @@ from tasks.route.grading import Sandbox
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.embedded.valkey import redis_url, remove_socket, socket_path, valkey_process
+from workers.embedded.valkey import redis_url, socket_path, valkey_process
 from workers.queues import OPENMP_ENV
 
 os.environ |= OPENMP_ENV | os.environ  # before torch is imported: threads of two processes wait for the same cores
@@ -82,7 +82,7 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
     finally:
         server.stop(5.0)
-        remove_socket(folder)
+        socket.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")

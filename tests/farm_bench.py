@@ -85,4 +85,4 @@ class Bench:
         for worker in self.workers:
             worker.stop(0)
         self.valkey.stop(2)
-        valkey.remove_socket(self.folder)
+        valkey.socket_path(self.folder).unlink(missing_ok=True)

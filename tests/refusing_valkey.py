@@ -32,7 +32,7 @@ class RefusingValkey:
     def close(self) -> None:
         self.admin.close()
         self.server.stop(2)
-        valkey.remove_socket(self.folder)
+        valkey.socket_path(self.folder).unlink(missing_ok=True)
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Child processes of the farm: started in sessions of their own, watched, restarted when they die, and stopped.
+"""Child processes of the farm: started in sessions of their own, watched, and stopped; and their logs.
 
 Three things keep a process from outliving its owner: `stop`, for an owner that ends regularly; the kernel's
 parent-death signal (Linux), for an owner that is killed; and the pid records, by which the next owner finds what is
@@ -17,7 +17,6 @@ import subprocess
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 import psutil
 
 from tasks.common.child import dying_with_parent
-from tasks.common.files import NO_ROOM, write_atomic
+from tasks.common.files import write_atomic
 from tasks.common.process import ProcessIdentity, identify
 
 logger = logging.getLogger("whetstone.farm")
@@ -34,10 +33,8 @@ logger = logging.getLogger("whetstone.farm")
 TOKEN_VARIABLE = "WHETSTONE_PROCESS"
 KILL_S, POLL_S = 3.0, 0.02
 LOG_LINES = 12
-DEATHS_ALLOWED, DEATHS_WINDOW_S = 5, 60.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 FULL_BYTES = 1_000_000  # less than this is no room to start in
-LOG_BYTES, ROTATE_S = 10 * 2**20, 2.0
+LOG_BYTES = 10 * 2**20
 
 
 @dataclass(frozen=True)
@@ -224,49 +221,6 @@ class ChildProcess:
         self._record = None
 
 
-class RestartPolicy:
-    """Restarts one child process when it dies, after a pause that doubles with each recent death.
-
-    While there is no room on the disk, deaths are not counted, and it tries again and again.
-    """
-
-    def __init__(self, child: ChildProcess) -> None:
-        self.child = child
-        self._deaths: deque[float] = deque(maxlen=DEATHS_ALLOWED)
-        self._restart_at: float | None = None
-
-    def check(self, now: float) -> None:
-        """Detect a death, and restart when the pause is over."""
-        if self._restart_at is None and not self.child.alive:
-            self._note_death(now)
-        if self._restart_at is not None and now >= self._restart_at:
-            self._restart_at = now + LONGEST_PAUSE_S
-            try:
-                self.child.start()
-            except OSError as error:
-                if error.errno not in NO_ROOM:
-                    raise
-                logger.warning("%s cannot be started: %s", self.child.command.name, error)
-            else:
-                self._restart_at = None
-
-    def _note_death(self, now: float) -> None:
-        name, log = self.child.command.name, self.child.command.log
-        how = describe_exit(self.child.returncode)
-        self.child.stop(0)  # the rest of its group
-        self._deaths.append(now)
-        recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
-        if recent >= DEATHS_ALLOWED and is_full(log.parent):
-            logger.warning("%s died with %s, and its disk is full", name, how)
-            self._deaths.clear()
-        elif recent >= DEATHS_ALLOWED:
-            window = f"{recent} times in {DEATHS_WINDOW_S:g} s"
-            raise ProcessFailed(f"{name} died {window}, at last with {how}{log_tail(log)}")
-        pause = min(FIRST_PAUSE_S * 2 ** (recent - 1), LONGEST_PAUSE_S)
-        logger.warning("%s died with %s; restarting it in %.1f s", name, how, pause)
-        self._restart_at = now + pause
-
-
 def is_full(folder: Path) -> bool:
     """Whether the disk of this folder has no room to start in."""
     return shutil.disk_usage(folder).free < FULL_BYTES
@@ -309,19 +263,3 @@ def rotate_logs(paths: Iterable[Path], limit: int = LOG_BYTES) -> None:
                 os.truncate(path, 0)
         except OSError as error:
             logger.warning("%s has reached its limit of %d bytes and cannot be rotated: %s", path, limit, error)
-
-
-class LogRotation(threading.Thread):
-    """Rotates logs until `stop`.  `paths` returns those that exist now or later."""
-
-    def __init__(self, paths: Callable[[], Iterable[Path]]) -> None:
-        super().__init__(daemon=True, name="log rotation")
-        self._paths, self._ended = paths, threading.Event()
-
-    def run(self) -> None:
-        while not self._ended.wait(ROTATE_S):
-            rotate_logs(self._paths())
-
-    def stop(self) -> None:
-        self._ended.set()
-        self.join()

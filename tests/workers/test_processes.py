@@ -19,7 +19,8 @@ import psutil
 import pytest
 from farm_bench import until
 
-from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed, RestartPolicy, rotate_logs
+from workers.embedded.supervisor import RestartPolicy
+from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed, rotate_logs
 
 IMPORTS = "from pathlib import Path; import sys, signal, subprocess, time\n"
 READY = "Path(sys.argv[1]).write_text('ready')\n"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import socket
 import time
 from collections.abc import Mapping
@@ -24,17 +25,35 @@ from tasks.openai.endpoint import NO_RULE, RULES_FINGERPRINT
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from workers.embedded.rules import Rule
 
 ENDPOINT_KEY_VARIABLE = "WHETSTONE_ENDPOINT_KEY"
-ENDPOINT_SOCKET = "rules"  # what the socket of a farm's endpoint is called (workers/embedded/sockets.py)
 MODEL = "whetstone-rules"
 FINGERPRINT = f"{RULES_FINGERPRINT}-2"  # the version of the rules, which decides the answer of a prompt
+OPEN_PATH = "/health"  # needs no key
 
 
 class NoRule(Exception):
     """No rule answers the schema of a request."""
+
+
+class BearerKey:
+    """ASGI middleware of the embedded HTTP servers: each request carries the key as its bearer token."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self._app, self._expected = app, f"Bearer {key}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != OPEN_PATH:
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not secrets.compare_digest(given, self._expected):
+                from starlette.responses import JSONResponse
+
+                refusal = error_body("a valid API key is needed", "invalid_api_key")
+                return await JSONResponse(refusal, 401)(scope, receive, send)
+        return await self._app(scope, receive, send)
 
 
 def build_endpoint_app() -> Starlette:
@@ -61,7 +80,7 @@ def build_endpoint_app() -> Starlette:
             return JSONResponse(error_body(f"the rules cannot read this request: {error!r}"), 400)
 
     chat = Route("/v1/chat/completions", chat_completions, methods=["POST"])
-    return Starlette(routes=[Route("/health", health), Route("/v1/models", models), chat])
+    return Starlette(routes=[Route(OPEN_PATH, health), Route("/v1/models", models), chat])
 
 
 def complete(request: dict[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
@@ -93,8 +112,6 @@ def error_body(message: str, code: str | None = None) -> dict[str, Any]:
 def main() -> None:
     import uvicorn
 
-    from workers.embedded.sockets import BearerKey
-
     keep_private()
     parser = argparse.ArgumentParser("python -m workers.embedded.endpoint", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
@@ -107,15 +124,12 @@ def main() -> None:
         parser.error(str(error))
     if not key:
         parser.error(f"neither {ENDPOINT_KEY_VARIABLE} nor {ENDPOINT_KEY_VARIABLE}_FILE is set: clients send this key")
-    listener = (
-        socket.create_server((options.host, options.port)) if options.fd is None else socket.socket(fileno=options.fd)
-    )
-    # What a client calls the server.
-    address = (
-        unix_url(listener.getsockname())
-        if listener.family == socket.AF_UNIX
-        else "http://{}:{}/v1".format(*listener.getsockname()[:2])
-    )
+    if options.fd is None:
+        listener = socket.create_server((options.host, options.port))
+        address = "http://{}:{}/v1".format(*listener.getsockname()[:2])
+    else:
+        listener = socket.socket(fileno=options.fd)
+        address = unix_url(listener.getsockname())
     print(f"listening on {address}", flush=True)
     app = BearerKey(build_endpoint_app(), key)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)

@@ -10,20 +10,18 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any
 
 import psutil
 
-from tasks.common.files import private_folder, write_atomic
-from workers.embedded import valkey
-from workers.embedded.endpoint import ENDPOINT_SOCKET
-from workers.embedded.sockets import remove_farm_socket
+from tasks.common.files import is_own_folder, private_folder, runtime_socket, write_atomic
 from workers.processes import (
     ChildProcess,
     Command,
@@ -37,6 +35,7 @@ from workers.processes import (
 )
 
 FARM_VARIABLE = "WHETSTONE_FARM"
+VALKEY, RULES = "valkey", "rules"  # the servers that have a socket
 STOP_S = 20.0  # more than the supervisor's own grace periods together
 LEFTOVER_GRACE_S = 3.0
 
@@ -73,12 +72,13 @@ class FarmSpec:
         return cls(**json.loads(text))
 
 
-class FarmState(TypedDict):
-    """farm.json: what is read of it."""
+def farm_socket(server: str, folder: Path) -> Path:
+    """The path of a server's socket for this farm folder, always the same.  Creates nothing.
 
-    redis_url: str
-    endpoint_url: str | None
-    started: str
+    It is in this user's private folder: nobody else may connect, and paths of sockets have to be short.
+    """
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
+    return runtime_socket(f"{server}-{name}")
 
 
 class FarmFiles:
@@ -87,7 +87,7 @@ class FarmFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.spec = folder / "spec.json"
-        self.state = folder / "farm.json"  # the addresses of a farm that is up, written when all of it is ready
+        self.state = folder / "farm.json"  # redis_url, endpoint_url, started; written when all of the farm is ready
         self.owner = folder / "owner.json"  # its process; absent for a farm that stays up until `down`
         self.supervisor = folder / "supervisor.json"
         self.pids = folder / "pids.json"  # the supervisor's child processes
@@ -95,10 +95,6 @@ class FarmFiles:
         self.error = folder / "error.txt"  # why the farm stopped by itself
         self.lock = folder / "lock"
         self.logs = folder / "logs"
-
-    def records(self) -> list[PidRecord]:
-        """All processes of the farm, the supervisor first."""
-        return [r for path in (self.supervisor, self.pids, self.target_pids) for r in PidRecords(path).read()]
 
     @property
     def is_supervised(self) -> bool:
@@ -110,24 +106,24 @@ class FarmFiles:
         owner = PidRecord(**found) if found else None
         return owner if owner and owner.is_alive() else None
 
-    def read_state(self) -> FarmState | None:
-        """The farm's addresses and start time, if it is up."""
-        return cast("FarmState | None", read_own_file(self.state)) if self.is_supervised else None
+    def read_state(self) -> dict[str, Any] | None:
+        """The content of farm.json, if the farm is up."""
+        return read_own_file(self.state) if self.is_supervised else None
 
     def error_text(self) -> str | None:
         """Why the farm stopped by itself, with the last lines of the log; None when it did not."""
-        try:
-            return self.error.read_text(errors="replace")
-        except FileNotFoundError:
-            return None
+        return self.error.read_text(errors="replace") if self.error.exists() else None
 
-
-@dataclass(frozen=True)
-class Addresses:
-    """Addresses of a farm; `endpoint_url` names a Unix socket, and is None when the farm has no endpoint of its own."""
-
-    redis_url: str
-    endpoint_url: str | None
+    def clear(self) -> bool:
+        """Stop a running supervisor, and end what a killed one left running. Returns whether anything was running."""
+        graces = {self.supervisor: STOP_S, self.pids: LEFTOVER_GRACE_S, self.target_pids: LEFTOVER_GRACE_S}
+        ended = [name for path, grace_s in graces.items() for name in PidRecords(path).clear(grace_s)]
+        for socket in (farm_socket(VALKEY, self.folder), farm_socket(RULES, self.folder)):
+            if is_own_folder(socket.parent):
+                socket.unlink(missing_ok=True)
+        for path in (self.state, self.owner, self.error):
+            path.unlink(missing_ok=True)
+        return bool(ended)
 
 
 @dataclass(frozen=True)
@@ -156,13 +152,14 @@ def status(folder: Path) -> FarmStatus:
     """The state of the farm in `folder`; changes nothing."""
     files = FarmFiles(folder)
     state, owner = files.read_state(), files.living_owner()
+    records = [one for path in (files.supervisor, files.pids, files.target_pids) for one in PidRecords(path).read()]
     return FarmStatus(
         up=state is not None,
         owner_pid=owner.pid if owner else None,
         redis_url=state["redis_url"] if state else None,
         endpoint_url=state["endpoint_url"] if state else None,
         started=state["started"] if state else None,
-        processes=tuple(_process_status(record) for record in files.records()),
+        processes=tuple(map(_process_status, records)),
     )
 
 
@@ -180,7 +177,7 @@ class Farm:
 
     folder: Path
     redis_url: str
-    endpoint_url: str | None
+    endpoint_url: str | None  # None when it has no endpoint of its own
     _supervisor: ChildProcess | None  # of an owned farm,
     _pipe: int | None  # which stops when this is closed
 
@@ -194,7 +191,6 @@ class Farm:
         return self._supervisor.alive if self._supervisor else FarmFiles(self.folder).is_supervised
 
     def failure(self) -> str | None:
-        """Why the farm stopped by itself, with the last lines of the log; None when it did not."""
         return FarmFiles(self.folder).error_text()
 
     def stop(self) -> None:
@@ -207,7 +203,7 @@ class Farm:
         self._supervisor.wait_end(STOP_S)
         with _locked(self.folder, is_own=True) as files:
             self._supervisor.stop(0)
-            _clear(files)
+            files.clear()
 
     def __enter__(self) -> Farm:
         return self
@@ -233,22 +229,17 @@ def up(spec: FarmSpec) -> Farm:
     return _start(spec, None, None)
 
 
-def attach(folder: Path) -> Farm | None:
-    """The farm that was started by `up` in `folder`, or None."""
-    with _locked(folder) as files:
-        state = files.read_state()
-        return Farm(folder, state["redis_url"], state["endpoint_url"], None, None) if state else None
-
-
 def attach_or_start(spec: FarmSpec) -> Farm:
-    """The farm that is up in the spec's folder, or else a new one of this process."""
-    return attach(Path(spec.folder)) or start(spec)
+    """The farm that is up in the spec's folder, started by `up`, or else a new one of this process."""
+    with _locked(folder := Path(spec.folder)) as files:
+        state = files.read_state()
+    return Farm(folder, state["redis_url"], state["endpoint_url"], None, None) if state else start(spec)
 
 
 def down(folder: Path) -> bool:
     """Stop the farm in `folder`, and end what a killed one left running. Returns whether anything was running."""
     with _locked(folder) as files:
-        return _clear(files)
+        return files.clear()
 
 
 def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
@@ -256,7 +247,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
     with _locked(folder) as files:
         if files.read_state() is not None:
             raise FarmError(f"a farm is up in {folder} already")
-        _clear(files)
+        files.clear()
         write_atomic(files.spec, spec.to_json())
         if writing is not None:
             write_atomic(files.owner, json.dumps(dataclasses.asdict(record_of("owner", os.getpid()))))
@@ -270,20 +261,18 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         supervisor.start()
         try:
             supervisor.wait_ready(files.state.exists, spec.ready_timeout_s + STOP_S)
-            state = files.read_state()
-            if state is None:
+            if (state := files.read_state()) is None:
                 raise ProcessFailed(f"the farm ended while it became ready{log_tail(log)}")
         except BaseException as error:
             supervisor.stop(STOP_S)
             reason = files.error_text() or str(error)
-            _clear(files)
+            files.clear()
             if isinstance(error, ProcessFailed) and is_full(folder):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
             if isinstance(error, ProcessFailed):
                 raise FarmError(f"the embedded farm did not start: {reason}") from error
             raise
-    owned = supervisor if writing is not None else None
-    return Farm(folder, state["redis_url"], state["endpoint_url"], owned, writing)
+    return Farm(folder, state["redis_url"], state["endpoint_url"], supervisor if writing else None, writing)
 
 
 @contextlib.contextmanager
@@ -301,17 +290,3 @@ def _locked(folder: Path, is_own: bool = False) -> Iterator[FarmFiles]:
         if owner is not None and not is_own and files.is_supervised:
             raise FarmError(f"the farm in {folder} belongs to process {owner.pid}, which is still running")
         yield files
-
-
-def _clear(files: FarmFiles) -> bool:
-    """Stop a running supervisor, and end what a killed one left running. Returns whether anything was running."""
-    was_running = files.is_supervised
-    if was_running:
-        PidRecords(files.supervisor).clear(grace_s=STOP_S)
-    for path in (files.supervisor, files.pids, files.target_pids):
-        was_running |= bool(PidRecords(path).clear(LEFTOVER_GRACE_S))
-    valkey.remove_socket(files.folder)
-    remove_farm_socket(ENDPOINT_SOCKET, files.folder)
-    for path in (files.state, files.owner, files.error):
-        path.unlink(missing_ok=True)
-    return was_running

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import logging
 import os
@@ -19,28 +18,83 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from tasks.common import logs
-from tasks.common.files import keep_private, unix_url, write_atomic
+from tasks.common.files import NO_ROOM, keep_private, runtime_folder, unix_url, write_atomic
 from tasks.openai.endpoint import EMBEDDED, NAME_VARIABLE
 from tasks.queues import QueueName
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey
-from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE, ENDPOINT_SOCKET
-from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec
-from workers.embedded.sockets import farm_socket, listen_privately, remove_farm_socket
+from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
+from workers.embedded.farm import FARM_VARIABLE, RULES, FarmFiles, FarmSpec, farm_socket
 from workers.health import worker_answers
-from workers.processes import ChildProcess, Command, LogRotation, PidRecords, ProcessFailed, RestartPolicy, is_healthy
+from workers.processes import (
+    ChildProcess,
+    Command,
+    PidRecords,
+    ProcessFailed,
+    describe_exit,
+    is_full,
+    is_healthy,
+    log_tail,
+    rotate_logs,
+)
 from workers.queues import worker_command
 
 logger = logging.getLogger("whetstone.farm")
 
-CHECK_PERIOD_S = 0.1
+CHECK_PERIOD_S, ROTATE_S = 0.1, 2.0
 WORKERS_GRACE_S, ENDPOINT_GRACE_S, VALKEY_GRACE_S = 6.0, 1.0, 3.0
+DEATHS_ALLOWED, DEATHS_WINDOW_S = 5, 60.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+
+
+class RestartPolicy:
+    """Restarts one child process when it dies, after a pause that doubles with each recent death.
+
+    While there is no room on the disk, deaths are not counted, and it tries again and again.
+    """
+
+    def __init__(self, child: ChildProcess) -> None:
+        self.child = child
+        self._deaths: deque[float] = deque(maxlen=DEATHS_ALLOWED)
+        self._restart_at: float | None = None
+
+    def check(self, now: float) -> None:
+        """Detect a death, and restart when the pause is over."""
+        if self._restart_at is None and not self.child.alive:
+            self._note_death(now)
+        if self._restart_at is not None and now >= self._restart_at:
+            self._restart_at = now + LONGEST_PAUSE_S
+            try:
+                self.child.start()
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                logger.warning("%s cannot be started: %s", self.child.command.name, error)
+            else:
+                self._restart_at = None
+
+    def _note_death(self, now: float) -> None:
+        name, log = self.child.command.name, self.child.command.log
+        how = describe_exit(self.child.returncode)
+        self.child.stop(0)  # the rest of its group
+        self._deaths.append(now)
+        recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
+        if recent >= DEATHS_ALLOWED and is_full(log.parent):
+            logger.warning("%s died with %s, and its disk is full", name, how)
+            self._deaths.clear()
+        elif recent >= DEATHS_ALLOWED:
+            window = f"{recent} times in {DEATHS_WINDOW_S:g} s"
+            raise ProcessFailed(f"{name} died {window}, at last with {how}{log_tail(log)}")
+        pause = min(FIRST_PAUSE_S * 2 ** (recent - 1), LONGEST_PAUSE_S)
+        logger.warning("%s died with %s; restarting it in %.1f s", name, how, pause)
+        self._restart_at = now + pause
 
 
 class Supervisor:
@@ -57,60 +111,57 @@ class Supervisor:
         self.workers: list[ChildProcess] = []
         # The endpoint's key is a new one for each start, in no file; a test that sends requests itself gives its own.
         self.environment = {ENDPOINT_KEY_VARIABLE: secrets.token_hex(32), **os.environ}
-        self.rotation = LogRotation(self.logs)
-
-    def logs(self) -> list[Path]:
-        """The logs of the farm's processes; the gpu worker rotates those of its target server."""
-        children = [child.command.log for child in self.children()]
-        return [self.files.logs / "supervisor.log", *children]
 
     def run(self) -> None:
         """Run until `stopping` is set."""
-        self.rotation.start()
         try:
             addresses = self.start()
-            self.write_state(addresses)
-            policies = [RestartPolicy(child) for child in self.children()]
+            state = {"supervisor": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
+            write_atomic(self.files.state, json.dumps(state | addresses, indent=1))
+            logger.info("the farm is up: %s", ", ".join(child.command.name for child in self.children()))
+            policies, rotate_at = [RestartPolicy(child) for child in self.children()], 0.0
             while not self.stopping.wait(CHECK_PERIOD_S):
+                now = time.monotonic()
                 for policy in policies:
-                    policy.check(time.monotonic())
+                    policy.check(now)
+                if now >= rotate_at:
+                    rotate_at = now + ROTATE_S
+                    # The gpu worker rotates those of its target server.
+                    own = self.files.logs / "supervisor.log"
+                    rotate_logs([own, *(child.command.log for child in self.children())])
         finally:
             self.take_down()
-            self.rotation.stop()
 
     def children(self) -> list[ChildProcess]:
         return [child for child in (self.valkey, self.endpoint, *self.workers) if child is not None]
 
-    def start(self) -> Addresses:
-        """Start everything and wait until all of it is ready."""
-        limit = self.spec.ready_timeout_s
-        path = valkey.socket_path(self.files.folder)
-        self.valkey = valkey.valkey_process(self.files.folder, path, self.records)
+    def start(self) -> dict[str, str | None]:
+        """Start everything and wait until all of it is ready; returns the addresses."""
+        limit, folder = self.spec.ready_timeout_s, self.files.folder
+        path = valkey.socket_path(folder)
+        self.valkey = valkey.valkey_process(folder, path, self.records)
         self.valkey.start()
         self.valkey.wait_ready(lambda: valkey.is_answering(path), limit, self.stopping)
-        addresses = Addresses(valkey.redis_url(path), None)
+        redis_url, endpoint_url = valkey.redis_url(path), None
         if self.spec.embedded_endpoint:
+            rules = farm_socket(RULES, folder)
+            endpoint_url = unix_url(rules)
             # Kept while the farm is up: what connects while the endpoint starts again is answered then.
-            self.listener = listen_privately(rules := farm_socket(ENDPOINT_SOCKET, self.files.folder))
-            addresses = dataclasses.replace(addresses, endpoint_url=unix_url(rules))
-            command = endpoint_command(self.spec, self.listener.fileno(), self.environment)
+            self.listener = listen(rules)
+            argv = (sys.executable, "-m", "workers.embedded.endpoint", "--fd", str(listener := self.listener.fileno()))
+            log = self.files.logs / "endpoint.log"
+            command = Command("endpoint", argv, log, self.environment, signal.SIGKILL, (listener,))
             self.endpoint = ChildProcess(command, self.records)
             self.endpoint.start()
-        for command in worker_commands(self.spec, addresses, self.environment):
+        for command in worker_commands(self.spec, redis_url, endpoint_url, self.environment):
             worker = ChildProcess(command, self.records)
             self.workers.append(worker)
             worker.start()
-        if self.endpoint is not None and addresses.endpoint_url is not None:
-            self.endpoint.wait_ready(partial(is_healthy, addresses.endpoint_url), limit, self.stopping)
+        if self.endpoint is not None and endpoint_url is not None:
+            self.endpoint.wait_ready(partial(is_healthy, endpoint_url), limit, self.stopping)
         for worker in self.workers:
-            worker.wait_ready(partial(worker_answers, addresses.redis_url, worker.command.name), limit, self.stopping)
-        return addresses
-
-    def write_state(self, addresses: Addresses) -> None:
-        """Write farm.json: all is ready."""
-        state = {"supervisor": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
-        write_atomic(self.files.state, json.dumps({**state, **dataclasses.asdict(addresses)}, indent=1))
-        logger.info("the farm is up: %s", ", ".join(child.command.name for child in self.children()))
+            worker.wait_ready(partial(worker_answers, redis_url, worker.command.name), limit, self.stopping)
+        return {"redis_url": redis_url, "endpoint_url": endpoint_url}
 
     def take_down(self) -> None:
         """Stop workers first, while the broker can still receive their unfinished tasks; Valkey last."""
@@ -126,22 +177,31 @@ class Supervisor:
             self.endpoint.stop(ENDPOINT_GRACE_S)
         if self.listener is not None:
             self.listener.close()
-            remove_farm_socket(ENDPOINT_SOCKET, self.files.folder)
+            farm_socket(RULES, self.files.folder).unlink(missing_ok=True)
         if self.valkey is not None:
             self.valkey.stop(VALKEY_GRACE_S)
-            valkey.remove_socket(self.files.folder)
+            valkey.socket_path(self.files.folder).unlink(missing_ok=True)
         self.files.pids.unlink(missing_ok=True)
         logger.info("the farm is down")
 
 
-def endpoint_command(spec: FarmSpec, listener: int, environment: Mapping[str, str]) -> Command:
-    """The embedded OpenAI-compatible endpoint; `listener` is the descriptor of its listening socket."""
-    files = FarmFiles(Path(spec.folder))
-    argv = (sys.executable, "-m", "workers.embedded.endpoint", "--fd", str(listener))
-    return Command("endpoint", argv, files.logs / "endpoint.log", environment, signal.SIGKILL, (listener,))
+def listen(path: Path) -> socket.socket:
+    """A socket that listens at a path of `farm_socket`, in place of what a killed farm left there."""
+    runtime_folder()
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(path))
+        listener.listen(socket.SOMAXCONN)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
-def worker_commands(spec: FarmSpec, addresses: Addresses, environment: Mapping[str, str]) -> list[Command]:
+def worker_commands(
+    spec: FarmSpec, redis_url: str, endpoint_url: str | None, environment: Mapping[str, str]
+) -> list[Command]:
     """The Celery workers: one on gpu, `openai_workers` on openai, one on cpu with a pool of `cpu_workers`."""
     several = spec.openai_workers > 1
     openai_names = [f"openai{number}" if several else "openai" for number in range(1, spec.openai_workers + 1)]
@@ -150,38 +210,31 @@ def worker_commands(spec: FarmSpec, addresses: Addresses, environment: Mapping[s
         *(("openai", name, spec.openai_threads) for name in openai_names),
         ("cpu", "cpu", spec.cpu_workers),
     ]
-    return [
-        Command(
-            name,
-            tuple(worker_command(queue, name, concurrency, spec.log_level)),
-            FarmFiles(Path(spec.folder)).logs / f"{name}.log",
-            _worker_environment(spec, addresses, environment, queue),
-            signal.SIGKILL,  # the broker of a killed supervisor dies too, so a worker could not return its tasks
-        )
-        for queue, name, concurrency in workers
-    ]
-
-
-def _worker_environment(
-    spec: FarmSpec, addresses: Addresses, environment: Mapping[str, str], queue: QueueName
-) -> dict[str, str]:
-    # Only the gpu worker computes on all cores; more threads in the others would slow it down.
-    threads = str(os.cpu_count() or 1) if queue == "gpu" else "1"
     own = {
-        ENVIRONMENT_VARIABLE: addresses.redis_url,
+        ENVIRONMENT_VARIABLE: redis_url,
         PASSWORD_VARIABLE: "",  # another farm's password may be set; this farm's private socket needs none
         f"{PASSWORD_VARIABLE}_FILE": "",
         FARM_VARIABLE: spec.folder,
         "WHETSTONE_VISIBILITY_TIMEOUT": str(spec.visibility_timeout),
-        "OMP_NUM_THREADS": environment.get("OMP_NUM_THREADS", threads),
         "TOKENIZERS_PARALLELISM": "false",
     }
     if spec.offline:
         own["HF_HUB_OFFLINE"] = "1"
-    if addresses.endpoint_url:
+    if endpoint_url:
         key = environment[ENDPOINT_KEY_VARIABLE]
-        own |= {"OPENAI_BASE_URL": addresses.endpoint_url, "OPENAI_API_KEY": key, NAME_VARIABLE: EMBEDDED}
-    return {**environment, **own}
+        own |= {"OPENAI_BASE_URL": endpoint_url, "OPENAI_API_KEY": key, NAME_VARIABLE: EMBEDDED}
+    # Only the gpu worker computes on all cores; more threads in the others would slow it down.
+    threads = {"gpu": str(os.cpu_count() or 1)}
+    return [
+        Command(
+            name,
+            tuple(worker_command(queue, name, concurrency, spec.log_level)),
+            Path(spec.folder) / "logs" / f"{name}.log",
+            {"OMP_NUM_THREADS": threads.get(queue, "1"), **environment, **own},
+            signal.SIGKILL,  # the broker of a killed supervisor dies too, so a worker could not return its tasks
+        )
+        for queue, name, concurrency in workers
+    ]
 
 
 def stop_when_closed(descriptor: int, stopping: threading.Event) -> None:

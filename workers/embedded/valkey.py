@@ -14,22 +14,16 @@ from pathlib import Path
 import redis
 
 from tasks.common.files import private_folder, runtime_folder
-from workers.embedded.sockets import farm_socket, remove_farm_socket
+from workers.embedded.farm import VALKEY, farm_socket
 from workers.processes import ChildProcess, Command, PidRecords
 
-SERVER = "valkey"
-DEFAULT_MEMORY_MB = 2048
+MEMORY_MB = 2048
 DATA_FREE_S = 5.0  # a server whose supervisor was killed ends within it
 
 
 def socket_path(folder: Path) -> Path:
     """The path of the socket for this farm folder (`farm_socket`)."""
-    return farm_socket(SERVER, folder)
-
-
-def remove_socket(folder: Path) -> None:
-    """Remove the socket, if it exists in this user's folder for sockets."""
-    remove_farm_socket(SERVER, folder)
+    return farm_socket(VALKEY, folder)
 
 
 def redis_url(socket: Path) -> str:
@@ -37,12 +31,10 @@ def redis_url(socket: Path) -> str:
     return f"unix://{socket}?db=0"
 
 
-def valkey_process(
-    folder: Path, socket: Path, records: PidRecords | None, memory_mb: int = DEFAULT_MEMORY_MB
-) -> ChildProcess:
+def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> ChildProcess:
     """The server, not yet started. Its data is in `folder`/valkey and survives a SIGKILL of the server.
 
-    With `memory_mb` MB of data it refuses writes.  It never evicts a key: locks, leases and Celery's counters expire
+    With `MEMORY_MB` of data it refuses writes.  It never evicts a key: locks, leases and Celery's counters expire
     too, and must not vanish earlier.  Results that no run holds are removed by `tasks/store/retention.py`.
 
     The data is locked for this process and the server, until both have ended: two servers that write one append-only
@@ -58,7 +50,7 @@ def valkey_process(
     argv = [
         *(str(get_binary_path()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700"),
         *("--dir", str(data), "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
-        *("--maxmemory", f"{memory_mb}mb", "--maxmemory-policy", "noeviction", "--daemonize", "no"),
+        *("--maxmemory", f"{MEMORY_MB}mb", "--maxmemory-policy", "noeviction", "--daemonize", "no"),
     ]
     log = folder / "logs" / "valkey.log"
     return ChildProcess(Command("valkey", tuple(argv), log, dict(os.environ), pass_fds=(lock,)), records)
@@ -81,10 +73,8 @@ def lock_data(data: Path) -> int:
 
 def is_answering(socket: Path) -> bool:
     """Whether the server on this socket has loaded its data and answers PING."""
-    client = redis.Redis(unix_socket_path=str(socket), socket_timeout=2)
-    try:
-        return bool(client.ping())
-    except (redis.RedisError, OSError):
-        return False
-    finally:
-        client.close()
+    with redis.Redis(unix_socket_path=str(socket), socket_timeout=2) as client:
+        try:
+            return bool(client.ping())
+        except (redis.RedisError, OSError):
+            return False

@@ -65,7 +65,8 @@ class LocalTargetHost:
         self._folder = folder.absolute()
         self._name = name
         self._log = self._folder / "logs" / ("target.log" if name == "gpu" else f"target-{name}.log")
-        self._requests_log = self._folder / "logs" / "target_requests.jsonl"
+        self._requests_log = self._folder / "logs" / "target_requests.jsonl"  # what the embedded server has answered
+        self.logs = (self._log, self._requests_log)
         self._environment = environment
         self._records = PidRecords(self._folder / f"target-{name}.json")
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="target-starter")
@@ -80,10 +81,6 @@ class LocalTargetHost:
         self._reports: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by the URL of a server: when read, and what
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
         private_folder(self._folder)
-
-    def logs(self) -> list[Path]:
-        """The files that its target server writes: its log, and the requests that the embedded one has answered."""
-        return [self._log, self._requests_log]
 
     def clear_leftovers(self) -> list[str]:
         """End a server that a killed worker of this name left running. Returns the names of such processes."""

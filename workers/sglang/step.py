@@ -19,22 +19,19 @@ from workers.celery_ext import report
 from workers.celery_ext.lease import unacknowledged
 from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
-from workers.processes import LogRotation
+from workers.processes import rotate_logs
 from workers.sglang.host import LocalTargetHost
 
 OPEN_FILES = 65_536  # a connection for each request in flight
 PREPARING = 8  # tasks without requests at once: those that have just begun, and those that send none
+ROTATE_S = 2.0  # between looks at the size of the server's logs
 
 
 class TargetHostStep(bootsteps.StartStopStep):
     """Gives a worker of the gpu queue its target host, and stops the server when the worker stops."""
 
     requires = ("celery.worker.components:Pool",)
-
-    def __init__(self, worker: Any, **options: Any) -> None:
-        self.host: LocalTargetHost | None = None
-        self.rotation: LogRotation | None = None
-        super().__init__(worker, **options)
+    host: LocalTargetHost | None = None
 
     def start(self, worker: Any) -> None:
         raise_open_files_limit()
@@ -43,8 +40,6 @@ class TargetHostStep(bootsteps.StartStopStep):
         name = worker.hostname if farm is None else worker.hostname.partition("@")[0]
         self.host = LocalTargetHost(folder, name, dict(os.environ))
         self.host.clear_leftovers()
-        self.rotation = LogRotation(self.host.logs)
-        self.rotation.start()
         worker.app.target_host = self.host  # tasks.gpu.host.host_of
         report.FIELDS["target"] = self.host.describe
 
@@ -54,25 +49,24 @@ class TargetHostStep(bootsteps.StartStopStep):
         if self.host is not None:
             self.host.close()
             self.host = None
-        if self.rotation is not None:
-            self.rotation.stop()
-            self.rotation = None
 
     def terminate(self, worker: Any) -> None:
         self.stop(worker)
 
 
-class FillServer(bootsteps.StartStopStep):
-    """Applies `has_room` to the channel of every broker connection."""
+class FillServer(report.PeriodicStep):
+    """Applies `has_room` to the channel of every broker connection, and rotates the logs of the server."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def start(self, consumer: Any) -> None:
-        channel, hub = consumer.task_consumer.channel, consumer.hub
+        channel, hub, host = consumer.task_consumer.channel, consumer.hub, consumer.app.target_host
         channel.qos.has_room = lambda: has_room(len(unacknowledged(channel)), REQUESTS)
         REQUESTS.on_room = lambda: hub.call_soon(lambda: None)  # wakes the loop that consumes messages
+        self.repeat(consumer, ROTATE_S, lambda: rotate_logs(host.logs))
 
     def stop(self, consumer: Any) -> None:
+        super().stop(consumer)
         REQUESTS.on_room = lambda: None
 
 

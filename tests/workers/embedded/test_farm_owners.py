@@ -84,7 +84,7 @@ def owner(farm_folder: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_farm_of_another_process_cannot_be_used_or_stopped(farm_folder: Path, owner: subprocess.Popen[str]) -> None:
     attempts: list[Callable[[], object]] = [
         lambda: control.start(farm_spec(farm_folder)),
-        lambda: control.attach(farm_folder),
+        lambda: control.attach_or_start(farm_spec(farm_folder)),
         lambda: control.down(farm_folder),
     ]
     for attempt in attempts:
@@ -108,7 +108,6 @@ def test_a_second_valkey_is_refused_the_data_of_the_first(farm_folder: Path, own
 
 
 def test_a_farm_started_by_up_is_used_and_left_running(farm_folder: Path) -> None:
-    assert control.attach(farm_folder) is None
     control.up(farm_spec(farm_folder))
     with control.attach_or_start(farm_spec(farm_folder)) as used:
         assert (used.owned, used.alive) == (False, True)

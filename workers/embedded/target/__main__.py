@@ -18,7 +18,7 @@ import uvicorn
 
 from tasks.common.files import keep_private
 from tasks.gpu.prompt import answer_ends, load_tokenizer
-from workers.embedded.sockets import BearerKey
+from workers.embedded.endpoint import BearerKey
 from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
