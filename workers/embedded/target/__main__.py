@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import os
 import signal
@@ -39,38 +38,41 @@ def main(arguments: list[str]) -> int:
     options = _options(arguments)
     dtype = _dtype(options.dtype)
     decoder = Decoder(options.model, dtype)
-    prompts = PrefixCache(options.cache_mb * 2**20)
     processor = load_processor(options.processor) if options.processor else None
     tokenizer = load_tokenizer(str(options.model))
     ends = answer_ends(tokenizer)
-    limits = Limits(decoder.context, decoder.vocabulary, ends, options.labels)
-    if processor:
-        limits = dataclasses.replace(limits, processor=processor.sha256, module=processor.module)
+    loaded = (processor.sha256, processor.module) if processor else ()
+    limits = Limits(decoder.context, decoder.vocabulary, ends, options.labels, *loaded)
+    rows = decoder.calibrate(options.rows)
+    if rows != options.rows:
+        log.warning("this machine's kernels mix rows: answering one request at a time")
+    prompts = PrefixCache(options.cache_mb * 2**20)
+    engine = Engine(decoder, rows, prompts, processor, lambda ids: str(tokenizer.decode(list(ids))))
+    weights, dtype_name = weights_fingerprint(options.model), str(dtype).removeprefix("torch.")
+    model = {"path": str(options.model), "weights": weights, "dtype": dtype_name}
     with options.requests_log.open("a") if options.requests_log else nullcontext() as requests_log:
-        rows = decoder.calibrate(options.rows)
-        if rows != options.rows:
-            log.warning("this machine's kernels mix rows: answering one request at a time")
-        engine = Engine(decoder, rows, prompts, processor, lambda ids: str(tokenizer.decode(list(ids))))
         grammars = Grammars(tokenizer, decoder.vocabulary, ends)
-        service = Service(
-            engine, grammars, prompts, limits, tokenizer, options.model, weights_fingerprint(options.model),
-            str(dtype).removeprefix("torch."), rows, requests_log,
-        )  # fmt: skip
-        return _serve(service, options)
+        return _serve(Service(engine, grammars, limits, tokenizer, model, requests_log), options)
 
 
 def _serve(service: Service, options: argparse.Namespace) -> int:
     """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
     app = BearerKey(build_target_app(service), options.api_key)
     config = uvicorn.Config(
-        app, host=options.host, port=options.port or 0, log_level="warning", access_log=False,
-        timeout_graceful_shutdown=DRAIN_S,
-    )  # fmt: skip
+        app, port=options.port or 0, log_level="warning", access_log=False, timeout_graceful_shutdown=2 * DRAIN_S
+    )
     server = uvicorn.Server(config)
-    listeners = [_private_socket(options.uds)] if options.uds else None
+    listeners = None
+    if options.uds:  # this user alone may open it; uvicorn's own socket is open to all
+        listeners = [socket.socket(socket.AF_UNIX)]
+        listeners[0].bind(str(options.uds))
 
     def stop(*_: object) -> None:
+        """Take no more requests; those in progress have `DRAIN_S` seconds, and then HTTP 503."""
         server.should_exit = True
+        end = threading.Timer(DRAIN_S, service.engine.close)
+        end.daemon = True
+        end.start()
 
     def serve_http() -> None:
         try:
@@ -85,24 +87,16 @@ def _serve(service: Service, options: argparse.Namespace) -> int:
     try:
         service.engine.run()
     finally:
-        stop()
+        server.should_exit = True
         thread.join()
     return 0 if server.started else 1  # uvicorn has logged why
-
-
-def _private_socket(path: Path) -> socket.socket:
-    """A Unix socket at `path` that only this user may open; uvicorn's own is open to all."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    return listener
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workers.embedded.target", description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="folder with config, safetensors and tokenizer")
-    parser.add_argument("--host", default="127.0.0.1")
     address = parser.add_mutually_exclusive_group(required=True)
-    address.add_argument("--port", type=int)
+    address.add_argument("--port", type=int, help="of 127.0.0.1")
     address.add_argument("--uds", type=Path, help="path of a Unix socket, in place of a host and a port")
     parser.add_argument("--labels", type=Path, required=True, help="folder with <clustering>.npy")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")

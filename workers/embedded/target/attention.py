@@ -1,16 +1,12 @@
 """Attention, linear layers, and the keys and values that they read; a row's result is a function of that row alone.
 
 One new token in each row attends to that row's own keys and values.  Rows of up to `BATCHED` positions go through one
-call over all rows and as many positions as the cache has room for, where this machine gives a row the same bits for
+call over all rows and as many positions as their block has room for, where this machine gives a row the same bits for
 each of these shapes (`determinism`).  All other rows are computed one by one.
-
-`KVCache` is one block of memory with a row for each request in progress.  `PrefixCache` keeps whole prompts, so that
-the next individual with the same questions computes only its new tokens.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +18,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 TYPICAL_ROWS = 16  # the weights' layout is chosen for about so many; any number works
 BATCHED = 512  # positions of the longest row that is still batched
+GRAIN = 64  # positions; the block of the batched rows is a multiple of it
 
 
 class Linear:
@@ -51,55 +48,11 @@ class Linear:
         return result
 
 
-@dataclass(frozen=True)
-class AttentionPlan:
-    """How one step attends, the same for every layer.
-
-    `mask` [rows, 1, 1, positions] float32 is what each row of the batched call may see, None without such a call.
-    `single` holds (row, length) of all other rows.
-    """
-
-    mask: torch.Tensor | None
-    single: tuple[tuple[int, int], ...]
-
-
-def plan_attention(lengths: Mapping[int, int], rows: int, positions: int, longest: int) -> AttentionPlan:
-    """Plan a step for the rows in use; `lengths` maps a row to its positions, that of the new token included.
-
-    Rows of up to `longest` positions are batched: `BATCHED`, or 0 where batches are not exact.  The batched call covers
-    `positions`, at least as many as these rows have.
-    """
-    together = {row: length for row, length in lengths.items() if length <= longest}
-    single = tuple((row, length) for row, length in sorted(lengths.items()) if length > longest)
-    if not together:
-        return AttentionPlan(None, single)
-    # Rows outside of this call see everything: their results are discarded, and a row that sees nothing gives NaN.
-    seen = torch.full((rows, 1), positions)
-    seen[list(together), 0] = torch.tensor(list(together.values()))
-    mask = torch.zeros(rows, positions).masked_fill_(torch.arange(positions) >= seen, float("-inf"))
-    return AttentionPlan(mask.view(rows, 1, 1, positions), single)
-
-
-def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: AttentionPlan) -> torch.Tensor:
-    """query [rows, heads, d], keys and values [rows, kv heads, capacity, d] -> [rows, heads * d].
-
-    The result for a row that the plan does not name has no meaning.
-    """
-    rows, heads, d = query.shape
-    # The heads that share a key become the queries of one attention: nothing is repeated, nothing is masked.
-    grouped = query.view(rows, keys.shape[1], -1, d)
-    out = torch.empty_like(grouped) if plan.mask is None else batched(grouped, keys, values, plan.mask)
-    for row, length in plan.single:
-        one = slice(row, row + 1)
-        out[row] = batched(grouped[one], keys[one], values[one], torch.zeros(1, 1, 1, length))[0]
-    return out.reshape(rows, heads * d)
-
-
 def batched(grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Several rows at once, as far as the mask [rows, 1, 1, positions] goes; grouped is [rows, kv heads, group, d].
 
     With so few queries, two plain products are faster than the fused kernel, which repacks the keys each time.  They
-    copy keys and values that do not lie side by side, so the cache is as long as the mask (`KVCache.fit`).
+    copy keys and values that do not lie side by side, so the block is as long as the mask.
     """
     positions = mask.shape[3]
     scores = torch.matmul(grouped, keys[:, :, :positions].transpose(2, 3))
@@ -110,9 +63,6 @@ def batched(grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mas
 def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """A whole prompt, each token seeing itself and those before: query [heads, n, d], the others [kv heads, n, d]."""
     return scaled_dot_product_attention(query[None], key[None], value[None], is_causal=True, enable_gqa=True)[0]
-
-
-GRAIN = 64  # positions; up to `BATCHED` of them the block is a multiple of it
 
 
 @dataclass(frozen=True)
@@ -127,112 +77,138 @@ class Prompt:
         return self.kv.nbytes + self.logits.nbytes
 
 
-class KVCache:
-    """Keys and values, each [layers][rows, kv heads, capacity, d], in a block as long as the longest row in use.
+class PrefixCache:
+    """Whole prompts by their exact token ids, within a limit of bytes; the least recently used are dropped first.
 
-    Attention reads up to `BATCHED` positions of every row and multiplies what is beyond a row's end by zero.  Old
-    numbers do no harm there, but memory that was never written may hold a NaN.  So that part starts as zeros.
+    The next individual with the same questions computes only its new tokens.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._bytes = limit_bytes, 0
+        self._prompts: OrderedDict[bytes, Prompt] = OrderedDict()
+
+    def get(self, ids: Sequence[int]) -> Prompt | None:
+        key = np.asarray(ids, dtype=np.int32).tobytes()
+        if key in self._prompts:
+            self._prompts.move_to_end(key)
+        return self._prompts.get(key)
+
+    def put(self, ids: Sequence[int], prompt: Prompt) -> None:
+        if prompt.bytes > self._limit:
+            return
+        self._prompts[np.asarray(ids, dtype=np.int32).tobytes()] = prompt
+        self._bytes += prompt.bytes
+        while self._bytes > self._limit:
+            self._bytes -= self._prompts.popitem(last=False)[1].bytes
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """How one step attends, the same for every layer.
+
+    `positions` int64 [rows] is where each row's new key goes in the block.  `mask` [rows, 1, 1, positions] float32 is
+    what each row of the batched call may see, None without such a call.  `single` holds (row, length) of all others.
+    """
+
+    positions: torch.Tensor
+    mask: torch.Tensor | None
+    single: tuple[tuple[int, int], ...]
+
+
+class KVCache:
+    """Keys and values of the rows, and the attention of a step to them.
+
+    Rows of up to `BATCHED` positions share one block [2, layers, rows, kv heads, positions, d], as long as the longest
+    of them.  The batched call reads all of it and multiplies what is beyond a row's end by zero.  Old numbers do no
+    harm there, but memory that was never written may hold a NaN, so the block starts as zeros.  A longer row has a
+    tensor of its own.
     """
 
     def __init__(self, layers: int, rows: int, kv_heads: int, d: int, dtype: torch.dtype) -> None:
         self.rows = rows
-        self._shape = (2, layers, rows, kv_heads)
-        self._d, self._dtype = d, dtype
-        self._lengths: dict[int, int] = {}
         self._row_numbers = torch.arange(rows)
-        self._kv = self._allocate(0)
+        self._lengths: dict[int, int] = {}
+        self._block = torch.zeros(2, layers, rows, kv_heads, GRAIN, d, dtype=dtype)
+        self._long: dict[int, torch.Tensor] = {}  # by row, [2, layers, kv heads, positions, d]
 
     def admit(self, row: int, prompt: torch.Tensor) -> None:
         """Copy a prompt's keys and values [2, layers, kv heads, length, d] into a row."""
-        length = prompt.shape[3]
-        self.fit({**self._lengths, row: length})
-        self._kv[:, :, row, :, :length] = prompt
+        self.release(row)
+        self._fit({**self._lengths, row: prompt.shape[3]})
+        self._of(row)[:, :, :, : prompt.shape[3]] = prompt
 
     def release(self, row: int) -> None:
         self._lengths.pop(row, None)
+        self._long.pop(row, None)
 
     def move(self, row: int, to: int) -> None:
-        """Copy what a row holds into a free one, and release it."""
+        """Give what a row holds to a free one."""
         length = self._lengths[to] = self._lengths.pop(row)
-        self._kv[:, :, to, :, :length] = self._kv[:, :, row, :, :length]
+        if row in self._long:
+            self._long[to] = self._long.pop(row)
+        else:
+            self._block[:, :, to, :, :length] = self._block[:, :, row, :, :length]
 
-    def fit(self, lengths: Mapping[int, int]) -> None:
-        """Have room for these positions by row, and not much more: a step reads the whole block."""
-        longest, capacity = max(lengths.values()), self._kv.shape[4]
-        grain = GRAIN if longest <= BATCHED else BATCHED
-        if not capacity // 2 < (needed := -(-longest // grain) * grain) <= capacity:
-            block = self._allocate(needed)
-            for row in self._lengths.keys() & lengths.keys():
-                length = min(self._lengths[row], lengths[row])
-                block[:, :, row, :, :length] = self._kv[:, :, row, :, :length]
-            self._kv = block
-        self._lengths = dict(lengths)
+    def plan(self, lengths: Mapping[int, int], rows: int, longest: int) -> AttentionPlan:
+        """Plan a step of the first `rows` rows; `lengths` maps each row in use to its positions, the new one included.
 
-    @property
-    def batched(self) -> int:
-        """How many positions of each row a batched call covers."""
-        return min(self._kv.shape[4], BATCHED)
-
-    def put(
-        self, layer: int, key: torch.Tensor, value: torch.Tensor, positions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the new key and value [n, kv heads, d] of the first n rows at their positions [n].
-
-        Returns the layer's blocks of these rows.
+        Rows of up to `longest` positions are batched: `BATCHED`, or 0 where batches are not exact.
         """
-        rows = self._row_numbers[: len(positions)]
-        keys, values = (self._kv[side, layer, : len(positions)] for side in range(2))
-        keys[rows, :, positions] = key
-        values[rows, :, positions] = value
-        return keys, values
+        self._fit(lengths)
+        capacity = self._block.shape[4]
+        ends = torch.ones(rows, dtype=torch.int64)
+        ends[list(lengths)] = torch.tensor(list(lengths.values()))
+        positions = (ends - 1).clamp(max=capacity - 1)  # of a longer row, whose place in the block nobody reads
+        together = {row: length for row, length in lengths.items() if length <= longest}
+        single = tuple((row, length) for row, length in sorted(lengths.items()) if length > longest)
+        if not together:
+            return AttentionPlan(positions, None, single)
+        # Rows outside of this call see everything: their results are discarded, and a row that sees nothing gives NaN.
+        seen = torch.full((rows, 1), capacity)
+        seen[list(together), 0] = torch.tensor(list(together.values()))
+        mask = torch.zeros(rows, capacity).masked_fill_(torch.arange(capacity) >= seen, float("-inf"))
+        return AttentionPlan(positions, mask.view(rows, 1, 1, capacity), single)
 
-    def _allocate(self, capacity: int) -> torch.Tensor:
-        block = torch.empty(*self._shape, capacity, self._d, dtype=self._dtype)
-        block[:, :, :, :, :BATCHED] = 0
-        return block
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, plan: AttentionPlan
+    ) -> torch.Tensor:
+        """query [rows, heads, d] with the new key and value [rows, kv heads, d] -> [rows, heads * d].
 
+        The result for a row that the plan does not name has no meaning.
+        """
+        rows, heads, d = query.shape
+        keys, values = (self._block[side, layer, :rows] for side in range(2))
+        keys[self._row_numbers[:rows], :, plan.positions] = key
+        values[self._row_numbers[:rows], :, plan.positions] = value
+        # The heads that share a key become the queries of one attention: nothing is repeated, nothing is masked.
+        grouped = query.view(rows, keys.shape[1], -1, d)
+        out = torch.empty_like(grouped) if plan.mask is None else batched(grouped, keys, values, plan.mask)
+        for row, length in plan.single:
+            own_keys, own_values = self._of(row)[:, layer]
+            own_keys[:, length - 1], own_values[:, length - 1] = key[row], value[row]
+            nothing_hidden = torch.zeros(1, 1, 1, length)
+            out[row] = batched(grouped[row : row + 1], own_keys[None], own_values[None], nothing_hidden)[0]
+        return out.reshape(rows, heads * d)
 
-class PrefixCache:
-    """Prompts by their exact token ids, within a limit of bytes; the least recently used are dropped first.
+    def _of(self, row: int) -> torch.Tensor:
+        return self._long[row] if row in self._long else self._block[:, :, row]
 
-    A prompt larger than the limit is not kept.  Safe to use from several threads: the engine adds prompts, and the
-    HTTP server may flush them.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._prompts: OrderedDict[bytes, Prompt] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, ids: Sequence[int]) -> Prompt | None:
-        with self._lock:
-            prompt = self._prompts.get(_key(ids))
-            if prompt is not None:
-                self._prompts.move_to_end(_key(ids))
-            return prompt
-
-    def put(self, ids: Sequence[int], prompt: Prompt) -> None:
-        with self._lock:
-            if prompt.bytes > self._limit or _key(ids) in self._prompts:
-                return
-            self._prompts[_key(ids)] = prompt
-            self._bytes += prompt.bytes
-            while self._bytes > self._limit:
-                self._bytes -= self._prompts.popitem(last=False)[1].bytes
-
-    def flush(self) -> None:
-        with self._lock:
-            self._prompts.clear()
-            self._bytes = 0
-
-    @property
-    def bytes(self) -> int:
-        return self._bytes
-
-    def __len__(self) -> int:
-        return len(self._prompts)
-
-
-def _key(ids: Sequence[int]) -> bytes:
-    return np.asarray(ids, dtype=np.int32).tobytes()
+    def _fit(self, lengths: Mapping[int, int]) -> None:
+        """Have room for these positions by row, and not much more: a step reads the whole block."""
+        kept = {row: min(self._lengths[row], lengths[row]) for row in self._lengths.keys() & lengths.keys()}
+        self._long = {row: own for row, own in self._long.items() if row in kept}
+        layers, heads, d = self._block.shape[1], self._block.shape[3], self._block.shape[5]
+        for row, length in lengths.items():
+            if length > BATCHED and self._of(row).shape[3] < length:
+                own = self._block.new_empty(2, layers, heads, -(-length // BATCHED) * BATCHED, d)
+                if row in kept:
+                    own[:, :, :, : kept[row]] = self._of(row)[:, :, :, : kept[row]]
+                self._long[row] = own
+        longest = max((length for length in lengths.values() if length <= BATCHED), default=1)
+        needed, capacity = -(-longest // GRAIN) * GRAIN, self._block.shape[4]
+        if not capacity // 2 < needed <= capacity:
+            block = self._block.new_zeros(2, layers, self.rows, heads, needed, d)
+            for row in kept.keys() - self._long.keys():
+                block[:, :, row, :, : kept[row]] = self._block[:, :, row, :, : kept[row]]
+            self._block = block
+        self._lengths = dict(lengths)

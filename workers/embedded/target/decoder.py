@@ -17,17 +17,8 @@ import torch
 from torch.nn.functional import rms_norm, silu
 from transformers import AutoModelForCausalLM
 
-from workers.embedded.target.attention import (
-    BATCHED,
-    AttentionPlan,
-    KVCache,
-    Linear,
-    Prompt,
-    attend,
-    causal,
-    plan_attention,
-)
-from workers.embedded.target.determinism import DeterminismProbe, ThreadTuner, thread_counts
+from workers.embedded.target.attention import BATCHED, KVCache, Linear, Prompt, causal
+from workers.embedded.target.determinism import DeterminismProbe, ThreadTuner
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 ROPES = ("default", "linear", "llama3", "yarn")  # whose angles do not depend on how long a text is
@@ -89,18 +80,15 @@ class Decoder:
 
         Returns how many rows to step: `rows`, or 1 where the machine cannot keep them apart.
         """
-        layer = self._layers[0]
+        layer, threads = self._layers[0], torch.get_num_threads()
         linears = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
-        shape = (self.heads, self.kv_heads, self.d)
-        probe = DeterminismProbe(counts := thread_counts())
-        adaptive = probe.singles(shape, self.dtype) and probe.prompts(shape, self.dtype)
-        ways = [(counts, step_sizes(rows)), (counts, (rows,))] if adaptive else []
-        ways += [((1,), step_sizes(rows)), ((1,), (rows,))]
-        exact = (way for way in ways if DeterminismProbe(way[0]).linears(linears, way[1]))
-        counts, self._sizes = next(exact, ((1,), (1,)))
+        probe = DeterminismProbe((self.heads, self.kv_heads, self.d), self.dtype)
+        counts = tuple(sorted({1, threads})) if probe.threads({1, threads}) else (1,)
+        sizes = tuple(sorted({max(1, rows // part) for part in (8, 4, 2, 1)}))  # of how many rows a step may be
+        ways = [(c, s) for c in dict.fromkeys((counts, (1,))) for s in (sizes, (rows,))]
+        counts, self._sizes = next((way for way in ways if probe.linears(linears, *way)), ((1,), (1,)))
         self._tuner = ThreadTuner(adaptive=counts != (1,))
-        is_batched = DeterminismProbe(counts).batches(self._sizes, shape, self.dtype)
-        self._longest_batched = BATCHED if is_batched else 0
+        self._longest_batched = BATCHED if probe.batches(counts, self._sizes) else 0
         return self._sizes[-1]
 
     def prefill(self, ids: Sequence[int]) -> Prompt:
@@ -130,22 +118,16 @@ class Decoder:
         tokens, positions = torch.zeros(2, rows, dtype=torch.int64)
         for row, (token, position) in entering.items():
             tokens[row], positions[row] = token, position
-        lengths = {row: position + 1 for row, (_, position) in entering.items()}
-        cache.fit(lengths)
-        plan = plan_attention(lengths, rows, cache.batched, self._longest_batched)
-        return self._step(tokens, positions, cache, plan)
-
-    def _step(self, tokens: torch.Tensor, positions: torch.Tensor, cache: KVCache, plan: AttentionPlan) -> torch.Tensor:
+        plan = cache.plan({row: position + 1 for row, (_, position) in entering.items()}, rows, self._longest_batched)
         self._choose_threads()
         cos, sin = self._cos[positions], self._sin[positions]
         x = self._embedding[tokens]
         for number, layer in enumerate(self._layers):
 
-            def attend_to_rows(qk: torch.Tensor, value: torch.Tensor, number: int = number) -> torch.Tensor:
-                query, key = qk[:, : self.heads], qk[:, self.heads :]
-                return attend(query, *cache.put(number, key, value, positions), plan)
+            def attend(qk: torch.Tensor, value: torch.Tensor, number: int = number) -> torch.Tensor:
+                return cache.attend(number, qk[:, : self.heads], qk[:, self.heads :], value, plan)
 
-            x = self._block(x, layer, cos, sin, attend_to_rows)
+            x = self._block(x, layer, cos, sin, attend)
         return self._logits(x)
 
     def _choose_threads(self) -> None:
@@ -195,11 +177,6 @@ class Decoder:
             gate_up=Linear(torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()])),
             down=Linear(mlp.down_proj.weight.detach()),
         )
-
-
-def step_sizes(rows: int) -> tuple[int, ...]:
-    """Of how many rows a step may be: an eighth, a quarter, a half, or all of them."""
-    return tuple(sorted({max(1, rows // part) for part in (8, 4, 2, 1)}))
 
 
 def _check_supported(config: Any) -> None:

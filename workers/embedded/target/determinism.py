@@ -14,7 +14,7 @@ chooses before each piece of work, where the probe has found that the number of 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,91 +29,80 @@ LOAD = Path("/proc/loadavg")  # "... <running>/<all> ...": threads of the whole 
 
 
 class DeterminismProbe:
-    """Compares results on random numbers; `counts` are the numbers of threads that must give the same bits too."""
+    """Compares results on random numbers.
 
-    def __init__(self, counts: Sequence[int]) -> None:
-        self._counts = counts
+    `shape` is (heads, kv heads, d).  `counts` are numbers of threads, which must give the same bits too; `sizes` are
+    the numbers of rows that a step may have.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+        self._shape, self._dtype = shape, dtype
         self._generator = torch.Generator().manual_seed(0)
 
-    def linears(self, linears: Sequence[Linear], sizes: Sequence[int]) -> bool:
+    def linears(self, linears: Sequence[Linear], counts: Iterable[int], sizes: Sequence[int]) -> bool:
         """Whether a linear layer gives a row the same bits in every place of any of these numbers of rows."""
-        return all(self._linear(linear, sizes) for linear in linears)
+        return all(self._linear(linear, counts, sizes) for linear in linears)
 
-    def batches(self, sizes: Sequence[int], shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
-        """The same of batched attention. `shape` is (heads, kv heads, d)."""
-        return all(self._batch(length, sizes, shape, dtype) for length in (GRAIN - 1, BATCHED // 2 + 1))
-
-    def singles(self, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
-        """Whether the attention of a single row is the same with every number of threads."""
-        heads, kv_heads, d = shape
-        for length in LONG:
-            query = self._normal(dtype, 1, kv_heads, heads // kv_heads, d)
-            keys, values = (self._normal(dtype, 1, kv_heads, length, d) for _ in range(2))
-            mask = torch.zeros(1, 1, 1, length)
-            if not self._same([partial(batched, query, keys, values, mask)]):
-                return False
-        return True
-
-    def prompts(self, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
-        """Whether the attention of a prompt is the same with every number of threads."""
-        heads, kv_heads, d = shape
-        for length in PROMPTS:
-            query, key, value = (self._normal(dtype, count, length, d) for count in (heads, kv_heads, kv_heads))
-            if not self._same([partial(_prompt, query, key, value)]):
-                return False
-        return True
-
-    def _linear(self, linear: Linear, sizes: Sequence[int]) -> bool:
-        x = self._normal(linear.dtype, 1, linear.inputs)
+    def _linear(self, linear: Linear, counts: Iterable[int], sizes: Sequence[int]) -> bool:
+        x = self._normal(1, linear.inputs)
 
         def placed(rows: int, first: int) -> torch.Tensor:
-            full = self._normal(linear.dtype, rows, linear.inputs)
+            full = self._normal(rows, linear.inputs)
             full[first::APART] = x
             return linear(full)[first::APART]
 
-        return self._same([partial(placed, rows, first) for rows, first in _places(sizes)])
+        return _same(counts, [partial(placed, *place) for place in _places(sizes)])
 
-    def _batch(self, length: int, sizes: Sequence[int], shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
-        """Whether a row of so many positions has the same bits in calls of all sizes that can hold it."""
-        heads, kv_heads, d = shape
-        own = (self._normal(dtype, kv_heads, heads // kv_heads, d), *self._normal(dtype, 2, kv_heads, BATCHED, d))
-        others = self._normal(dtype, 2, max(sizes), kv_heads, BATCHED, d)
+    def batches(self, counts: Iterable[int], sizes: Sequence[int]) -> bool:
+        """Whether a row has the same bits in batched attention of all sizes that can hold it."""
+        return all(self._batch(length, counts, sizes) for length in (GRAIN - 1, BATCHED // 2 + 1))
+
+    def _batch(self, length: int, counts: Iterable[int], sizes: Sequence[int]) -> bool:
+        heads, kv_heads, d = self._shape
+        own_query, own = self._normal(kv_heads, heads // kv_heads, d), self._normal(2, kv_heads, BATCHED, d)
+        others = self._normal(2, max(sizes), kv_heads, BATCHED, d)
 
         def placed(positions: int, rows: int, first: int) -> torch.Tensor:
             mask = torch.zeros(rows, 1, 1, positions)
             mask[..., length:] = float("-inf")
-            query = self._normal(dtype, rows, *own[0].shape)
-            # Every other block is longer than the call, as beside a row that is not batched.
-            block = torch.zeros(2, rows, kv_heads, positions * (1 + first % 2), d, dtype=dtype)
-            block[:, :, :, :positions] = others[:, :rows, :, :positions]
-            query[first::APART] = own[0]
-            block[:, first::APART, :, :positions] = torch.stack(own[1:])[:, None, :, :positions]
+            query, block = self._normal(rows, *own_query.shape), others[:, :rows, :, :positions].clone()
+            query[first::APART] = own_query
+            block[:, first::APART] = own[:, None, :, :positions]
             keys, values = block
             return batched(query, keys, values, mask)[first::APART]
 
         spans = range(-(-length // GRAIN) * GRAIN, BATCHED + 1, GRAIN)
-        return self._same([partial(placed, span, *place) for span in spans for place in _places(sizes)])
+        return _same(counts, [partial(placed, span, *place) for span in spans for place in _places(sizes)])
 
-    def _same(self, variants: Sequence[Callable[[], torch.Tensor]]) -> bool:
-        """Whether all rows of what the variants give have the same bits, with each number of threads."""
-        before = torch.get_num_threads()
-        results: list[torch.Tensor] = []
-        try:
-            for count in self._counts:
-                torch.set_num_threads(count)
-                for variant in variants:
-                    results += variant().clone()
-        finally:
-            torch.set_num_threads(before)
-        return all(torch.equal(result, results[0]) for result in results)
+    def threads(self, counts: Iterable[int]) -> bool:
+        """Whether the attention of a prompt, and of a single row, is the same with every number of threads."""
+        heads, kv_heads, d = self._shape
+        for length in LONG:
+            query = self._normal(1, kv_heads, heads // kv_heads, d)
+            keys, values = self._normal(2, 1, kv_heads, length, d)
+            if not _same(counts, [partial(batched, query, keys, values, torch.zeros(1, 1, 1, length))]):
+                return False
+        for length in PROMPTS:
+            prompt = [self._normal(count, length, d) for count in (heads, kv_heads, kv_heads)]
+            if not _same(counts, [partial(causal, *prompt)], whole=True):
+                return False
+        return True
 
-    def _normal(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=self._generator).to(dtype)
+    def _normal(self, *shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=self._generator).to(self._dtype)
 
 
-def _prompt(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """The attention of a prompt as one row."""
-    return causal(query, key, value)[None]
+def _same(counts: Iterable[int], variants: Sequence[Callable[[], torch.Tensor]], whole: bool = False) -> bool:
+    """Whether all rows (or the `whole`) of what the variants give have the same bits, with each number of threads."""
+    before, results = torch.get_num_threads(), list[torch.Tensor]()
+    try:
+        for count in counts:
+            torch.set_num_threads(count)
+            for variant in variants:
+                results += [variant().clone()] if whole else variant().clone()
+    finally:
+        torch.set_num_threads(before)
+    return all(torch.equal(result, results[0]) for result in results)
 
 
 def _places(sizes: Sequence[int]) -> list[tuple[int, int]]:
@@ -140,19 +129,11 @@ class ThreadTuner:
         if not self._adaptive:
             return
         current = torch.get_num_threads()
-        chosen = self._all if self._other_threads(current) + self._all <= self._cores else 1
-        if chosen != current:
-            torch.set_num_threads(chosen)
-
-    def _other_threads(self, own: int) -> int:
-        """Running threads of others. Ours spin for a moment after a loop, so as many as we use may be our own."""
         try:
             running = int(self._load.read_text().split()[3].split("/")[0])
-        except (OSError, ValueError, IndexError):
-            return 0  # not on Linux: assume free cores, as torch does
-        return max(0, running - own)
-
-
-def thread_counts() -> tuple[int, ...]:
-    """The numbers of threads between which `ThreadTuner.choose` may change."""
-    return tuple(sorted({1, torch.get_num_threads()}))
+        except OSError:
+            running = 0  # not on Linux: assume free cores, as torch does
+        # Ours spin for a moment after a loop, so as many as we use may be our own.
+        chosen = self._all if max(0, running - current) + self._all <= self._cores else 1
+        if chosen != current:
+            torch.set_num_threads(chosen)

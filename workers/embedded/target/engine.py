@@ -7,21 +7,26 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 
 from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.protocol import Finished, GenerationRequest
-from workers.embedded.target.sampling import BiasCache, Constraint, GrammarRefused, ProcessorFile, Sampler, StopTexts
+from workers.embedded.target.sampling import (
+    Constraint,
+    GrammarRefused,
+    ProcessorFile,
+    Sampler,
+    Steer,
+    StopTexts,
+    steer_by_deltas,
+)
 
 
 class EngineStopped(RuntimeError):
     """The engine has ended, on request or by an error; no request will be answered any more."""
-
-
-Steer = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
-"""From the logits [vocabulary] behind the tokens of an answer to those that are steered."""
 
 
 @dataclass(eq=False)
@@ -69,11 +74,11 @@ class Engine:
         processor: ProcessorFile | None = None,
         decode: Callable[[Sequence[int]], str] = lambda ids: "",
     ) -> None:
+        self.rows = rows
         self._decoder = decoder
         self._decode = decode
         self._processor = processor
         self._prompts = prompts
-        self._biases = BiasCache(decoder.vocabulary)
         self._cache = decoder.new_cache(rows)
         self._running: list[RunningRequest | None] = [None] * rows
         self._waiting: deque[PendingRequest] = deque()
@@ -128,28 +133,32 @@ class Engine:
 
     def _admit(self) -> None:
         for row in [row for row, running in enumerate(self._running) if running is None]:
-            with self._changed:
-                if not self._waiting:
-                    return
-                pending = self._waiting[0]
+            if not self._waiting:
+                return
+            pending = self._waiting[0]  # it counts as waiting until it has its row
             if pending.abort.is_set():
-                with self._changed:
-                    self._waiting.popleft()
+                self._waiting.popleft()
                 pending.done.set_result(Finished((), 0, "abort"))
-                continue
-            self._start(row, pending)
+            else:
+                self._start(row, pending)
 
     def _start(self, row: int, pending: PendingRequest) -> None:
-        request = pending.request
+        request, processor = pending.request, self._processor
         prompt = self._prompts.get(request.input_ids)
         cached = 0 if prompt is None else len(request.input_ids)
         if prompt is None:
             prompt = self._decoder.prefill(request.input_ids)
             self._prompts.put(request.input_ids, prompt)
+        steer: Steer | None = None
+        if request.steering is not None:
+            steer = steer_by_deltas(request.steering, self._decoder.vocabulary)
+        elif request.processor and processor is not None:
+            params = request.sampling.custom_params
+            steer = lambda logits, answer: processor.steer_row(logits, params, answer)  # noqa: E731
         running = RunningRequest(
             pending=pending,
             sampler=Sampler(request.sampling),
-            steer=self._steer(request),
+            steer=steer,
             constraint=request.grammar.start() if request.grammar else None,
             stop_texts=StopTexts(request.sampling.stop_texts, self._decode),
             cached_tokens=cached,
@@ -161,19 +170,10 @@ class Engine:
             self._running[row] = running
         self._extend(row, running, prompt.logits)
 
-    def _steer(self, request: GenerationRequest) -> Steer | None:
-        """What steers the request; None for nothing."""
-        if (steering := request.steering) is not None:
-            return lambda logits, answer: logits + self._biases.get(steering, answer)
-        if request.processor and (processor := self._processor) is not None:
-            params = request.sampling.custom_params
-            return lambda logits, answer: processor.steer_row(logits, params, answer)
-        return None
-
     def _end_aborted(self) -> None:
         for row, running in enumerate(self._running):
             if running is not None and running.pending.abort.is_set():
-                self._finish(row, running, Finished(tuple(running.produced), running.cached_tokens, "abort"))
+                self._finish(row, running, "abort")
 
     def _move_down(self) -> None:
         """Have the requests in the lowest rows: a step is faster the lower the highest row in use is."""
@@ -197,32 +197,34 @@ class Engine:
 
     def _extend(self, row: int, running: RunningRequest, logits: torch.Tensor) -> None:
         """Choose the row's next token from its plain logits [vocabulary], and end the row when it was the last."""
+        request, constraint = running.pending.request, running.constraint
         try:
-            token, is_complete = self._choose(running, logits)
+            steered = logits if running.steer is None else running.steer(logits, running.produced)
+            token = running.sampler.choose(steered if constraint is None else constraint.mask(steered))
+            running.produced.append(token)
+            is_complete = constraint is not None and constraint.accept(token)
         except GrammarRefused as error:
             self._release(row)
             running.pending.done.set_exception(error)
             return
-        request, produced = running.pending.request, tuple(running.produced)
         # A stop token is reported as "stop", also where the answer has reached its length limit with it.
         if token in request.stop_ids or is_complete:
-            unsteered = int(logits.argmax()) in request.stop_ids
-            self._finish(row, running, Finished(produced, running.cached_tokens, "stop", token, unsteered))
-        elif len(produced) >= request.sampling.max_new_tokens:
-            self._finish(row, running, Finished(produced, running.cached_tokens, "length"))
-        elif (text := running.stop_texts.find(produced)) is not None:
-            self._finish(row, running, Finished(produced, running.cached_tokens, "stop", matched=text))
+            self._finish(row, running, "stop", token, int(logits.argmax()) in request.stop_ids)
+        elif len(running.produced) >= request.sampling.max_new_tokens:
+            self._finish(row, running, "length")
+        elif (text := running.stop_texts.find(running.produced)) is not None:
+            self._finish(row, running, "stop", text)
 
-    def _choose(self, running: RunningRequest, logits: torch.Tensor) -> tuple[int, bool]:
-        """The row's next token, and whether its grammar is complete with it."""
-        steered = logits if running.steer is None else running.steer(logits, running.produced)
-        allowed = steered if running.constraint is None else running.constraint.mask(steered)
-        token = running.sampler.choose(allowed)
-        running.produced.append(token)
-        return token, running.constraint is not None and running.constraint.accept(token)
-
-    def _finish(self, row: int, running: RunningRequest, finished: Finished) -> None:
+    def _finish(
+        self,
+        row: int,
+        running: RunningRequest,
+        reason: Literal["stop", "length", "abort"],
+        matched: int | str | None = None,
+        unsteered: bool = False,
+    ) -> None:
         self._release(row)
+        finished = Finished(tuple(running.produced), running.cached_tokens, reason, matched, unsteered)
         running.pending.done.set_result(finished)
 
     def _release(self, row: int) -> None:

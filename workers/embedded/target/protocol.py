@@ -39,13 +39,11 @@ class SamplingParams(BaseModel):
     max_new_tokens: int = Field(default=128, ge=1)
     temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     top_p: float = Field(default=1.0, gt=0, le=1)
-    top_k: int = Field(default=-1, ge=-1)
     sampling_seed: int | None = Field(default=None, ge=0, lt=2**63)
     stop_token_ids: list[TokenId] | None = None
     stop: StopText | list[StopText] | None = None
     regex: str | None = None
     json_schema: str | None = None
-    ignore_eos: bool = False
     custom_params: dict[str, Any] | None = None
 
     @property
@@ -54,28 +52,24 @@ class SamplingParams(BaseModel):
 
     @property
     def grammar(self) -> tuple[GrammarKind, str] | None:
-        """What the answer is to match; `make_request` refuses two of them."""
+        """What the answer is to match."""
+        if self.regex is not None and self.json_schema is not None:
+            raise BadRequest("only one of regex and json_schema can be set")
         if self.regex is not None:
             return "regex", self.regex
         return None if self.json_schema is None else ("json_schema", self.json_schema)
 
 
 class GenerateBody(BaseModel):
-    """The body of /generate: one request, or a list of prompts that share everything else."""
+    """The body of /generate: one prompt as token ids."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    text: str | list[str] | None = None
-    input_ids: list[TokenId] | list[list[TokenId]] | None = None
+    input_ids: Annotated[list[TokenId], Field(min_length=1)]
     sampling_params: SamplingParams = SamplingParams()
     custom_logit_processor: str | None = None
-    rid: str | list[str] | None = None
+    rid: str | None = None
     stream: Literal[False] = False
-
-    @property
-    def is_list(self) -> bool:
-        prompts = self.input_ids if self.text is None else self.text
-        return isinstance(prompts, list) and (self.text is not None or bool(prompts and isinstance(prompts[0], list)))
 
 
 @dataclass(frozen=True)
@@ -149,19 +143,9 @@ def parse_body(raw: bytes) -> GenerateBody:
         raise BadRequest(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
 
 
-def check_grammar(sampling: SamplingParams) -> None:
-    """Before a grammar is compiled."""
-    if sampling.regex is not None and sampling.json_schema is not None:
-        raise BadRequest("only one of regex and json_schema can be set")
-
-
-def make_request(
-    body: GenerateBody, ids: list[int], rid: str | None, limits: Limits, grammar: CompiledGrammar | None = None
-) -> GenerationRequest:
-    """One request of a body, its text already as ids and its grammar compiled."""
-    sampling = body.sampling_params
-    if not ids:
-        raise BadRequest("the prompt is empty: give text or input_ids")
+def make_request(body: GenerateBody, limits: Limits, grammar: CompiledGrammar | None = None) -> GenerationRequest:
+    """The request of a body, its grammar compiled."""
+    sampling, ids = body.sampling_params, tuple(body.input_ids)
     if (highest := max(ids)) >= limits.vocabulary:
         raise BadRequest(f"input_ids: {highest} is not below the vocabulary of {limits.vocabulary}")
     if len(ids) + sampling.max_new_tokens > limits.context:
@@ -169,33 +153,30 @@ def make_request(
             f"{len(ids)} prompt tokens and {sampling.max_new_tokens} new ones exceed the model's context length "
             f"of {limits.context}"
         )
-    if sampling.top_k == 0:
-        raise BadRequest("top_k must be -1, for all, or at least 1")
-    stops = frozenset() if sampling.ignore_eos else limits.eos | set(sampling.stop_token_ids or ())
-    in_vocabulary = frozenset(stop for stop in stops if stop < limits.vocabulary)
-    rid = rid or uuid.uuid4().hex
-    if limits.processor and _names_file(body.custom_logit_processor, limits.module):
-        return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, None, limits.processor, grammar)
-    return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, _steering(body, limits), "", grammar)
+    stops = frozenset(id for id in limits.eos | set(sampling.stop_token_ids or ()) if id < limits.vocabulary)
+    rid = body.rid or uuid.uuid4().hex
+    named = _named(body.custom_logit_processor)
+    if limits.processor and named == (limits.module, FILE_CLASS):
+        return GenerationRequest(rid, ids, sampling, stops, None, limits.processor, grammar)
+    return GenerationRequest(rid, ids, sampling, stops, _steering(sampling.custom_params, named, limits), "", grammar)
 
 
-def _names_file(processor: str | None, module: str) -> bool:
+def _named(processor: str | None) -> tuple[str, str] | None:
     try:
-        return processor is not None and parse_reference(processor) == (module, FILE_CLASS)
-    except ValueError:
-        return False
+        return None if processor is None else parse_reference(processor)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
 
 
-def _steering(body: GenerateBody, limits: Limits) -> Steering | None:
-    params = body.sampling_params.custom_params
-    if body.custom_logit_processor is None and params is None:
+def _steering(params: dict[str, Any] | None, named: tuple[str, str] | None, limits: Limits) -> Steering | None:
+    if named is None and params is None:
         return None
     # One without the other would leave the answer unsteered without notice.
-    if body.custom_logit_processor is None or params is None:
+    if named is None or params is None:
         raise BadRequest("custom_logit_processor and sampling_params.custom_params go together")
+    if named != (MODULE, CLASS):
+        raise BadRequest(f"this server knows the processor {MODULE}.{CLASS} only, not {'.'.join(named)}")
     try:
-        if (named := parse_reference(body.custom_logit_processor)) != (MODULE, CLASS):
-            raise BadRequest(f"this server knows the processor {MODULE}.{CLASS} only, not {'.'.join(named)}")
         steering = check_params(params, limits.labels)
     except ValueError as error:
         raise BadRequest(str(error)) from error
@@ -209,10 +190,8 @@ def make_reply(request: GenerationRequest, finished: Finished, text: str, second
     reason: dict[str, Any] = {"type": finished.reason}
     if finished.reason == "stop":
         reason["matched"] = finished.matched
-    elif finished.reason == "length":
-        reason["length"] = len(finished.output_ids)
     else:
-        reason["message"] = "aborted by request"
+        reason["length"] = len(finished.output_ids)
     return {
         "text": text,
         "output_ids": list(finished.output_ids),

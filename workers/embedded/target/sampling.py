@@ -29,32 +29,22 @@ from workers.steering.request import OPEN, Steering
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-CACHED_BIASES = 128  # 200 kB each at a vocabulary of 49,152
 GREEDY_BELOW = 1e-6  # temperature, as in SGLang
 
+Steer = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
+"""From the logits [vocabulary] behind the tokens of an answer to those that are steered."""
 
-class BiasCache:
-    """Biases deltas[labels], [vocabulary] float32, up to two an individual; the least recently used are dropped."""
 
-    def __init__(self, vocabulary: int) -> None:
-        self._vocabulary = vocabulary
-        self._biases: OrderedDict[tuple[str, bytes, int], torch.Tensor] = OrderedDict()
+def steer_by_deltas(steering: Steering, vocabulary: int) -> Steer:
+    """Adds deltas[labels]; cluster 0 has its delta only where the answer may end (`Steering.state`).
 
-    def get(self, steering: Steering, answer: Sequence[int]) -> torch.Tensor:
-        """What is added behind the tokens of an answer: cluster 0 has its delta only where they may end there.
-
-        Zero for the logits that a model has beyond its tokenizer. The labels fit the vocabulary (`protocol`).
-        """
-        key = (steering.clustering, steering.deltas.tobytes(), steering.state(answer) & OPEN)
-        if key not in self._biases:
-            labels = torch.zeros(1, self._vocabulary, dtype=torch.int64)
-            labels[0, : len(steering.labels)] = torch.from_numpy(steering.labels.astype("int64") + 1)
-            deltas = torch.tensor([[0.0, *steering.deltas.tolist()]])
-            self._biases[key] = biases(deltas, torch.tensor([key[2]], dtype=torch.int8), labels)[0]
-        self._biases.move_to_end(key)
-        if len(self._biases) > CACHED_BIASES:
-            self._biases.popitem(last=False)
-        return self._biases[key]
+    Zero for the logits that a model has beyond its tokenizer. The labels fit the vocabulary (`protocol`).
+    """
+    labels = torch.zeros(1, vocabulary, dtype=torch.int64)
+    labels[0, : len(steering.labels)] = torch.from_numpy(steering.labels.astype("int64") + 1)
+    deltas = torch.tensor([[0.0, *steering.deltas.tolist()]])
+    added = {state: biases(deltas, torch.tensor([state], dtype=torch.int8), labels)[0] for state in (0, OPEN)}
+    return lambda logits, answer: logits + added[steering.state(answer) & OPEN]
 
 
 class Sampler:
@@ -68,20 +58,16 @@ class Sampler:
 
     def choose(self, logits: torch.Tensor) -> int:
         """The next token. logits [vocabulary] float32."""
-        if self._sampling.temperature < GREEDY_BELOW:
+        temperature, top_p = self._sampling.temperature, self._sampling.top_p
+        if temperature < GREEDY_BELOW:
             # Equal logits are common in bfloat16; on a CPU argmax gives the first of them.
             return int(logits.argmax())
-        return self._draw(logits / self._sampling.temperature)
-
-    def _draw(self, logits: torch.Tensor) -> int:
-        if self._sampling.top_k == -1 and self._sampling.top_p == 1.0:
-            return int(torch.multinomial(torch.softmax(logits, -1), 1, generator=self._generator))
-        ordered, ids = torch.sort(logits, descending=True, stable=True)  # stable: ties to the lowest id
-        if self._sampling.top_k != -1:
-            ordered, ids = ordered[: self._sampling.top_k], ids[: self._sampling.top_k]
+        if top_p == 1.0:
+            return int(torch.multinomial(torch.softmax(logits / temperature, -1), 1, generator=self._generator))
+        ordered, ids = torch.sort(logits / temperature, descending=True, stable=True)  # ties to the lowest id
         probabilities = torch.softmax(ordered, -1)
         # A token stays while those before it do not reach top_p together, so the first always stays.
-        probabilities[probabilities.cumsum(-1) - probabilities >= self._sampling.top_p] = 0
+        probabilities[probabilities.cumsum(-1) - probabilities >= top_p] = 0
         return int(ids[torch.multinomial(probabilities, 1, generator=self._generator)])
 
 
@@ -130,22 +116,17 @@ class ProcessorFile:
 
 def load_processor(path: Path) -> ProcessorFile:
     """Import the file at `path` and make its class.  It runs the file's code, so it must come from this worker."""
-    _provide_base_class()
+    if importlib.util.find_spec("sglang") is None:  # the file imports its base class
+        parts = BASE_MODULE.split(".")
+        for name in (".".join(parts[:depth]) for depth in range(1, len(parts) + 1)):
+            sys.modules.setdefault(name, ModuleType(name))
+        setattr(sys.modules[BASE_MODULE], BASE_CLASS, object)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return ProcessorFile(hashlib.sha256(path.read_bytes()).hexdigest(), path.stem, getattr(module, FILE_CLASS)())
-
-
-def _provide_base_class() -> None:
-    if importlib.util.find_spec("sglang") is not None:
-        return
-    parts = BASE_MODULE.split(".")
-    for depth in range(1, len(parts) + 1):
-        sys.modules.setdefault(".".join(parts[:depth]), ModuleType(".".join(parts[:depth])))
-    setattr(sys.modules[BASE_MODULE], BASE_CLASS, object)
 
 
 KEPT = 64  # compiled grammars; the least recently used are dropped
@@ -222,32 +203,24 @@ class Grammars:
             return self._compiled[kind, text]
 
     def _compile(self, kind: GrammarKind, text: str) -> CompiledGrammar:
-        from llguidance import LLMatcher
+        from llguidance import LLMatcher, LLTokenizer
 
         if self._built is None:
-            self._built = _llguidance_tokenizer(self._tokenizer, self._vocabulary, self._eos)
-        grammar = LLMatcher.grammar_from_regex(text) if kind == "regex" else _schema_grammar(text)
+            about = self._tokenizer.backend_tokenizer.to_str()
+            self._built = LLTokenizer(about, n_vocab=self._vocabulary, eos_token=self._eos or None)
+        try:
+            if kind == "regex":
+                grammar = LLMatcher.grammar_from_regex(text)
+            else:
+                grammar = LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False})
+        except ValueError as error:
+            raise GrammarRefused(f"{kind}: {_shortened(str(error))}") from None
         matcher = LLMatcher(self._built, grammar, log_level=0)
         if matcher.is_error():
             raise GrammarRefused(f"{kind}: {_shortened(matcher.get_error())}")
         compiled = CompiledGrammar(matcher, self._vocabulary)
         compiled.start().mask(torch.zeros(self._vocabulary))  # a grammar that nothing matches is an error here
         return compiled
-
-
-def _schema_grammar(text: str) -> str:
-    from llguidance import LLMatcher
-
-    try:
-        return LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False})
-    except ValueError as error:
-        raise GrammarRefused(f"json_schema: {_shortened(str(error))}") from None
-
-
-def _llguidance_tokenizer(tokenizer: Any, vocabulary: int, eos: list[int]) -> LLTokenizer:
-    from llguidance import LLTokenizer
-
-    return LLTokenizer(tokenizer.backend_tokenizer.to_str(), n_vocab=vocabulary, eos_token=eos or None)
 
 
 def _shortened(message: str) -> str:

@@ -36,7 +36,8 @@ class InexactLinear:
     ("by_row", "counts", "exact"), [(True, (1,), False), (False, (1, 2), False), (False, (1,), True)]
 )
 def test_a_layer_that_mixes_rows_or_threads_is_detected(by_row: bool, counts: tuple[int, ...], exact: bool) -> None:
-    assert DeterminismProbe(counts).linears([cast(Linear, InexactLinear(by_row))], [ROWS]) is exact
+    probe = DeterminismProbe((2, 1, 16), torch.float32)
+    assert probe.linears([cast(Linear, InexactLinear(by_row))], counts, [ROWS]) is exact
 
 
 def _write_load(path: Path, running: int) -> None:

@@ -23,13 +23,12 @@ Calibrated = Callable[[torch.dtype], Decoder]
 
 
 @contextmanager
-def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterator[tuple[Engine, PrefixCache]]:
-    prompts = PrefixCache(kept_bytes)
-    engine = Engine(decoder, rows, prompts)
+def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterator[Engine]:
+    engine = Engine(decoder, rows, PrefixCache(kept_bytes))
     thread = threading.Thread(target=engine.run)
     thread.start()
     try:
-        yield engine, prompts
+        yield engine
     finally:
         engine.close()
         thread.join()
@@ -46,7 +45,6 @@ def _mixed_requests(count: int) -> list[GenerationRequest]:
             max_new_tokens=draw.randint(4, 14),
             temperature=draw.choice((0.0, 0.0, 0.8)),
             top_p=draw.choice((1.0, 0.9)),
-            top_k=draw.choice((-1, 20)),
             sampling_seed=number,
         )
         deltas = np.asarray([draw.uniform(-2, 2) for _ in range(5)], dtype=np.float32)
@@ -69,15 +67,13 @@ def test_an_answer_never_depends_on_other_requests(
 ) -> None:
     requests = _mixed_requests(count)
     draw = random.Random(23)
-    with running(calibrated(dtype)) as (engine, prompts):
+    with running(calibrated(dtype)) as engine:
         # Given: the answers of requests that were alone, none of their prompts cached before.
         alone = [engine.submit(request).done.result(WAIT_S).output_ids for request in requests]
         assert len(set(alone)) == len(requests)
-
-        for cached in rounds:
+    for cached in rounds:
+        with running(calibrated(dtype), kept_bytes=2**30 if cached else 0) as engine:
             # When: they come all at once, most of them twice, in random order, with cached and unknown prompts.
-            if not cached:
-                prompts.flush()
             order = [*range(count), *draw.sample(range(count), count - 2)]
             draw.shuffle(order)
             jobs = [(number, engine.submit(requests[number])) for number in order]
@@ -92,7 +88,7 @@ def _endless(rid: str) -> GenerationRequest:
 
 
 def test_an_aborted_request_gives_its_row_to_the_next(calibrated: Calibrated) -> None:
-    with running(calibrated(torch.bfloat16), rows=1) as (engine, _):
+    with running(calibrated(torch.bfloat16), rows=1) as engine:
         endless, waiting = engine.submit(_endless("a")), engine.submit(_endless("b"))
         next_one = engine.submit(_mixed_requests(1)[0])
         waiting.abort.set()
@@ -113,6 +109,6 @@ def test_a_stop_token_is_reported_and_is_no_part_of_the_answer(calibrated: Calib
         chosen = SamplingParams(temperature=0.0, **sampling)
         return engine.submit(GenerationRequest("x", (9, 8), chosen, frozenset({2}), steering)).done.result(WAIT_S)
 
-    with running(calibrated(torch.bfloat16)) as (engine, _):
+    with running(calibrated(torch.bfloat16)) as engine:
         at_once = ask(engine, max_new_tokens=8)
         assert (at_once.output_ids, at_once.reason, at_once.matched, at_once.text_ids) == ((2,), "stop", 2, ())

@@ -8,18 +8,27 @@ import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import cache
 
 import httpx
 from embedded_server import CLUSTERS, KEY, TargetServer, steered_body
 from transformers import AutoTokenizer
 
+from workers.embedded.models import embedded_model
+
 JSON = "application/json"
+FRANCE = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_the_reply_has_sglangs_form(http: httpx.Client, model_folder: Any) -> None:
-    text = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
-    asked = {"text": text, "rid": "one", "sampling_params": {"temperature": 0, "max_new_tokens": 24}}
+@cache
+def ids_of(text: str) -> list[int]:
+    found: list[int] = AutoTokenizer.from_pretrained(embedded_model())(text)["input_ids"]
+    return found
+
+
+def test_the_reply_has_sglangs_form(http: httpx.Client) -> None:
+    ids = ids_of(FRANCE)
+    asked = {"input_ids": ids, "rid": "one", "sampling_params": {"temperature": 0, "max_new_tokens": 24}}
     reply = http.post("/generate", json=asked).json()
 
     meta = reply["meta_info"]
@@ -28,10 +37,9 @@ def test_the_reply_has_sglangs_form(http: httpx.Client, model_folder: Any) -> No
     # Like SGLang, the server counts and returns the token that stopped the answer.
     assert meta["finish_reason"] == {"type": "stop", "matched": 2} and reply["output_ids"][-1] == 2
     assert meta["completion_tokens"] == len(reply["output_ids"])
-    ids = AutoTokenizer.from_pretrained(model_folder)(text)["input_ids"]
     assert meta["prompt_tokens"] == len(ids)
 
-    again = http.post("/generate", json={**asked, "text": None, "input_ids": ids}).json()
+    again = http.post("/generate", json=asked).json()
     assert again["output_ids"] == reply["output_ids"]
     assert again["meta_info"]["cached_tokens"] == len(ids)
 
@@ -49,9 +57,8 @@ def test_deltas_steer_and_zero_deltas_change_nothing(http: httpx.Client) -> None
 
 
 def test_a_reply_says_whether_the_model_would_have_ended_there_without_deltas(http: httpx.Client) -> None:
-    text = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
     sampling = {"temperature": 0, "max_new_tokens": 24, "stop_token_ids": [2]}
-    plain = http.post("/generate", json={"text": text, "sampling_params": sampling}).json()
+    plain = http.post("/generate", json={"input_ids": ids_of(FRANCE), "sampling_params": sampling}).json()
     assert plain["meta_info"]["ends_unsteered"]
     raised = steered_body([500, 0, 0, 0, 0, 0]) | {"input_ids": [504, 3575, 282]}
     assert not http.post("/generate", json=raised).json()["meta_info"]["ends_unsteered"]
@@ -60,11 +67,11 @@ def test_a_reply_says_whether_the_model_would_have_ended_there_without_deltas(ht
 def test_a_stop_text_ends_the_answer_as_in_sglang(http: httpx.Client) -> None:
     """The text is without it, its tokens are there and count, and the reply names it."""
     sampling = {"temperature": 0, "max_new_tokens": 24}
-    whole = http.post("/generate", json={"text": "1 2 3 4 5 6", "sampling_params": sampling}).json()
+    whole = http.post("/generate", json={"input_ids": ids_of("1 2 3 4 5 6"), "sampling_params": sampling}).json()
     assert " 9 " in whole["text"]
     for stop in (" 9", ["nowhere", " 9"]):
         ended = http.post(
-            "/generate", json={"text": "1 2 3 4 5 6", "sampling_params": {**sampling, "stop": stop}}
+            "/generate", json={"input_ids": ids_of("1 2 3 4 5 6"), "sampling_params": {**sampling, "stop": stop}}
         ).json()
         assert ended["text"] == whole["text"].partition(" 9")[0]
         assert ended["meta_info"]["finish_reason"] == {"type": "stop", "matched": " 9"}
@@ -73,7 +80,10 @@ def test_a_stop_text_ends_the_answer_as_in_sglang(http: httpx.Client) -> None:
     # As there, an answer that reaches its length with the stop text has ended by its length.
     cut = http.post(
         "/generate",
-        json={"text": "1 2 3 4 5 6", "sampling_params": {**sampling, "stop": " 9", "max_new_tokens": count}},
+        json={
+            "input_ids": ids_of("1 2 3 4 5 6"),
+            "sampling_params": {**sampling, "stop": " 9", "max_new_tokens": count},
+        },
     ).json()
     assert cut["meta_info"]["finish_reason"]["type"] == "length" and cut["text"].endswith(" 9")
 
@@ -89,7 +99,7 @@ def test_answers_keep_a_grammar_beside_others_without_one(http: httpx.Client) ->
     }
     drawn = {"temperature": 1.0, "max_new_tokens": 40, "sampling_seed": 5}
     bodies = [
-        {"text": "Judge.", "sampling_params": drawn | constrained}
+        {"input_ids": ids_of("Judge."), "sampling_params": drawn | constrained}
         for constrained in ({"regex": regex}, {"json_schema": json.dumps(schema)}, {"max_new_tokens": 9})
     ]
     alone = [http.post("/generate", json=body).json() for body in bodies]
@@ -114,7 +124,6 @@ def test_the_real_model_answers_the_same_in_any_company(http: httpx.Client) -> N
         bodies.append(body | {"input_ids": [draw.randrange(17, 49152) for _ in range(draw.choice((10, 120, 252)))]})
 
     alone = [http.post("/generate", json=body).json()["output_ids"] for body in bodies]
-    assert http.post("/flush_cache").status_code == 200
     order = draw.sample(range(8), 8) + draw.sample(range(8), 8)
     with ThreadPoolExecutor(16) as threads:
         replies = list(threads.map(lambda number: http.post("/generate", json=bodies[number]).json(), order))
@@ -134,7 +143,7 @@ def _until(http: httpx.Client, wanted: tuple[int, int]) -> None:
 
 
 def test_a_client_that_goes_away_frees_its_row(http: httpx.Client, target_server: TargetServer) -> None:
-    body = json.dumps({"input_ids": [5, 6], "sampling_params": {"max_new_tokens": 8000, "ignore_eos": True}}).encode()
+    body = json.dumps(steered_body([-1000.0] + [0.0] * (CLUSTERS - 1), max_new_tokens=8000)).encode()
     host, port = target_server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as client:
         head = f"Host: {host}\r\nAuthorization: Bearer {KEY}\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}"

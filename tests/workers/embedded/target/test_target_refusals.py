@@ -20,22 +20,22 @@ JSON = "application/json"
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"text": "a", "sampling_params": {"seed": 1}}, "seed"),
-        ({"text": "a", "sampling_params": {"frequency_penalty": 1.0}}, "frequency_penalty"),
-        ({"text": "a", "sampling_params": {"temperature": -1}}, "temperature"),
-        ({"text": "a", "sampling_params": {"stop": ""}}, "stop"),
-        ({"text": "a", "sampling_params": {"regex": "("}}, "unclosed group"),
-        ({"text": "a", "sampling_params": {"json_schema": '{"type": "nonsense"}'}}, "nonsense"),
-        ({"text": "a", "sampling_params": {"regex": "a", "json_schema": "{}"}}, "only one of"),
-        ({"text": "a", "stream": True}, "stream"),
-        ({}, "either"),
-        ({"text": ""}, "empty"),
+        ({"input_ids": [5], "sampling_params": {"seed": 1}}, "seed"),
+        ({"input_ids": [5], "sampling_params": {"frequency_penalty": 1.0}}, "frequency_penalty"),
+        ({"input_ids": [5], "sampling_params": {"temperature": -1}}, "temperature"),
+        ({"input_ids": [5], "sampling_params": {"stop": ""}}, "stop"),
+        ({"input_ids": [5], "sampling_params": {"regex": "("}}, "unclosed group"),
+        ({"input_ids": [5], "sampling_params": {"json_schema": '{"type": "nonsense"}'}}, "nonsense"),
+        ({"input_ids": [5], "sampling_params": {"regex": "a", "json_schema": "{}"}}, "only one of"),
+        ({"input_ids": [5], "stream": True}, "stream"),
+        ({}, "input_ids"),
+        ({"input_ids": []}, "input_ids"),
         ({"input_ids": [49152]}, "vocabulary"),
         ({"input_ids": [-1]}, "input_ids"),
         ({"input_ids": [5] * 8150}, "context length"),
         (steered_body([0.0] * (CLUSTERS - 1)), "5 numbers"),
         (steered_body([0.0] * CLUSTERS) | {"custom_logit_processor": None}, "go together"),
-        ({"text": "a", "custom_logit_processor": PROCESSOR}, "go together"),
+        ({"input_ids": [5], "custom_logit_processor": PROCESSOR}, "go together"),
         (steered_body([2000.0] * CLUSTERS), "-1000"),
         (steered_body([0.0] * CLUSTERS) | {"custom_logit_processor": json.dumps({"callable": "80"})}, "by reference"),
     ],
@@ -55,7 +55,7 @@ def test_a_processor_of_another_name_is_refused_and_never_run(http: httpx.Client
 
 
 def test_only_health_is_open_without_the_key(http: httpx.Client) -> None:
-    body = {"text": "a", "sampling_params": {"max_new_tokens": 1}}
+    body = {"input_ids": [5], "sampling_params": {"max_new_tokens": 1}}
     with httpx.Client(base_url=http.base_url, trust_env=False, timeout=60) as client:
         assert client.get("/health").status_code == 200
         assert client.get("/server_info").status_code == 401

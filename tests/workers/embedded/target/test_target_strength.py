@@ -15,16 +15,12 @@ DELTAS = [2.0 * (i % 3) - 1.5 for i in range(CLUSTERS)]
 FILE = json.dumps({"callable": b"\x80\x04cprocessor_best\nDeltaProcessor\n.".hex()})
 
 
-def ask(http: httpx.Client, string: str | None, params: dict[str, Any] | None) -> httpx.Response:
-    sampling = {"temperature": 0, "max_new_tokens": 12, "custom_params": params}
-    body = {"input_ids": list(PROMPTS), "sampling_params": sampling, "custom_logit_processor": string}
-    return http.post("/generate", json=body)
-
-
 def answers(http: httpx.Client, string: str | None = None, params: dict[str, Any] | None = None) -> list[list[int]]:
-    response = ask(http, string, params)
-    assert response.status_code == 200, response.text
-    return [reply["output_ids"] for reply in response.json()]
+    sampling = {"temperature": 0, "max_new_tokens": 12, "custom_params": params}
+    bodies = [{"input_ids": ids, "sampling_params": sampling, "custom_logit_processor": string} for ids in PROMPTS]
+    replies = [http.post("/generate", json=body) for body in bodies]
+    assert [reply.status_code for reply in replies] == [200] * len(PROMPTS)
+    return [reply.json()["output_ids"] for reply in replies]
 
 
 def steered(http: httpx.Client, deltas: list[float], **strength: float) -> list[list[int]]:
