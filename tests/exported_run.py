@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from measured_book import CLUSTERING, ONE_SENTENCE, book
 
-from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import TARGETS
+from orchestrator.export.targets import TARGETS, read_steering
 from orchestrator.runs.folder import OutputFolder
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.processor import SGLANG, ModelCheck, render_file

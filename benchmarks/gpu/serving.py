@@ -31,8 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import figures
 from benchmarks.gpu.common import SYSTEM_PROMPT, TEMPLATE, fresh
 from orchestrator.evolve.systems import System
-from orchestrator.export.steering import ExportedSteering
-from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, system_text
+from orchestrator.export.targets import SYSTEM_FILE, TARGETS, ExportedSteering, files_beside, system_text
 from tasks.common.text import fill
 from tasks.gpu.clustering.vocabulary import classify_tokens, sentence_ends
 from tasks.gpu.model_files import model_hashes, reference

@@ -186,7 +186,7 @@ def _changes(before: JudgedAnswer, after: JudgedAnswer) -> list[str]:
     return [*side, *(["changed"] if before.text != after.text else [])]
 
 
-ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp", "logit-bias")
+ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp")
 
 
 def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
@@ -210,8 +210,7 @@ def export(run: Path, to: str, system: str, node: str, output: Path | None) -> i
       sglang-server  a system and a plugin for all chat completions of a server; also a system prompt alone
       vllm           a logits processor for model runner V1 and V2
       transformers   a LogitsProcessor for generate()
-      llama-cpp      a processor for llama-cpp-python, and biases for llama-server and llama-cli
-      logit-bias     JSON with the biases of all tokens, for servers that limit neither their number nor their size
+      llama-cpp      a processor for llama-cpp-python, and biases for llama-server
 
     Each processor explains itself: its head, or `python FILE`, says how it is used (docs/export.md).
 
@@ -222,8 +221,7 @@ def export(run: Path, to: str, system: str, node: str, output: Path | None) -> i
 
     exit status: 0 written; 1 the arguments are wrong, or the folder has no such result; 2 the file cannot be written.
     """
-    from orchestrator.export.steering import read_steering
-    from orchestrator.export.targets import TARGETS, default_file
+    from orchestrator.export.targets import TARGETS, default_file, read_steering
     from orchestrator.runs.folder import OutputError, check_inputs, write_output
 
     if system and node:

@@ -16,8 +16,7 @@ from orchestrator.console import command_line
 from orchestrator.evolve.records import History
 from orchestrator.evolve.resume import read_changes
 from orchestrator.evolve.systems import PLAIN, Book, System
-from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, system_text
+from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, read_steering, system_text
 from orchestrator.farm.connection import embedded_model
 from orchestrator.report.conclusion import report_of
 from orchestrator.report.format import format_cost

@@ -1,6 +1,6 @@
 """The texts of the files that steer other engines; all steer alike: logits += deltas[labels].
 
-llama.cpp: a processor for llama-cpp-python, and biases for llama-server and llama-cli.  transformers: a processor of
+llama.cpp: a processor for llama-cpp-python, and biases for llama-server.  transformers: a processor of
 `generate`.  vLLM: one class for the logits processors of model runner V1 and of model runner V2; vLLM chooses the
 runner, V1's interface works on the rows of its persistent batch, V2's on slots of requests.
 """
@@ -22,11 +22,7 @@ llama-server: this prints the entry "logit_bias" for the body of each request, t
 
        python <this file> --json
 
-llama-cli: this prints one option --logit-bias for each token. A command line takes about 40,000 of them:
-
-       llama-cli -m <model>.gguf $(python <this file> --arguments)
-
-Both leave out the tokens that get what most tokens get: the same amount on all logits changes no answer. Both refuse an
+It leaves out the tokens that get what most tokens get: the same amount on all logits changes no answer. It refuses an
 end of turn that is raised after sentence ends only (SENTENCE_ENDS is not empty): a list of biases acts everywhere."""
 
 _LLAMA_FUNCTIONS = '''\
@@ -52,8 +48,6 @@ def logit_bias():
 _LLAMA_OPTIONS = """\
     elif arguments == ["--json"]:
         print(json.dumps({"logit_bias": [[token, bias] for token, bias in logit_bias().items()]}))
-    elif arguments == ["--arguments"]:
-        print("\\n".join(f"--logit-bias\\n{token}{bias:+.9g}" for token, bias in logit_bias().items()))
 """
 
 _LLAMA_STEERING = (

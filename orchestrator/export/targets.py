@@ -1,7 +1,8 @@
 """What a system is exported to: the file of each engine, and the command that uses it (`orchestrator export`).
 
-Each engine has a processor file, a list of biases for servers that take `logit_bias` in a request, or what a SGLang
-server needs to answer all requests as the system does: the system, its labels, and the plugin (docs/export.md).
+Each engine has a processor file; a SGLang server that is to answer all requests as the system does needs the system,
+its labels, and the plugin (docs/export.md).  All of it is made from the run's folder: labels and sentence ends of each
+clustering are in `clusters/`, the model is in `model.json`.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from orchestrator.evolve.records import read_individuals
+from orchestrator.evolve.resume import MODEL, read_model
+from orchestrator.evolve.systems import System
 from orchestrator.export.engines import LLAMA_CPP, TRANSFORMERS, VLLM
-from orchestrator.export.steering import ExportedSteering
+from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
 from tasks.gpu import model_files
-from tasks.gpu.processor import SGLANG, Parts, render_file
+from tasks.gpu.processor import SGLANG, ModelCheck, Parts, render_file
 from workers import steering as plugin
 
 if TYPE_CHECKING:
@@ -27,9 +32,77 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SYSTEM_FILE = "system.json"
-COMMAND = (
-    "PYTHONPATH={folder} WHETSTONE_SYSTEM={file} python -m sglang.launch_server --model-path MODEL --host 127.0.0.1"
-)
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedSteering:
+    """A system with the cluster of each token [V], and the words that describe each cluster; none without deltas.
+
+    `ends` [V] says which tokens end a sentence where the delta of cluster 0 acts after those only, and is else None.
+    weights: those of the run's last server, "" where not known.  is_shown: the run has shown that it loses less than
+    the margin of correct answers.
+    """
+
+    system: System
+    check: ModelCheck
+    labels: NDArray[np.unsignedinteger[Any]]
+    ends: NDArray[np.uint8] | None = None
+    descriptions: tuple[Mapping[str, Any], ...] = ()
+    weights: str = ""
+    is_shown: bool = False
+
+    @property
+    def deltas(self) -> dict[str, float]:
+        """By cluster: "0", "1", ..."""
+        return {str(cluster): delta for cluster, delta in enumerate(self.system.deltas)}
+
+
+def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSteering:
+    """One of a run's systems, or an individual of its search; without a name the winner, and before there is one the
+    best individual so far.
+    """
+    import numpy as np
+
+    results = RunResults.open(folder)
+    if results.kind != "evolve":
+        raise OutputError(f"{folder} holds a run of {results.kind!a}, which finds no system; export a run of 'evolve'")
+    chosen = _chosen(results, system, node)
+    try:
+        check = read_model(results.output)
+    except FileNotFoundError:
+        raise OutputError(f"{folder} has no {MODEL}: its run has asked no server yet") from None
+    weights = str(results.servers[-1].get("weights", "")) if results.servers else ""
+    is_shown = chosen.name in results.book.passed
+    if not chosen.deltas:
+        return ExportedSteering(chosen, check, np.zeros(0, np.uint8), weights=weights, is_shown=is_shown)
+    file = folder / "clusters" / f"{chosen.clustering}.labels"
+    ends = None if results.settings.get("WHOLE") == "n" else _read_labels(file.with_suffix(".ends"))
+    clusters = next((arm.clusters for arm in results.arms if arm.clustering == chosen.clustering), ())
+    return ExportedSteering(chosen, check, _read_labels(file), ends, tuple(map(asdict, clusters)), weights, is_shown)
+
+
+def _chosen(results: RunResults, system: str, node: str) -> System:
+    name = system or results.book.winner
+    if name and not node:
+        for one in results.book.systems:
+            if one.name == name:
+                return one
+        raise OutputError(f"{results.folder} has no system {name!a}; systems.json has the names")
+    found = [one for one in read_individuals(results.output.individuals) if node in ("", one.node)]
+    if not found:
+        problem = f"no individual {node!a}; individuals.jsonl has the names" if node else "no individual yet"
+        raise OutputError(f"{results.folder} has {problem}")
+    best = max(found, key=lambda one: one.fitness)
+    return best.system(next(one for one in results.book.arms if one.name == best.arm))
+
+
+def _read_labels(path: Path) -> NDArray[Any]:
+    from tasks.gpu.cluster import unpack_labels
+
+    try:
+        return unpack_labels(path.read_bytes())
+    except (OSError, ValueError, zlib.error) as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
 
 
 def system_text(steering: ExportedSteering) -> str:
@@ -65,88 +138,50 @@ def _npy(values: NDArray[np.generic]) -> bytes:
     return out.getvalue()
 
 
-USE = (
-    'send "logit_bias" with each request, to a server of OpenAI\'s protocol that has this model and takes so many '
-    "biases (OpenAI itself takes at most 300 tokens, each with a bias from -100 to 100)"
-)
-
-
-def bias_document(steering: ExportedSteering) -> str:
-    """The text of a JSON file with the biases of all tokens.
-
-    Raises: OutputError where the end of a turn is raised after sentence ends only.
-    """
-    import numpy as np
-
-    if steering.ends is not None and steering.system.deltas[0]:
-        raise OutputError(
-            "a list of biases acts everywhere, and this end of turn is raised after sentence ends only: "
-            "export to sglang, vllm, transformers or llama-cpp"
-        )
-    biases = steering.biases.astype(np.float64)
-    values, counts = np.unique(biases, return_counts=True)
-    relative = biases - values[counts.argmax()]
-    listed = {str(token): round(float(relative[token]), 9) for token in relative.nonzero()[0]}
-    check = steering.check
-    about = {
-        "use": USE,
-        "model": check.name,
-        "config_sha256": check.config,
-        "tokenizer_sha256": check.tokenizer,
-        "system": steering.system.name,
-        "system_prompt": steering.system.system_prompt,
-        "tokens": len(listed),
-        "clustering": steering.system.clustering,
-    }
-    return f'{json.dumps({"about": about}, indent=2)[:-2]},\n  "logit_bias": {json.dumps(listed)}\n}}\n'
-
-
 @dataclass(frozen=True)
 class ExportTarget:
-    """An engine: the name of its file, the command that uses a file, and how the text is made.
+    """An engine: the command that uses its file, with {folder}, {module} and {file} of that; the parts of a processor.
 
-    `command` has {folder}, {module} and {file} of the file.  `beside` are further files of its folder, by their paths
-    in it.
+    An engine without a processor takes `system.json` and the files beside it.
     """
 
-    file_name: str
     command: str
-    render: Callable[[ExportedSteering], str]
-    beside: Callable[[ExportedSteering], Mapping[str, bytes]] = lambda _: {}
+    parts: Parts | None = None
+
+    @property
+    def file_name(self) -> str:
+        return self.parts.file_name if self.parts else SYSTEM_FILE
+
+    def render(self, one: ExportedSteering) -> str:
+        """The text of the file."""
+        if self.parts is None:
+            return system_text(one)
+        clustering = one.system.clustering
+        return render_file(self.parts, one.deltas, one.labels, clustering, one.descriptions, one.check, one.ends)
+
+    def beside(self, one: ExportedSteering) -> Mapping[str, bytes]:
+        return {} if self.parts else files_beside(one)
 
     def check_name(self, file: Path) -> None:
-        """Raises: OutputError for a name that Python cannot import."""
-        if self.file_name.endswith(".py") and (file.suffix != ".py" or not file.stem.isidentifier()):
+        """Refuse a name that Python cannot import."""
+        if self.parts and (file.suffix != ".py" or not file.stem.isidentifier()):
             raise OutputError(f"--output: {file} must be named as a Python module, such as {self.file_name}")
 
     def command_for(self, file: Path) -> str:
         whole = file.resolve()
-        return self.command.format(
-            folder=shlex.quote(str(whole.parent)), module=file.stem, file=shlex.quote(str(whole))
-        )
+        places = {"folder": shlex.quote(str(whole.parent)), "module": file.stem, "file": shlex.quote(str(whole))}
+        return self.command.format(**places)
 
 
-def processor_target(parts: Parts, command: str) -> ExportTarget:
-    def render(one: ExportedSteering) -> str:
-        return render_file(parts, one.deltas, one.labels, one.system.clustering, one.descriptions, one.check, one.ends)
-
-    return ExportTarget(parts.file_name, command, render)
-
-
-CURL = """jq '{{model: "MODEL", messages: [{{role: "user", content: "..."}}], logit_bias}}' {file} | curl -d @- \\
-      -H 'Content-Type: application/json' http://127.0.0.1:8000/v1/chat/completions"""
-
+SERVER = "python -m sglang.launch_server --model-path MODEL --host 127.0.0.1"
 TARGETS: Mapping[str, ExportTarget] = {
-    "sglang": processor_target(
-        SGLANG,
-        "PYTHONPATH={folder} python -m sglang.launch_server --model-path MODEL --host 127.0.0.1 "
-        "--enable-custom-logit-processor --disable-overlap-schedule",
+    "sglang": ExportTarget(
+        f"PYTHONPATH={{folder}} {SERVER} --enable-custom-logit-processor --disable-overlap-schedule", SGLANG
     ),
-    "vllm": processor_target(VLLM, "PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor"),
-    "transformers": processor_target(TRANSFORMERS, "PYTHONPATH={folder} python PROGRAM.py"),
-    "llama-cpp": processor_target(LLAMA_CPP, "PYTHONPATH={folder} python PROGRAM.py"),
-    "logit-bias": ExportTarget("logit_bias.json", CURL, bias_document),
-    "sglang-server": ExportTarget(SYSTEM_FILE, COMMAND, system_text, files_beside),
+    "vllm": ExportTarget("PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor", VLLM),
+    "transformers": ExportTarget("PYTHONPATH={folder} python PROGRAM.py", TRANSFORMERS),
+    "llama-cpp": ExportTarget("PYTHONPATH={folder} python PROGRAM.py", LLAMA_CPP),
+    "sglang-server": ExportTarget(f"PYTHONPATH={{folder}} WHETSTONE_SYSTEM={{file}} {SERVER}"),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.export.steering import read_steering
+from orchestrator.export.targets import read_steering
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
 

@@ -54,8 +54,6 @@ def test_the_stop_after_the_first_sentence_is_exported_to_a_server(tmp_path: Pat
         "deltas": [1000.0, 0.0, 0.0, 0.0, 0.0],
         "end": "sentence",
     }
-    # and to no list of biases, which acts everywhere
-    assert export(run, "--to", "logit-bias", "--system", "first sentence") == 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exported_run import BEST, CHECK, DELTAS, ENDS, HASH, NODE, OTHER, WORDS, biases_of, labels_of, rendered, write_run
+from exported_run import BEST, CHECK, DELTAS, ENDS, HASH, NODE, OTHER, WORDS, labels_of, rendered, write_run
 from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book
 
-from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import default_file
+from orchestrator.export.targets import default_file, read_steering
 from orchestrator.runs.folder import OutputError, OutputFolder
 
 ENGINES = {
@@ -48,7 +46,7 @@ def test_each_file_explains_itself_where_its_engine_is_not_installed(tmp_path: P
 def test_the_winner_is_exported_with_its_prompt_and_the_labels_of_its_arm(tmp_path: Path) -> None:
     steering = read_steering(write_run(tmp_path))
     assert (steering.system, steering.deltas, steering.check) == (book().system(EVOLVED), DELTAS, CHECK)
-    assert np.array_equal(steering.labels, labels_of()) and np.array_equal(steering.biases, biases_of(DELTAS))
+    assert np.array_equal(steering.labels, labels_of())
     assert [one["description"] for one in steering.descriptions] == [one["description"] for one in WORDS]
     assert steering.is_shown
     # and the file is the one that a worker makes of the same deltas
@@ -69,12 +67,9 @@ def test_any_system_and_any_individual_can_be_exported(tmp_path: Path) -> None:
     assert read_steering(run).system.name == BEST
 
 
-def test_a_list_of_biases_is_refused_where_the_end_of_a_turn_is_raised_after_sentences_only(tmp_path: Path) -> None:
+def test_a_run_without_its_sentence_ends_is_exported_to_no_engine(tmp_path: Path) -> None:
     run = write_run(tmp_path, ends=ENDS)
     assert rendered("sglang", run) == (run / "processor_best.py").read_text()
-    with pytest.raises(OutputError, match="after sentence ends only"):
-        rendered("logit-bias", run)
-    # and without its sentence ends it is exported to no engine
     (run / "clusters" / f"{HASH}.ends").unlink()
     with pytest.raises(OutputError, match=f"{HASH}.ends cannot be read"):
         rendered("sglang", run)
@@ -86,17 +81,3 @@ def test_a_damaged_file_is_refused_with_its_name(tmp_path: Path, name: str) -> N
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(OutputError, match=str(file)):
         read_steering(tmp_path)
-
-
-def test_a_list_of_biases_changes_the_logits_by_as_much_but_for_a_constant(tmp_path: Path) -> None:
-    write_run(tmp_path)
-    found = json.loads(rendered("logit-bias", tmp_path, NODE))
-    biases = np.zeros(len(labels_of()))
-    biases[list(map(int, found["logit_bias"]))] = list(found["logit_bias"].values())
-    wanted = biases_of(OTHER).astype(np.float64)
-    assert np.allclose(biases - biases[2], wanted - wanted[2])
-    # the half of the tokens that are in the largest cluster are left out
-    assert 0 < len(found["logit_bias"]) < 0.6 * len(biases) and found["about"]["tokens"] == len(found["logit_bias"])
-    about = found["about"]
-    assert (about["model"], about["tokenizer_sha256"], about["system"]) == ("a model", CHECK.tokenizer, NODE)
-    assert (about["system_prompt"], about["clustering"]) == (f"Answer in {ONE_SENTENCE}.", HASH)

@@ -21,8 +21,7 @@ from exported_run import DELTAS, DIGIT, ENDS, HASH, POINT, STOP, WORD, biases_of
 from measured_book import ONE_SENTENCE
 from prometheus_client import CollectorRegistry
 
-from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import files_beside, system_text
+from orchestrator.export.targets import files_beside, read_steering, system_text
 from tasks.gpu.model_files import model_hashes
 from workers.steering.request import LABELS_VARIABLE, is_cluster_bias
 from workers.steering.serving import CHAT, SYSTEM_VARIABLE
