@@ -39,7 +39,7 @@ from orchestrator.evolve.resume import (
 from orchestrator.evolve.systems import Book, read_book
 from orchestrator.report.model import FrontFile, ReportedSystem, ReportFile
 from orchestrator.report.statistics import Comparison
-from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_output_text, run_file
+from orchestrator.runs.folder import OutputError, OutputFolder, find_json, read_output_text, run_file
 from orchestrator.runs.kinds import SETTINGS_FILE, ShownTable, kind_of
 from orchestrator.runs.status import RunStatus, Versions, read_usage, read_versions, run_status
 from orchestrator.settings import SettingsError
@@ -198,10 +198,7 @@ class RunResults:
         return self._read("deltas_best.json", dict[str, Delta])
 
     def _read(self, name: str, kind: type[T]) -> T | None:
-        try:
-            return read_json(self.folder / name, kind)
-        except FileNotFoundError:
-            return None
+        return find_json(self.folder / name, kind)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NotRequired, TypeVar
 from typing_extensions import TypedDict
 
 from orchestrator.console import command_line
-from tasks.common.files import NO_ROOM, FileTooLarge, open_regular, read_limited, write_atomic
+from tasks.common.files import NO_ROOM, open_regular, write_atomic
 from tasks.common.text import escape_control
 from tasks.common.validation import InvalidData, RunId, checked_json, parse_json
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 RUN_FILE = "run.json"
 LOCK = ".lock"
 LOCK_WAIT_S = 0.5  # longer than `orchestrator status` holds the lock of a run
-LONGEST_HOLDER = 1000  # bytes
+LONGEST_HOLDER = 200  # characters
 
 
 class OutputError(Exception):
@@ -49,10 +49,7 @@ class RunInUse(OutputError):
 
 
 class OutputNotWritable(OutputError):
-    """The disk is full, read-only or not mounted.  Its files are complete; a run can be resumed afterwards.
-
-    `is_full`: whether a disk takes no more.
-    """
+    """The disk is full (`is_full`), read-only or not mounted.  Its files are complete; a run can be resumed."""
 
     def __init__(self, message: str, *, is_full: bool = False) -> None:
         super().__init__(message)
@@ -94,7 +91,9 @@ class OutputFolder:
         try:
             while self._lock is None:
                 self.path.mkdir(parents=True, exist_ok=True)
-                self._refuse_that_of_another_user()
+                # The owner could replace each file, and see all that is written; a folder of root's is the machine's.
+                if (owner := self.path.stat().st_uid) not in (os.getuid(), 0):
+                    raise OutputError(f"{self.path} belongs to another user ({owner}); give another output folder")
                 self._lock = lock_folder(self.path)
         except BlockingIOError:
             raise RunInUse(self.path, holder_of(self.path)) from None
@@ -102,11 +101,6 @@ class OutputFolder:
             if error.errno in NO_ROOM:
                 raise _not_writable(self.path, error) from None
             raise OutputError(f"{self.path}: {error.strerror}") from None
-
-    def _refuse_that_of_another_user(self) -> None:
-        """Its owner could replace each file, and see all that is written; a folder of root's is the machine's."""
-        if (owner := self.path.stat().st_uid) not in (os.getuid(), 0):
-            raise OutputError(f"{self.path} belongs to another user ({owner}); give another output folder")
 
     def close(self) -> None:
         if self._lock is not None:
@@ -196,6 +190,14 @@ def read_json(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type
         raise
     except (OSError, InvalidData) as error:
         raise OutputError(f"{path} cannot be read: {error}" + (remedy and f"; {remedy}")) from None
+
+
+def find_json(path: Path, kind: type[T], remedy: str = "") -> T | None:
+    """As `read_json`; None where there is no file."""
+    try:
+        return read_json(path, kind, remedy)
+    except FileNotFoundError:
+        return None
 
 
 def read_output_text(path: Path) -> str:
@@ -301,16 +303,10 @@ def is_locked(folder: Path) -> bool:
 
 def lock_folder(folder: Path) -> BinaryIO | None:
     """The folder's lock, held, with a line that says by which process; None when the folder was moved meanwhile."""
-    path = folder / LOCK
-    lock, until = open_regular(path, os.O_RDWR | os.O_CREAT), time.monotonic() + LOCK_WAIT_S
+    path, until = folder / LOCK, time.monotonic() + LOCK_WAIT_S
+    lock = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise
+        while not _is_taken(lock, until):
             time.sleep(LOCK_WAIT_S / 20)  # flock waits for ever or not at all
         if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
             lock.close()
@@ -325,9 +321,18 @@ def lock_folder(folder: Path) -> BinaryIO | None:
     return lock
 
 
+def _is_taken(lock: BinaryIO, until: float) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if time.monotonic() > until:
+            raise
+        return False
+    return True
+
+
 def holder_of(folder: Path) -> str:
     """Which process holds the folder's lock, as it has written there."""
-    with suppress(OSError, FileTooLarge):
-        if text := read_limited(folder / LOCK, LONGEST_HOLDER).decode(errors="replace").strip():
-            return escape_control(text)
+    with suppress(OSError):
+        return escape_control((folder / LOCK).read_text(errors="replace").strip()[:LONGEST_HOLDER]) or "another process"
     return "another process"

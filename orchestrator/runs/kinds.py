@@ -21,7 +21,7 @@ from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
 from orchestrator.console import raise_on_signals
-from orchestrator.runs.folder import OutputError, OutputFolder, read_json, run_file
+from orchestrator.runs.folder import OutputError, OutputFolder, find_json, run_file
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping
 from orchestrator.settings.farm import FARM_CHECKS, EndpointOptions, FarmOptions, RunOutput
@@ -154,9 +154,8 @@ class YamlKind(RunKind, Generic[S, O]):
         """Go on with the run, and return the exit status."""
 
     def progress(self, folder: Path) -> RunProgress:
-        try:
-            found = read_json(folder / PROGRESS_FILE, ProgressFile, "the next start writes it anew: remove it")
-        except FileNotFoundError:
+        found = find_json(folder / PROGRESS_FILE, ProgressFile, "the next start writes it anew: remove it")
+        if found is None:
             return RunProgress(self.unit, 0, None, is_finished=False)
         return RunProgress(self.unit, found["done"], found["total"], found["is_finished"], found["figures"])
 

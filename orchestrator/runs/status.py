@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from orchestrator.farm import Parked
 from orchestrator.report.format import format_count
-from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, is_locked, read_json, run_file
+from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, find_json, is_locked, run_file
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
 from tasks.openai.limits import spending_of
@@ -59,18 +59,13 @@ def write_parked_state(output: OutputFolder, parked: ParkedState) -> None:
 
 def read_parked_state(output: OutputFolder) -> ParkedState | None:
     """None for a run that has not parked."""
-    try:
-        return read_json(output.path / PARKED_FILE, ParkedState, "`orchestrator retry` needs no such file: remove it")
-    except FileNotFoundError:
-        return None
+    return find_json(output.path / PARKED_FILE, ParkedState, "`orchestrator retry` needs no such file: remove it")
 
 
 def read_usage(output: OutputFolder) -> dict[str, float]:
     """What the run has used so far, as `usage.json` says; {} before there is one."""
-    try:
-        return read_json(output.path / USAGE, dict[str, FiniteFloat], "without this file they count from 0: remove it")
-    except FileNotFoundError:
-        return {}
+    remedy = "without this file they count from 0: remove it"
+    return find_json(output.path / USAGE, dict[str, FiniteFloat], remedy) or {}
 
 
 @dataclass(frozen=True)
@@ -93,17 +88,13 @@ class Versions:
 
 
 class VersionsFile(TypedDict):
-    """versions.json, oldest first."""
-
     sessions: list[Versions]
 
 
 def read_versions(output: OutputFolder) -> list[Versions]:
-    """Oldest first; none for a run that has not started."""
-    try:
-        return read_json(output.path / VERSIONS_FILE, VersionsFile)["sessions"]
-    except FileNotFoundError:
-        return []
+    """Of the sessions, oldest first; none for a run that has not started."""
+    found = find_json(output.path / VERSIONS_FILE, VersionsFile)
+    return found["sessions"] if found else []
 
 
 def keep_versions(output: OutputFolder) -> None:
