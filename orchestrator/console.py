@@ -126,3 +126,9 @@ def signals_restored() -> Iterator[None]:
 
 def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
+
+
+def format_count(number: int, units: str) -> str:
+    """`1 generation`, `3 generations`, `1 batch`; `units` is the plural."""
+    singular = units.removesuffix("es" if units.endswith("ches") else "s")
+    return f"{number:,} {singular if number == 1 else units}"

@@ -14,8 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.console import format_count
 from orchestrator.guide.guidance import GUIDANCE, read_guidance
-from orchestrator.report.format import format_count, format_percent
+from orchestrator.report.format import format_percent
 from orchestrator.runs.folder import load_lines, read_json
 from orchestrator.runs.kinds import Cell, Figures, ProgressFile, ShownTable
 from tasks.guide.choose import Judged, accuracy, balanced_accuracy, false_pass_rate, share

@@ -13,12 +13,6 @@ from tasks.plan import Evaluations
 from tasks.records import Endpoint
 
 
-def format_count(number: int, units: str) -> str:
-    """`1 generation`, `3 generations`, `1 batch`; `units` is the plural."""
-    singular = units.removesuffix("es" if units.endswith("ches") else "s")
-    return f"{number:,} {singular if number == 1 else units}"
-
-
 def format_duration(seconds: float | None) -> str:
     """`8 s`, `3 min 12 s` or `2 h 05 min`; `?` for None and for an infinite time."""
     if seconds is None or not math.isfinite(seconds):

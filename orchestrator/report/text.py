@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from orchestrator.report.format import format_count, format_duration, format_evaluations, format_table, truncate, wrap
+from orchestrator.console import format_count
+from orchestrator.report.format import format_duration, format_evaluations, format_table, truncate, wrap
 from orchestrator.report.model import LAST_FIRST, Figures, ReportedSystem, ReportFile, last_common
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from tasks.common.text import escape_control

@@ -23,8 +23,8 @@ import redis
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
+from orchestrator.console import format_count
 from orchestrator.farm import Parked
-from orchestrator.report.format import format_count
 from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, find_json, is_locked, run_file
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
