@@ -1,4 +1,4 @@
-"""What every optimiser is: `init`, `ask`, `tell` and a frozen state that JSON carries without loss.
+"""What every optimiser is: `init`, `ask`, `tell` and a frozen state that JSON carries without loss; and the smallest.
 
     state = optimiser.init(params)
     while state.generation < params.generations:
@@ -19,7 +19,7 @@ import json
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 
 from tasks.common.text import quote
 from tasks.common.validation import Delta, Scratchpad, parse_json
-from tasks.plan import Outcome, Plan
+from tasks.plan import Candidate, Outcome, Plan
 from tasks.records import Score
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -201,9 +201,8 @@ class Optimiser(ABC, Generic[P, S]):
 
 @dataclass(frozen=True)
 class Step:
-    """One plan with its outcomes, the state after it, and what its generation has evaluated so far."""
+    """The outcomes of one plan, the state after it, and what its generation has evaluated so far."""
 
-    plan: Plan
     outcomes: tuple[Outcome, ...]
     state: SearchState
     generation: Generation
@@ -219,7 +218,12 @@ def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) 
         plan = optimiser.ask(state, params)
         outcomes = tuple(sorted(evaluate(plan), key=lambda one: one.index)) if plan.candidates else ()
         state, generation = optimiser.tell(state, params, plan, outcomes)
-        yield Step(plan, outcomes, state, generation)
+        yield Step(outcomes, state, generation)
+
+
+def drawn_plan(generation: int, drawn: Sequence[Genome]) -> Plan:
+    candidates = (Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
+    return Plan("population", generation, tuple(candidates))
 
 
 def drawn_generation(plan: Plan, outcomes: Sequence[Outcome]) -> Generation:
@@ -234,16 +238,11 @@ def drawn_generation(plan: Plan, outcomes: Sequence[Outcome]) -> Generation:
     return Generation(plan.generation, tuple(found.values()))
 
 
-def better(best: Best | None, genome: Genome, score: Score) -> Best:
-    """The better of the best so far and another individual; the earlier of equals."""
-    if best is not None and best.fitness >= score.fitness:
-        return best
-    return Best(genome.deltas, genome.scratchpad, score.fitness)
-
-
 def best_of(best: Best | None, evaluated: Sequence[Evaluated]) -> Best | None:
+    """The best so far, or a better one of those evaluated; the earlier of equals."""
     for one in evaluated:
-        best = better(best, one.genome, one.score)
+        if best is None or one.score.fitness > best.fitness:
+            best = Best(one.genome.deltas, one.genome.scratchpad, one.score.fitness)
     return best
 
 
@@ -261,17 +260,51 @@ def list_to_deltas(values: Sequence[float], cluster_ids: Sequence[str]) -> dict[
     return dict(zip(cluster_ids, values, strict=True))
 
 
+@dataclass(frozen=True, kw_only=True)
+class RandomParams(SearchParams):
+    """`sigma` is the standard deviation of a free delta around its start."""
+
+    sigma: float = 1.5
+
+
+class RandomSearch(Optimiser[RandomParams, SearchState]):
+    """`population_size` independent draws a generation; the first ones of the first generation are the start itself.
+
+    J. Bergstra and Y. Bengio, "Random Search for Hyper-Parameter Optimization", Journal of Machine Learning Research 13
+    (2012), 281-305.  What another optimiser finds on the same budget must be better.
+    """
+
+    name: ClassVar[str] = "random"
+    params_type = RandomParams
+    state_type = SearchState
+
+    def init(self, params: RandomParams) -> SearchState:
+        return SearchState()
+
+    def ask(self, state: SearchState, params: RandomParams) -> Plan:
+        rng, start = generator(params.seed, state.generation), params.start if state.is_new else ()
+        count, around = params.population_size, [params.initial_deltas[position] for position in params.free]
+        draws = [params.whole([rng.gauss(value, params.sigma) for value in around]) for _ in range(count)]
+        return drawn_plan(state.generation, [*start, *map(Genome, draws[len(start) :])][:count])
+
+    def tell(
+        self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> tuple[SearchState, Generation]:
+        generation = drawn_generation(plan, outcomes)
+        best = best_of(state.best, generation.population)
+        return replace(state, generation=state.generation + 1, best=best), generation
+
+
 OPTIMISERS: Mapping[str, str] = {
     "reflective": "orchestrator.evolve.optimisers.reflective:Reflective",
     "cma": "orchestrator.evolve.optimisers.cma:Cma",
     "lineage": "orchestrator.evolve.optimisers.lineage:SingleLineage",
-    "random": "orchestrator.evolve.optimisers.random_search:RandomSearch",
+    "random": "orchestrator.evolve.optimisers:RandomSearch",
 }
 """The class of each optimiser, imported when it is asked for."""
 
 
 def make_optimiser(name: str) -> Optimiser[Any, Any]:
-    """The optimiser of this name."""
     module, _, member = OPTIMISERS[name].partition(":")
     optimiser: Optimiser[Any, Any] = getattr(importlib.import_module(module), member)()
     return optimiser

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from deap import base, cma
+from deap import cma
 
 from orchestrator.evolve.optimisers import (
     Generation,
@@ -28,9 +27,10 @@ from orchestrator.evolve.optimisers import (
     SearchState,
     best_of,
     drawn_generation,
+    drawn_plan,
     generator,
 )
-from tasks.plan import Candidate, Outcome, Plan
+from tasks.plan import Outcome, Plan
 from tasks.records import Score
 
 WORST_CONDITION = 1e14
@@ -76,9 +76,7 @@ class Cma(Optimiser[CmaParams, CmaState]):
         """In the first generation with the start before the samples, or with a population among them."""
         given = params.start if state.is_new else ()
         vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
-        drawn = (*given, *map(Genome, vectors))
-        candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
-        return Plan("population", state.generation, candidates)
+        return drawn_plan(state.generation, [*given, *map(Genome, vectors)])
 
     def tell(
         self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]
@@ -108,16 +106,17 @@ def first_distribution(params: CmaParams) -> dict[str, Any]:
 
 def sample(state: CmaState, params: CmaParams, count: int) -> list[tuple[float, ...]]:
     """The first `count` of a generation's samples, as whole vectors, each delta within the bound."""
-    made = strategy(state, params)
+    made, before = _strategy(state, params), np.random.get_state()
     made.BD = (made.B * made.diagD) @ made.B.T
-    with use_numpy_seed(generator(params.seed, state.generation).getrandbits(32)):
-        drawn = made.generate(list)[:count]
+    np.random.seed(generator(params.seed, state.generation).getrandbits(32))  # DEAP draws from numpy's own generator
+    drawn = made.generate(list)[:count]
+    np.random.set_state(before)
     return [params.whole([float(value) for value in free]) for free in drawn]
 
 
 def update(state: CmaState, params: CmaParams, results: Sequence[tuple[Sequence[float], Score]]) -> CmaState:
     """The state with its distribution moved towards the better of `results`, pairs of a whole vector and its score."""
-    moved = strategy(state, params)
+    moved = _strategy(state, params)
     moved.update([_Individual([deltas[i] for i in params.free], score.fitness) for deltas, score in results])
     if not (np.isfinite(moved.C).all() and moved.diagD.min() > 0 and moved.cond < WORST_CONDITION):
         restart = {**first_distribution(params), "centroid": state.centroid}
@@ -139,10 +138,9 @@ def injected(state: CmaState, params: CmaParams, deltas: Sequence[float]) -> tup
     N. Hansen, "Injecting External Solutions Into CMA-ES", arXiv 1110.4181 (2011).
     """
     free = np.array([deltas[position] for position in params.free])
-    made = strategy(state, params)
+    made, size = _strategy(state, params), len(params.free)
     step = (free - made.centroid) / made.sigma
     length = float(np.linalg.norm((made.B.T @ step) / made.diagD))
-    size = len(params.free)
     longest = math.sqrt(size) + 2 * size / (size + 2)
     if length > longest:
         free = made.centroid + made.sigma * step * longest / length
@@ -152,7 +150,7 @@ def injected(state: CmaState, params: CmaParams, deltas: Sequence[float]) -> tup
     return tuple(whole)
 
 
-def strategy(state: CmaState, params: CmaParams) -> Any:
+def _strategy(state: CmaState, params: CmaParams) -> Any:
     """DEAP's strategy where the state has it."""
     made = cma.Strategy(
         list(state.centroid), state.sigma, lambda_=params.population_size, cmatrix=np.array(state.covariance)
@@ -162,27 +160,12 @@ def strategy(state: CmaState, params: CmaParams) -> Any:
     return made
 
 
-@contextmanager
-def use_numpy_seed(seed: int) -> Iterator[None]:
-    """Inside the block numpy's own generator, from which DEAP draws, starts at `seed`; then it is as it was."""
-    before = np.random.get_state()
-    np.random.seed(seed)
-    try:
-        yield
-    finally:
-        np.random.set_state(before)
-
-
-class _Fitness(base.Fitness):  # type: ignore[misc]  # DEAP has no types
-    weights = (1.0,)
-
-
 class _Individual(list[float]):
-    """Free deltas as DEAP handles them."""
+    """Free deltas as DEAP sorts them."""
 
     def __init__(self, deltas: Sequence[float], fitness: float) -> None:
         super().__init__(deltas)
-        self.fitness: Any = _Fitness((fitness,))
+        self.fitness = fitness
 
 
 def _row(values: Any) -> tuple[float, ...]:

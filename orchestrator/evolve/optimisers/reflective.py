@@ -16,7 +16,6 @@ import itertools
 import json
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +24,6 @@ from pydantic import FiniteFloat, NonNegativeInt
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.optimisers import (
-    STRICT,
     Best,
     Evaluated,
     Generation,
@@ -56,17 +54,10 @@ class ReflectiveParams(SearchParams):
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(Genome):
     """A member of a population and its score; None before it has been evaluated."""
 
-    __pydantic_config__: ClassVar[Any] = STRICT
-    deltas: tuple[Delta, ...]
-    scratchpad: Scratchpad = ""
     score: Score | None = None
-
-    @property
-    def genome(self) -> Genome:
-        return Genome(self.deltas, self.scratchpad)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +69,7 @@ class ReflectiveState(SearchState):
 
     @property
     def members(self) -> tuple[Genome, ...]:
-        return tuple(member.genome for member in self.population)
+        return self.population
 
     @property
     def is_evaluated(self) -> bool:
@@ -130,7 +121,7 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
         best = elites(state, params)
         population = _evaluated(state, best)
         families = [
-            list(_family(plan, candidate, outcome, [population[p].node for p in candidate.parents], len(best)))
+            _family(plan, candidate, outcome, [population[p].node for p in candidate.parents], len(best))
             for candidate, outcome in zip(plan.candidates, outcomes, strict=True)
         ]
         offspring = [one for family in families for one in family]
@@ -159,13 +150,15 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
 
     def from_json(self, text: str, params: ReflectiveParams) -> ReflectiveState:
         values = parse_json(StateFile, text)
+        if not 0 <= values["rr_idx"] < len(params.free):
+            raise ValueError(f"rr_idx {values['rr_idx']} is not in 0..{len(params.free) - 1}")
         best, fitness = values["best_individual"], values["best_fitness"]
         leader = None if best is None else _read(best, params)
         return ReflectiveState(
             generation=values["generation"],
             best=None if leader is None or fitness is None else Best(*leader, fitness),
             population=tuple(Member(*_read(one, params)) for one in values["population"]),
-            rr_idx=RoundRobin(params.free, values["rr_idx"]).rr_idx,
+            rr_idx=values["rr_idx"],
         )
 
 
@@ -182,18 +175,16 @@ def elites(state: ReflectiveState, params: ReflectiveParams) -> list[int]:
 
 
 def _evaluated(state: ReflectiveState, elite: Sequence[int]) -> tuple[Evaluated, ...]:
-    """An evaluated population, for history and tree."""
-    name = plan_name("population", state.generation)
+    """An evaluated population; `elite` are the positions of those that are in the next one, in its order."""
+    name, places = plan_name("population", state.generation), {position: i for i, position in enumerate(elite)}
     return tuple(
-        Evaluated(f"{name}{i}", member.genome, member.score, place=elite.index(i) if i in elite else None)
-        for i, member in enumerate(state.population)
-        if member.score is not None
+        Evaluated(f"{name}{i}", Genome(one.deltas, one.scratchpad), one.score, place=places.get(i))
+        for i, one in enumerate(state.population)
+        if one.score is not None
     )
 
 
-def _family(
-    plan: Plan, candidate: Candidate, outcome: Outcome, parents: Sequence[str], elites: int
-) -> Iterator[Evaluated]:
+def _family(plan: Plan, candidate: Candidate, outcome: Outcome, parents: Sequence[str], elites: int) -> list[Evaluated]:
     """The evaluations of one child: before and, if it was mutated, after the mutation."""
     before, place = plan.node(candidate.index, "pre"), elites + candidate.index
     one = Evaluated(
@@ -201,13 +192,11 @@ def _family(
         outcome.merge_fallback, outcome.skip_reason,
     )  # fmt: skip
     if candidate.target is None or outcome.delta is None or outcome.mut is None:
-        yield one
-        return
-    yield replace(one, place=None)
+        return [one]
     deltas = list(candidate.deltas)
     deltas[candidate.target] = outcome.delta
-    genome = Genome(tuple(deltas), outcome.mutated_scratchpad)
-    yield Evaluated(plan.node(candidate.index, "mut"), genome, outcome.mut, candidate.target, (before,), place)
+    genome, node = Genome(tuple(deltas), outcome.mutated_scratchpad), plan.node(candidate.index, "mut")
+    return [replace(one, place=None), Evaluated(node, genome, outcome.mut, candidate.target, (before,), place)]
 
 
 class _Fitness(base.Fitness):  # type: ignore[misc]  # DEAP has no types
@@ -236,10 +225,12 @@ def _individuals(state: ReflectiveState) -> list[Individual]:
 
 def children(state: ReflectiveState, params: ReflectiveParams) -> Iterator[Candidate]:
     """All children of an evaluated population."""
-    toolbox = make_toolbox(params, RoundRobin(params.free, state.rr_idx))
-    rng = generator(params.seed, state.generation)
-    with use_rng(rng):
-        parents = toolbox.select(_individuals(state))
+    toolbox = make_toolbox(params, state.rr_idx)
+    rng, before = generator(params.seed, state.generation), random.getstate()
+    random.setstate(rng.getstate())  # DEAP draws from the module's generator
+    parents = toolbox.select(_individuals(state))
+    rng.setstate(random.getstate())
+    random.setstate(before)
     for index, (a, b) in enumerate(zip(parents[::2], parents[1::2], strict=True)):
         if rng.random() < params.crossover_probability:
             child, origin = toolbox.mate(a, b), [a, b]
@@ -252,32 +243,22 @@ def children(state: ReflectiveState, params: ReflectiveParams) -> Iterator[Candi
         yield Candidate(index, tuple(child), child.scratchpad, child.merge, child.target, places)
 
 
-class RoundRobin:
-    """Chooses the cluster of each mutation in turn; `rr_idx`, the place of the next one, is saved with the run."""
+def make_toolbox(params: ReflectiveParams, rr_idx: int) -> base.Toolbox:
+    """DEAP's operators; each mutation has the next of the free clusters in turn, from the place `rr_idx` on."""
+    targets = itertools.islice(itertools.cycle(params.free), rr_idx, None)
 
-    def __init__(self, positions: Sequence[int], rr_idx: int = 0) -> None:
-        """`positions` are of the clusters that may change."""
-        if not 0 <= rr_idx < len(positions):
-            raise ValueError(f"rr_idx {rr_idx} is not in 0..{len(positions) - 1}")
-        self.positions = tuple(positions)
-        self.rr_idx = rr_idx
+    def mutate(child: Individual) -> None:
+        child.target = next(targets)
 
-    def mutate(self, individual: Individual) -> None:
-        """Set the individual's target to the next cluster."""
-        individual.target = self.positions[self.rr_idx]
-        self.rr_idx = (self.rr_idx + 1) % len(self.positions)
-
-
-def make_toolbox(params: ReflectiveParams, round_robin: RoundRobin) -> base.Toolbox:
     toolbox = base.Toolbox()
     toolbox.register("clone", lambda parent: Individual(parent, parent.scratchpad))
     toolbox.register("mate", mate)
-    toolbox.register("mutate", round_robin.mutate)
+    toolbox.register("mutate", mutate)
     parents = 2 * (params.population_size - params.elitism_size)
     if params.selection == "tournament":
         toolbox.register("select", tools.selTournament, k=parents, tournsize=params.tournament_size)
-    else:
-        toolbox.register("select", select_truncation, k=parents, top_k=params.top_k)
+    else:  # drawn with replacement from the best
+        toolbox.register("select", lambda population: tools.selRandom(tools.selBest(population, params.top_k), parents))
     return toolbox
 
 
@@ -297,21 +278,3 @@ def mate(ind1: Individual, ind2: Individual) -> Individual:
     else:
         child.scratchpad = first if first.strip() else second
     return child
-
-
-def select_truncation(individuals: list[Individual], k: int, top_k: int) -> list[Individual]:
-    """`k` parents, drawn with replacement from the best `top_k`."""
-    parents: list[Individual] = tools.selRandom(tools.selBest(individuals, top_k), k)
-    return parents
-
-
-@contextmanager
-def use_rng(rng: random.Random) -> Iterator[None]:
-    """Inside the block, DEAP draws from `rng`, not from the module `random`, whose state is restored afterwards."""
-    before = random.getstate()
-    random.setstate(rng.getstate())
-    try:
-        yield
-    finally:
-        rng.setstate(random.getstate())
-        random.setstate(before)
