@@ -253,7 +253,6 @@ class Failure(JsonRecord):
     tries: int  # of this stage, in all
     at: Moment
     attempt: int  # of the message; a failure of an earlier attempt at the record is out of date
-    prompt: str = ""  # the file of the last call in reflector_prompts
 
     def is_called(self, name: str) -> bool:
         """Whether `name` is the node, the task's id, or the beginning of the id."""

@@ -99,11 +99,7 @@ class StageTask(RecordedTask):
     abstract = True
 
     def location(self, run: str, plan: str, index: int, phase: Phase, attempt: int) -> FailureLocation:
-        stage, node = self.name.split(".")[-1], node_id(plan, index, phase)
-        # Only children are mutated; a candidate of a population is rewritten as a whole.
-        proposal = "mutation" if plan.endswith("_child") else "rewrite"
-        calls = {"reflect": f"_{proposal}_{node}", "merge": f"_merge_{node}"}.get(stage, "")
-        return FailureLocation(run, plan, str(index), node, attempt, calls)
+        return FailureLocation(run, plan, str(index), node_id(plan, index, phase), attempt)
 
 
 def run_stage(

@@ -120,17 +120,13 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
 
 
 class FailureLocation(NamedTuple):
-    """Where the failure of a task is recorded, by the fields of `Failure`.
-
-    `prompts` is how the names of the files of its calls end, without attempt and suffix; "" for none.
-    """
+    """Where the failure of a task is recorded, by the fields of `Failure`."""
 
     run: str
     record: str
     name: str
     node: str
     attempt: int
-    prompts: str = ""
 
 
 class RecordedTask(FarmTask):
@@ -159,7 +155,6 @@ class RecordedTask(FarmTask):
             tries=store.count_failure(place.run, tried, self.request.retries + 1),
             at=round(time.time(), 3),
             attempt=place.attempt,
-            prompt=_last_prompt(store, place) if place.prompts else "",
         )
         store.put_failure(failure)
         store.notify(place.run)
@@ -196,12 +191,6 @@ def run_once(
         result["seconds"] = round(time.monotonic() - started, 3)
         keep(result)
     log.info("done in %.3f s", result["seconds"])
-
-
-def _last_prompt(store: Store, place: FailureLocation) -> str:
-    names = store.prompt_names(place.run)
-    written = [name for name in names if name.removesuffix(".txt").partition("_attempt")[0].endswith(place.prompts)]
-    return max(written, key=len, default="")
 
 
 @task_failure.connect

@@ -24,9 +24,8 @@ from typing import Any
 
 import psutil
 
-from tasks.common.child import dying_with_parent
 from tasks.common.files import write_atomic
-from tasks.common.process import ProcessIdentity, identify
+from tasks.common.process import ProcessIdentity, dying_with_parent, identify
 
 logger = logging.getLogger("whetstone.farm")
 

@@ -151,7 +151,7 @@ def failed(run: Path | None, as_json: bool) -> int:
     lines, failures = list[str](), list[dict[str, Any]]()
     for folder, some in found:
         failures += [{**dataclasses.asdict(failure), "folder": str(folder)} for failure in some]
-        lines += [line for failure in some for line in _failure_lines(folder, failure)]
+        lines += [line for failure in some for line in _failure_lines(failure)]
         lines += [f"  retry    {command_line('retry', folder)}"] if some else []
     if found and not failures:
         lines = [f"nothing has failed in {run or 'the runs under outputs'}"]
@@ -159,16 +159,15 @@ def failed(run: Path | None, as_json: bool) -> int:
     return console.fail(console.WRONG if run else console.BROKEN, *problems) if problems else console.DONE
 
 
-def _failure_lines(folder: Path, failure: Failure) -> list[str]:
+def _failure_lines(failure: Failure) -> list[str]:
     from orchestrator.report.format import truncate
 
     tries = f"tried {failure.tries} time{'' if failure.tries == 1 else 's'}"
     at = f"{datetime.fromtimestamp(failure.at):%Y-%m-%d %H:%M:%S}"
-    lines = [
+    return [
         f"{failure.node}: {failure.stage} failed, {tries}, last at {at}, task {failure.task}",
         f"  {truncate(escape_control(failure.error), WIDEST)}",
     ]
-    return [*lines, f"  prompt   {folder / 'reflector_prompts' / failure.prompt}"] if failure.prompt else lines
 
 
 @options.command(drives=True)

@@ -8,7 +8,6 @@ the choice among all systems.
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -65,11 +64,9 @@ from orchestrator.settings.inputs import prompts_of
 from orchestrator.settings.kconfig import write_config
 from orchestrator.settings.options import Settings
 from orchestrator.settings.run import by_rules, endpoint_of, make_run, relative_objective, stage_limit_s
-from tasks.common.text import estimate_tokens
 from tasks.cpu.plots import COMPARISON_PLOTS
 from tasks.judging.graders import needs_model, title_of
 from tasks.openai.endpoint import is_priced
-from tasks.openai.reflect import prompt_estimate
 from tasks.plan import STEMS, Evaluations, Plan, plan_name
 from tasks.records import Failure
 
@@ -248,7 +245,7 @@ class _Session:
 
         asked: of the examples those that fit; what is returned are those that fit with the cap of the book.
         """
-        settings, store, run_id = self.settings, self.store, self.run_id
+        settings = self.settings
         made = arms.Clusters(self.scheduler, settings, self.output, self.reporter.report_setup)
         evaluator = FarmEvaluator(self.dispatcher, self.reporter)
 
@@ -267,9 +264,6 @@ class _Session:
             book, asked = arms.make_arms(settings, prompts, plain, cap, by, made.make).write(self.output), by.examples
         made.restore(book.arms)
         self._set_objective(book)
-        descriptions = json.dumps(store.clusterings.descriptions(run_id), ensure_ascii=False)
-        prompt = prompt_estimate(store.run(run_id), len(asked["training"]), estimate_tokens(descriptions))
-        self.view.notify(prompt)
         return book, asked
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tasks.common.child import has_ended, start_child, stop_child, wait_ended
+from tasks.common.process import has_ended, start_child, stop_child, wait_ended
 from tasks.common.text import first_line
 
 NAME = re.compile(r"[\w.]+:[\w.]+|[^,]+\.py:[\w.]+|[\w.-]+")

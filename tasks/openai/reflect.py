@@ -39,8 +39,6 @@ from tasks.stage import Stage, StageTask, run_stage
 
 logger = logging.getLogger(__name__)
 EPS = 1e-9  # by which a new delta differs from the current one
-VERDICT_TOKENS = 150  # about what an answer's explanation, id and field names take
-SYSTEM_TOKENS = 800  # about what the messages take without answers, descriptions and scratchpad
 PROMPT_SHARES = (1.0, 0.7, 0.5, 0.35)
 """What a prompt may have of its limit, at the first and at each further try.
 
@@ -258,20 +256,6 @@ def variant_of(user: str) -> int:
     """
     found = _COUNT.search(user.rpartition("\n---\n")[2])
     return int(found[1]) if found else 0
-
-
-def prompt_estimate(run: Run, answers: int, description_tokens: int) -> str:
-    """One line on the length of the reflector's prompts, before the first of them is written.
-
-    In the largest prompt every answer is as long as the target may make it.
-    """
-    longest = run.target.sampling.max_new_tokens + VERDICT_TOKENS
-    largest = SYSTEM_TOKENS + description_tokens + SCRATCHPAD_CHARACTERS // 4 + answers * longest
-    line, limit = f"a prompt of the reflector has up to about {largest:,} tokens", prompt_limit(run)
-    if limit is None or largest <= limit:
-        return line
-    options = "CONFIG_OPENAI_CONTEXT_TOKENS, CONFIG_OPENAI_TOKENS_PER_MINUTE"
-    return f"{line}; {limit:,} are allowed ({options}): the longest and the wrong answers are cut in the middle"
 
 
 def fit_responses(

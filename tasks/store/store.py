@@ -167,9 +167,6 @@ class Store(PlanRecords):
     def put_prompt(self, run_id: str, name: str, text: str) -> None:
         self.redis.hset(run_key(run_id, keys.PROMPTS), name, text)
 
-    def prompt_names(self, run_id: str) -> list[str]:
-        return sorted(name.decode() for name in cast("list[bytes]", self.redis.hkeys(run_key(run_id, keys.PROMPTS))))
-
     def prompts(self, run_id: str, cached: Iterable[str] = ()) -> dict[str, str]:
         """The texts of the run's calls by file name, without those that the caller has (`cached`)."""
         found = self._hash_without(run_key(run_id, keys.PROMPTS), set(cached))

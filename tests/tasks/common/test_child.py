@@ -14,12 +14,12 @@ import psutil
 import pytest
 from farm_bench import until
 
-from tasks.common import child as process
-from tasks.common.child import CardMemoryFull, ChildFailed, ComputeChild, run_child
+from tasks.common import process
+from tasks.common.process import CardMemoryFull, ChildFailed, ComputeChild, run_child
 
 PARENT = """
 import json
-from tasks.common.child import ComputeChild, run_child
+from tasks.common.process import ComputeChild, run_child
 run_child(ComputeChild("test", "computing_child", ("wait",)), lambda report: print(json.dumps(report), flush=True))
 """
 

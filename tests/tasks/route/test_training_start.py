@@ -12,7 +12,7 @@ import pytest
 from answer_runs import embedded_target, own_store
 from training_values import TRAINING
 
-from tasks.common.child import CardMemoryFull
+from tasks.common.process import CardMemoryFull
 from tasks.route.jobs import (
     Arm,
     Deployment,
