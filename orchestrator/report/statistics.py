@@ -12,7 +12,7 @@ Correctness is the share of correct answers, from 0 to 1: "0.03" is three points
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -29,8 +29,8 @@ ALONE = 2_000
 """The resamples for one system."""
 LEVEL = 0.95
 POWER = 0.8
-LEAST_QUESTIONS = math.ceil(math.log(1 - LEVEL) / math.log(0.5))
-"""Of fewer, all change in one direction by chance in more than 5 of 100 cases."""
+LEAST_CHANGES = math.ceil(math.log(1 - LEVEL) / math.log(0.5))
+"""Of fewer, all are in one direction by chance in more than 5 of 100 cases."""
 _DRAWN_AT_ONCE = 1_000_000  # questions of resamples: bounds the memory
 _NORMAL = NormalDist()
 _Z = _NORMAL.inv_cdf((1 + LEVEL) / 2)
@@ -153,10 +153,7 @@ class NonInferiority:
 
 
 def token_ratio(before: Sequence[int], after: Sequence[int], seed: int, resamples: int = RESAMPLES) -> TokenRatio:
-    """The paired ratio of tokens; before and after: [n] tokens of the answers to the same questions, in one order.
-
-    The same seed gives the same interval.
-    """
+    """The paired ratio of tokens; before and after: [n] tokens of the answers to the same questions, in one order."""
     pairs = np.array([before, after], dtype=np.float64)
     first, second = pairs.mean(axis=1).tolist()
     means = np.maximum(resampled_means(pairs, seed, resamples), LEAST_TOKENS)
@@ -216,12 +213,8 @@ def correctness_change(before: Sequence[bool], after: Sequence[bool]) -> Correct
     count = len(before)
     gained = sum(b < a for b, a in zip(before, after, strict=True))
     lost = sum(b > a for b, a in zip(before, after, strict=True))
-    difference = Estimate(
-        (gained - lost) / count,
-        lower_bound(count, gained, lost, _Z),
-        -lower_bound(count, lost, gained, _Z),
-    )
-    return CorrectnessChange(count, sum(before), sum(after), gained, lost, difference)
+    low, high = lower_bound(count, gained, lost, _Z), -lower_bound(count, lost, gained, _Z)
+    return CorrectnessChange(count, sum(before), sum(after), gained, lost, Estimate((gained - lost) / count, low, high))
 
 
 def non_inferiority(change: CorrectnessChange, margin: float) -> NonInferiority:
@@ -231,16 +224,17 @@ def non_inferiority(change: CorrectnessChange, margin: float) -> NonInferiority:
     return NonInferiority(margin, bound, bound > -margin)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 16)  # many systems on the same questions have the same counts
 def lower_bound(count: int, gained: int, lost: int, z: float) -> float:
-    """The lowest difference of paired proportions whose score statistic does not exceed `z`.
-
-    Cached, because many systems on the same questions have the same counts.
-    """
+    """The lowest difference of paired proportions whose score statistic does not exceed `z`."""
     low, high = -1.0, (gained - lost) / count
-    if low == high:
-        return low
-    return _bisect(lambda share: _score_statistic(count, gained, lost, share) - z, low, high)
+    for _ in range(_STEPS if low < high else 0):
+        middle = (low + high) / 2
+        if _score_statistic(count, gained, lost, middle) > z:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 def _score_statistic(count: int, gained: int, lost: int, difference: float) -> float:
@@ -259,49 +253,15 @@ def _score_statistic(count: int, gained: int, lost: int, difference: float) -> f
     return numerator / math.sqrt(variance)
 
 
-def smallest_visible_loss(count: int, discordant: float) -> float:
-    """The smallest true loss of correctness that `count` paired questions show with a chance of 80 %.
-
-    "Show" is a one-sided test at 95 %.  `discordant` is the share of answers that change sides, either way; at least
-    the loss itself must.  Where all changes are losses, an exact sign test still needs five of them.
-    """
-    least = LEAST_QUESTIONS / count
-    if least >= 1:
-        return 1.0
-    z, power = _NORMAL.inv_cdf(LEVEL), _NORMAL.inv_cdf(POWER)
-
-    def excess(loss: float) -> float:
-        changing = max(discordant, loss)
-        spread = z * math.sqrt(changing) + power * math.sqrt(max(0.0, changing - loss * loss))
-        return loss - spread / math.sqrt(count)
-
-    return max(least, _bisect(excess, 0.0, 1.0))
-
-
 def questions_needed(loss: float, discordant: float) -> int:
-    """How many paired questions show a loss this large with a chance of 80 % (see `smallest_visible_loss`)."""
-    low, high = 1, 2
-    while smallest_visible_loss(high, discordant) > loss:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if smallest_visible_loss(middle, discordant) > loss:
-            low = middle
-        else:
-            high = middle
-    return high
+    """How many paired questions show a loss this large with a chance of 80 %, by a one-sided test at 95 %.
 
-
-def _bisect(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a monotone function crosses zero between `low` and `high`; the nearer end where it does not."""
-    rising = function(high) > function(low)
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if (function(middle) > 0) == rising:
-            high = middle
-        else:
-            low = middle
-    return (low + high) / 2
+    `discordant` is the share of answers that change sides, either way; at least the loss itself must.  Where all
+    changes are losses, an exact sign test still needs five of them.
+    """
+    z, power, changing = _NORMAL.inv_cdf(LEVEL), _NORMAL.inv_cdf(POWER), max(discordant, loss)
+    spread = z * math.sqrt(changing) + power * math.sqrt(max(0.0, changing - loss * loss))
+    return math.ceil(max((spread / loss) ** 2, LEAST_CHANGES / loss))
 
 
 @dataclass(frozen=True)

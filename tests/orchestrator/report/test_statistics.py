@@ -20,7 +20,6 @@ from orchestrator.report.statistics import (
     paired_sentence,
     questions_needed,
     share_interval,
-    smallest_visible_loss,
     token_ratio,
 )
 
@@ -113,27 +112,17 @@ def test_a_true_loss_of_the_margin_is_called_non_inferior_in_one_case_of_twenty(
     assert 0.03 < shown / 1000 < 0.075
 
 
-def test_fifty_questions_cannot_show_a_loss_under_a_tenth() -> None:
-    assert smallest_visible_loss(50, discordant=0.0) >= 0.1
-    assert smallest_visible_loss(3, discordant=0.0) == 1.0
-    assert smallest_visible_loss(600, 0.1) < smallest_visible_loss(600, 0.2) < smallest_visible_loss(100, 0.2)
-
-
-def test_the_smallest_visible_loss_is_seen_four_times_of_five() -> None:
+def test_the_questions_needed_show_the_loss_four_times_of_five() -> None:
     rng = random.Random(2)
-    loss = smallest_visible_loss(300, discordant=0.12)
-    seen = 0
+    gained, lost = 0.035, 0.085
+    count, seen = questions_needed(0.05, discordant=0.12), 0
     for _ in range(1000):
-        changes = [rng.random() for _ in range(300)]
-        gained, lost = (0.12 - loss) / 2, (0.12 + loss) / 2
+        changes = [rng.random() for _ in range(count)]
         ups, downs = sum(u < gained for u in changes), sum(gained <= u < gained + lost for u in changes)
-        seen += -lower_bound(300, downs, ups, 1.645) < 0
+        seen += -lower_bound(count, downs, ups, 1.645) < 0
     assert 0.72 < seen / 1000 < 0.88
-
-
-def test_questions_needed_is_where_the_loss_becomes_visible() -> None:
-    count = questions_needed(0.03, discordant=0.1)
-    assert smallest_visible_loss(count, 0.1) <= 0.03 < smallest_visible_loss(count - 1, 0.1)
+    assert questions_needed(0.03, 0.1) > questions_needed(0.05, 0.1) > questions_needed(0.05, 0.05)
+    assert questions_needed(0.1, 0.0) >= 50  # five losses that nothing outweighs
 
 
 def test_answers_without_a_token_count_as_one_token() -> None:
