@@ -172,8 +172,7 @@ def _answer_lines(comparison: Comparison, only: str) -> Iterator[str]:
         yield f"question  {before.question}"
         yield f"gold      {before.gold}"
         for side, one in (("before", before), ("after", after)):
-            cut = "" if one.is_whole else ", cut"
-            yield f"-- {side}: {one.tokens} tokens, {'right' if one.is_right else 'wrong'}{cut}"
+            yield f"-- {side}: {one.tokens} tokens, {one.state}"
             yield one.text or "(no text)"
             if one.reasoning:
                 yield f"judge: {one.reasoning}"

@@ -8,21 +8,22 @@ that does not load the plugin.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.console import command_line
+from orchestrator.console import command_line, format_count
 from orchestrator.evolve.records import History
 from orchestrator.evolve.resume import read_changes
 from orchestrator.evolve.systems import PLAIN, Book, System
 from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, read_steering, system_text
 from orchestrator.farm.connection import embedded_model
 from orchestrator.report.conclusion import report_of
-from orchestrator.report.format import format_cost
+from orchestrator.report.format import format_cost, format_duration, format_evaluations
 from orchestrator.report.model import ReportFile, front_file
 from orchestrator.report.statistics import Comparison
-from orchestrator.report.text import FinalReport
+from orchestrator.report.text import final_report
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings.options import EMBEDDED, Settings
 from orchestrator.settings.run import endpoint_of
@@ -35,6 +36,7 @@ from tasks.records import PROCESSOR_FILE, Example
 from tasks.store.store import Store
 
 DEPLOY = "deploy"
+CALLS = "{requests:,.0f}, {prompt:,.0f} tokens in ({cached:,.0f} cached), {completion:,.0f} out"
 README = """\
 # {name}: what goes to the server
 
@@ -104,55 +106,66 @@ def request_of(winner: System, settings: Settings, cap: int, example: Example) -
     }
 
 
-def report_files(output: OutputFolder, report: ReportFile) -> tuple[tuple[str, str], ...]:
-    """Label and path of each file.  Not every search asks a reflector, so not every run has prompts of one."""
-    names = (
-        *((("what goes to the server", DEPLOY),) if report.winner != PLAIN else ()),
-        ("the front, to choose another system", "front.json"),
-        ("all figures", "report.json"),
-        *((plot.title, plot.file) for plot in (*COMPARISON_PLOTS, *EVOLUTION_PLOTS)),
-        *((("prompts", output.prompts.name),) if output.prompts.exists() else ()),
-    )
-    return tuple((title, str(output.path / name)) for title, name in names)
-
-
 def build_report(
     settings: Settings,
     output: OutputFolder,
     store: Store,
     report: ReportFile,
     history: History,
-    comparisons: tuple[Comparison, ...],
+    comparisons: Sequence[Comparison],
     evaluations: Evaluations,
-) -> FinalReport:
-    """The report of a run whose `report.json` is `report`.  `evaluations` counts those of the whole run."""
-    usage, run, folder = store.usage(report.run), report.run, output.path
-    cost = usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None
-    more = ("--config", output.config, "--set", f"NGEN={settings.ngen + 2}")
-    return FinalReport(
-        report,
-        comparisons,
-        generations=len(history),
-        seconds=sum(line["seconds"]["wall"] for line in history),
-        evaluations=evaluations,
-        usage=usage,
-        cost=format_cost(cost, settings.budget_usd, spending_of(store.redis, run).unconfirmed),
-        reflector=join_providers(store.providers(run, "reflector")),
-        judge=join_providers(store.providers(run, "judge")),
-        skipped_mutations=_count(history, "skip_reason"),
-        merge_fallbacks=_count(history, "merge_fallback"),
-        first_cap=settings.target_max_new_tokens,
-        changes=tuple((change.generation, ", ".join(change.options)) for change in read_changes(output)),
-        files=report_files(output, report),
-        commands=(
-            ("a page of all of it", command_line("report", folder)),
-            ("the answers, before and after", command_line("answers", folder)),
-            ("another system of the front", f"{command_line('export', folder)} --to sglang-server --system NAME"),
-            ("more generations", command_line("evolve", *more)),
+) -> str:
+    """The closing report of a run whose `report.json` is `report`.  `evaluations` counts those of the whole run.
+
+    The search time is that of the generations: what is measured before and after them is in `evaluations` only.
+    """
+    usage, run, folder = Counter(store.usage(report.run)), report.run, output.path
+    cost = usage["cost_usd"] if is_priced(endpoint_of(settings)) else None
+    rows = [
+        ("reflected", join_providers(store.providers(run, "reflector"))),
+        ("judged", join_providers(store.providers(run, "judge"))),
+        ("evaluations", format_evaluations(evaluations)),
+        ("generated", "{target:,.0f} tokens".format_map(usage)),
+        (
+            "calls",
+            "{requests:,.0f}, {prompt:,.0f} tokens in ({cached:,.0f} cached), {completion:,.0f} out".format_map(usage),
         ),
+        ("cost", format_cost(cost, settings.budget_usd, spending_of(store.redis, run).unconfirmed)),
+    ]
+    unusable = {
+        "{} skipped": _count(history, "skip_reason", "mutations"),
+        "{} kept the first parent's scratchpad": _count(history, "merge_fallback", "merges"),
+    }
+    if said := ", ".join(text.format(count) for text, count in unusable.items() if count):
+        rows.append(("unusable", f"{said}: no reply of the reflector was usable"))
+    if settings.target_max_new_tokens < report.cap:
+        doubled = f"doubled from {settings.target_max_new_tokens:,} to {report.cap:,} tokens"
+        rows.append(("limit", f"{doubled}: too many of the plain model's answers reached it"))
+    for change in read_changes(output):
+        rows.append(("changed", f"{', '.join(change.options)}, from generation {change.generation} on"))
+    names = (
+        *((("what goes to the server", DEPLOY),) if report.winner != PLAIN else ()),
+        ("the front, to choose another system", "front.json"),
+        ("all figures", "report.json"),
+        *((plot.title, plot.file) for plot in (*COMPARISON_PLOTS, *EVOLUTION_PLOTS)),
+        *((("prompts", output.prompts.name),) if output.prompts.exists() else ()),  # not every search has a reflector
     )
+    commands = (
+        ("a page of all of it", command_line("report", folder)),
+        ("the answers, before and after", command_line("answers", folder)),
+        ("another system of the front", f"{command_line('export', folder)} --to sglang-server --system NAME"),
+        ("more generations", command_line("evolve", "--config", output.config, "--set", f"NGEN={settings.ngen + 2}")),
+    )
+    seconds = format_duration(sum(line["seconds"]["wall"] for line in history))
+    tables = {
+        f"Run {run}: {format_count(len(history), 'generations')}, search time {seconds}": rows,
+        "Files": [(title, str(folder / name)) for title, name in names],
+        "Next": commands,
+    }
+    return final_report(report, comparisons, tables)
 
 
-def _count(history: History, reason: str) -> int:
-    """How many evaluations have this reason."""
-    return sum(reason in one for line in history for one in (*line["population"], *line["offspring"]))
+def _count(history: History, reason: str, units: str) -> str:
+    """How many evaluations have this reason, in words; "" for none."""
+    count = sum(reason in one for line in history for one in (*line["population"], *line["offspring"]))
+    return format_count(count, units) if count else ""

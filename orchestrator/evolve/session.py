@@ -48,7 +48,6 @@ from orchestrator.report.format import announce, highest_cost, provider_at
 from orchestrator.report.live import STAGES, View, open_view
 from orchestrator.report.model import plot_points
 from orchestrator.report.statistics import Point
-from orchestrator.report.text import FinalReport, final_report
 from orchestrator.runs.folder import OutputError, OutputFolder, writing
 from orchestrator.runs.jobs import ArtifactRequests
 from orchestrator.runs.session import (
@@ -116,7 +115,7 @@ def start_evolution(
 
     raise_budget = f"--set BUDGET_USD={2 * settings.budget_usd:g}"
     with Driving(output, told, close=view.close, raise_budget=raise_budget) as driving:
-        text = final_report(_run(settings, examples, output, view, told, only, retry_wait_s))
+        text = _run(settings, examples, output, view, told, only, retry_wait_s)
         output.write("report.txt", text + "\n")
         view.close()
         print(text, file=stream)
@@ -131,7 +130,7 @@ def _run(
     callbacks: Callbacks,
     only: Sequence[str],
     retry_wait_s: float,
-) -> FinalReport:
+) -> str:
     """The closing report; what it raises is how the session ended."""
     for line in (_announcement(settings), *repeated_questions(examples)):
         view.notify(line)
@@ -328,7 +327,7 @@ class _Search:
         deltas = list_to_deltas(found.best.deltas, self.search.any_params.cluster_ids)
         return GenerationInfo(finished.generation.number, self.recorder.history[-1], deltas, found.best.scratchpad)
 
-    def finish(self) -> FinalReport:
+    def finish(self) -> str:
         """Choose among all systems, test the choice, save all files, and build the report."""
         settings, history = self.settings, self.recorder.history
         closing = Closing(self.measurer, settings, self.output)

@@ -94,6 +94,11 @@ class JudgedAnswer:
         """Right and whole."""
         return self.is_right and self.is_whole
 
+    @property
+    def state(self) -> str:
+        """`right`, or `wrong, cut`."""
+        return ("right" if self.is_right else "wrong") + ("" if self.is_whole else ", cut")
+
 
 @dataclass(frozen=True)
 class Comparison:
