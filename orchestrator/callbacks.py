@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from orchestrator.settings import SettingsError
 from tasks.common.named import load_named
 from tasks.common.text import first_line
 
@@ -124,21 +125,19 @@ class Callbacks:
             self._notify(f"{name} failed: {type(error).__name__}: {first_line(error)}; the run is not affected")
 
 
-def names_of(text: str) -> tuple[str, ...]:
-    """The names in a value of CONFIG_CALLBACKS: "my_module:Printer, my_entry_point"."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def load_callbacks(names: str, option: str) -> tuple[Callback, ...]:
+    """The callbacks that the value of an option names: "my_module:Printer, my_entry_point".
+
+    Each name is of a class, or of a function without arguments, which is called.
+    """
+    return tuple(_load(name.strip(), option) for name in names.split(",") if name.strip())
 
 
-def load_callbacks(names: Sequence[str]) -> tuple[Callback, ...]:
-    """The callbacks of these names: each names a class or a function without arguments, which is called."""
-    return tuple(map(_load, names))
-
-
-def _load(name: str) -> Callback:
+def _load(name: str, option: str) -> Callback:
     try:
         made = load_named(name, GROUP)()
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes
-        raise ValueError(f"the callback {name!a} cannot be loaded: {first_line(error)}") from error
+        raise SettingsError([f"{option}: the callback {name!a} cannot be loaded: {first_line(error)}"]) from error
     if not isinstance(made, Callback):
-        raise ValueError(f"the callback {name!a} does not inherit from orchestrator.callbacks.Callback")
+        raise SettingsError([f"{option}: {name!a} does not inherit from orchestrator.callbacks.Callback"])
     return made

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from orchestrator.callbacks import Callback, Callbacks
+from orchestrator.callbacks import Callback, Callbacks, load_callbacks
 from orchestrator.collect.report import Split
 from orchestrator.collect.settings import (
     CollectOptions,
@@ -22,7 +22,7 @@ from orchestrator.collect.settings import (
     collect_settings_from,
 )
 from orchestrator.runs.folder import OutputFolder, check_inputs, write_output
-from orchestrator.runs.kinds import SETTINGS_FILE, Figures, RunKind, YamlKind, told_settings
+from orchestrator.runs.kinds import SETTINGS_FILE, Figures, RunKind, YamlKind
 from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import unwritable_folder
 from orchestrator.settings.options import EMBEDDED
@@ -121,14 +121,14 @@ def start_collection(
     # Imported here: a command that only shows a collection does not need them.
     from orchestrator.collect.session import PAIRS, VERBOSE, Checkpoint, Collector
     from orchestrator.report.format import announce, highest_cost, provider_at
-    from orchestrator.runs.session import open_session, settings_callbacks
+    from orchestrator.runs.session import open_session
 
     stream = stream or sys.stderr
     check_surroundings(settings, options)
     path = Path(settings.phase0.output_path)
     check_inputs("phase0.output_path", path, {"data.financebench_path": Path(settings.data.financebench_path)})
     parts = choose_split(settings)
-    told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
+    told = Callbacks([*load_callbacks(options.callbacks, "--callbacks"), *callbacks])
     output = OutputFolder(Path(settings.output_dir))
     if resume and (output.path / SETTINGS_FILE).exists():
         options = dataclasses.replace(options, is_fresh=COLLECT.load(output.path)[1].is_fresh)
@@ -160,7 +160,7 @@ def start_collection(
             needs_rules="reflector.api_base" if rules else "",
         ) as session:  # fmt: skip
             collector = Collector(session, settings, parts, collection, verbose, pairs, resume)
-            with session.working(told, told_settings(settings, options), len(parts.train)):
+            with session.working(told, settings, options, len(parts.train)):
                 text = json.dumps(collector.document(), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
                 write_output(path, text)
                 log.info("wrote %s, %s bytes", path, f"{path.stat().st_size:,}")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunInfo
+from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunInfo, load_callbacks
 from orchestrator.console import raise_on_signals
 from orchestrator.evolve import arms
 from orchestrator.evolve.closing import Closing
@@ -57,7 +57,6 @@ from orchestrator.runs.session import (
     log_to,
     open_session,
     restored_if_refused,
-    settings_callbacks,
 )
 from orchestrator.settings.inputs import prompts_of
 from orchestrator.settings.kconfig import write_config
@@ -94,7 +93,7 @@ def start_evolution(
     examples = choose_examples(settings)
     check_judge(settings, examples)
     prompts_of(settings)
-    named = settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS")
+    named = load_callbacks(settings.callbacks, "CONFIG_CALLBACKS")
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}", file=stream)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator import console
-from orchestrator.callbacks import Callbacks
+from orchestrator.callbacks import Callbacks, load_callbacks
 from orchestrator.guide.inputs import GuideInputs, check_guide, differences, ingest, keep_hashes, one_sided_holdouts
 from orchestrator.guide.report import UNIT, guide_figure_lines, guide_summary, guide_tables
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
@@ -81,12 +81,12 @@ def start_guide(
     # Imported here: a command that only shows a run does not need them.
     from orchestrator.guide.rollouts import StepStopped
     from orchestrator.guide.session import run_missions, write_ingest
-    from orchestrator.runs.session import Ending, settings_callbacks
+    from orchestrator.runs.session import Ending
     from orchestrator.runs.status import ParkedState, write_parked_state
 
     templates = check_guide(settings, options)
     inputs = GuideInputs(settings, options, templates, ingest(settings))
-    told = Callbacks(settings_callbacks(options.callbacks, "--callbacks"))
+    told = Callbacks(load_callbacks(options.callbacks, "--callbacks"))
     output = GUIDE.open_folder(
         settings, settings.output, _say, is_resumed=resume, differing_content=lambda path: differences(path, inputs)
     )

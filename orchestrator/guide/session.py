@@ -28,7 +28,7 @@ from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
 from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.runs.folder import OutputFolder, read_json
 from orchestrator.runs.jobs import JOURNAL, Journal, ask_server
-from orchestrator.runs.kinds import ProgressFile, told_settings
+from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.session import Session, open_session
 from orchestrator.settings import SettingsError
 from orchestrator.settings.options import EMBEDDED
@@ -68,7 +68,7 @@ def run_missions(
         in_flight |= dict.fromkeys(("openai.critique", "openai.propose"), options.endpoint_jobs)
         scheduler = Scheduler(session.dispatcher, {**in_flight, "cpu.verify": CPU_JOBS})
         batches = sum(len(epoch_batches(one.training, settings, 1).batches) for one in inputs.tickets.values())
-        with session.working(callbacks, told_settings(settings, options), settings.runner.epochs * batches):
+        with session.working(callbacks, settings, options, settings.runner.epochs * batches):
             context = _with_server(context, session, scheduler)
             runs = [_prepare(inputs, name, context, session, priced) for name in inputs.tickets]
 

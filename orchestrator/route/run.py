@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.callbacks import Callbacks
+from orchestrator.callbacks import Callbacks, load_callbacks
 from orchestrator.route.settings import RouteOptions, RouteSettings, route_settings_from
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import Figures, Notify, RunKind, ShownTable, YamlKind
@@ -110,11 +110,10 @@ def start_route(
     # Imported here: a command that only shows a run does not need them.
     from orchestrator.route.registration import checked_inputs, input_hashes, keep_plan, make_plan
     from orchestrator.route.session import run_route
-    from orchestrator.runs.session import settings_callbacks
 
     texts, source = checked_inputs(settings)
     plan = make_plan(settings, input_hashes(settings, texts, source))
-    told = Callbacks(settings_callbacks(options.callbacks, "--callbacks"))
+    told = Callbacks(load_callbacks(options.callbacks, "--callbacks"))
     output = ROUTE.open_for(settings, texts, lambda line: print(line, file=sys.stderr), is_resumed=resume)
 
     level, again = LEVELS[options.log_level], settings.output.goes_on

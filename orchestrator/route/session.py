@@ -31,7 +31,7 @@ from orchestrator.route.report import (
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.jobs import JOURNAL, ArtifactRequests, Journal
-from orchestrator.runs.kinds import ProgressFile, told_settings
+from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.session import Session, open_session
 from orchestrator.settings.options import EMBEDDED
 from tasks import records
@@ -89,7 +89,7 @@ def run_route(
         # The arms need nothing of each other, and a night on a GPU is not to end with the first one that fails.
         scheduler = Scheduler(session.dispatcher, dict.fromkeys(GPU_TASKS, options.gpu_jobs), goes_on=True)
         router = Router(session, settings, inputs, scheduler, Journal(output.path / JOURNAL))
-        with session.working(callbacks, told_settings(settings, options), len(arms(settings))):
+        with session.working(callbacks, settings, options, len(arms(settings))):
             router.work()
         return verdict_lines(output.path)
 

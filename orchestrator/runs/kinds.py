@@ -179,7 +179,7 @@ class YamlKind(RunKind, Generic[S, O]):
         return self.go_on(*self.load(folder, overrides), only)
 
     def save(self, output: OutputFolder, settings: S, options: O) -> None:
-        values = plain_lists({**_fields(settings), "farm": _fields(options)})
+        values = {**_fields(settings), "farm": _fields(options)}
         output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def load(self, folder: Path, overrides: Sequence[str] = ()) -> tuple[S, O]:
@@ -204,7 +204,7 @@ class YamlKind(RunKind, Generic[S, O]):
         ]
 
     def _comparable(self, settings: S) -> dict[str, Any]:
-        return flatten(plain_lists({**_fields(settings), **{section: {} for section in self.not_compared}}))
+        return flatten({**_fields(settings), **{section: {} for section in self.not_compared}})
 
     def open_folder(
         self,
@@ -270,24 +270,11 @@ class YamlKind(RunKind, Generic[S, O]):
                 yield driving
 
 
-def told_settings(settings: Any, options: FarmOptions) -> dict[str, Any]:
-    """All of them by dotted name, as callbacks are told."""
-    return {**flatten(_fields(settings)), **flatten({"farm": _fields(options)})}
-
-
-def plain_lists(value: Any) -> Any:
-    """Tuples as lists, which YAML writes without tags."""
-    if isinstance(value, Mapping):
-        return {name: plain_lists(part) for name, part in value.items()}
-    return [plain_lists(part) for part in value] if isinstance(value, list | tuple) else value
-
-
 def _fields(document: Any) -> dict[str, Any]:
     return dataclasses.asdict(document)
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:
-    if name not in values:
-        return "missing"
-    value = values[name]
-    return f"[{', '.join(map(quote, value))}]" if isinstance(value, list) else quote(value)
+    value = values.get(name)
+    listed = f"[{', '.join(map(quote, value))}]" if isinstance(value, list | tuple) else quote(value)
+    return listed if name in values else "missing"

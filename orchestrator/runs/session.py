@@ -10,16 +10,17 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Any
 
 import redis
 
 from orchestrator import console
-from orchestrator.callbacks import Callback, Callbacks, EndState, RunEnd, RunInfo, load_callbacks, names_of
+from orchestrator.callbacks import Callbacks, EndState, RunEnd, RunInfo
 from orchestrator.console import Terminated, command_line
 from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost
 from orchestrator.farm.connection import FarmConnection
@@ -28,6 +29,8 @@ from orchestrator.runs.folder import OutputFolder, OutputNotWritable, RunInUse, 
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile
 from orchestrator.runs.status import PARKED_FILE, ParkedState, StatusPublisher, keep_versions, write_parked_state
 from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import flatten
+from orchestrator.settings.farm import FarmOptions
 from tasks.common import logs
 from tasks.common.files import NO_ROOM
 from tasks.common.logs import SecretError
@@ -64,9 +67,10 @@ class Session:
     _reported: float = float("-inf")
 
     @contextmanager
-    def working(self, callbacks: Callbacks, settings: Mapping[str, object], total: int) -> Iterator[None]:
+    def working(self, callbacks: Callbacks, settings: Any, options: FarmOptions, total: int) -> Iterator[None]:
         """Around the work: callbacks are told of it, and however it ends, that is published."""
-        callbacks.start(RunInfo(self.run_id, self.kind, self.output.path, settings, total))
+        told = flatten({**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)})
+        callbacks.start(RunInfo(self.run_id, self.kind, self.output.path, told, total))
         with self.publisher.publish_final_state():
             yield
             self.farm.store.release_shared(self.run_id)
@@ -312,14 +316,6 @@ def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:
         return [f"parked: {parked.reason}", *more, f"go on with: {retry}"]
     reason = first.partition(": ")[2] or parked.reason
     return [f"parked: {reason}", f"raise the budget to go on: {retry} {raise_budget}"]
-
-
-def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
-    """The callbacks that the setting `option` names."""
-    try:
-        return load_callbacks(names_of(text))
-    except ValueError as error:
-        raise SettingsError([f"{option}: {error}"]) from None
 
 
 def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:

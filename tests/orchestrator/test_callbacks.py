@@ -83,6 +83,6 @@ def test_callbacks_are_named_by_file_and_called(tmp_path: Path) -> None:
     (tmp_path / "my-callbacks.py").write_text(
         "from orchestrator.callbacks import Callback\n\nclass Files(Callback): pass\n"
     )
-    (found,) = load_callbacks([f"{tmp_path}/my-callbacks.py:Files"])
+    (found,) = load_callbacks(f"{tmp_path}/my-callbacks.py:Files", "CALLBACKS")
     assert type(found).__name__ == "Files"
     found.on_start(RUN)

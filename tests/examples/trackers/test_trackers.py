@@ -13,6 +13,7 @@ from tracked_run import TrackedRun
 from trackers import Tracker
 
 from orchestrator.callbacks import RunEnd, RunInfo, load_callbacks
+from orchestrator.settings import SettingsError
 
 RELEASED = threading.Event()
 
@@ -50,5 +51,5 @@ def test_a_tracker_that_hangs_holds_up_the_end_alone_and_not_for_ever(run: Track
 
 def test_a_tracker_that_is_not_installed_is_refused_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match=r"pip install '\.\[wandb\]'"):
-        load_callbacks(["trackers:WandbTracker"])
+    with pytest.raises(SettingsError, match=r"pip install '\.\[wandb\]'"):
+        load_callbacks("trackers:WandbTracker", "CALLBACKS")
