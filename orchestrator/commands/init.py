@@ -29,7 +29,7 @@ from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
 from tasks.records import Example
-from tasks.tables import format_of, read_table
+from tasks.tables import format_of, malformed, read_table
 
 POPULATION = 10
 GENERATIONS = 6
@@ -42,17 +42,12 @@ SEARCH: Mapping[str, str] = {
     "TRUNCATION_TOP_K": "2",
 }  # fmt: skip
 SAMPLE = Path("configs/data/sample_questions.jsonl")
-SMALL_BYTES = 2e9
-"""Weights up to this size can be computed on a CPU."""
+SMALL_BYTES = 2e9  # of weights that can be computed on a CPU
 ON_CPU: Mapping[str, str] = {
-    "DEVICE": "cpu", "FARM": "embedded", "TARGET_CONCURRENCY": "64",
-    "SGLANG_ARGS": "--rows 64", "TARGET_MAX_NEW_TOKENS": "256",
+    "DEVICE": "cpu", "FARM": "embedded", "TARGET_CONCURRENCY": "64", "SGLANG_ARGS": "--rows 64",
+    "TARGET_MAX_NEW_TOKENS": "256",
 }  # fmt: skip
-ON_GPU: Mapping[str, str] = {
-    "DEVICE": "cuda", "TARGET_CONCURRENCY": "1024",
-    "TARGET_MAX_NEW_TOKENS": "512",
-}  # fmt: skip
-
+ON_GPU: Mapping[str, str] = {"DEVICE": "cuda", "TARGET_CONCURRENCY": "1024", "TARGET_MAX_NEW_TOKENS": "512"}
 SIZES: Mapping[str, Mapping[ExampleSet, int]] = {
     "cpu": {"training": 72, "validation": 300, "test": 100},
     "cuda": {"training": 300, "validation": 400, "test": 400},
@@ -69,13 +64,10 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 }
 """By which names a column is found, the likelier first; upper and lower case do not matter."""
 SPLITS: Mapping[ExampleSet, Sequence[str]] = {
-    "training": ("train", "training"),
-    "validation": ("validation", "valid", "val", "dev"),
-    "test": ("test",),
-}
+    "training": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",),
+}  # fmt: skip
 SHARES: Mapping[ExampleSet, float] = {"training": 0.3, "validation": 0.4, "test": 0.3}
 """Of rows without splits."""
-
 PRICES: Mapping[str, str] = {"gpt-4o": "2.5 1.25 10"}
 """Of prompt, cached prompt and completion, in US dollars a million tokens."""
 FREE: Mapping[str, str] = {
@@ -100,15 +92,7 @@ class Answer:
 @click.option("--config", type=options.path_option, default=".config", metavar="FILE", help="what to write (.config)")
 @click.option("--output", type=options.path_option, metavar="DIR", help="the run's output folder (outputs/run)")
 @click.option("--replace", is_flag=True, help="replace a file that exists")
-def init(
-    model: str | None,
-    data: str | None,
-    judge: str | None,
-    budget: str | None,
-    config: Path,
-    output: Path | None,
-    replace: bool,
-) -> int:
+def init(config: Path, output: Path | None, replace: bool, **given: str | None) -> int:
     """Ask four questions, and write a complete .config.
 
       model      "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server
@@ -129,7 +113,6 @@ def init(
     """
     from orchestrator.runs.folder import writing
 
-    given = {"model": model, "data": data, "judge": judge, "budget": budget}
     try:
         settings = ask(given, config, output, is_replaced=replace)
     except ValueError as error:
@@ -215,10 +198,7 @@ def _weights(folder: Path) -> int:
 
 
 def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
-    """PATH, and where the columns have unusual names COLUMN=NAME behind it: questions.csv answer=Antwort.
-
-    `sizes` are how many questions each set has at most.
-    """
+    """A file, and where its columns have unusual names COLUMN=NAME behind it; `sizes` of the sets are the most."""
     path, named = _path_and_names(text)
     columns = {} if format_of(path) == "financebench" else _columns(path, named)
     questions = read_questions(path, Columns(**columns))
@@ -252,15 +232,16 @@ def _path_and_names(text: str) -> tuple[Path, dict[str, str]]:
 
 def _columns(path: Path, named: Mapping[str, str]) -> dict[str, str]:
     """The columns by the names that a person gave, or else by those that are usual."""
-    rows = itertools.islice(read_table(path, format_of(path), ()), LOOKED_AT)
+    rows = list(itertools.islice(read_table(path, format_of(path), ()), LOOKED_AT))
+    if faults := [f"{row.place}: {row.fault}" for row in rows if row.fault]:
+        raise malformed(path, faults)
     present = {name.lower(): name for row in rows for name in row.values if name}
     usual = {which: next((present[name] for name in names if name in present), "") for which, names in COLUMNS.items()}
     found = {**usual, **named}
     for which in ("question", "answer"):
         if not found[which]:
-            raise ValueError(
-                f"{path} has no column for the {which} among {', '.join(present.values())}; name it: {which}=COLUMN"
-            )
+            columns = ", ".join(present.values())
+            raise ValueError(f"{path} has no column for the {which} among {columns}; name it: {which}=COLUMN")
     return found
 
 
