@@ -17,18 +17,14 @@ from typing import Any
 
 from tasks.common.text import escape_control
 
-DONE, WRONG, BROKEN, PARKED, IN_USE = 0, 1, 2, 3, 4
-"""Finished; wrong settings or arguments, and nothing was started; an error while running; parked; another process works
-on the run."""
-BY_SIGNAL = 128
-"""Added to the number of the signal that ended a command."""
+DONE, WRONG, BROKEN, PARKED, IN_USE = 0, 1, 2, 3, 4  # cli.EPILOG says what each means
+BY_SIGNAL = 128  # added to the number of the signal that ended a command
 INTERRUPTED, OUTPUT_CLOSED = BY_SIGNAL + signal.SIGINT, BY_SIGNAL + signal.SIGPIPE
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def fail(status: int, *lines: str) -> int:
-    """Print lines to standard error and return the status."""
     for line in lines:
         print(f"orchestrator: {escape_control(line, keep_lines=True)}", file=sys.stderr)
     return status
@@ -90,20 +86,19 @@ class Terminated(BaseException):
 def raise_on_signals() -> None:
     """From now on signals raise in the main thread: Ctrl+C KeyboardInterrupt, SIGTERM and SIGHUP `Terminated`.
 
-    SIGINT and SIGHUP that are ignored, as in a background job and by `nohup`, stay ignored.  In another thread than the
-    main one, where a run was started from Python, nothing changes: no signal raises there.
+    SIGINT and SIGHUP that are ignored, as in a background job and by `nohup`, stay ignored.
     """
-    if not _is_main():
+    if not _is_main():  # a run was started from Python, in a thread
         return
-    signal.signal(signal.SIGTERM, _terminate)
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    signal.signal(signal.SIGTERM, terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, _terminate)
+        signal.signal(signal.SIGHUP, terminate)
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated(number)
 
 
 def ignore_signals() -> None:
@@ -114,7 +109,6 @@ def ignore_signals() -> None:
 
 @contextmanager
 def signals_restored() -> Iterator[None]:
-    """After the block, signals do what they did before it."""
     before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     try:
         yield

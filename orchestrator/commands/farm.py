@@ -21,6 +21,12 @@ from tasks.common.text import escape_control
 if TYPE_CHECKING:
     from orchestrator.farm.connection import FarmStatus
 
+COMPOSE_HINTS = (
+    "  its workers        orchestrator workers",
+    "  Flower             docker compose port flower 5555 prints its address,",
+    "                     secrets/flower/flower_basic_auth has name and password",
+)
+
 
 @options.command()
 @click.argument("action", type=click.Choice(("up", "down", "status")))
@@ -77,12 +83,7 @@ def _status_lines(folder: Path, found: FarmStatus) -> list[str]:
         state = "runs" if process.alive else "ended"
         lines.append(f"  {process.name:<12} {process.pid:>8}  {state:<6} {process.rss / 2**20:8.0f} MiB")
     if (address := compose_address(Path.cwd())) is not None:
-        lines += [
-            f"the farm of docker compose is up at {redacted(address)}",
-            "  its workers        orchestrator workers",
-            "  Flower             docker compose port flower 5555 prints its address,",
-            "                     secrets/flower/flower_basic_auth has name and password",
-        ]
+        lines += [f"the farm of docker compose is up at {redacted(address)}", *COMPOSE_HINTS]
     return lines
 
 

@@ -7,7 +7,6 @@ Everything else has Kconfig's default.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import shlex
@@ -167,7 +166,10 @@ def read_model(text: str) -> Answer:
         return Answer({**ON_CPU, "TARGET_MODEL": EMBEDDED}, "SmolLM2-135M-Instruct, on this CPU")
     name, at, url = text.rpartition("@")
     model = os.path.expanduser(name if at else text)
-    size = _weights(Path(model)) if Path(model).is_dir() else None
+    folder = Path(model)
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else None
+    if size is not None and not (size and (folder / "config.json").is_file()):
+        raise ValueError(f"{model} holds no model (config.json and *.safetensors)")
     if size is None and not re.fullmatch(r"[\w.-]+/[\w.-]+", model, re.ASCII):
         raise ValueError(f"{text!r} is neither {EMBEDDED} nor a folder nor an id such as Qwen/Qwen2.5-1.5B-Instruct")
     on_gpu = {**ON_GPU, "TARGET_MODEL": model}
@@ -179,22 +181,6 @@ def read_model(text: str) -> Answer:
     if size is not None and size <= SMALL_BYTES:
         return Answer({**ON_CPU, "TARGET_MODEL": model}, f"{model}, on this CPU")
     return Answer({**on_gpu, "FARM": "external"}, f"{model}, with SGLang on an external farm: there is no GPU here")
-
-
-def _weights(folder: Path) -> int:
-    """The bytes of the weights in a model's folder."""
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder} has no config.json: it holds no model")
-    try:
-        template = json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get("chat_template")
-    except (OSError, ValueError, AttributeError):
-        template = None
-    if not template and not (folder / "chat_template.jinja").is_file():
-        raise ValueError(f"{folder} has no chat template: use an instruction-tuned model")
-    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    if not size:
-        raise ValueError(f"{folder} has no weights (*.safetensors)")
-    return size
 
 
 def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:

@@ -120,23 +120,21 @@ def _grade(
     from tasks.openai.client import OpenAIClient
     from tasks.openai.judge import verdict_record
 
+    grader = make_grader(settings.name)
+    client = OpenAIClient(endpoint, limits) if endpoint and limits else None
+
     def leave_open(*call: object) -> Any:
         raise _Undecided
 
-    def by_rules(row: AnswerRow) -> dict[str, Any]:
+    def grade(row: AnswerRow) -> dict[str, Any]:
+        texts = row.question, row.gold, row.answer
+        if grader is not None:
+            return dataclasses.asdict(grader.grade(*texts))
+        if client is not None and endpoint is not None:
+            return verdict_record(client, settings, f"judge-{verdict_key(*texts, settings, endpoint.base_url)}", texts)
         try:
-            return dataclasses.asdict(decide(row.question, row.gold, row.answer, settings, leave_open))
+            return dataclasses.asdict(decide(*texts, settings, leave_open))
         except _Undecided:
             return OPEN
 
-    if (grader := make_grader(settings.name)) is not None:
-        return lambda row: dataclasses.asdict(grader.grade(row.question, row.gold, row.answer))
-    if endpoint is None or limits is None:
-        return by_rules
-    client = OpenAIClient(endpoint, limits)
-
-    def by_model(row: AnswerRow) -> dict[str, Any]:
-        texts = row.question, row.gold, row.answer
-        return verdict_record(client, settings, f"judge-{verdict_key(*texts, settings, endpoint.base_url)}", texts)
-
-    return by_model
+    return grade

@@ -109,14 +109,7 @@ def explain(error: Exception, full_disk: int) -> int | None:
     return console.fail(status, *lines)
 
 
-class FilePath(click.Path):
-    """A path that need not exist."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-
-class RunFolder(FilePath):
+class RunFolder(click.Path):
     """The output folder of a run; a shell is offered those under outputs/, or under the folder that is typed."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -127,20 +120,15 @@ class RunFolder(FilePath):
 
 
 def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """NAME= of every option; after the equals sign its values, where it has only some."""
+    """NAME= of every option of a .config."""
     from orchestrator.settings.options import options
 
-    name, equals, _ = incomplete.partition("=")
-    kinds = options()
-    kind = kinds.get(name.removeprefix("CONFIG_"))
-    values = ("y", "n") if kind is bool else [value for value in get_args(kind) if isinstance(value, str)]
-    found = [f"{name}={value}" for value in values] if equals else [f"{name}=" for name in kinds]
-    return [one for one in found if one.startswith(incomplete)]
+    return [f"{name}=" for name in options() if name.startswith(incomplete)]
 
 
-path_option = FilePath()
-run_argument = click.argument("run", metavar="RUN", type=RunFolder())
-runs_argument = click.argument("runs", metavar="RUN...", type=RunFolder(), nargs=-1, required=True)
+path_option, run_folder = click.Path(path_type=Path), RunFolder(path_type=Path)
+run_argument = click.argument("run", metavar="RUN", type=run_folder)
+runs_argument = click.argument("runs", metavar="RUN...", type=run_folder, nargs=-1, required=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="print JSON; docs/start.md has the keys")
 set_option = click.option(
     "--set", "overrides", multiple=True, metavar="NAME=VALUE", shell_complete=complete_setting,

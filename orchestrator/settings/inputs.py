@@ -114,10 +114,6 @@ def overlap(some: Sequence[range], others: Sequence[range]) -> range | None:
     return None
 
 
-class _TokenSelection(TypedDict):
-    v_steer_token_ids: list[Annotated[int, Field(ge=0)]]
-
-
 class _Pair(TypedDict):
     verbose_answer: str
     compressed_answer: str
@@ -127,21 +123,9 @@ class _Example(TypedDict):
     retained_pairs: list[_Pair]
 
 
-class _Splits(TypedDict):
-    train: list[_Example]
-
-
-class _WithTokens(TypedDict):
-    token_selection: _TokenSelection
-
-
-class _WithPairs(TypedDict):
-    splits: _Splits
-
-
 def read_discovered_tokens(path: Path) -> tuple[int, ...]:
     """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first."""
-    ids = _read_collected(path, _WithTokens, "tokens")["token_selection"]["v_steer_token_ids"]
+    ids = _read_collected(path, list[Annotated[int, Field(ge=0)]], "token_selection", "v_steer_token_ids")
     if not ids or len(set(ids)) < len(ids):
         raise ValueError(f"{quote(str(path))} has no discovered tokens, or one of them twice")
     return tuple(ids)
@@ -149,19 +133,21 @@ def read_discovered_tokens(path: Path) -> tuple[int, ...]:
 
 def read_sides(path: Path) -> Sides:
     """The verbose and the compressed answers of the retained pairs in the JSON file at `path`."""
-    collected = _read_collected(path, _WithPairs, "pairs")
-    pairs = [pair for example in collected["splits"]["train"] for pair in example["retained_pairs"]]
+    examples = _read_collected(path, list[_Example], "splits", "train")
+    pairs = [pair for example in examples for pair in example["retained_pairs"]]
     if not pairs:
         raise ValueError(f"{quote(str(path))} has no retained pairs: no compressed answer was right")
     return Sides(tuple(p["verbose_answer"] for p in pairs), tuple(p["compressed_answer"] for p in pairs))
 
 
-def _read_collected(path: Path, kind: type[T], what: str) -> T:
+def _read_collected(path: Path, kind: type[T], section: str, name: str) -> T:
     try:
-        return parse_json(kind, read_limited(path, COLLECTED_BYTES))
-    except (OSError, ValueError) as error:
+        found: T = check_value(kind, json.loads(read_limited(path, COLLECTED_BYTES))[section][name])
+        return found
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"{quote(str(path))} has no {what} of `orchestrator collect`: {reason}") from None
+        what = f"{section}.{name} of `orchestrator collect`"
+        raise ValueError(f"{quote(str(path))} has no {what}: {reason}") from None
 
 
 PLAIN = "plain"
@@ -241,10 +227,7 @@ class ForkFile(TypedDict):
 
 
 def read_population(path: Path, layout: ClusterLayout) -> tuple[StartVector, ...]:
-    """The vectors in the JSON file at `path`, one or more.
-
-    It is 0 for each cluster when `path` is `ZERO`, and `FORK`, with which fork.json says what each arm begins with.
-    """
+    """The vectors in the JSON file at `path`; one of zeros for `ZERO`, and `FORK`, whose file has each arm's."""
     if path in (ZERO, FORK):
         return (StartVector(dict.fromkeys(layout.ids, 0.0)),)
     where = quote(str(path))
@@ -313,9 +296,7 @@ class BrevityPrompt(Document):
 
     def system_prompt(self, base: str) -> str:
         """The whole system prompt: `base`, a space, the sentence; without a sentence `base` as it is."""
-        if not self.text.strip():
-            return base
-        return " ".join(filter(None, [base.rstrip(), self.text.strip()]))
+        return " ".join(filter(None, [base.rstrip(), self.text.strip()])) if self.text.strip() else base
 
 
 @dataclass(frozen=True)
@@ -323,39 +304,29 @@ class PromptFile(Document):
     prompts: tuple[BrevityPrompt, ...]
 
 
-PLAIN_ONLY = PromptFile(prompts=(BrevityPrompt(name=PLAIN, text=""),))
-
-
-def read_prompts(path: Path) -> PromptFile:
+def read_prompts(path: Path) -> tuple[BrevityPrompt, ...]:
     """The prompts of a file, the plain one first."""
-    found = read_document(path, PromptFile)
-    prompts = found.prompts
+    prompts = read_document(path, PromptFile).prompts
     problems = [
         f"{path}: the {what} {value!r} occurs {times} times"
         for what, values in (("name", [p.name for p in prompts]), ("text", [p.text.strip() for p in prompts]))
         for value, times in Counter(values).items()
         if times > 1
     ]
-    problems += [
-        f"{path}: the name {p.name!r} is that of a system which every run makes"
-        for p in prompts
-        if RESERVED.fullmatch(p.name)
-    ]
+    for name in [p.name for p in prompts if RESERVED.fullmatch(p.name)]:
+        problems.append(f"{path}: the name {name!r} is that of a system which every run makes")
     if not prompts or prompts[0].name != PLAIN or prompts[0].text.strip():
         problems.append(f'{path}: the first prompt must have the name "{PLAIN}" and an empty text: the plain model')
     if problems:
         raise SettingsError(problems)
-    return found
+    return prompts
 
 
 def prompts_of(settings: Settings) -> dict[str, str]:
     """The whole system prompts that a run measures, by their names, the plain one first."""
     path = settings.prompts_path
-    found = PLAIN_ONLY if path is None else read_prompts(shipped_file() if path == SHIPPED else path)
-    return {prompt.name: prompt.system_prompt(settings.target_system_prompt) for prompt in found.prompts}
-
-
-def shipped_file() -> Path:
-    """prompts.yaml: in configs/ of a checkout, or in this folder when installed from a wheel."""
-    installed = Path(__file__).parent / "prompts.yaml"
-    return installed if installed.is_file() else Path(__file__).parents[2] / "configs" / "prompts.yaml"
+    if path == SHIPPED:  # in this folder when installed from a wheel
+        installed = Path(__file__).parent / "prompts.yaml"
+        path = installed if installed.is_file() else Path(__file__).parents[2] / "configs" / "prompts.yaml"
+    prompts = (BrevityPrompt(PLAIN, ""),) if path is None else read_prompts(path)
+    return {prompt.name: prompt.system_prompt(settings.target_system_prompt) for prompt in prompts}

@@ -54,12 +54,9 @@ _TYPED = str.maketrans({meant: f"\\{letter}" for letter, meant in _ESCAPES.items
 _QUOTED = re.compile(r'"((?:[^\\"]|\\["\\])*)"')
 _ASSIGNED = re.compile(PREFIX + r"(\w+)=(.*)")
 _NOT_SET = re.compile("# " + PREFIX + r"(\w+) is not set")
-NAMED_LINES = 3  # lines that are not assignments, in an error message
 
-Assignments = dict[str, str]
-"""The typed text of options, by name without CONFIG_."""
-Problems = dict[str, str]
-"""What is wrong, by option or line."""
+Assignments = dict[str, str]  # the typed text of options, by name without CONFIG_
+Problems = dict[str, str]  # what is wrong, by option or line
 Findings = Iterator[tuple[str, str]]
 
 
@@ -95,7 +92,7 @@ def load_settings(
 
 
 def write_config(settings: Settings, path: Path) -> None:
-    """Write every option to `path` in Kconfig's format; `load_settings(path)` gives equal settings again."""
+    """Write every option; `load_settings(path)` gives equal settings again."""
     lines = ["# Settings of Whetstone, complete."]
     for name, kind in options().items():
         typed = typed_value(getattr(settings, name.lower()))
@@ -133,11 +130,7 @@ def default_values() -> Assignments:
 
 
 def read_assignments(config: str) -> tuple[Assignments, Problems]:
-    """The assignments of a `.config`.
-
-    An option that is assigned twice is a problem, although Kconfig takes the last value: nobody knows which one was
-    meant.
-    """
+    """The assignments of a `.config`.  One that is made twice is a problem, although Kconfig takes the last value."""
     found: Assignments = {}
     problems: Problems = {}
     other: list[tuple[int, str]] = []
@@ -155,12 +148,8 @@ def read_assignments(config: str) -> tuple[Assignments, Problems]:
             found[name] = typed
         except ValueError as error:
             problems[PREFIX + name] = str(error)
-    named = {
-        f"line {number}": f"{quote(line)} is not an assignment of the form {PREFIX}NAME=VALUE"
-        for number, line in other[:NAMED_LINES]
-    }
-    if (more := len(other) - NAMED_LINES) > 0:
-        named[f"{more} more lines"] = "are not assignments either; is this a .config?"
+    no_config = "; this is no .config" if len(other) > 3 else ""
+    named = {f"line {n}": f"{quote(line)} is not of the form {PREFIX}NAME=VALUE{no_config}" for n, line in other[:3]}
     return found, named | problems
 
 
@@ -283,18 +272,12 @@ def _in_order(problems: Problems) -> list[str]:
 # is left out.
 
 
-def _check_search(v: Mapping[str, Any]) -> Findings:
-    if v["lambda_shortness"] == v["lambda_correctness"] == 0:
-        yield "LAMBDA_CORRECTNESS", "is 0, and so is LAMBDA_SHORTNESS: every fitness would be 0"
-
-
 def _check_elites(v: Mapping[str, Any]) -> Findings:
     if v["optimiser"] == "reflective" and v["elitism_size"] >= v["population_size"]:
         yield "ELITISM_SIZE", f"{v['elitism_size']} is not less than POPULATION_SIZE ({v['population_size']})"
 
 
 def _check_selection(v: Mapping[str, Any]) -> Findings:
-    """The chosen selection has its parameter."""
     option = {"tournament": "tournament_size", "truncation": "truncation_top_k"}[v["selection"]]
     if v["optimiser"] == "reflective" and not 2 <= v[option] <= v["population_size"]:
         unset = "is not set" if v[option] == -1 else f"is {v[option]}"
@@ -302,9 +285,13 @@ def _check_selection(v: Mapping[str, Any]) -> Findings:
 
 
 def _check_variation(v: Mapping[str, Any]) -> Findings:
-    """In "reflective" the first population are copies of one individual."""
     if v["optimiser"] == "reflective" and v["mutpb"] == 0:
         yield "MUTPB", "is 0: every individual would be a copy of the first"
+
+
+def _check_weights(v: Mapping[str, Any]) -> Findings:
+    if v["lambda_shortness"] == v["lambda_correctness"] == 0:
+        yield "LAMBDA_CORRECTNESS", "is 0, and so is LAMBDA_SHORTNESS: every fitness would be 0"
 
 
 def _check_lifecycle(v: Mapping[str, Any]) -> Findings:
@@ -329,7 +316,6 @@ def _check_prices(v: Mapping[str, Any]) -> Findings:
 
 
 def _check_sets(v: Mapping[str, Any]) -> Findings:
-    """No two sets have a row in common."""
     chosen = {which: parse_selection(v[which]) for which in EXAMPLE_SETS}
     for (one, some), (other, others) in itertools.combinations(chosen.items(), 2):
         if some.split == others.split and (common := overlap(some.ranges, others.ranges)):
@@ -337,23 +323,21 @@ def _check_sets(v: Mapping[str, Any]) -> Findings:
 
 
 def _check_initial_deltas(v: Mapping[str, Any]) -> Findings:
-    """The initial deltas are one finite number for each cluster, in as many vectors as the search can start from."""
     layout = cluster_layout(v["clusters_by"], v["clusters"])
     if v["initial_deltas_path"] == FORK and not (v["output_dir"] / FORK_FILE).is_file():
         yield "INITIAL_DELTAS_PATH", "`orchestrator evolve --fork` alone sets it to 'fork'"
         return
     try:
         vectors = read_population(v["initial_deltas_path"], layout)
+        pinned = pinned_positions(layout, v["optimiser"])
+        problem = population_problem(vectors, v["optimiser"], v["population_size"], pinned)
     except ValueError as error:
-        yield "INITIAL_DELTAS_PATH", str(error)
-        return
-    pinned = pinned_positions(layout, v["optimiser"])
-    if problem := population_problem(vectors, v["optimiser"], v["population_size"], pinned):
+        problem = str(error)
+    if problem:
         yield "INITIAL_DELTAS_PATH", problem
 
 
 def _check_collected(v: Mapping[str, Any]) -> Findings:
-    """The output of a collection has the tokens, enough for the clusters, or the pairs of answers that are wanted."""
     path = v["clusters_from"]
     try:
         if path is not None and v["clusters_by"] == "waste":
@@ -365,6 +349,6 @@ def _check_collected(v: Mapping[str, Any]) -> Findings:
 
 
 CHECKS = (
-    _check_elites, _check_selection, _check_variation, _check_search, _check_lifecycle, _check_limits, _check_prices,
+    _check_elites, _check_selection, _check_variation, _check_weights, _check_lifecycle, _check_limits, _check_prices,
     _check_sets, _check_initial_deltas, _check_collected,
 )  # fmt: skip

@@ -232,17 +232,15 @@ Model = Annotated[str, FILLED, AfterValidator(model_name)]
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked settings of a run: one field for each CONFIG_ option, its name in lower case.
+    """The checked settings of a run: one field for each CONFIG_ option, its name in lower case (`load_settings`).
 
-    Made by `load_settings`.  Kconfig describes each option and has the range of whole numbers; other bounds are here.
-    Prompts hold real newlines.  `tournament_size` and `truncation_top_k` are -1 when they are not set, which is
-    allowed when the selection does not need them.
+    Kconfig describes each option and has the range of whole numbers; other bounds are here.  `tournament_size` and
+    `truncation_top_k` are -1 when they are not set, which is allowed when the selection does not need them.
     """
 
     # Farm
     farm: Annotated[str, FILLED, AfterValidator(farm_address), no_password("WHETSTONE_REDIS_PASSWORD")]
     farm_dir: Annotated[Path, FOLDER]
-
     # Data
     data_path: Annotated[Path, EXISTING]
     data_columns: Annotated[str, parsed_by(parse_columns)]
@@ -250,7 +248,6 @@ class Settings:
     validation: Rows
     test: Rows
     too_long: Literal["error", "drop", "truncate"]
-
     # Target
     target_model: Model
     device: Literal["cpu", "cuda"]
@@ -264,14 +261,12 @@ class Settings:
     target_max_new_tokens: int
     whole: bool
     target_temperature: Annotated[float, Field(ge=0, le=2)]
-
     # Clusters
     clusters_by: ClusteredBy
     embedder_model: Model
     clusters: int
     clusters_from: Annotated[Path, file_or()] | None
     cluster_descriptions_path: Annotated[Path, file_or()] | None
-
     # Genetic evolution: no defaults
     lambda_shortness: Annotated[float, Field(ge=0, le=1)]
     lambda_correctness: Annotated[float, Field(ge=0, le=1)]
@@ -284,34 +279,28 @@ class Settings:
     selection: Literal["tournament", "truncation"]
     tournament_size: int
     truncation_top_k: int
-
     # Systems and the choice
     prompts_path: Annotated[Path, file_or(SHIPPED)] | None
     goal: Literal["shortest", "most_right"]
     margin: Annotated[float, Field(gt=0, le=0.49)]
-
     # Optimiser
     optimiser: Literal["reflective", "cma", "lineage", "random"]
     delta_bound: Annotated[float, Field(gt=0, le=100)]
-
     # Evolution, other
     seed: int
     shortness_scale: Annotated[float, Field(gt=0, le=1e9)]
     objective: Literal["specification", "constrained"]
     evaluation_cache: bool
-
     # Reflector
     reflector_model: Annotated[str, FILLED]
     reflector_temperature: Annotated[float, Field(ge=0, le=2)] | None
     reflector_max_completion_tokens: int
-
     # Judge
     judge: Annotated[str, FILLED, AfterValidator(judge_name)]
     judge_model: Annotated[str, FILLED]
     judge_tolerance: Annotated[float, Field(ge=0, le=1)]
     judge_forgiving: bool
     judge_max_completion_tokens: int
-
     # OpenAI
     openai_base_url: Annotated[str, optional(http_address), no_password("the variable that OPENAI_API_KEY_ENV names")]
     openai_api_key_env: Annotated[str, FILLED, AfterValidator(variable_name)]
@@ -321,14 +310,12 @@ class Settings:
     openai_tokens_per_minute: int
     openai_prices: Annotated[str, parsed_by(parse_prices)]
     budget_usd: Annotated[float, Field(ge=0, le=1e9)]
-
     # Output
     output_dir: Annotated[Path, FOLDER]
     callbacks: Annotated[str, optional(callback_names)]
 
     @property
     def is_embedded(self) -> bool:
-        """Whether a farm is started on this machine."""
         return self.farm == EMBEDDED
 
     @property

@@ -26,6 +26,11 @@ EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with r
 def make_run(settings: Settings, run_id: str) -> Run:
     """The part of `settings` that tasks need, under the id of the run."""
     s, sent = settings, parse_parameters(settings.openai_parameters)
+    try:
+        path = None if s.clusters_by == "waste" else s.clusters_from
+        discovered = read_discovered_tokens(path) if path else ()
+    except ValueError as error:
+        raise SettingsError([f"CONFIG_CLUSTERS_FROM: {error}"]) from None
     return Run(
         id=run_id,
         seed=s.seed,
@@ -48,7 +53,7 @@ def make_run(settings: Settings, run_id: str) -> Run:
             seed=FIXED_SEED,
             batch_size=1024 if s.device == "cuda" else 256,
             device=s.device,
-            discovered=_discovered(s),
+            discovered=discovered,
             by=s.clusters_by,
             buckets=s.clusters,
         ),
@@ -69,15 +74,6 @@ def relative_objective(s: Settings, mean_tokens: float, correct: float) -> Objec
 def _weighted(s: Settings) -> Fitness:
     """Until the plain model is measured every run has this: tokens and correctness of a score do not depend on it."""
     return Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale)
-
-
-def _discovered(s: Settings) -> tuple[int, ...]:
-    if s.clusters_from is None or s.clusters_by == "waste":
-        return ()
-    try:
-        return read_discovered_tokens(s.clusters_from)
-    except ValueError as error:
-        raise SettingsError([f"CONFIG_CLUSTERS_FROM: {error}"]) from None
 
 
 def _target(s: Settings) -> Target:
@@ -174,5 +170,5 @@ def _limit_s(variable: str, default: int) -> int:
 
 
 def clusters_folder() -> Path:
-    """Where clusterings are kept; a worker that has the variable uses the folder that it names there."""
+    """Where clusterings are kept; of a worker, what the variable says there."""
     return Path(os.environ.get("WHETSTONE_CLUSTERS") or "outputs/clusters")

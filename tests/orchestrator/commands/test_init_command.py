@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import subprocess
 import sys
@@ -42,10 +41,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def make_model(folder: Path, weights: int = 10, template: str = "x") -> str:
+def make_model(folder: Path, weights: int = 10) -> str:
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     (folder / "model.safetensors").write_bytes(b"0" * weights)
     return str(folder)
 
@@ -88,7 +86,7 @@ def test_where_a_model_runs(place: Path) -> None:
 def test_what_is_no_model_is_refused(place: Path) -> None:
     (place / "empty").mkdir()
     wrong = ("", "gpt", "embedded@http://127.0.0.1:30000", "owner/name@somewhere", str(place / "empty"))
-    for text in (*wrong, make_model(place / "base", template=""), make_model(place / "hollow", weights=0)):
+    for text in (*wrong, make_model(place / "hollow", weights=0)):
         with pytest.raises(ValueError):
             read_model(text)
 

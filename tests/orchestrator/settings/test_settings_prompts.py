@@ -57,7 +57,7 @@ def test_the_shipped_prompts_are_found_from_every_working_directory(
 ) -> None:
     monkeypatch.chdir(sound.folder)
     prompts = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=shipped", "TARGET_SYSTEM_PROMPT=Reply."]))
-    assert list(prompts) == [prompt.name for prompt in read_prompts(SHIPPED).prompts]
+    assert list(prompts) == [prompt.name for prompt in read_prompts(SHIPPED)]
     assert (prompts["plain"], prompts["concise"]) == ("Reply.", "Reply. Be concise.")
 
 
