@@ -151,10 +151,7 @@ def guide(config: PathName | Mapping[str, Any], **options: Any) -> RunResults:
 
 
 def _name_of(judge: JudgeFunction) -> str:
-    """A function as settings name it: by its module, or by the file of a script.
-
-    Raises: SettingsError for a function that another process cannot import.
-    """
+    """A function as settings name it: by its module, or by the file of a script."""
     module, name = getattr(judge, "__module__", None), getattr(judge, "__qualname__", "<")
     file = inspect.getsourcefile(judge) if inspect.isfunction(judge) else None
     if "." in name or "<" in name or not module or (module == "__main__" and not (file and Path(file).is_file())):

@@ -77,7 +77,6 @@ orchestrator = Commands("orchestrator", commands=dict.fromkeys(COMMANDS, click.C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status.  Wrong arguments are status 1, like wrong settings."""
     keep_private()
     console.open_output()
     try:

@@ -38,8 +38,6 @@ def evolve(
     power cut, and repeats no evaluation and no call that was finished.  With CONFIG_FARM="embedded" the farm is started
     and taken down with the run; with an address the workers there do the work.
 
-    Without a .config the error names three ways to begin.
-
     examples:
       orchestrator evolve                                        with .config, which `orchestrator init` writes
       orchestrator evolve --config configs/embedded.config
@@ -52,35 +50,17 @@ def evolve(
     exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4
     another process works on the run; 130 interrupted; 143 terminated.
     """
-    given = options.overrides_of(overrides, output)
     if fork is None:
-        from orchestrator.settings.kconfig import load_settings
-
-        file, begin = options.config_file(config), None
-        if file == options.DEFAULT_CONFIG and not file.exists():
-            return console.fail(console.WRONG, *_ways(file))
-        settings = load_settings(file, given)
+        settings, begin = options.load_given(config, overrides, output), None
     else:
         from orchestrator.evolve.fork import resolve_fork
 
+        given = options.overrides_of(overrides, output)
         settings, begin = resolve_fork(str(fork), None if config == options.DEFAULT_CONFIG else config, given)
     # Imported here: this needs Celery, and wrong settings are reported at once.
     from orchestrator.evolve.session import start_evolution
 
     return start_evolution(settings, fresh=fresh, plain=plain, fork=begin, retry_wait_s=retry_wait_s).exit()
-
-
-def _ways(missing: Path) -> list[str]:
-    """How to begin without the settings that are missing."""
-    from orchestrator.farm.connection import unused_reason
-
-    return [
-        f"{missing}: there is no such file.  Three ways to begin:",
-        "  orchestrator evolve --config configs/evolve.config   a small model on this machine, free",
-        f"  orchestrator init                                 four questions, then a complete {missing}",
-        f"  make menuconfig                                   every option; configs/ has files to copy to {missing}",
-        *filter(None, [unused_reason(Path.cwd())]),
-    ]
 
 
 @options.command()

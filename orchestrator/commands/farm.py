@@ -181,7 +181,6 @@ def workers(pause: str | None, resume: str | None, config: Path | None, as_json:
 
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table; below each worker, why it refuses work, its server, and its tasks."""
     from orchestrator.farm.workers import task_lines
     from orchestrator.report.format import format_table
 
@@ -201,7 +200,6 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _target(target: Mapping[str, Any]) -> str:
-    """The server and the GPU of a gpu worker."""
     parts = [f"{target['in_flight']} requests in flight, {target['tokens_a_second']} tokens per second"]
     if gpu := target.get("gpu"):
         parts.insert(0, f"GPU {gpu['index']} {gpu['name']}, {gpu['used'] / 1e9:.1f} of {gpu['total'] / 1e9:.1f} GB")

@@ -123,7 +123,6 @@ def init(config: Path, output: Path | None, replace: bool, **given: str | None) 
 
 
 def ask(given: Mapping[str, str | None], config: Path, output: Path | None, *, is_replaced: bool) -> Settings:
-    """The settings that the answers make; those that are not given are asked for."""
     if config.exists() and not is_replaced:
         raise ValueError(f"{config} exists; give --replace, or write another file with --config")
     names = itertools.chain(["outputs/run"], (f"outputs/run-{number}" for number in itertools.count(2)))

@@ -76,7 +76,6 @@ class CommandWithForms(Command, click.Group):
 
 
 def explain(error: Exception, full_disk: int) -> int | None:
-    """Print an error that a user can fix as one line for each problem; the exit status, or None for any other error."""
     from orchestrator.farm import FarmUnavailable
     from orchestrator.runs.folder import OutputError, OutputNotWritable, RunInUse
     from orchestrator.settings import SettingsError
@@ -119,19 +118,12 @@ class RunFolder(click.Path):
         return [click.shell_completion.CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
-def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """NAME= of every option of a .config."""
-    from orchestrator.settings.options import options
-
-    return [f"{name}=" for name in options() if name.startswith(incomplete)]
-
-
 path_option, run_folder = click.Path(path_type=Path), RunFolder(path_type=Path)
 run_argument = click.argument("run", metavar="RUN", type=run_folder)
 runs_argument = click.argument("runs", metavar="RUN...", type=run_folder, nargs=-1, required=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="print JSON; docs/start.md has the keys")
 set_option = click.option(
-    "--set", "overrides", multiple=True, metavar="NAME=VALUE", shell_complete=complete_setting,
+    "--set", "overrides", multiple=True, metavar="NAME=VALUE",
     help="set one option in place of the file's value; may be repeated",
 )  # fmt: skip
 farm_option = click.option(
@@ -147,8 +139,6 @@ retry_wait_option = click.option(
 
 
 def decorate(made: Sequence[Any]) -> Decorator:
-    """The options in this order."""
-
     def decorated(function: Callable[..., int]) -> Callable[..., int]:
         for option in reversed(made):
             function = option(function)
@@ -158,7 +148,6 @@ def decorate(made: Sequence[Any]) -> Decorator:
 
 
 def settings_options(config: Path = DEFAULT_CONFIG) -> Decorator:
-    """--config, whose default is `config`, --set and --output."""
     other = "; without one, and with a farm of `docker compose up` in this folder, ops/compose.config"
     default = f"{config}{other if config == DEFAULT_CONFIG else ''}"
     text = f"a settings file, as `make menuconfig` writes it (default: {default})"
@@ -203,7 +192,6 @@ def parse_options(kind: type[O], given: Mapping[str, Any]) -> O:
 
 
 def load_given(config: Path, overrides: Sequence[str], output: str | None) -> Settings:
-    """The settings that the options of `settings_options` name."""
     from orchestrator.settings.kconfig import load_settings
 
     return load_settings(config_file(config), overrides_of(overrides, output))
@@ -225,7 +213,6 @@ def config_file(named: Path) -> Path:
 
 
 def print_found(as_json: bool, value: object, lines: Iterable[str]) -> None:
-    """Print what a command has found: `value` as JSON, or the lines."""
     if as_json:
         print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
         return

@@ -112,10 +112,7 @@ def _all_systems(runs: Sequence[RunResults]) -> Iterator[str]:
 
 
 def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
-    """The second run's winner against the first one's, on the same questions; nothing where there are none.
-
-    The test set is used where both have asked it, else the validation set.
-    """
+    """The second run's winner against the first one's, on the test set where both have asked it, else on validation."""
     from orchestrator.report.statistics import pair, paired_sentence
 
     reports = [one.report for one in runs]
@@ -180,7 +177,6 @@ def _answer_lines(comparison: Comparison, only: str) -> Iterator[str]:
 
 
 def _changes(before: JudgedAnswer, after: JudgedAnswer) -> list[str]:
-    """What --only chooses by."""
     side = {(False, True): ["gained"], (True, False): ["lost"]}.get((before.is_correct, after.is_correct), [])
     return [*side, *(["changed"] if before.text != after.text else [])]
 

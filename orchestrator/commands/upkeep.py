@@ -52,6 +52,7 @@ def doctor(config: Path | None, as_json: bool) -> int:
 
 def findings(config: Path | None) -> Iterator[Finding]:
     """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
+    from orchestrator.evolve.questions import check_judge, choose_examples
     from orchestrator.farm.checks import Finding, check_disk, check_gpus_here
     from orchestrator.settings import SettingsError
     from orchestrator.settings.kconfig import load_settings
@@ -64,7 +65,13 @@ def findings(config: Path | None) -> Iterator[Finding]:
             yield from (Finding("settings", problem, f"edit {config}") for problem in error.problems)
             return
         yield Finding("settings", str(config))
-        yield from _questions(settings, config)
+        try:
+            examples = choose_examples(settings)
+            check_judge(settings, examples)
+            yield Finding("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
+        except SettingsError as error:
+            hint = f"edit {config}, or the data that it names"
+            yield from (Finding("questions", problem, hint) for problem in error.problems)
     folder = settings.output_dir if settings else Path("outputs")
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     yield check_disk("disk here", shutil.disk_usage(existing).free)
@@ -74,23 +81,6 @@ def findings(config: Path | None) -> Iterator[Finding]:
     if settings is not None and settings.device == "cuda" and settings.is_embedded:
         yield check_gpus_here()
     yield from _farm(config, settings)
-
-
-def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
-    """Whether the sets of the run can be read and judged."""
-    from orchestrator.evolve.questions import check_judge, choose_examples
-    from orchestrator.farm.checks import Finding
-    from orchestrator.settings import SettingsError
-
-    try:
-        examples = choose_examples(settings)
-        check_judge(settings, examples)
-    except SettingsError as error:
-        yield from (
-            Finding("questions", problem, f"edit {config}, or the data that it names") for problem in error.problems
-        )
-        return
-    yield Finding("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
 
 
 def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from pathlib import Path
@@ -31,7 +30,7 @@ from pydantic_core import ErrorDetails
 from orchestrator.settings import SettingsError
 from tasks.common.files import FileTooLarge, read_limited
 from tasks.common.text import quote
-from tasks.common.validation import SETTINGS_BYTES, fault_of
+from tasks.common.validation import SETTINGS_BYTES, fault_of, unrepeated
 
 T = TypeVar("T", bound="Document")
 
@@ -50,28 +49,33 @@ YAML_NUMBER = " (YAML reads 1e-3 as text and 1.0e-3 as a number)"
 
 
 class Document:
-    """Base of all documents."""
-
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
-    """The document in a file, which is JSON when its name ends in .json and YAML otherwise."""
     return parse_document(read_mapping(path), kind, cross_checks)
+
+
+def read_text(path: Path, hint: str = "") -> str:
+    """The text of a file of settings; `hint` follows an error of the system."""
+    try:
+        return read_limited(path, SETTINGS_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        reason = "is not UTF-8 text"
+    except FileTooLarge as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}{'' if path.exists() else hint}"
+    raise SettingsError([f"{path}: {reason}"])
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The keys and values in a file, which is JSON when its name ends in .json and YAML otherwise."""
+    text, is_json = read_text(path), path.suffix == ".json"
     try:
-        text = read_limited(path, SETTINGS_BYTES).decode()
-        is_json = path.suffix == ".json"
-        values = json.loads(text, object_pairs_hook=_distinct) if is_json else yaml.load(text, Loader=_Loader)
-    except OSError as error:
-        raise SettingsError([f"{path}: {error.strerror}"]) from None
-    except FileTooLarge as error:
-        raise SettingsError([f"{path}: {error}"]) from None
+        values = json.loads(text, object_pairs_hook=unrepeated) if is_json else yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        language = "JSON" if path.suffix == ".json" else "YAML"
+        language = "JSON" if is_json else "YAML"
         raise SettingsError([f"{path}: not {language}: {' '.join(str(error).split())}"]) from None
     if not isinstance(values, dict):
         raise SettingsError([f"{path}: not a mapping of keys to values"])
@@ -79,7 +83,6 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def parse_document(values: Mapping[str, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
-    """The document that a mapping describes."""
     found: T | None = None
     problems: dict[str, str] = {}
     try:
@@ -94,20 +97,8 @@ def parse_document(values: Mapping[str, Any], kind: type[T], cross_checks: Seque
             problems.setdefault(name, reason)
     if problems or found is None:
         inner = [name for name in problems if not any(other.startswith(f"{name}.") for other in problems)]
-        raise SettingsError([f"{name}: {problems[name]}" for name in sorted(inner, key=_place_in(key_names(kind)))])
+        raise SettingsError([f"{name}: {problems[name]}" for name in inner])
     return found
-
-
-def _place_in(keys: Sequence[str]) -> Callable[[str], float]:
-    """The place of a name among the keys; of an unknown key, behind the known ones of its section."""
-
-    def place(name: str) -> float:
-        section = name.rpartition(".")[0]
-        inside = [n for n, key in enumerate(keys) if f"{key}.".startswith(f"{name}.") or name.startswith(f"{key}.")]
-        beside = [n + 0.5 for n, key in enumerate(keys) if section and key.startswith(f"{section}.")]
-        return min(inside, default=max(beside, default=len(keys)))
-
-    return place
 
 
 def pop_section(values: dict[Any, Any], name: str, kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
@@ -145,7 +136,6 @@ def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values that are no sections, by dotted name."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -195,21 +185,13 @@ def shown_key(key: Any) -> str:
     return key if is_plain else quote(key)
 
 
-def _distinct(pairs: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
-    """A mapping whose keys are text, each of which occurs once: the parsers would silently take the last value."""
-    for key, times in Counter(str(key) for key, _ in pairs).items():
-        if times > 1:
-            raise ValueError(f"the key {quote(key)} occurs twice")
-    return {key if isinstance(key, str) else quote(key): value for key, value in pairs}
-
-
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     """PyYAML's safe loader, which refuses a key that occurs twice."""
 
 
 def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
     try:
-        _distinct([(key.value, None) for key, _ in node.value])
+        unrepeated([(str(key.value), None) for key, _ in node.value])
         loader.flatten_mapping(node)  # what is merged may be in the mapping as well
         return {str(key): value for key, value in loader.construct_pairs(node, deep=True)}
     except (TypeError, ValueError) as error:

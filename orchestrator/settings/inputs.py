@@ -106,7 +106,6 @@ def _ranges(text: str) -> tuple[range, ...]:
 
 
 def overlap(some: Sequence[range], others: Sequence[range]) -> range | None:
-    """The first stretch of indices that is in both, if there is one."""
     for one in some:
         for other in others:
             if common := range(max(one.start, other.start), min(one.stop, other.stop)):
@@ -268,7 +267,6 @@ def most_vectors(optimiser: str, population: int) -> tuple[int, str]:
 
 
 def _member(where: str, found: Any, layout: ClusterLayout) -> StartVector:
-    """One vector, with or without a scratchpad."""
     if not isinstance(found, dict):
         raise ValueError(f"{where} is not a JSON object of cluster ids and numbers")
     named = {"deltas", "scratchpad"}
@@ -305,7 +303,6 @@ class PromptFile(Document):
 
 
 def read_prompts(path: Path) -> tuple[BrevityPrompt, ...]:
-    """The prompts of a file, the plain one first."""
     prompts = read_document(path, PromptFile).prompts
     problems = [
         f"{path}: the {what} {value!r} occurs {times} times"

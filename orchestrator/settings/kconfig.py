@@ -25,6 +25,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import read_text
 from orchestrator.settings.inputs import (
     FORK,
     FORK_FILE,
@@ -38,9 +39,9 @@ from orchestrator.settings.inputs import (
     read_sides,
 )
 from orchestrator.settings.options import EMBEDDED, Settings, options
-from tasks.common.files import FileTooLarge, read_limited, write_atomic
+from tasks.common.files import write_atomic
 from tasks.common.text import quote
-from tasks.common.validation import OPTION_CHARACTERS, SETTINGS_BYTES, fault_of
+from tasks.common.validation import OPTION_CHARACTERS, fault_of
 from tasks.judging.graders import THREE_STAGES
 from tasks.plan import EXAMPLE_SETS
 
@@ -71,7 +72,8 @@ def load_settings(
 
     Raises: SettingsError with all problems.  Nothing is started and nothing is written.
     """
-    assigned, problems = read_assignments("" if config is None else _read(config))
+    hint = "; `orchestrator init` or `make menuconfig` writes one, and configs/evolve.config is for a small model, free"
+    assigned, problems = read_assignments("" if config is None else read_text(config, hint))
     overridden, wrong = _read_overrides(overrides)
     for name in overridden:
         problems.pop(PREFIX + name, None)
@@ -115,10 +117,7 @@ def typed_value(value: Any) -> str:
 
 @functools.cache
 def symbols() -> Mapping[str, Any]:
-    """The symbol of each option, by name, in the order of Kconfig.
-
-    Kconfig lies at the root of a checkout, or in this folder when installed from a wheel.
-    """
+    """The symbol of each option, by name; Kconfig lies at a checkout's root, or in this folder of a wheel."""
     installed = Path(__file__).parent / "Kconfig"
     path = installed if installed.is_file() else Path(__file__).parents[2] / "Kconfig"
     return {symbol.name: symbol for symbol in kconfiglib.Kconfig(str(path), warn=False).unique_defined_syms}
@@ -153,21 +152,7 @@ def read_assignments(config: str) -> tuple[Assignments, Problems]:
     return found, named | problems
 
 
-def _read(config: Path) -> str:
-    try:
-        return read_limited(config, SETTINGS_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        reason = "is not UTF-8 text"
-    except FileTooLarge as error:
-        reason = str(error)
-    except OSError as error:
-        hint = "" if config.exists() else "; `orchestrator init` or `make menuconfig` writes one, and configs/ has some"
-        reason = f"cannot be read: {error.strerror or error}{hint}"
-    raise SettingsError([f"{config}: {reason}"])
-
-
 def _read_overrides(overrides: Mapping[str, str] | Sequence[str]) -> tuple[Assignments, Problems]:
-    """An option that is given twice is a problem, also with equal values: one of them would be without effect."""
     pairs = overrides.items() if isinstance(overrides, Mapping) else [one.partition("=")[::2] for one in overrides]
     bare = () if isinstance(overrides, Mapping) else [one for one in overrides if "=" not in one]
     found: Assignments = {}
@@ -249,7 +234,6 @@ def read_values(typed: Mapping[str, str]) -> tuple[dict[str, Any], Problems]:
 
 
 def _out_of_range(values: Mapping[str, Any]) -> Problems:
-    """Kconfig has the ranges of whole numbers."""
     found = {}
     for name, symbol in symbols().items():
         for low, high, _ in symbol.ranges if name.lower() in values else ():

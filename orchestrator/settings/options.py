@@ -24,6 +24,7 @@ from tasks.common.text import missing_placeholders, quote
 from tasks.common.validation import parse_json
 from tasks.questions import parse_columns
 from tasks.records import ClusteredBy
+from tasks.store.address import password_in
 
 EMBEDDED = "embedded"
 """In place of a model's name or an endpoint's address: those of the embedded farm."""
@@ -72,13 +73,10 @@ EXISTING = AfterValidator(lambda path: path if path.is_dir() else _file(path))
 
 
 def file_or(*words: Path) -> AfterValidator:
-    """The path of a file that exists, or one of `words`."""
     return AfterValidator(lambda path: path if path in words else _file(path))
 
 
 def placeholders(*names: str) -> AfterValidator:
-    """A template that has `{name}` for each of `names`."""
-
     def check(template: str) -> str:
         if missing := missing_placeholders(template, names):
             raise ValueError(f"lacks the placeholder {' and '.join(missing)}")
@@ -88,7 +86,6 @@ def placeholders(*names: str) -> AfterValidator:
 
 
 def optional(check: Callable[[str], str]) -> AfterValidator:
-    """`check`, for texts that are not empty."""
     return AfterValidator(lambda text: check(text) if text else text)
 
 
@@ -96,8 +93,6 @@ def no_password(instead: str) -> AfterValidator:
     """An address without a password; `instead` is where the password belongs."""
 
     def check(url: str) -> str:
-        from tasks.store.address import password_in
-
         if password_in(url):
             raise ValueError(f"contains a password, and settings are stored with the run; put it into {instead}")
         return url
@@ -216,8 +211,6 @@ def parse_prices(text: str) -> tuple[float | None, float | None, float | None]:
 
 
 def parsed_by(parse: Callable[[str], object]) -> AfterValidator:
-    """A text that `parse` can read."""
-
     def check(text: str) -> str:
         parse(text)
         return text

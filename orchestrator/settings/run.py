@@ -24,7 +24,6 @@ EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with r
 
 
 def make_run(settings: Settings, run_id: str) -> Run:
-    """The part of `settings` that tasks need, under the id of the run."""
     s, sent = settings, parse_parameters(settings.openai_parameters)
     try:
         path = None if s.clusters_by == "waste" else s.clusters_from
@@ -140,7 +139,6 @@ def endpoint_at(base: str, key_env: str, options: EndpointOptions) -> Endpoint:
 def _endpoint(
     base_url: str, key_env: str, rules: bool, prices: Sequence[float | None], requests: int, tokens: int, budget: float
 ) -> Endpoint:
-    """The rules of an embedded farm have their own address and key, and cost nothing."""
     prompt, cached, completion = (0.0 if rules and price is None else price for price in prices)
     return Endpoint(
         base_url=base_url,
@@ -162,7 +160,6 @@ def stage_limit_s() -> int:
 
 
 def _limit_s(variable: str, default: int) -> int:
-    """Seconds that the environment of the command says, or `default`."""
     text = os.environ.get(variable) or str(default)
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 86_400:
         raise SettingsError([f"{variable}: {text!r} is not a number of seconds from 1 to 86400"])

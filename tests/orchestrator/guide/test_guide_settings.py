@@ -34,16 +34,16 @@ def test_every_key_that_is_missing_or_null_is_named(values: dict[str, Any]) -> N
         assert named(without_key(values, name)) == [name] == named(with_value(values, name, None))
 
 
-def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values: dict[str, Any]) -> None:
+def test_everything_wrong_is_told_at_once(values: dict[str, Any]) -> None:
     broken = with_value(without_key(values, "runner.epochs"), "critic.max_candidates", 7)
     broken = with_value(with_value(broken, "critic.taste", 1), "sampler.grid", [{"temperature": -1, "top_p": "x"}])
     broken = with_value(with_value(broken, "holdout.fraction", 1.0), "missions", {})
     broken = with_value(with_value(broken, "selection.tie_break", "dice"), "reflection.rapid_mode", "yes")
-    assert named(broken) == [
+    assert set(named(broken)) == {
         "missions", "sampler.group_batch_size", "sampler.grid.0.temperature", "sampler.grid.0.top_p",
         "sampler.grid.0.max_new_tokens", "critic.max_candidates", "critic.taste", "reflection.rapid_mode",
         "holdout.fraction", "selection.tie_break", "runner.epochs",
-    ]  # fmt: skip
+    }  # fmt: skip
 
 
 def test_a_batch_has_32_or_64_tickets_unless_the_run_is_a_rapid_one(values: dict[str, Any]) -> None:
