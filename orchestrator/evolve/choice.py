@@ -10,15 +10,14 @@ Angelopoulos et al. 2021, arXiv 2110.01052).  This holds for an order that no va
 Shares of correct answers are from 0 to 1 throughout.
 
 The front consists of points of mean tokens (fewer is better) and the share of correct answers (more is better).  Its
-hypervolume is the area that it dominates (Zitzler and Thiele 1999), computed by moocore.  Halving is the selection of
-NSGA-II (Deb et al. 2002), computed by DEAP: front after front, and of the last one those in the least crowded places.
+hypervolume is the area that it dominates (Zitzler and Thiele 1999).  Halving is the selection of NSGA-II (Deb et al.
+2002): front after front, and of the last one those in the least crowded places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import moocore
 import numpy as np
@@ -34,10 +33,13 @@ from orchestrator.report.statistics import (
     questions_needed,
 )
 
+Goal = Literal["shortest", "most_right"]
 WORTH = 0.5
 """Of the plain model's share of correct answers: a system with less is no member of a front, however short it is."""
 LONGEST = 1.5
 """Times the plain model's tokens: up to there the area counts that a front dominates."""
+STEP = 0.04
+"""By what share of the plain model's tokens a member must be shorter than the one tested before it."""
 
 
 def least_correct(plain: System) -> float:
@@ -74,11 +76,7 @@ def front_of(book: Book, *kinds: SystemKind) -> list[System]:
 
 
 def hypervolume(points: Sequence[Point], longest: float) -> float:
-    """The dominated share, from 0 to 1, of the rectangle of `longest` tokens by all answers correct.
-
-    The reference is `longest` mean tokens, the plain model's times a factor, with no correct answer.  Points with more
-    tokens add nothing.
-    """
+    """The dominated share, from 0 to 1, of the rectangle of `longest` mean tokens by all answers correct."""
     return float(moocore.hypervolume(_array(points), ref=[longest, 0.0], maximise=[False, True])) / longest
 
 
@@ -130,36 +128,8 @@ def _array(points: Sequence[Point]) -> NDArray[np.float64]:
     return np.array(points, dtype=np.float64).reshape(-1, 2)
 
 
-Goal = Literal["shortest", "most_right"]
-
-STEP = 0.04
-"""By what share of the plain model's tokens a member must be shorter than the one tested before it."""
-
-
-class Answered(Protocol):
-    """The answers of one system: tokens [n] and whether each is correct [n], of the same questions in one order."""
-
-    @property
-    def tokens(self) -> Sequence[int]: ...
-    @property
-    def correct(self) -> Sequence[bool]: ...
-
-
-@dataclass(frozen=True)
-class Promising:
-    """The first member of the order, which was not shown; `bound` is from the validation questions.
-
-    `questions` is how many would show with a chance of 80 % what was observed; None where the observed loss is the
-    margin or more.
-    """
-
-    name: str
-    bound: float
-    questions: int | None
-
-
 def order_members(
-    members: Mapping[str, Answered], plain: Answered, margin: float, goal: Goal, most: int
+    members: Mapping[str, Measurement], plain: Measurement, margin: float, goal: Goal, most: int
 ) -> tuple[Member, ...]:
     """The sequence of at most `most` members to test, the largest bound first.
 
@@ -174,20 +144,17 @@ def order_members(
         """Tokens saved, or how far the share of correct answers is above the margin."""
         return tokens - member.mean_tokens if goal == "shortest" else member.correct - correct + margin
 
-    found = [_member(name, answered, plain) for name, answered in members.items()]
+    found = []
+    for name, answered in members.items():
+        change = correctness_change(plain.correct, answered.correct)
+        bound = non_inferiority(change, 0.0).bound  # which does not depend on the margin
+        found.append(Member(name, _mean(answered.tokens), change.after / change.count, bound))
     order: list[Member] = []
     for member in sorted(found, key=lambda member: (-member.bound, -gain(member), member.mean_tokens)):
         reached = gain(order[-1]) + step if order else 0.0
         if member.mean_tokens <= tokens and gain(member) > reached:
             order.append(member)
     return tuple(order[:most])
-
-
-def _member(name: str, answered: Answered, plain: Answered) -> Member:
-    change = correctness_change(plain.correct, answered.correct)
-    # The bound does not depend on the margin.
-    bound = non_inferiority(change, 0.0).bound
-    return Member(name, _mean(answered.tokens), change.after / change.count, bound)
 
 
 def test_members(
@@ -224,14 +191,10 @@ def choose(members: Sequence[Member], goal: Goal) -> Member | None:
     return min(members, key=lambda member: (-member.correct, member.mean_tokens), default=None)
 
 
-def most_promising(tests: Sequence[MemberTest]) -> Promising | None:
-    """The member to name where none passed; None where one did, or where none was worth a test."""
-    if not tests or tests[0].result.is_shown:
-        return None
-    change, result = tests[0].change, tests[0].result
-    distance = result.margin + change.difference.value
-    discordant = (change.gained + change.lost) / change.count
-    return Promising(tests[0].name, result.bound, questions_needed(distance, discordant) if distance > 0 else None)
+def questions_to_show(test: MemberTest) -> int | None:
+    """How many questions would show with a chance of 80 % what was observed; None for a loss of the margin or more."""
+    change, distance = test.change, test.result.margin + test.change.difference.value
+    return questions_needed(distance, (change.gained + change.lost) / change.count) if distance > 0 else None
 
 
 def _mean(values: Sequence[int] | Sequence[bool]) -> float:

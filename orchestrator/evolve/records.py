@@ -262,8 +262,8 @@ class Recorder:
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             store.add_providers(run_id, role, names)
 
-    def record(self, finished: FinishedGeneration, wall_s: float) -> None:
-        """Write one finished generation."""
+    def record(self, finished: FinishedGeneration, wall_s: float) -> BestOfRun:
+        """Write one finished generation; returns the best so far."""
         output, generation, arm = self._output, finished.generation, finished.arm
         best = self._search.best(finished.state)
         assert best is not None, "a generation always evaluates an individual"
@@ -274,6 +274,7 @@ class Recorder:
         append_lines(output.individuals, map(dataclasses.asdict, new))
         self._write_deltas(generation.leader.genome.deltas, arm, best)
         output.write("evolution_state.json", self._search.to_json(finished.state))
+        return best
 
     def write_again(self, state: RunState) -> None:
         """Write the files of the last recorded generation: the session that recorded it may have ended before."""

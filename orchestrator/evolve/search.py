@@ -46,8 +46,8 @@ class BestOfRun(NamedTuple):
 
 @dataclass(frozen=True)
 class RunState:
-    """`generation` is the next one of the run; `states` has one state for each arm that had a turn, by its name, and
-    `arm` is the one that had the last turn, "" before the first.
+    """`generation` is the next one; `states` are those of the arms that had a turn, `arm` is the one that had the last
+    turn, "" before the first.
     """
 
     generation: int = 0
@@ -99,19 +99,17 @@ class Search:
         return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def from_json(self, text: str) -> RunState:
-        if len(self.arms) == 1:
-            [arm] = self.arms
-            state = self.optimiser.from_json(text, self.params[arm.name])
-            is_new = state.generation == 0 and state.best is None
-            return RunState() if is_new else RunState(state.generation, {arm.name: state}, arm.name)
         values = json.loads(text)
-        last, others = values.pop("arm"), values.pop("others")
-        if not last:
-            return RunState()
-        texts = {name: json.dumps(one) for name, one in {**others, last: values}.items()}
+        last, others = values.pop("arm", self.arms[0].name), values.pop("others", {})
+        saved = {**others, last: values}
         # In the order of the arms, as in a run that was never interrupted: the file is the same then
-        names = [arm.name for arm in self.arms if arm.name in texts]
-        states = {name: self.optimiser.from_json(texts[name], self.params[name]) for name in names}
+        states = {
+            arm.name: self.optimiser.from_json(json.dumps(saved[arm.name]), self.params[arm.name])
+            for arm in self.arms
+            if arm.name in saved
+        }
+        if not last or states[last].is_new:
+            return RunState()
         return RunState(states[last].generation, states, last)
 
     def generations(
@@ -253,7 +251,7 @@ def search_values(settings: Settings, starts: Sequence[Genome]) -> dict[str, Any
 
 
 def best_first(vectors: Sequence[System]) -> list[System]:
-    """By correct answers, of equal ones the shorter first: what a search begins with."""
+    """By correct answers, of equal ones the shorter first."""
     return sorted(vectors, key=lambda one: (-one.on("training").point[1], one.on("training").point[0]))
 
 
@@ -263,5 +261,5 @@ def load_state(output: OutputFolder, search: Search) -> RunState:
         return RunState()
     try:
         return search.from_json(output.state.read_bytes().decode())
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise OutputError(f"{output.state}: {error}") from None

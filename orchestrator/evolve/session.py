@@ -39,7 +39,7 @@ from orchestrator.evolve.resume import (
     saved_settings,
     unknown_servers,
 )
-from orchestrator.evolve.search import FinishedGeneration, RunState, Turn, known_of, load_state, make_search
+from orchestrator.evolve.search import RunState, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import PLAIN, SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
 from orchestrator.farm.connection import open_farm
 from orchestrator.farm.work import FarmEvaluator, Records, Scheduler
@@ -270,18 +270,15 @@ class _Search:
 
     def __init__(self, session: _Session, book: Book, examples: Examples, state: RunState) -> None:
         self.session, self.book, self.state = session, book, state
-        self.settings, self.output, self.store, self.run_id = (
-            session.settings, session.output, session.store, session.run_id,
-        )  # fmt: skip
+        self.settings, self.output, self.reporter = session.settings, session.output, session.reporter
         self.search = make_search(self.settings, book)
         self.recorder = Recorder(
-            self.output, self.store, self.run_id, self.search, session.artifacts,
-            is_priced=session.publisher.is_priced, history=session.history, generation=session.done,
+            self.output, session.store, session.run_id, self.search, session.artifacts,
+            is_priced=session.publisher.is_priced, history=session.history, generation=state.generation,
         )  # fmt: skip
-        self.reporter = session.reporter
         self.reporter.recorded = session.evaluations(session.history)
         self.reporter.arms = {arm.name: arm.system_prompt for arm in self.search.arms}
-        self.in_progress = InProgress(self.output, self.store, self.run_id, self.search, state)
+        self.in_progress = InProgress(self.output, session.store, session.run_id, self.search, state)
         self.measurer = Measurer(FarmEvaluator(session.dispatcher, self._watch), examples)
 
     def _watch(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
@@ -291,24 +288,26 @@ class _Search:
 
     def run(self) -> None:
         """Run the generations that are left."""
-        recorder, total = self.recorder, self.settings.ngen
+        recorder, store, run_id = self.recorder, self.session.store, self.session.run_id
         if self.state.generation:
-            self.session.view.notify(f"going on with generation {self.state.generation} of {total}")
+            self.session.view.notify(f"going on with generation {self.state.generation} of {self.settings.ngen}")
             if recorder.history:
                 recorder.write_again(self.state)
         started = time.monotonic()
-        generations = self.search.generations(
+        for finished in self.search.generations(
             self.state, self.measurer.evaluate, self.reporter.fitness.evaluated, self._turns, known_of(self.book)
-        )
-        for finished in generations:
-            recorder.record(finished, time.monotonic() - started)
+        ):
+            number = finished.generation.number
+            best = recorder.record(finished, time.monotonic() - started).best
             # The outcomes are in the output folder; the answers and verdicts of their stages may expire.
-            self.store.forget_plans(self.run_id, [plan_name(one, finished.generation.number) for one in STEMS])
-            self.store.release_shared(self.run_id)
+            store.forget_plans(run_id, [plan_name(one, number) for one in STEMS])
+            store.release_shared(run_id)
             self.reporter.end_generation(recorder.history, self.session.evaluations(recorder.history))
             self.in_progress.state = finished.state
             self.in_progress.plans.clear()
-            self.session.callbacks.end_generation(self._told(finished))
+            deltas = list_to_deltas(best.deltas, self.search.any_params.cluster_ids)
+            told = GenerationInfo(number, recorder.history[-1], deltas, best.scratchpad)
+            self.session.callbacks.end_generation(told)
             started = time.monotonic()
 
     def _turns(self) -> list[Turn]:
@@ -319,26 +318,18 @@ class _Search:
 
         return [Turn(line["arm"], points(line)) for line in self.recorder.history]
 
-    def _told(self, finished: FinishedGeneration) -> GenerationInfo:
-        """A recorded generation, as callbacks are told of it."""
-        found = self.search.best(finished.state)
-        assert found is not None, "a generation always evaluates an individual"
-        deltas = list_to_deltas(found.best.deltas, self.search.any_params.cluster_ids)
-        return GenerationInfo(finished.generation.number, self.recorder.history[-1], deltas, found.best.scratchpad)
-
     def finish(self) -> str:
         """Choose among all systems, test the choice, save all files, and build the report."""
-        settings, history = self.settings, self.recorder.history
-        closing = Closing(self.measurer, settings, self.output)
-        book = closing.conclude(self.book, self.recorder.individuals, len(history)).write(self.output)
+        settings, output, history, session = self.settings, self.output, self.recorder.history, self.session
+        store, run_id = session.store, session.run_id
+        closing = Closing(self.measurer, settings, output)
+        book = closing.conclude(self.book, self.recorder.individuals, len(history)).write(output)
         comparisons = closing.comparisons(book)
-        report = write_report(self.output, self.store, self.run_id, settings, book, comparisons)
-        self.session.artifacts.request_plots("comparison", COMPARISON_PLOTS, {"points": plot_points(report)})
-        self.session.artifacts.wait(FINISHING_S)
-        self.store.release_shared(self.run_id)  # what is written later is held again
-        self.store.release_clusterings(self.run_id)
+        report = write_report(output, store, run_id, settings, book, comparisons)
+        session.artifacts.request_plots("comparison", COMPARISON_PLOTS, {"points": plot_points(report)})
+        session.artifacts.wait(FINISHING_S)
+        store.release_shared(run_id)  # what is written later is held again
+        store.release_clusterings(run_id)
         self.reporter.flush()
-        delete_results(self.session.opened.farm.app, self.run_id)
-        return build_report(
-            settings, self.output, self.store, report, history, comparisons, self.session.evaluations(history)
-        )
+        delete_results(session.opened.farm.app, run_id)
+        return build_report(settings, output, store, report, history, comparisons, session.evaluations(history))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.evolve.choice import Goal, area_of_steps, front_of, longest_of, most_promising
+from orchestrator.evolve.choice import Goal, area_of_steps, front_of, longest_of, questions_to_show
 from orchestrator.evolve.systems import PLAIN, Book, System, SystemKind
 from orchestrator.report.format import format_points, format_signed
 from orchestrator.report.model import Conclusion, Outcome, ReportFile, SetName, last_common, reported_systems
@@ -169,24 +169,24 @@ def _nothing_shown(book: Book) -> tuple[Outcome, str, str]:
             first,
             "Nothing is safe yet: more training questions or other prompts may find something.",
         )
-    found = most_promising(book.tests)
-    if found is None or contender.validation is None:
+    if not book.tests or contender.validation is None:
         first = (
             f"The plain model stays: there are no validation questions that could show what {_name(contender)} loses."
         )
         return "nothing_shown", first, "Nothing is safe yet: give validation questions."
     before, after = book.plain.on("validation"), contender.validation
-    change, margin = book.tests[0].change, book.tests[0].result.margin
+    change, test = book.tests[0].change, book.tests[0].result
     first = (
         f"The plain model stays: on {change.count} validation questions nothing is shown to lose less than "
-        f"{format_points(margin)} of correct answers; the most promising system is {_name(contender)} "
+        f"{format_points(test.margin)} of correct answers; the most promising system is {_name(contender)} "
         f"({before.mean_tokens:.1f} -> {after.mean_tokens:.1f} tokens, {change.before} -> {change.after} correct), of "
-        f"which a loss of up to {format_points(-found.bound)} is not excluded."
+        f"which a loss of up to {format_points(-test.bound)} is not excluded."
     )
-    if found.questions is None:
+    needed = questions_to_show(book.tests[0])
+    if needed is None:
         return "nothing_shown", first, "Nothing is safe yet, and more questions alone would not show what was observed."
     # Those that have been asked would count twice: the 95 % hold for questions that have tested nothing.
-    return "nothing_shown", first, f"Nothing is safe yet: ask {found.questions:,} new validation questions."
+    return "nothing_shown", first, f"Nothing is safe yet: ask {needed:,} new validation questions."
 
 
 def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole: bool) -> Iterator[str]:
