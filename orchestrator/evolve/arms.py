@@ -111,7 +111,9 @@ def make_arms(
             answers = measurer.answers("prompts", [one.candidate(name) for one in left])
             points = [measurement_of(given).point for given in answers]
             left = [left[i] for i in halve(points, (len(left) + 1) // 2, least)]
-    measured = [plain, *measurer.with_answers("prompts", left, "training")]
+    found = measurer.answers("prompts", [one.candidate("training") for one in left]) if left else []
+    asked = zip(left, found, strict=True)
+    measured = [plain, *((one.measured("training", measurement_of(given)), given) for one, given in asked)]
     chosen = halve([one.on("training").point for one, _ in measured], ARMS, least) if settings.whole else [0]
     golds = [example.gold for example in measurer.examples["training"]]
     arms, vectors = list[Arm](), list[System]()

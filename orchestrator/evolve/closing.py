@@ -33,7 +33,6 @@ MOST_SEARCHED = 4
 MOST_TESTED = 5
 """How many members of the front the validation set tests."""
 FIRST_SENTENCE = "first sentence"
-"""The name of the rival that stops after the first sentence."""
 DRAWN = 20
 """The standard deviation of a random vector's deltas is this part of the largest delta: more breaks most answers."""
 AGAIN = 1
@@ -42,8 +41,6 @@ AGAIN = 1
 
 @dataclass(frozen=True)
 class Closing:
-    """What a finished search is concluded from."""
-
     measurer: Measurer
     settings: Settings
     output: OutputFolder
@@ -54,7 +51,7 @@ class Closing:
         generations: how many the search has had.  After more than the choice was made of, it is made once more.
         """
         if book.order is not None and book.generations != generations:
-            book = book.reopened()
+            book = replace(book, order=None, tests=(), winner="", rounds=book.rounds + 1)
         if book.order is None:
             book = replace(self._ordered(book, individuals), generations=generations).write(self.output)
         if not book.winner:
@@ -108,13 +105,8 @@ class Closing:
         *found, again = (measurement_of(given) for given in self.measurer.answers("ordering", candidates))
         new = {one.name: one.measured(which, of) for one, of in zip(missing, found, strict=True)}
         plain, *members = (new.get(one.name, one) for one in asked)
-        order = order_members(
-            {one.name: one.on(which) for one in members},
-            plain.on(which),
-            settings.margin,
-            settings.goal,
-            MOST_TESTED,
-        )
+        answered = {one.name: one.on(which) for one in members}
+        order = order_members(answered, plain.on(which), settings.margin, settings.goal, MOST_TESTED)
         flips = sum(a != b for a, b in zip(plain.on(which).correct, again.correct, strict=True))
         return replace(book.with_systems([plain, *members]), order=order, flips=flips)
 
@@ -160,17 +152,15 @@ class Closing:
         if contender.name == PLAIN:
             return []
         tokens = max(1, int(contender.on(last_common(contender) or "training").mean_tokens))
-        limited = System(f"max_tokens {tokens}", "cut", book.plain.system_prompt, max_tokens=tokens)
-        rivals = [limited, self._first_sentence(book)] if self.settings.whole else [limited]
+        prompt = book.plain.system_prompt
+        rivals = [System(f"max_tokens {tokens}", "cut", prompt, max_tokens=tokens)]
+        if self.settings.whole:  # after the first sentence the end of a turn outweighs every other token
+            stop = (LARGEST_DELTA, *(0.0,) * (layout_of(self.settings).count - 1))
+            clustering = book.arms[0].clustering
+            rivals.append(System(FIRST_SENTENCE, "cut", prompt, deltas=stop, clustering=clustering))
         if contender.deltas and contender.arm != PLAIN:
             rivals.append(book.system(contender.arm))
         return [book.known(one) for one in rivals]
-
-    def _first_sentence(self, book: Book) -> System:
-        """The plain model, stopped after its first sentence: there the end of a turn outweighs every other token."""
-        stop = (LARGEST_DELTA, *(0.0,) * (layout_of(self.settings).count - 1))
-        prompt, clustering = book.plain.system_prompt, book.arms[0].clustering
-        return System(FIRST_SENTENCE, "cut", prompt, deltas=stop, clustering=clustering)
 
     def comparisons(self, book: Book) -> tuple[Comparison, ...]:
         """The answers of the plain model and of the contender side by side, on every set that both were asked."""

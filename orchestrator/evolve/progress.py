@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import redis
@@ -31,32 +31,7 @@ from tasks.store.client import RunTaken
 from tasks.store.store import Store
 
 FLUSH_EVERY_S = 1.0
-
-
-@dataclass
-class Fitness:
-    """The generation in flight, from 0, and the fitness of its population (best, mean) and of the run (best_ever)."""
-
-    generation: int = 0
-    best: float | None = None
-    mean: float | None = None
-    best_ever: float | None = None
-    baseline: float | None = None
-
-    def update(self, history: History) -> None:
-        """Take over the last generation that was recorded."""
-        if history:
-            last = history[-1]
-            self.generation = last["generation"] + 1
-            self.best, self.mean, self.best_ever = last["best"], last["mean"], last["best_ever"]
-            self.baseline = history[0]["population"][0]["fitness"]
-
-    def evaluated(self, generation: Generation, best_ever: float | None) -> None:
-        """Take over the fitness of a population that has been evaluated, and the highest fitness of the run."""
-        fitness = [one.score.fitness for one in generation.population]
-        self.best, self.mean, self.best_ever = max(fitness), sum(fitness) / len(fitness), best_ever
-        if generation.number == 0:
-            self.baseline = fitness[0]
+FIGURES = ("best", "mean", "best_ever", "baseline")
 
 
 @dataclass
@@ -64,7 +39,8 @@ class ProgressReporter:
     """Called with the records of the plan in flight, as often as they may have changed.
 
     `recorded` counts what the history has, and the finished plans of this generation; `arms` has the system prompts of
-    the search by name, none before it.
+    the search by name, none before it.  `figures` are the fitness of the population (best, mean), of the run
+    (best_ever) and of the start (baseline); `generation` is the one in flight, from 0.
     """
 
     dispatcher: Dispatcher
@@ -73,10 +49,11 @@ class ProgressReporter:
     view: View
     artifacts: ArtifactRequests
     publisher: StatusPublisher
-    fitness: Fitness = field(default_factory=Fitness)
     recorded: Evaluations = field(default_factory=Evaluations)
     started: float = field(default_factory=time.monotonic)
     arms: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, float | None] = field(default_factory=lambda: dict.fromkeys(FIGURES))
+    generation: int = 0
 
     def __post_init__(self) -> None:
         self._store, self._run_id = self.dispatcher.store, self.dispatcher.run_id
@@ -97,15 +74,29 @@ class ProgressReporter:
             self.recorded += _evaluated(plan, records)
             self._plan = ("", 0)
 
+    def take_up(self, history: History, recorded: Evaluations) -> None:
+        """Go on from the last generation that was recorded."""
+        self.recorded = recorded
+        if history:
+            last = history[-1]
+            self.generation = last["generation"] + 1
+            figures = (last["best"], last["mean"], last["best_ever"], history[0]["population"][0]["fitness"])
+            self.figures = dict(zip(FIGURES, figures, strict=True))
+
+    def end_population(self, generation: Generation, best_ever: float | None) -> None:
+        """Take over the fitness of a population that has been evaluated, and the highest fitness of the run."""
+        fitness = [one.score.fitness for one in generation.population]
+        baseline = self.figures["baseline"] if generation.number else fitness[0]
+        figures = (max(fitness), sum(fitness) / len(fitness), best_ever, baseline)
+        self.figures = dict(zip(FIGURES, figures, strict=True))
+
     def end_generation(self, history: History, recorded: Evaluations) -> None:
         """A generation is recorded: say what the run has used until now."""
-        self.recorded = recorded
-        self.fitness.update(history)
+        self.take_up(history, recorded)
         used = usage_text(self._snapshot("", self._store.usage(self._run_id)))
         took = format_duration(time.monotonic() - self.started)
-        best = format_score(self.fitness.best_ever)
-        number = self.fitness.generation - 1
-        self.view.notify(f"generation {number} finished: best so far {best}; {used}; {took} so far")
+        best = format_score(self.figures["best_ever"])
+        self.view.notify(f"generation {self.generation - 1} finished: best so far {best}; {used}; {took} so far")
 
     def report_setup(self, step: str, progress: tuple[int, int] | None) -> None:
         """Show how far the clustering of the vocabulary is."""
@@ -121,15 +112,14 @@ class ProgressReporter:
             self._written.add(name)
         self.artifacts.save_ready()
         keep_servers(self.output, self._store.servers(self._run_id))
-        figures = asdict(self.fitness)
-        self.publisher.publish({"done": figures.pop("generation"), **figures}, usage=usage)
+        self.publisher.publish({"done": self.generation, **self.figures}, usage=usage)
         self._flushed = time.monotonic()
 
     def _snapshot(self, stage: str, usage: Mapping[str, float] | None = None) -> Snapshot:
         """The run at a stage, without what is evaluated there."""
         now = Snapshot(
             run=self._run_id,
-            generation=self.fitness.generation,
+            generation=self.generation,
             generations=self.settings.ngen,
             plan=stage,
             queues=dict(self.dispatcher.farm.queues()),
@@ -158,18 +148,17 @@ class ProgressReporter:
             progress=(done, done + left),
             arm=next((name for name, text in self.arms.items() if text == prompt), ""),
             candidates=tuple(_view(plan, c, records, errors, ids) for c in plan.candidates),
-            best=self.fitness.best,
-            mean=self.fitness.mean,
-            best_ever=self.fitness.best_ever,
-            baseline=self.fitness.baseline,
             # Candidates are answered side by side: before half of the work is done, its pace says little.
             left_s=took / finished * left if 0 < left <= finished else None,
             evaluations=self.recorded + _evaluated(plan, records),
+            best=self.figures["best"],
+            mean=self.figures["mean"],
+            best_ever=self.figures["best_ever"],
+            baseline=self.figures["baseline"],
         )
 
 
 def _evaluated(plan: Plan, records: Records) -> Evaluations:
-    """The evaluations of a plan that are done."""
     answers = [ref.field for c in plan.candidates for ref in stage_refs(c) if ref.stage == "answer"]
     return evaluations(records[field] for field in answers if field in records)
 

@@ -19,7 +19,7 @@ from orchestrator.evolve import arms
 from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.fork import Fork
 from orchestrator.evolve.optimisers import list_to_deltas
-from orchestrator.evolve.progress import Fitness, InProgress, ProgressReporter
+from orchestrator.evolve.progress import InProgress, ProgressReporter
 from orchestrator.evolve.questions import (
     Examples,
     check_judge,
@@ -191,12 +191,10 @@ class _Session:
         if book.arms:
             self._set_cap(book.cap)
             self._set_objective(book)
-        fitness = Fitness(self.done)
-        fitness.update(self.history)
         self.reporter = ProgressReporter(
-            self.dispatcher, self.settings, self.output, self.view, self.artifacts, self.publisher,
-            fitness, self.evaluations(self.history),
-        )  # fmt: skip
+            self.dispatcher, self.settings, self.output, self.view, self.artifacts, self.publisher
+        )
+        self.reporter.take_up(self.history, self.evaluations(self.history))
         named, total = dict(vars(self.settings)), self.settings.ngen
         self.callbacks.start(RunInfo(self.run_id, KIND_NAME, self.output.path, named, total, self.done))
 
@@ -295,7 +293,7 @@ class _Search:
                 recorder.write_again(self.state)
         started = time.monotonic()
         for finished in self.search.generations(
-            self.state, self.measurer.evaluate, self.reporter.fitness.evaluated, self._turns, known_of(self.book)
+            self.state, self.measurer.evaluate, self.reporter.end_population, self._turns, known_of(self.book)
         ):
             number = finished.generation.number
             best = recorder.record(finished, time.monotonic() - started).best

@@ -7,7 +7,6 @@ asks the farm: in plans of candidates that no search made.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -36,8 +35,8 @@ class System:
 
     kind: "plain" is the model as it is, "prompt" another system prompt, "cut" a limit of tokens or a stop after the
     first sentence, "vector" deltas that need no search, "evolved" deltas of the search, "random" drawn ones.
-    arm: the name of its system prompt.  deltas: one a cluster of `clustering` (a content hash; "" is the run's),
-    none without steering.  max_tokens: where an answer is cut; 0 is the cap of the run.
+    arm: the name of its system prompt.  deltas: one a cluster of `clustering` (a content hash; "" is the run's), none
+    without steering.  max_tokens: where an answer is cut; 0 is the cap of the run.
     """
 
     name: str
@@ -168,10 +167,6 @@ class Book:
         kept = tuple(changed.pop(one.name, one) for one in self.systems)
         return replace(self, systems=(*kept, *changed.values()))
 
-    def reopened(self) -> Book:
-        """For a run that has ended and goes on with more generations: the choice is made once more."""
-        return replace(self, order=None, tests=(), winner="", rounds=self.rounds + 1)
-
     def write(self, output: OutputFolder) -> Book:
         output.write_json(SYSTEMS_FILE, asdict(self))
         return self
@@ -212,26 +207,18 @@ class Measurer:
             new[one.name] = new[one.name].measured(which, measurement_of(given))
         return list(new.values())
 
-    def with_answers(self, purpose: str, systems: Sequence[System], which: ExampleSet) -> list[tuple[System, Answers]]:
-        """The systems with what a set shows of them, all of which is asked, and their answers."""
-        found = self.answers(purpose, [one.candidate(which) for one in systems]) if systems else []
-        return [(one.measured(which, measurement_of(given)), given) for one, given in zip(systems, found, strict=True)]
-
     def answers(self, purpose: str, candidates: Sequence[Candidate]) -> list[Answers]:
         """The graded answers of each candidate.  The plan's records are dropped afterwards; the answers are not."""
-        numbered = tuple(dataclasses.replace(candidate, index=i) for i, candidate in enumerate(candidates))
+        numbered = tuple(replace(candidate, index=i) for i, candidate in enumerate(candidates))
         plan = Plan(purpose, 0, numbered)
-        outcomes = self.evaluate(plan)
-        self._count(plan, sum((outcome.evaluations for outcome in outcomes), Evaluations()))
+        done = sum((outcome.evaluations for outcome in self.evaluate(plan)), Evaluations())
+        # Once for each plan: a process that was killed before it had written its book evaluates the plan again
+        cap, store, run_id = self.store.run(self.run_id).target.sampling.max_new_tokens, self.store, self.run_id
+        counts = {content_hash(cap, plan.to_json()): asdict(done), **_counts(store, run_id)}
+        store.put_metadata(run_id, MEASURED, json.dumps(counts))
         found = [self._graded(plan, c, self.examples[c.examples]) for c in numbered]
-        self.store.forget_plans(self.run_id, [plan.name])
+        store.forget_plans(run_id, [plan.name])
         return found
-
-    def _count(self, plan: Plan, found: Evaluations) -> None:
-        """Once for each plan: a process that was killed before it had written its book evaluates the plan again."""
-        cap = self.store.run(self.run_id).target.sampling.max_new_tokens
-        counts = {content_hash(cap, plan.to_json()): dataclasses.asdict(found), **_counts(self.store, self.run_id)}
-        self.store.put_metadata(self.run_id, MEASURED, json.dumps(counts))
 
     def _graded(self, plan: Plan, candidate: Candidate, asked: Sequence[Example]) -> Answers:
         """A candidate's answers with their verdicts, as the record and the shared results have them."""
