@@ -25,7 +25,7 @@ from idle_farm import RUN, Crew, idle_farm
 from idle_tasks import SECONDS
 
 from orchestrator.farm.connection import FarmConnection, make_sender
-from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import FarmEvaluator
 from tasks.plan import Candidate, Merge, Plan, stage_refs
 from tasks.store.address import queues_url, store_url
@@ -126,9 +126,7 @@ def measure(workers: int, scale: float, rounds: int) -> list[dict[str, Any]]:
         app, store = make_sender(farm.url), Store(connect(store_url(farm.url)))
         store.put_run(RUN)
         connection = FarmConnection(app, connect(queues_url(farm.url)), store, False, lambda: None)
-        evaluate = FarmEvaluator(
-            Dispatcher(connection, RUN.id, WaitLimits(600.0)), lambda plan, records, failures: None
-        )
+        evaluate = FarmEvaluator(Dispatcher(connection, RUN.id, 600.0), lambda plan, records, failures: None)
         evaluate(Plan("population", 0, tuple(Candidate(n, (0.0,) * 12) for n in range(workers))))
         found, numbers = [], itertools.count(1)
         for mix in MIXES:

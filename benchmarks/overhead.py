@@ -15,7 +15,7 @@ from figures import table, write
 from idle_farm import RUN, Crew, bare_chord, candidates, idle_farm
 
 from orchestrator.farm.connection import FarmConnection, make_sender
-from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import FarmEvaluator
 from tasks.plan import Plan, stage_refs
 from tasks.store.address import queues_url, store_url
@@ -37,7 +37,7 @@ def compare(url: str, environment: dict[str, str], children: int, rounds: int) -
     app, bare, store = make_sender(url), create_app(environment), Store(connect(store_url(url)))
     store.put_run(RUN)
     connection = FarmConnection(app, connect(queues_url(url)), store, False, lambda: None)
-    evaluate = FarmEvaluator(Dispatcher(connection, RUN.id, WaitLimits(60.0)), lambda *_: None)
+    evaluate = FarmEvaluator(Dispatcher(connection, RUN.id, 60.0), lambda *_: None)
     seconds: dict[str, list[float]] = {"farm": [], "bare": []}
     for number in range(rounds + 1):  # the first warms up
         plan = Plan("offspring", number, candidates(children))

@@ -18,7 +18,7 @@ from figures import table, write
 from idle_farm import BARE, RUN, Crew, IdleFarm, bare_chord, candidates, idle_farm
 
 from orchestrator.farm.connection import FarmConnection, make_sender
-from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import FarmEvaluator
 from orchestrator.farm.workers import delete_results
 from orchestrator.runs.lifecycle import delete_run
@@ -46,7 +46,7 @@ def measure(farm: IdleFarm, tasks: int, children: int) -> bool:
     """Whether all is as it should be; prints and keeps the figures."""
     app, bare, store = make_sender(farm.url), create_app(dict(farm.environment)), Store(connect(store_url(farm.url)))
     connection = FarmConnection(app, connect(queues_url(farm.url)), store, False, lambda: None)
-    evaluate = FarmEvaluator(Dispatcher(connection, RUN.id, WaitLimits(60.0)), lambda *_: None)
+    evaluate = FarmEvaluator(Dispatcher(connection, RUN.id, 60.0), lambda *_: None)
     stages = sum(len(stage_refs(m)) for m in candidates(children))
     rounds = -(-tasks // stages)
     databases = [connect(queues_url(farm.url)), app.backend.client, store.redis]

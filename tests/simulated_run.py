@@ -9,7 +9,7 @@ from typing import Any
 from simulated_signals import signal_key
 
 from orchestrator.farm.connection import FarmConnection, make_sender
-from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import FarmEvaluator, Request, Scheduler
 from tasks.plan import Candidate, Merge, Outcome, Plan
 from tasks.records import Clusters, Endpoint, Fitness, JobSpec, Judge, Reflector, Run, Sampling, Target
@@ -47,7 +47,7 @@ class Driver:
 
     def dispatcher(self, retry_wait_s: float = 0, only: tuple[str, ...] = (), **limits: float) -> Dispatcher:
         farm = FarmConnection(self.app, self.broker, self.store, False, self._check)
-        return Dispatcher(farm, RUN.id, WaitLimits(60, retry_wait_s, **limits), self.messages.append, only)
+        return Dispatcher(farm, RUN.id, 60, retry_wait_s, self.messages.append, only, **limits)
 
     def evaluate(self, plan: Plan = PLAN, retry_wait_s: float = 0, only: tuple[str, ...] = ()) -> Future[list[Outcome]]:
         evaluator = FarmEvaluator(self.dispatcher(retry_wait_s, only), lambda plan, records, failures: None)

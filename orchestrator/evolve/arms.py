@@ -29,7 +29,7 @@ from orchestrator.evolve.choice import halve, least_correct
 from orchestrator.evolve.records import keep_clusters
 from orchestrator.evolve.systems import PLAIN, Answers, Arm, Book, Measurer, System, measurement_of
 from orchestrator.farm.connection import open_farm
-from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import Scheduler
 from orchestrator.report.live import Snapshot, View
 from orchestrator.report.statistics import JudgedAnswer
@@ -281,8 +281,8 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
         farm.store.put_run(make_run(settings, run_id))
         farm.store.set_requirements(run_id, code_version(), settings.target_model)
         try:
-            limits = WaitLimits(no_progress_s=stage_limit_s())
-            found = ensure_clustering(Scheduler(Dispatcher(farm, run_id, limits, view.notify)), watch, sides)
+            dispatcher = Dispatcher(farm, run_id, stage_limit_s(), notify=view.notify)
+            found = ensure_clustering(Scheduler(dispatcher), watch, sides)
             return str(clusters_folder() / found), farm.store.clusterings.made_descriptions(found)
         finally:
             farm.store.delete_run(run_id)

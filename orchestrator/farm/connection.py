@@ -29,7 +29,6 @@ from tasks.common.text import escape_control
 from tasks.openai.endpoint import DEFAULT_BASE_URL, join_providers
 from tasks.queues import QUEUES
 from tasks.store.address import (
-    DEFAULT,
     ENVIRONMENT_VARIABLE,
     PASSWORD_VARIABLE,
     AddressError,
@@ -132,9 +131,7 @@ def reach(address: str, check: Callable[[], None] = lambda: None) -> Iterator[Fa
 
 
 def _no_server(redis_url: str, error: Exception) -> FarmUnavailable:
-    # Where nobody has named an address, the farm of docker compose in this folder may be meant.
-    reason = unused_reason(Path.cwd()) if redis_url == DEFAULT else ""
-    return FarmUnavailable(f"no Redis or Valkey at {redacted(redis_url)}: {error}" + (reason and f"; {reason}"))
+    return FarmUnavailable(f"no Redis or Valkey at {redacted(redis_url)}: {error}")
 
 
 def _lost(error: Exception, server: str) -> FarmLost | None:
@@ -260,11 +257,7 @@ def named_address(config: Path | None) -> str:
     """
     if config is None and (address := found_address()):
         return address
-    try:
-        return address_of(load_settings(config or DEFAULT_CONFIG))
-    except FarmUnavailable as error:
-        reason = "" if config else unused_reason(Path.cwd())
-        raise FarmUnavailable(str(error) + (reason and f"; {reason}")) from None
+    return address_of(load_settings(config or DEFAULT_CONFIG))
 
 
 SECRETS = Path("secrets")
@@ -296,15 +289,6 @@ def compose_address(folder: Path) -> str | None:
             return None
     here = {ENVIRONMENT_VARIABLE: f"unix://{path}?db=0", f"{PASSWORD_VARIABLE}_FILE": str(folder / PASSWORD)}
     return redis_url_of(here)
-
-
-def unused_reason(folder: Path) -> str:
-    """Why `compose_address` finds no farm in a clone that was made ready for one; "" in any other folder."""
-    if not (folder / COMPOSE_CONFIG).is_file() or not (folder / SECRETS).is_dir():
-        return ""
-    if not _is_private(folder / SECRETS):
-        return f"{SECRETS}/ is not used: it must be yours, no link, and closed to others (chmod 700 {SECRETS})"
-    return f"no farm of docker compose answers at {SOCKET}; `docker compose up --detach` starts it"
 
 
 def _is_private(folder: Path) -> bool:

@@ -30,18 +30,6 @@ def parking_reason(failures: Sequence[Failure]) -> str:
     return f"{first.stage} of {first.node} failed: {first.error}{more}"
 
 
-@dataclass(frozen=True)
-class WaitLimits:
-    """Seconds.  `no_progress_s` without any task finishing, before the run parks.  `retry_wait_s` with only
-    failures left, in which they may be retried, before the run parks.  `lost_message_timeout_s` without progress,
-    before messages that the broker no longer has are sent again.
-    """
-
-    no_progress_s: float
-    retry_wait_s: float = 0.0
-    lost_message_timeout_s: float = LOST_MESSAGE_TIMEOUT_S
-
-
 class Work(Protocol):
     """What the driver waits for: the candidates of a plan, or the jobs of a scheduler."""
 
@@ -70,8 +58,9 @@ class Work(Protocol):
 class Dispatcher:
     """Sends the work of one run and waits for it.
 
-    `notify` is called with what a person must know at once.  `only` names failed tasks: where a record has some of
-    them, its other failures stand.
+    The run parks after `no_progress_s` seconds without any task finishing, and with only failures left after
+    `retry_wait_s`, in which they may be retried.  `notify` is called with what a person must know at once.  `only`
+    names failed tasks: where a record has some of them, its other failures stand.
 
     A worker that is killed in the moment between taking a message and noting that it has taken it loses it (kombu
     takes and notes in two steps).  So where nothing has finished for a while and the broker has no message of the
@@ -80,9 +69,11 @@ class Dispatcher:
 
     farm: FarmConnection
     run_id: str
-    limits: WaitLimits
+    no_progress_s: float
+    retry_wait_s: float = 0.0
     notify: Callable[[str], None] = log.info
     only: tuple[str, ...] = ()
+    lost_message_timeout_s: float = LOST_MESSAGE_TIMEOUT_S
     _monitor: WorkerMonitor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,14 +112,14 @@ class Dispatcher:
             failures = work.failures()
             if failures and not work.is_running():
                 parked = Parked(parking_reason(failures), tuple(failures))
-                if now - changed >= self.limits.retry_wait_s or parked.budget_exhausted:
+                if now - changed >= self.retry_wait_s or parked.budget_exhausted:
                     raise parked
                 if not is_notified:
-                    self.notify(f"{parked.reason}; waiting {self.limits.retry_wait_s:.0f} s for a retry")
+                    self.notify(f"{parked.reason}; waiting {self.retry_wait_s:.0f} s for a retry")
                     is_notified = True
-            elif now - changed > self.limits.no_progress_s:
-                raise Parked(f"no {work.name} has finished for {self.limits.no_progress_s:.0f} s")
-            elif now - counted > self.limits.lost_message_timeout_s:
+            elif now - changed > self.no_progress_s:
+                raise Parked(f"no {work.name} has finished for {self.no_progress_s:.0f} s")
+            elif now - counted > self.lost_message_timeout_s:
                 counted = now
                 resends += self._resend_lost(work, resends)
             self.store.wait(self.run_id, POLL_S)

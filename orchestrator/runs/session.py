@@ -24,7 +24,7 @@ from orchestrator.callbacks import Callbacks, EndState, RunEnd, RunInfo
 from orchestrator.console import Terminated, command_line
 from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.dispatcher import Dispatcher, WaitLimits
+from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable, RunInUse, write_output
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile
 from orchestrator.runs.status import PARKED_FILE, ParkedState, StatusPublisher, keep_versions, write_parked_state
@@ -118,7 +118,7 @@ def open_session(
     ):
         if needs_rules and not reached.rules:
             raise FarmUnavailable(f'the farm has no embedded endpoint, and {needs_rules} is "embedded"')
-        dispatcher = Dispatcher(reached, run_id, WaitLimits(job_s + NO_PROGRESS_S, retry_wait_s), notify, tuple(only))
+        dispatcher = Dispatcher(reached, run_id, job_s + NO_PROGRESS_S, retry_wait_s, notify, tuple(only))
         said = {"kind": kind, **about}
         publisher = StatusPublisher(run_id, reached.store, output, said, budget_usd, is_priced)
         reached.store.retention.apply_rule(run_id, KEPT_S / DAY_S)

@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 from orchestrator.console import format_count
 from orchestrator.farm import Parked
 from orchestrator.runs.folder import OutputError, OutputFolder, OutputNotWritable, find_json, is_locked, run_file
-from orchestrator.runs.kinds import RunProgress, kind_of
+from orchestrator.runs.kinds import kind_of
 from orchestrator.settings import SettingsError
 from tasks.openai.limits import spending_of
 from tasks.records import Failure
@@ -143,11 +143,13 @@ def find_runs(folder: Path) -> list[Path]:
 def run_status(folder: Path) -> RunStatus:
     output, kind = OutputFolder(folder), kind_of(folder)
     progress, parked, used = kind.progress(folder), read_parked_state(output), read_usage(output)
+    state: State = "parked" if parked and not parked.is_dead_end else "stopped"
+    state = "running" if is_locked(folder) else "finished" if progress.is_finished else state
     return RunStatus(
         run=run_file(folder)["id"],
         kind=kind.name,
         folder=str(folder),
-        state=_state(folder, progress, parked),
+        state=state,
         unit=progress.unit,
         done=progress.done,
         total=progress.total,
@@ -172,14 +174,6 @@ def statuses(folder: Path) -> tuple[list[RunStatus], dict[str, str]]:
         except (OutputError, SettingsError, OSError) as error:
             unreadable[str(path)] = str(error)
     return runs, unreadable
-
-
-def _state(folder: Path, progress: RunProgress, parked: ParkedState | None) -> State:
-    if is_locked(folder):
-        return "running"
-    if progress.is_finished:
-        return "finished"
-    return "parked" if parked and not parked.is_dead_end else "stopped"
 
 
 WRITE_EVERY_S = 5.0  # a file that is synced to disk

@@ -11,7 +11,7 @@ from simulated_run import RUN, Driver, request
 
 from orchestrator.farm import FarmUnavailable, Parked
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher, WaitLimits
+from orchestrator.farm.dispatcher import CANCELLED_REASON, MOST_RESENDS, Dispatcher
 from orchestrator.farm.work import FarmEvaluator, Scheduler
 from orchestrator.farm.workers import count_messages, drop_waiting
 from tasks.plan import Candidate, Plan, stage_refs
@@ -22,9 +22,9 @@ PLAN = Plan("population", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 
-def dispatcher(driver: Driver, limits: WaitLimits) -> Dispatcher:
+def dispatcher(driver: Driver, no_progress_s: float, **limits: float) -> Dispatcher:
     farm = FarmConnection(driver.app, driver.broker, driver.store, False, lambda: None)
-    return Dispatcher(farm, RUN.id, limits, driver.messages.append)
+    return Dispatcher(farm, RUN.id, no_progress_s, notify=driver.messages.append, **limits)
 
 
 def failure(record: str, name: str, error: str = "E") -> Failure:
@@ -50,7 +50,7 @@ def test_lost_messages_of_a_plan_are_sent_again_and_those_that_failed_are_not(al
             for ref in (ref for candidate in plan.candidates for ref in stage_refs(candidate)):
                 store.put_stage(RUN.id, plan.name, ref.field, {**SCORE, "generated": 1}, 1)
 
-    evaluate = FarmEvaluator(dispatcher(alone, WaitLimits(30, lost_message_timeout_s=1.0)), watch)
+    evaluate = FarmEvaluator(dispatcher(alone, 30, lost_message_timeout_s=1.0), watch)
     # When the driver has waited, then both were sent at first, and then the one that no worker had in hand
     assert [outcome.index for outcome in evaluate(PLAN)] == [0, 1]
     assert sent == [2, 1]
@@ -73,7 +73,7 @@ def test_lost_messages_of_jobs_are_sent_again_and_those_that_failed_are_not(alon
             for job in jobs:
                 store.put_shared(RUN.id, job.key, {"label": job.spec.label})
 
-    scheduler = Scheduler(dispatcher(alone, WaitLimits(30, lost_message_timeout_s=1.0)))
+    scheduler = Scheduler(dispatcher(alone, 30, lost_message_timeout_s=1.0))
     for job in jobs:
         scheduler.submit(job)
     assert {result["label"] for _, result in scheduler.results(watch)} == {"a/0", "a/1"}
@@ -81,17 +81,17 @@ def test_lost_messages_of_jobs_are_sent_again_and_those_that_failed_are_not(alon
 
 
 def test_a_run_whose_messages_are_always_lost_parks(alone: Driver) -> None:
-    scheduler = Scheduler(dispatcher(alone, WaitLimits(30, lost_message_timeout_s=0.1)))
+    scheduler = Scheduler(dispatcher(alone, 30, lost_message_timeout_s=0.1))
     scheduler.submit(request("a/0"))
     with pytest.raises(Parked, match=f"no job has finished or failed, though it was sent {MOST_RESENDS + 1} times"):
         list(scheduler.results(lambda: drop_waiting(alone.broker, RUN.id) and None))
 
 
 def test_without_progress_the_run_parks(alone: Driver) -> None:
-    evaluate = FarmEvaluator(dispatcher(alone, WaitLimits(0.5)), lambda *_: None)
+    evaluate = FarmEvaluator(dispatcher(alone, 0.5), lambda *_: None)
     with pytest.raises(Parked, match="no stage of g0_pop has finished for 0 s"):
         evaluate(PLAN)
-    scheduler = Scheduler(dispatcher(alone, WaitLimits(0.5)))
+    scheduler = Scheduler(dispatcher(alone, 0.5))
     scheduler.submit(request("a/0"))
     with pytest.raises(Parked, match="no job has finished for 0 s"):
         list(scheduler.results())
@@ -99,7 +99,7 @@ def test_without_progress_the_run_parks(alone: Driver) -> None:
 
 def test_a_budget_that_is_spent_is_not_waited_for(alone: Driver) -> None:
     # Given a driver that would wait for a retry of what failed
-    scheduler = Scheduler(dispatcher(alone, WaitLimits(60, retry_wait_s=60)))
+    scheduler = Scheduler(dispatcher(alone, 60, retry_wait_s=60))
     job = request("a/0")
     scheduler.submit(job)
     alone.store.put_failure(failure("jobs", job.key, "BudgetSpent: 5 of 5 US dollars"))
@@ -111,7 +111,7 @@ def test_a_budget_that_is_spent_is_not_waited_for(alone: Driver) -> None:
 
 def test_a_cancelled_run_parks_for_that_reason(alone: Driver) -> None:
     alone.store.put_metadata(RUN.id, CANCELLED, "1")
-    scheduler = Scheduler(dispatcher(alone, WaitLimits(60)))
+    scheduler = Scheduler(dispatcher(alone, 60))
     scheduler.submit(request("a/0"))
     with pytest.raises(Parked) as parked:
         list(scheduler.results())
@@ -124,15 +124,15 @@ def test_a_farm_that_has_gone_ends_the_waiting(alone: Driver) -> None:
 
     farm = FarmConnection(alone.app, alone.broker, alone.store, False, gone)
     with pytest.raises(FarmUnavailable):
-        FarmEvaluator(Dispatcher(farm, RUN.id, WaitLimits(60)), lambda *_: None)(PLAN)
+        FarmEvaluator(Dispatcher(farm, RUN.id, 60), lambda *_: None)(PLAN)
 
 
 def test_a_failure_of_an_earlier_attempt_does_not_count(alone: Driver) -> None:
     alone.store.put_failure(failure("jobs", request("a/0").key))
-    scheduler = Scheduler(dispatcher(alone, WaitLimits(0.5)))
+    scheduler = Scheduler(dispatcher(alone, 0.5))
     assert alone.store.failures(RUN.id) == []
     alone.store.put_failure(failure("jobs", request("a/0").key))
-    again = Scheduler(dispatcher(alone, WaitLimits(0.5)))
+    again = Scheduler(dispatcher(alone, 0.5))
     again.submit(request("a/0"))
     alone.store.put_failure(failure("jobs", request("a/0").key))  # of attempt 1, recorded late
     with pytest.raises(Parked, match="no job has finished"):
