@@ -20,7 +20,6 @@ from celery import Task, shared_task
 
 from tasks.common.files import write_atomic
 from tasks.common.process import ChildFailed, ComputeChild, Report, SendReport, run_child, work_as_child
-from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.clustering.artifacts import ClusteringError, Progress, cannot_load, load_clustering, no_progress
 from tasks.gpu.clustering.vocabulary import sentence_ends
 from tasks.gpu.host import TargetHost, host_of
@@ -150,7 +149,7 @@ def cluster(job: Job, host: TargetHost) -> dict[str, Any]:
 
 
 @shared_task(name="gpu.cluster", base=JobTask, bind=True)
-def cluster_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def cluster_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: cluster(job, host_of(task)))
 
 

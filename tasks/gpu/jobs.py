@@ -12,7 +12,6 @@ from typing import Any
 from celery import Task, shared_task
 
 from tasks.collect.collection import SampleJob, sample_job
-from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.processor import check_of
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
@@ -134,17 +133,17 @@ def describe_tokenizer(job: SampleJob, host: TargetHost) -> dict[str, Any]:
 
 
 @shared_task(name="gpu.identity", base=JobTask, card="serves", bind=True)
-def identity_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def identity_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: identify_server(Target.of(job.arguments["target"]), host_of(task)))
 
 
 @shared_task(name="gpu.lengths", base=JobTask, bind=True)
-def lengths_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def lengths_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: check_lengths(job, host_of(task)))
 
 
 @shared_task(name="gpu.sample", base=JobTask, card="serves", bind=True)
-def sample_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def sample_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job(
         (run, key, attempt),
         lambda job: draw_sample(sample_job(job), host_of(task)),
@@ -153,5 +152,5 @@ def sample_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Coun
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask, bind=True)
-def tokenizer_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def tokenizer_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: describe_tokenizer(sample_job(job), host_of(task)))

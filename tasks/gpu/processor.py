@@ -1,9 +1,7 @@
 """Files that steer a model without Whetstone: one template, the parts for SGLang, and the job that makes that file.
 
-A file is for one inference engine, and holds deltas, the cluster of each token, and the hashes of the model that they
-were found with.  `orchestrator.export` has the parts for other engines.  The file for SGLang is loaded by reference: a
-request carries the names of its module and class, never code, so the file must be importable where SGLang's scheduler
-runs.
+A file is for one inference engine; `orchestrator.export` has the parts for others.  The one for SGLang is loaded by
+reference: a request carries the names of its module and class, never code, so the file must be importable there.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from celery import Task, shared_task
 
 from tasks.common.text import shorten
-from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.cluster import unpack_labels
 from tasks.gpu.host import TargetHost, host_of
 from tasks.gpu.model_files import check_same_model, model_files, model_hashes, reference
@@ -105,7 +102,7 @@ def check_model(model):
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """The model that deltas were found with: `config` and `tokenizer` are as of `model_hashes`, "" where not known."""
+    """The model that deltas were found with, by `model_hashes`; "" where not known."""
 
     name: str = ""
     config: str = ""
@@ -170,21 +167,17 @@ TORCH = "import torch  # noqa: E402"
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a file, each named as its place in the template.
-
-    `imports` and `engine`, its class for the engine, stand behind what needs the standard library alone; the class
-    calls what `steering` defines.
-    """
+    """The parts of a file, each named as its place in the template."""
 
     title: str
     contents: str
     usage: str
-    engine: str
+    engine: str  # the class for the engine, which calls what `steering` defines
     file_name: str
     steering: str = FIXED_BIAS
     functions: str = ""
     options: str = ""
-    imports: str = TORCH
+    imports: str = TORCH  # what stands behind the parts that need the standard library alone
     first_imports: tuple[str, ...] = ()
 
 
@@ -197,12 +190,10 @@ def render_file(
     check: ModelCheck = ModelCheck(),
     ends: NDArray[np.uint8] | None = None,
 ) -> str:
-    """The text of a file. Equal input gives equal text.
+    """The text of a file.
 
-    `deltas`: cluster id ("0", "1", ...) to its delta.  `labels` [V]: the cluster of each token.  `clustering`: the
-    content hash that the labels have.  `descriptions`: {"id", "description"} of clusters, for the comments; whatever
-    their text, they stay comments.  `ends` [V]: which tokens end a sentence (`sentence_ends`), where the delta of
-    cluster 0 is added after those only.
+    `deltas` by cluster id ("0", "1", ...); `labels` [V]: the cluster of each token; `descriptions` are for comments;
+    `ends` [V]: which tokens end a sentence (`sentence_ends`), where the delta of cluster 0 is added after those only.
     """
     is_byte = len(deltas) <= 256
     fields = {
@@ -229,10 +220,7 @@ def render_file(
 
 
 def _comment_text(text: str) -> str:
-    """Text that cannot leave a comment: whatever could end a line, or reverse its direction, becomes a point.
-
-    Python's `isprintable` is false for control, format, separator and surrogate characters, except the space.
-    """
+    """Text that cannot leave a comment: whatever could end a line, or reverse its direction, becomes a point."""
     return "".join(character if character.isprintable() else "·" for character in shorten(text, _LONGEST_COMMENT))
 
 
@@ -347,10 +335,7 @@ def check_of(model: str) -> ModelCheck:
 
 
 def generate_job(job: Job, host: TargetHost) -> dict[str, Any]:
-    """Write the processor to the store as the run's file of this name.
-
-    The arguments: `name`, `deltas`, and with an arm's deltas its `clustering`.
-    """
+    """Write the processor to the store; the arguments: `name`, `deltas`, and with an arm's deltas its `clustering`."""
     deltas, clustering = job.arguments["deltas"], job.arguments.get("clustering", "")
     check = check_of(host.model_folder(job.store.run(job.run).target))
     text = generate(job.store, job.run, deltas, check, clustering)
@@ -359,5 +344,5 @@ def generate_job(job: Job, host: TargetHost) -> dict[str, Any]:
 
 
 @shared_task(name="gpu.processor", base=JobTask, bind=True)
-def processor_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def processor_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: generate_job(job, host_of(task)))

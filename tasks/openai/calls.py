@@ -1,8 +1,4 @@
-"""Calls of the openai queue, repeated with another seed when the reply is unusable.
-
-The reflector is asked through `ask_reflector`, whose caller can do without a reply; each of its calls is kept with the
-run.  `ask_until_usable` is for callers that need a reply: the judge, and the compression of an answer.
-"""
+"""Calls of the openai queue, repeated with another seed when the reply is unusable."""
 
 from __future__ import annotations
 
@@ -38,10 +34,7 @@ def client_for(store: Store, run_id: str, endpoint: Endpoint) -> OpenAIClient:
 
 
 def prompt_limit(run: Run) -> int | None:
-    """How many tokens the reflector's prompt may have; None without a limit.
-
-    The limits are on prompt and reply together, so the longest reply is taken off.
-    """
+    """How many tokens the reflector's prompt may have beside the longest reply; None without a limit."""
     limit = smallest_limit(run.reflector_context_tokens, run.endpoint.tokens_per_minute)
     return max(0, limit - run.reflector.max_completion_tokens) if limit else None
 
@@ -56,10 +49,10 @@ def ask_reflector(
     fault: Callable[[R], str] = lambda _: "",
     settings: Reflector | None = None,
 ) -> R | Invalid:
-    """The first usable reply of two, or why the second was unusable too.
+    """The first usable reply of two, or why the second was unusable too; its caller can do without one.
 
-    A reply is unusable when it was refused, filtered or truncated, is not of its model, or has a `fault`, a text.  A
-    prompt that is too long is not sent: the call would fail.  Each call is kept with the run under the name `file`.
+    It is unusable when it was refused, filtered or truncated, is not of its model, or has a `fault`.  A prompt that is
+    too long is not sent.  Each call is kept with the run under the name `file`.
     """
 
     def keep(attempt: int, outcome: str, text: str = "", fingerprint: str = "", provider: str = "") -> None:
@@ -108,10 +101,7 @@ def ask_until_usable(
     store: Store | None = None,
     run_id: str = "",
 ) -> tuple[R, Reply]:
-    """The first usable reply of `NEEDED_TRIES`, each with a seed of its own.
-
-    With a store, the unusable replies of earlier tries of the task are counted there: no seed is used twice.
-    """
+    """The first usable reply of `NEEDED_TRIES`; the store counts unusable ones, so that no seed is used twice."""
     what = f"reply:{call_id}"
     before = store.failure_count(run_id, what) if store else 0
     for tries in range(NEEDED_TRIES):

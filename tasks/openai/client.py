@@ -1,7 +1,6 @@
 """The one client for OpenAI-compatible endpoints: Chat Completions, strict schema, one layer of retries.
 
-The SDK's own retries are off; tenacity waits as long as the endpoint asks for or else a growing random time.  Every
-attempt passes the limits.
+The SDK's own are off; tenacity waits as long as the endpoint asks for, or else a growing random time.
 """
 
 from __future__ import annotations
@@ -41,17 +40,13 @@ Messages = tuple[str, str]  # system and user
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply as it came, whether it can be used or not, and who wrote it (see `provider_of`).
+    """A reply as it came, whether it can be used or not."""
 
-    `text` is that of a refusal where the model refused; `finish` is the endpoint's reason, "stop" where it gives none,
-    or "refusal".
-    """
-
-    text: str
-    finish: str
+    text: str  # that of a refusal where the model refused
+    finish: str  # the endpoint's reason, "stop" where it gives none, or "refusal"
     usage: Usage
     system_fingerprint: str
-    provider: str
+    provider: str  # who wrote it (`provider_of`)
 
 
 class OpenAIClient:
@@ -63,11 +58,7 @@ class OpenAIClient:
     def ask(
         self, messages: Messages, reply: type[R], settings: Reflector | Judge, call_id: str, repeated: int = 0
     ) -> tuple[R, Reply]:
-        """One answer in the form of `reply`.
-
-        `repeated` is how often the same was asked before: the call then has another seed, because the same seed and
-        messages would give the same reply, and is another one to the endpoint.
-        """
+        """One answer in the form of `reply`; what was asked `repeated` times before has another seed and id."""
         from openai.lib._pydantic import to_strict_json_schema
 
         call_id, seed = f"{call_id}-{repeated + 1}" if repeated else call_id, settings.seed
@@ -196,11 +187,7 @@ class Choice(TypedDict):
 
 
 class Completion(TypedDict):
-    """What is read of a completion.
-
-    The SDK's own models are not made: they check no types, and take 500 times the memory of a reply that has many small
-    objects.
-    """
+    """What is read of a completion.  The SDK's own models check no types, and take 500 times the memory."""
 
     choices: Annotated[list[Choice], Field(min_length=1), FailFast()]
     system_fingerprint: NotRequired[str | None]

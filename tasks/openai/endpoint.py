@@ -1,7 +1,6 @@
 """An OpenAI-compatible endpoint: its address, who answers there, what its tokens cost, and how a call can fail.
 
 Who answers is a language model or the rules of the embedded endpoint, told apart by the system fingerprint of a reply.
-The model that a setting names is only what was requested: rules may answer at the same address, and reports say so.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from tasks.records import Endpoint
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 EMBEDDED = "embedded"
-NAME_VARIABLE = "WHETSTONE_ENDPOINT"
-"""The lasting name of the endpoint at OPENAI_BASE_URL, where that address changes with each start."""
+NAME_VARIABLE = "WHETSTONE_ENDPOINT"  # names the endpoint at OPENAI_BASE_URL, where that changes with each start
 
 RULES_FINGERPRINT = "whetstone-rules"  # the embedded endpoint's fingerprints begin with it
 NO_RULE = "no_rule"  # the code of its error for a question that no rule answers
@@ -50,26 +48,18 @@ def provider_of(system_fingerprint: str, model: str) -> str:
 
 
 def join_providers(names: Iterable[str]) -> str:
-    """Providers as a report names them."""
     return " and ".join(sorted(names)) or NO_MODEL
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Counts of one call or of many, as the endpoint reports them.
+    """Counts of one call or of many, as the endpoint reports them."""
 
-    requests    attempts sent, answered or not
-    prompt      prompt tokens, `cached` among them
-    cached      prompt tokens that the endpoint had cached
-    completion  tokens written, `reasoning` among them
-    reasoning   tokens written that are not part of the reply
-    """
-
-    requests: int = 0
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    reasoning: int = 0
+    requests: int = 0  # attempts sent, answered or not
+    prompt: int = 0  # tokens, `cached` among them
+    cached: int = 0  # prompt tokens that the endpoint had cached
+    completion: int = 0  # tokens written, `reasoning` among them
+    reasoning: int = 0  # tokens written that are not part of the reply
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
@@ -81,10 +71,7 @@ def is_priced(endpoint: Endpoint) -> bool:
 
 
 def cost_usd(usage: Usage, endpoint: Endpoint) -> float:
-    """The cost in US dollars; an unknown price counts as 0 (`is_priced`).
-
-    Cached prompt tokens have their own price; reasoning tokens are completion tokens.
-    """
+    """The cost in US dollars; an unknown price counts as 0."""
     dollars = (
         (usage.prompt - usage.cached) * (endpoint.price_prompt or 0)
         + usage.cached * (endpoint.price_cached or 0)
@@ -94,10 +81,7 @@ def cost_usd(usage: Usage, endpoint: Endpoint) -> float:
 
 
 class CallError(Exception):
-    """A call that gave no usable answer.
-
-    `message` is the reason.  `raw` is the text of the reply where there was one, for the prompt log.
-    """
+    """A call that gave no usable answer; `raw` is the text of the reply where there was one, for the prompt log."""
 
     def __init__(self, message: str, raw: str = "") -> None:
         super().__init__(message, raw)

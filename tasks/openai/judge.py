@@ -10,7 +10,6 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.common.validation import Count, PlanName, RunId
 from tasks.judging.graders import Grader, make_grader, title_of
 from tasks.judging.verdict import JudgeReply, judge, verdict_key
 from tasks.openai.calls import ask_until_usable, client_for
@@ -95,5 +94,5 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="openai.judge", base=StageTask)
-def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+def judge_task(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
     run_stage("judge", (run, plan, index, phase, attempt), judge_stage)

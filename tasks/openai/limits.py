@@ -36,11 +36,11 @@ MARGIN_S = 30.0  # beyond the endpoint's timeout, after which a call without an 
 
 @dataclass(frozen=True)
 class Spending:
-    """US dollars: what answered calls cost, those in flight at most, and the most that unconfirmed calls cost."""
+    """US dollars."""
 
-    spent: float
-    in_flight: float
-    unconfirmed: float
+    spent: float  # by answered calls
+    in_flight: float  # at most
+    unconfirmed: float  # at most, by calls whose outcome is unknown
 
 
 class Limits:
@@ -50,10 +50,7 @@ class Limits:
         self._endpoint, self._sleep = endpoint, sleep
 
     def begin(self, most: Usage) -> str:
-        """Count a call that uses `most`, and return its id when it may be sent.
-
-        A call of more tokens than a minute has is charged a whole minute.
-        """
+        """Count a call that uses `most`, and return its id when it may be sent."""
         requests, tokens = self._endpoint.requests_per_minute, self._endpoint.tokens_per_minute
         shares = {"requests": 1 / requests} if requests else {}
         if tokens:
@@ -143,10 +140,7 @@ if text then redis.call("HSET", KEYS[2], ARGV[1], cjson.encode({cjson.decode(tex
 
 
 class RunLimits(Limits):
-    """The limits of a run's calls over all workers, kept in the store.
-
-    The limits a minute are of all calls to the same address with the same key, of whatever run.
-    """
+    """Those of a run over all workers, in the store; those a minute are of all calls to one address with one key."""
 
     def __init__(
         self, client: redis.Redis, run_id: str, endpoint: Endpoint, sleep: Callable[[float], None] = time.sleep

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from celery import shared_task
 
 from tasks.common.text import SCRATCHPAD_CHARACTERS, fill, quote_lines
-from tasks.common.validation import Count, PlanName, ReplyModel, RunId
+from tasks.common.validation import ReplyModel
 from tasks.openai.calls import Invalid, ask_reflector
 from tasks.openai.client import Messages
 from tasks.openai.reflect import WrittenScratchpad
@@ -43,14 +43,11 @@ Output only: {"scratchpad": "<merged string>"}.
 
 
 class MergedScratchpad(ReplyModel):
-    """What the child starts with."""
-
     schema_name: ClassVar = "merge"
     scratchpad: WrittenScratchpad
 
 
 def merge_messages(parents: Merge) -> Messages:
-    """The system and the user message for one merge. Fitness has all its digits."""
     values = {
         "fitness_a": repr(float(parents.fitness_a)),
         "scratchpad_a": quote_lines(parents.scratchpad_a),
@@ -63,8 +60,7 @@ def merge_messages(parents: Merge) -> Messages:
 def merge_stage(stage: Stage) -> dict[str, Any]:
     """Where no reply is usable, the child starts with the first parent's scratchpad; `fallback` says why."""
     parents = stage.candidate.merge
-    if parents is None:
-        raise ValueError(f"{stage.node} has no parents to merge")
+    assert parents is not None, "the stage is of a candidate with two parents"
     call, file = f"{stage.run.id}-{stage.node}-merge", f"gen_{stage.plan.generation}_merge_{stage.node}"
     merged = ask_reflector(stage.store, stage.run, merge_messages(parents), MergedScratchpad, call, file)
     if isinstance(merged, Invalid):
@@ -73,5 +69,5 @@ def merge_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="openai.merge", base=StageTask)
-def merge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+def merge_task(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
     run_stage("merge", (run, plan, index, phase, attempt), merge_stage)

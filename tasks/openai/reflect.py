@@ -29,22 +29,16 @@ from tasks.common.text import (
     quote_lines,
     written_scratchpad,
 )
-from tasks.common.validation import LARGEST_DELTA, Count, PlanName, ReplyModel, RunId
+from tasks.common.validation import LARGEST_DELTA, ReplyModel
 from tasks.openai.calls import Invalid, ask_reflector, prompt_limit
 from tasks.openai.client import Messages, R
 from tasks.openai.endpoint import ContextExceededError
 from tasks.plan import Phase
-from tasks.records import Run
 from tasks.stage import Stage, StageTask, run_stage
 
 logger = logging.getLogger(__name__)
 EPS = 1e-9  # by which a new delta differs from the current one
-PROMPT_SHARES = (1.0, 0.7, 0.5, 0.35)
-"""What a prompt may have of its limit, at the first and at each further try.
-
-The limit is kept by an estimate.  Where the endpoint counts more tokens than the model's context has, the prompt is cut
-further.
-"""
+PROMPT_SHARES = (1.0, 0.7, 0.5, 0.35)  # of the limit, an estimate, at each try: where the endpoint counts more tokens
 CUT = "cut: the answer breaks off. "
 
 MUTATION_SYSTEM = f"""\
@@ -160,8 +154,6 @@ WrittenScratchpad = Annotated[str, AfterValidator(written_scratchpad)]
 
 
 class Mutation(ReplyModel):
-    """The target cluster's new delta, and the individual's new scratchpad."""
-
     schema_name: ClassVar = "mutation"
     delta: ProposedDelta
     scratchpad: WrittenScratchpad
@@ -171,8 +163,6 @@ class Mutation(ReplyModel):
 
 
 class Rewrite(ReplyModel):
-    """A new delta for each cluster, and what to append to the summary."""
-
     schema_name: ClassVar = "rewrite"
     deltas: ReplyModel
     summary: WrittenScratchpad
@@ -186,7 +176,7 @@ class Rewrite(ReplyModel):
 
 @dataclass(frozen=True)
 class Response:
-    """One answer of the training set, judged. `tokens` without the end-of-turn token."""
+    """One answer of the training set, judged."""
 
     example_id: str
     is_correct: bool
@@ -202,11 +192,7 @@ def mutation_messages(
     target: str,
     responses: Sequence[Response],
 ) -> Messages:
-    """The system and the user message for one mutation.
-
-    descriptions: what `cluster_descriptions.json` lists; deltas: by cluster id, in canonical order; target: one of
-    the ids; responses: all of the training set, in its order.
-    """
+    """The system and the user message for one mutation; deltas by cluster id, in canonical order."""
     values = {
         "cluster_descriptions_json": json_array(descriptions),
         "current_deltas_json": one_line(dict(deltas)),
@@ -220,7 +206,7 @@ def mutation_messages(
 def rewrite_messages(
     descriptions: Sequence[Mapping[str, Any]], deltas: Mapping[str, float], summary: str, responses: Sequence[Response]
 ) -> Messages:
-    """The same for a whole vector; summary: all that was learnt, "" in the first round."""
+    """The same for a whole vector; the summary is all that was learnt, "" in the first round."""
     values = {
         "cluster_descriptions_json": json_array(descriptions),
         "current_deltas_json": one_line(dict(deltas)),
@@ -244,16 +230,13 @@ def _listed(responses: Sequence[Response]) -> str:
 
 
 def as_variant(messages: Messages, variant: int) -> Messages:
-    """The messages for a candidate before which `variant` others get the same question: they say so."""
+    """The messages for a candidate before which `variant` others get the same question."""
     system, user = messages
     return (system, user + REPEATED.replace("{count}", str(variant))) if variant else messages
 
 
 def variant_of(user: str) -> int:
-    """How often a user message says that its question was put before; 0 where it does not.
-
-    Only what follows the last line of dashes is read: the texts before it are untrusted.
-    """
+    """How often a user message says that its question was put before; what precedes its last dashes is untrusted."""
     found = _COUNT.search(user.rpartition("\n---\n")[2])
     return int(found[1]) if found else 0
 
@@ -261,10 +244,9 @@ def variant_of(user: str) -> int:
 def fit_responses(
     responses: Sequence[Response], limit: int | None, tokens_of: Callable[[Sequence[Response]], int]
 ) -> tuple[list[Response], int]:
-    """The responses as they enter the prompt, and how many of them are cut.
+    """The responses as they enter the prompt, and how many of them are cut; `tokens_of` estimates the prompt.
 
-    `tokens_of(responses)` estimates the prompt with these responses.  One that is too long even with `SHORTEST`
-    characters of each text is returned like that: it is not sent (`ask_reflector`).
+    One that is too long even with `SHORTEST` characters of each text is not sent (`ask_reflector`).
     """
     responses = list(responses)
     if limit is None or tokens_of(responses) <= limit:
@@ -284,7 +266,7 @@ def fit_responses(
 
 
 def reflect_stage(stage: Stage) -> dict[str, Any]:
-    """The record of the stage: `delta` or `deltas` with the new scratchpad, or `delta` None and the reason."""
+    """`delta` or `deltas` with the new scratchpad, or `delta` None and the reason."""
     descriptions = stage.store.clusterings.descriptions(stage.run.id, stage.candidate.clustering)
     deltas = dict(zip((str(d["id"]) for d in descriptions), stage.candidate.deltas, strict=True))
     scratchpad = stage.scratchpad()
@@ -319,15 +301,29 @@ def _ask(
     fault: Callable[[R], str] = lambda _: "",
 ) -> tuple[R | Invalid, dict[str, int]]:
     """The reflector's reply to the messages that `build` makes, and for the record how many answers were cut."""
-    reflector, kind, responses = stage.run.reflector, reply.schema_name, read_responses(stage)
+    variant, reflector = stage.candidate.variant, stage.run.reflector
+    kind, responses = reply.schema_name, read_responses(stage)
     if reflector.seed is not None:
-        reflector = dataclasses.replace(reflector, seed=reflector.seed + stage.candidate.variant)
+        reflector = dataclasses.replace(reflector, seed=reflector.seed + variant)
+
+    def messages_of(responses: Sequence[Response]) -> Messages:
+        return as_variant(build(responses), variant)
+
+    def tokens_of(responses: Sequence[Response]) -> int:
+        return sum(map(estimate_tokens, messages_of(responses)))
+
     for refused, share in enumerate(PROMPT_SHARES):
-        messages, cut = fitted(stage.run, lambda r: as_variant(build(r), stage.candidate.variant), responses, share)
+        limit = prompt_limit(stage.run)
+        if share < 1:  # where a prompt has no limit, of its own length
+            length = tokens_of(responses)
+            limit = int(share * (length if limit is None else min(limit, length)))
+        fitting, cut = fit_responses(responses, limit, tokens_of)
+        if cut:
+            logger.info("the answers are too long for the reflector's prompt: %d of them are cut in the middle", cut)
         call = f"{stage.run.id}-{stage.node}-{kind}" + (f"-shorter{refused}" if refused else "")
         file = f"gen_{stage.plan.generation}_{kind}_{stage.node}" + (f"_shorter{refused}" if refused else "")
         try:
-            found = ask_reflector(stage.store, stage.run, messages, reply, call, file, fault, reflector)
+            found = ask_reflector(stage.store, stage.run, messages_of(fitting), reply, call, file, fault, reflector)
         except ContextExceededError as error:
             last = error
             logger.info("%s: the answers in it are cut further", error)
@@ -336,29 +332,8 @@ def _ask(
     raise last
 
 
-def fitted(
-    run: Run, build: Callable[[Sequence[Response]], Messages], responses: Sequence[Response], share: float = 1.0
-) -> tuple[Messages, int]:
-    """The messages within a share of their limit, and how many answers were cut to fit.
-
-    Where a prompt has no limit, a share is one of its own length.
-    """
-
-    def tokens_of(responses: Sequence[Response]) -> int:
-        return sum(map(estimate_tokens, build(responses)))
-
-    limit = prompt_limit(run)
-    if share < 1:
-        length = tokens_of(responses)
-        limit = int(share * (length if limit is None else min(limit, length)))
-    fitting, cut = fit_responses(responses, limit, tokens_of)
-    if cut:
-        logger.info("the answers are too long for the reflector's prompt: %d of them are cut in the middle", cut)
-    return build(fitting), cut
-
-
 def read_responses(stage: Stage) -> list[Response]:
-    """The unmutated candidate's answers to the training set, each with its verdict; one that is cut is not correct."""
+    """The unmutated candidate's answers, each with its verdict; one that is cut is not correct."""
     answers = stage.need("answer", "pre")["answers"]
     verdicts = stage.need("judge", "pre")["verdicts"]
     texts = stage.store.shared(stage.run.id, [a["key"] for a in answers])
@@ -376,5 +351,5 @@ def read_responses(stage: Stage) -> list[Response]:
 
 
 @shared_task(name="openai.reflect", base=StageTask)
-def reflect_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+def reflect_task(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
     run_stage("reflect", (run, plan, index, phase, attempt), reflect_stage)

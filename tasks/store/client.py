@@ -71,14 +71,13 @@ def refusal_of(error: BaseException | None) -> str | None:
 class Waiting(Retry):
     """Sends a command again until it succeeds, `limit_s` seconds at most; 0 sends it once.
 
-    A server refuses for reasons that pass: its disk or its memory is full, it has become a replica, it loads its data,
-    it was restarted.  redis-py calls this around every command, pipeline and connection, so the callers know nothing of
-    it; but a command may have been applied already, so every change of the store may be sent twice.  WATCH cannot be
-    used: after a refusal `Redis.transaction` would repeat without a pause and without end.
+    A server refuses for reasons that pass: its disk or its memory is full, it has become a replica, it was restarted.
+    redis-py calls this around every command, pipeline and connection; a command may have been applied already, so every
+    change of the store may be sent twice.
 
     `report` is called with a line when the store has refused for some seconds.  `check` is called before each pause,
-    and may raise to end the waiting.  `make_room` is called every few seconds while the server's memory is full.  When
-    the time is up, commands are sent once, for a while: what a process still does to end in order does not wait again.
+    and may raise.  `make_room` is called every few seconds while the server's memory is full.  When the time is up,
+    commands are sent once, for a while: what a process still does to end in order does not wait again.
     Raises: StoreUnusable when the time is up; with `limit_s` 0, the error itself.
     """
 
@@ -126,7 +125,6 @@ class Waiting(Retry):
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _note(self, reason: str, waited_s: float, now: float) -> None:
-        """Make room where memory is short; report the reason, once while it lasts."""
         if "OOM" in reason and now - self._room_at >= ROOM_PAUSE_S:
             self._room_at = now
             try:
@@ -158,10 +156,9 @@ HEALTH_CHECK_S = 15  # a connection that was idle for so long is checked before 
 
 
 def connect(url: str, waiting: Waiting | None = None, timeout_s: float | None = None) -> redis.Redis:
-    """A client of the server at `url`, which connects with its first command.
+    """A client of the server at `url`, which connects with its first command; `timeout_s` bounds a reply.
 
-    `waiting`: what it does when the server refuses or does not answer; by default it waits as long as the environment
-    says, so a client outlives a restart of the server.  `timeout_s`: how long a connection or a reply may take.
+    Without a policy of its own it waits as long as the environment says, so it outlives a restart of the server.
     """
     return redis.Redis.from_url(
         url,
@@ -186,9 +183,8 @@ LOCK_S = 10.0
 def hold_lock(client: redis.Redis, name: str, ttl: float = LOCK_S) -> Iterator[None]:
     """Hold the lock called `name` inside the block, so that a piece of work is done once.
 
-    Celery delivers a task at least once; a redelivered message or a new attempt may run beside the first.  The others
-    wait for as long as one holds the lock, and then find the result in the store.  It is renewed while the block runs,
-    and expires when its process has died.
+    Celery delivers a task at least once.  The others wait while one holds the lock, and then find the result in the
+    store.  It is renewed while the block runs, and expires when its process has died.
     """
     lock = client.lock(lock_key(name), timeout=ttl, sleep=0.05, thread_local=False)
     lock.acquire()
@@ -245,9 +241,8 @@ class RunTaken(Exception):
 class StoreAccess:
     """One Redis or Valkey, and writes in the name of runs.  Every method is safe to call twice.
 
-    `owner` is the run's owner as its lease has it (tasks/store/ownership.py), "" for a writer that is not its owner.
-    Once another process has the lease, what an owner writes is refused, in the step on the server in which it would be
-    done: so one that was only suspended writes nothing more.
+    `owner` is the run's owner as its lease has it, "" for a writer that is not its owner.  Once another process has the
+    lease, what an owner writes is refused, so one that was only suspended writes nothing more.
     """
 
     def __init__(self, client: redis.Redis, owner: str = "") -> None:

@@ -61,10 +61,7 @@ class PlanRecords(StoreAccess):
         self._next_attempt, self._put_stage = self._script(_NEXT_ATTEMPT), client.register_script(_PUT_STAGE)
 
     def put_plan(self, run_id: str, plan: Plan) -> None:
-        """Record a plan.  A different plan of the same name has other results: its records are deleted.
-
-        What is new takes no record of an attempt that began before.
-        """
+        """Record a plan, which takes no record of an attempt that began before; a different one has other records."""
         key, text = plan_key(run_id, plan.name), plan.to_json()
         known = cast("bytes | None", self.redis.hget(key, keys.PLAN))
         if known not in (None, text.encode()):
@@ -91,7 +88,7 @@ class PlanRecords(StoreAccess):
         return cast(int, self._next_attempt(run_id, [run_key(run_id, keys.FENCE), plan_key(run_id, name)], []))
 
     def attempt(self, run_id: str, name: str) -> int:
-        """The number of the latest attempt, 0 before the first."""
+        """The latest attempt, 0 before the first."""
         return int(cast("bytes | None", self.redis.hget(plan_key(run_id, name), keys.ATTEMPT)) or 0)
 
     def stage_context(self, run_id: str, name: str, stage: str) -> StageContext:
@@ -107,10 +104,7 @@ class PlanRecords(StoreAccess):
         return StageContext(int(attempt or 0), record is not None, bool(cancelled), run, plan)
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
-        """Record the outcome of a stage of a candidate; the first record stands.
-
-        Nothing is recorded by an attempt whose records were deleted (`forget_stages`), nor of a plan that is gone.
-        """
+        """Record the outcome of a stage; the first one stands, and an attempt that was forgotten writes nothing."""
         self._put_stage([plan_key(run_id, name)], [keys.OUTDATED, attempt, stage, json.dumps(outcome)])
 
     def forget_stages(self, run_id: str, names: Iterable[str]) -> None:
@@ -153,10 +147,7 @@ class PlanRecords(StoreAccess):
     # What failed, in plans and jobs.
 
     def begin_attempt(self, run_id: str, record: str, keep: Callable[[list[Failure]], list[Failure]]) -> int:
-        """The number of a new attempt at a plan or the jobs, whose failures are forgotten but for those of `keep`.
-
-        `keep` is called with the failures of the attempt before, and returns those that stand.
-        """
+        """The number of a new attempt at a plan or the jobs; `keep` says which failures of the one before stand."""
         failures, before = self.failures(run_id, record), self.attempt(run_id, record)
         attempt = self.next_attempt(run_id, record)  # more than one later, where its command was sent twice
         latest = [failure for failure in failures if failure.attempt == before]

@@ -1,13 +1,9 @@
 """What the store may forget, and when: results that no run holds, and runs that have finished.
 
-A result that a run has read or written is held for it until the run releases it: it cannot expire meanwhile, and it is
-not removed to make room.  A result that no run holds expires some days after its last use; a run that needs it again
-computes it again.  A run that has finished is in its output folder.  Nothing else is removed: a run that is at work,
-parked or stopped keeps all that it needs.
+A result that a run has read or written is held for it until the run releases it.  One that no run holds expires some
+days after its last use; a run that needs it again computes it again.  A run that has finished is in its output folder.
 
-Each script sees the results and the sets of the runs at one moment, so nothing can begin to be used in the instant in
-which it is released or removed.  The server must not evict keys itself (`maxmemory-policy noeviction`): locks, limits
-and Celery's counters expire too, and an eviction would take them like any result.
+The server must not evict keys itself (`maxmemory-policy noeviction`): locks, limits and Celery's counters expire too.
 """
 
 from __future__ import annotations
@@ -74,26 +70,21 @@ return 1
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run in the store: its state ("" when none was published), when that was, and its own keys.
-
-    `updated` is in seconds of the epoch, `size` in bytes.
-    """
-
     run: str
-    state: str
-    updated: float
-    keys: int
-    size: int
+    state: str  # "" when none was published
+    updated: float  # when that was, in seconds of the epoch
+    keys: int  # its own
+    size: int  # bytes
 
 
 @dataclass(frozen=True)
 class StoredResult:
-    """A result or a clustering that no run holds: its key, its kind, seconds until it expires, and bytes."""
+    """A result or a clustering that no run holds."""
 
     key: str
     kind: str
     expires_s: int
-    size: int
+    size: int  # bytes
 
 
 class Retention(StoreAccess):
@@ -114,7 +105,7 @@ class Retention(StoreAccess):
         return [name for name in ended if not self.redis.exists(run_key(name, keys.LEASE))]
 
     def remove_finished(self, run_id: str, before: float) -> bool:
-        """Remove a run's own keys if it was published as finished before this time and no process drives it."""
+        """Returns whether it was published as finished before this time, and no process drives it."""
         own = list(self.keys_of(run_id))  # those of a run that has finished are few
         first = [run_key(run_id, keys.METADATA), run_key(run_id, keys.LEASE), keys.RUNS]
         names = [*(name.encode() for name in first), *own]

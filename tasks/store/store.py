@@ -173,7 +173,7 @@ class Store(PlanRecords):
         return {name: text.decode() for name, text in found.items()}
 
     def put_file(self, run_id: str, name: str, data: bytes) -> None:
-        """Keep a file for the run: data of a job by its name, or what a job has made by the job's key."""
+        """Data of a job by its name, or what a job has made by the job's key."""
         self._write(run_id, ("HSET", run_key(run_id, keys.FILES), name, data))
 
     def file(self, run_id: str, name: str) -> bytes | None:
@@ -233,10 +233,9 @@ class Store(PlanRecords):
     def put_shared(
         self, run_id: str, key: str, value: Mapping[str, Any], usage: Mapping[str, float] | None = None
     ) -> None:
-        """Keep a result under its content key and hold it for the run.
+        """Keep a result under its content key and hold it for the run; the first one stands.
 
-        The first result stands, so that all readers see the same one.  `usage` is counted for the run in the same
-        trip (hundreds of answers arrive in a second), and once when this is sent twice.
+        `usage` is counted for the run in the same trip (hundreds of answers arrive in a second), and once.
         """
         names = [run_key(run_id, part) for part in (keys.HELD, keys.SHARED)]
         counts = [part for name, count in (usage or {}).items() for part in (name, repr(count))]
@@ -257,15 +256,12 @@ class Store(PlanRecords):
         return bool(self._hold([run_key(run_id, held), run_key(run_id, keys.SHARED), key]))
 
     def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds.
-
-        Where the server is nearly full, those that expire first are removed at once.
-        """
+        """The run needs none of its results any more: those that no other run holds expire, or make room at once."""
         self.release(run_id, keys.HELD, kept_s)
         Retention(self.redis).make_room()
 
     def release_clusterings(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
+        """The run has ended: clusterings that no other run holds expire."""
         self.release(run_id, keys.HELD_CLUSTERINGS, kept_s)
 
     def release(self, run_id: str, held: str, kept_s: int) -> None:
@@ -318,10 +314,7 @@ class Clusterings:
         return ClusterFigures.from_json(self._field(clustering, keys.FIGURES))
 
     def descriptions(self, run_id: str, clustering: str = "") -> list[dict[str, Any]]:
-        """What the clusters of the run's clustering hold, or of another one.
-
-        Of the run's own one these are the descriptions that the run was given, if it was given any.
-        """
+        """What the clusters of a clustering hold: of the run's own, the descriptions that the run was given, if any."""
         own = self._store.metadata(run_id, keys.DESCRIPTIONS)
         if own is not None and clustering in ("", self._store.metadata(run_id, keys.CLUSTERING) or ""):
             return cast("list[dict[str, Any]]", json.loads(own))
@@ -339,10 +332,9 @@ class Clusterings:
 
 
 def record_use(client: redis.Redis, questions: Sequence[str], use: str) -> int:
-    """Record that test questions are used; returns how many uses there were of any of them, this one included.
+    """Record that test questions (content hashes) are used; how many uses there were of any of them, with this one.
 
-    Those that have measured a choice before are no longer unseen.  questions: their content hashes; use: what
-    identifies a use, which counts once.
+    Those that have measured a choice before are no longer unseen.
     """
     found = [test_uses_key(question) for question in questions]
     with client.pipeline() as pipeline:
@@ -353,11 +345,7 @@ def record_use(client: redis.Redis, questions: Sequence[str], use: str) -> int:
 
 
 def open_store(redis_url: str, waiting: Waiting | None = None) -> Store:
-    """The store of the farm at this address.
-
-    While the server's memory is full, what waits for it removes results that no run holds, from this store: `waiting`
-    may be that of several clients.
-    """
+    """The store of the farm at this address; while the server's memory is full, what waits removes unheld results."""
     client = connect(store_url(redis_url), waiting)
     waiting_of(client).make_room = Retention(connect(store_url(redis_url), NO_WAITING)).make_room
     return Store(client)

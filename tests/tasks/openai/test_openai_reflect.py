@@ -21,7 +21,6 @@ from tasks.openai.reflect import (
     Mutation,
     Response,
     fit_responses,
-    fitted,
     mutation_messages,
     read_responses,
     reflect_stage,
@@ -100,13 +99,15 @@ def test_the_prompt_of_a_mutation_is_fitted(store: Store, run: Run) -> None:
     responses = [response(i, 2800, is_correct=i % 2 == 0) for i in range(100)]
     # When the messages of its mutation are written
     stage = reflecting(store, run, responses)
-    messages, cut = fitted(
-        run, lambda r: mutation_messages(DESCRIPTIONS, {"0": 0.0, "1": 0.0}, "", "1", r), read_responses(stage)
-    )
-    # Then they fit, and every answer is in them
+
+    def messages(responses: Sequence[Response]) -> tuple[str, str]:
+        return mutation_messages(DESCRIPTIONS, {"0": 0.0, "1": 0.0}, "", "1", responses)
+
     limit = prompt_limit(run)
-    assert limit is not None and sum(map(estimate_tokens, messages)) <= limit
-    assert (cut, messages[1].count('"example_id"')) == (100, 100)
+    fitting, cut = fit_responses(read_responses(stage), limit, lambda r: sum(map(estimate_tokens, messages(r))))
+    # Then they fit, and every answer is in them
+    assert limit is not None and sum(map(estimate_tokens, messages(fitting))) <= limit
+    assert (cut, messages(fitting)[1].count('"example_id"')) == (100, 100)
 
 
 def test_an_answer_that_is_cut_is_not_correct_to_the_reflector(store: Store, run: Run) -> None:
