@@ -18,12 +18,11 @@ from orchestrator.farm import FarmUnavailable
 from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import Records
 from orchestrator.report.format import format_duration, format_score
-from orchestrator.report.live import CandidateView, Snapshot, View, usage_text
+from orchestrator.report.live import Snapshot, View, usage_text
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
 from orchestrator.runs.jobs import ArtifactRequests
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import SettingsError
-from orchestrator.settings.inputs import layout_of
 from orchestrator.settings.options import Settings
 from tasks.plan import Candidate, Evaluations, Phase, Plan, evaluations, stage_refs
 from tasks.records import Failure
@@ -140,14 +139,15 @@ class ProgressReporter:
         left = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
         done, took = len(records), time.monotonic() - self._began
         finished = done - self._plan[1]
-        prompt, ids = plan.candidates[0].system_prompt, layout_of(self.settings).ids
+        prompt = plan.candidates[0].system_prompt
         return replace(
             self._snapshot(plan.purpose, usage),
             generation=plan.generation,
             note="stages",
             progress=(done, done + left),
             arm=next((name for name, text in self.arms.items() if text == prompt), ""),
-            candidates=tuple(_view(plan, c, records, errors, ids) for c in plan.candidates),
+            candidates=len(plan.candidates),
+            failed={_node(plan, c, records): errors[str(c.index)] for c in plan.candidates if str(c.index) in errors},
             # Candidates are answered side by side: before half of the work is done, its pace says little.
             left_s=took / finished * left if 0 < left <= finished else None,
             evaluations=self.recorded + _evaluated(plan, records),
@@ -163,22 +163,10 @@ def _evaluated(plan: Plan, records: Records) -> Evaluations:
     return evaluations(records[field] for field in answers if field in records)
 
 
-def _view(
-    plan: Plan, candidate: Candidate, records: Records, errors: Mapping[str, str], cluster_ids: Sequence[str]
-) -> CandidateView:
-    """What a candidate is at: the first stage without a record, or how it ended."""
+def _node(plan: Plan, candidate: Candidate, records: Records) -> str:
+    """What a candidate that has failed is at: the first stage without a record."""
     refs = stage_refs(candidate)
-    todo = [ref for ref in refs if ref.field not in records]
-    error = errors.get(str(candidate.index)) if todo else None
-    at = todo[0] if todo else refs[-1]
-    scores = [records.get(f"{candidate.index}:{phase}:score", {}).get("fitness") for phase in ("mut", "pre")]
-    return CandidateView(
-        node=plan.node(candidate.index, at.phase),
-        stage="failed" if error else "done" if not todo else "waiting" if todo == refs else at.stage,
-        target=None if candidate.target is None else cluster_ids[candidate.target],
-        fitness=next((score for score in scores if score is not None), None),
-        error=error,
-    )
+    return plan.node(candidate.index, next((ref.phase for ref in refs if ref.field not in records), refs[-1].phase))
 
 
 class Scored(NamedTuple):

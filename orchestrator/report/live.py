@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.report.format import format_cost, format_duration, format_evaluations, format_score
 from tasks.common.text import escape_control
-from tasks.plan import Evaluations, StageName
+from tasks.plan import Evaluations
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -36,21 +36,6 @@ OF_A_GENERATION = ("population", "offspring")
 FAILURES = 2  # whose errors the live display has
 EVERY_S = 15.0
 """A stage that lasts longer says every so often how far it is."""
-AROUND = 9 + FAILURES  # its lines that are not candidates
-
-
-@dataclass(frozen=True)
-class CandidateView:
-    """One individual of the plan in flight. `target` is the cluster that its mutation changes; None: no mutation.
-
-    `stage` is a stage of the plan, or "waiting", "done" or "failed".
-    """
-
-    node: str
-    stage: StageName
-    target: str | None = None
-    fitness: float | None = None
-    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,14 +45,16 @@ class Snapshot:
     `generation` counts from 0; `arm` is that of the generation; times are in seconds, costs in US dollars, None where
     unknown.  `best` and `mean` are of the current population, `baseline` is the fitness of the start.  `progress` is
     (done, total) of the work that `note` names, such as embedding the vocabulary; `left_s` is what is left of it.
-    `evaluations` counts those of the run so far.
+    `candidates` are in the plan in flight, `failed` has the errors of those that failed, by node.  `evaluations` counts
+    those of the run so far.
     """
 
     run: str
     generation: int
     generations: int
     plan: str
-    candidates: tuple[CandidateView, ...] = ()
+    candidates: int = 0
+    failed: Mapping[str, str] = field(default_factory=dict)
     best: float | None = None
     mean: float | None = None
     best_ever: float | None = None
@@ -85,28 +72,12 @@ class Snapshot:
     arm: str = ""
 
 
-class View(Protocol):
-    """Displays a run, or writes a log of it.  Used by one thread.
+class View:
+    """Shows a run: a line for each stage, and while it lasts how far it is, with the time of day, for logs and pipes.
 
-    The driver calls `show` after each poll; the view decides what to display.  `notify` is for messages that must be
-    displayed, such as a parked run.  `close` restores the terminal; it may be called twice, and no call follows it.
+    Used by one thread.  The driver calls `show` after each poll; `notify` is for messages that must be displayed, such
+    as a parked run.  `close` restores the terminal; it may be called twice, and no call follows it.
     """
-
-    def show(self, snapshot: Snapshot) -> None: ...
-
-    def notify(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def open_view(stream: TextIO, *, plain: bool = False) -> View:
-    """The live view when `stream` is a terminal that can move its cursor; plain lines otherwise, or when asked for."""
-    can_move = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
-    return TerminalView(stream) if can_move and not plain else PlainView(stream)
-
-
-class PlainView:
-    """A line for each stage, and while it lasts how far it is, with the time of day, for logs and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -129,7 +100,7 @@ class PlainView:
         self._stream.flush()
 
 
-class TerminalView:
+class TerminalView(View):
     """Redraws in place on each `show`, without a thread; `close` removes the display."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -138,76 +109,58 @@ class TerminalView:
 
         self._console = Console(file=stream, highlight=False, markup=False, force_terminal=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
-        self._is_open = False
 
     def show(self, snapshot: Snapshot) -> None:
-        if not self._is_open:
-            self._live.start()
-            self._is_open = True
-        self._live.update(screen(snapshot, self._console.size.height), refresh=True)
+        self._live.start()  # nothing, where it is on
+        self._live.update(screen(snapshot), refresh=True)
 
     def notify(self, text: str) -> None:
         self._console.print(escape_control(text))  # above the live part
 
     def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._live.stop()
+        self._live.stop()
 
 
-def screen(now: Snapshot, height: int) -> Group:
-    """A snapshot laid out for a terminal of so many lines."""
+def open_view(stream: TextIO, *, plain: bool = False) -> View:
+    """The live view when `stream` is a terminal that can move its cursor; plain lines otherwise, or when asked for."""
+    can_move = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    return TerminalView(stream) if can_move and not plain else View(stream)
+
+
+def screen(now: Snapshot) -> Group:
+    """A snapshot laid out for a terminal."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
-    from rich.table import Table
     from rich.text import Text
 
     def line(text: str, style: str = "") -> Text:
         return Text(escape_control(text), style, no_wrap=True, overflow="ellipsis")
 
-    left = "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
-    parts = [line(f"{now.run}  {_generation(now)}  {format_duration(now.elapsed_s)}{left}", "bold")]
+    parts: list[RenderableType] = [
+        line(f"{now.run}  {_generation(now)}  {format_duration(now.elapsed_s)}{_left(now)}", "bold")
+    ]
     if now.best_ever is not None:
         fitness = f"start {format_score(now.baseline)}, best now {format_score(now.best)}"
         parts.append(line(f"best so far {format_score(now.best_ever)}, {fitness}, mean {format_score(now.mean)}"))
     parts.append(line(STAGES[now.plan], "dim"))
-    table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
-    shown, hidden = _choose(now.candidates, max(1, height - AROUND))
-    for one in shown:
-        style = {"failed": "bold red", "done": "green", "waiting": "dim"}.get(one.stage, "cyan")
-        target = "" if one.target is None else f"cluster {one.target}"
-        fitness = "" if one.fitness is None else format_score(one.fitness)
-        table.add_row(line(one.node), line(one.stage, style), line(target), line(fitness))
-    work: list[RenderableType] = [table] if shown else []
-    work += [line(f"and {hidden} more", "dim")] if hidden else []
-    failed = [one for one in now.candidates if one.stage == "failed"]
-    work += [line(f"{one.node} failed: {one.error or ''}", "red") for one in failed[:FAILURES]]
+    parts += [line(f"{node} failed: {error}", "red") for node, error in [*now.failed.items()][:FAILURES]]
     if now.progress is not None:
         done, total = now.progress
-        work = [line(_progress_text(now)), ProgressBar(total=max(total, 1), completed=done, width=60)]
+        parts += [line(_progress_text(now)), ProgressBar(total=max(total, 1), completed=done, width=60)]
     elif now.note:
-        work.append(line(now.note, "yellow"))
+        parts.append(line(now.note, "yellow"))
     queues = "  ".join(f"{name} {depth}" for name, depth in now.queues.items())
     foot = [line(usage_text(now), "dim"), line(f"queued  {queues or 'nothing'}", "dim")]
-    return Group(*parts, *work, line(""), *foot)
-
-
-def _choose(candidates: tuple[CandidateView, ...], room: int) -> tuple[list[CandidateView], int]:
-    """As many candidates as there is room for, in their order, and how many are left out: the finished ones first."""
-    order = {"failed": 0, "waiting": 2, "done": 3}
-    ranked = sorted(candidates, key=lambda candidate: order.get(candidate.stage, 1))
-    kept = {candidate.node for candidate in ranked[:room]}
-    return [one for one in candidates if one.node in kept], len(ranked[room:])
+    return Group(*parts, line(""), *foot)
 
 
 def event_lines(last: Snapshot | None, now: Snapshot) -> Iterator[str]:
     """The events between two snapshots, oldest first, one line each."""
     if last is None or (last.plan, last.generation) != (now.plan, now.generation):
         yield _headline(now)
-    before = {candidate.node for candidate in last.candidates if candidate.stage == "failed"} if last else set()
-    for one in now.candidates:
-        if one.stage == "failed" and one.node not in before:
-            yield f"  {one.node} FAILED: {one.error}"
+    yield from (
+        f"  {node} FAILED: {now.failed[node]}" for node in now.failed if last is None or node not in last.failed
+    )
     # A note in which only a number changed is not a new event.
     notes = [re.sub(r"[\d,.]+", "#", snapshot.note) for snapshot in (last, now) if snapshot is not None]
     if now.progress is None and now.note and (last is None or notes[0] != notes[1]):
@@ -215,23 +168,24 @@ def event_lines(last: Snapshot | None, now: Snapshot) -> Iterator[str]:
 
 
 def _headline(now: Snapshot) -> str:
-    count = f" ({len(now.candidates)})" if now.candidates else ""
-    what = f"{STAGES[now.plan]}{count}"
+    what = STAGES[now.plan] + (f" ({now.candidates})" if now.candidates else "")
     return f"{_generation(now)}: {what}" if now.plan in OF_A_GENERATION else what
 
 
 def _generation(now: Snapshot) -> str:
     """From 0, as in the names of nodes and in all files."""
-    arm = f", {now.arm}" if now.arm else ""
-    return f"generation {now.generation} of {now.generations}{arm}"
+    return f"generation {now.generation} of {now.generations}" + (f", {now.arm}" if now.arm else "")
 
 
-def _progress_text(snapshot: Snapshot) -> str:
+def _left(now: Snapshot) -> str:
+    return "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
+
+
+def _progress_text(now: Snapshot) -> str:
     """`embedding vocabulary 12,288 of 49,152, about 20 s left`."""
-    done, total = snapshot.progress or (0, 0)
-    left = "" if snapshot.left_s is None else f", about {format_duration(snapshot.left_s)} left"
-    tokens = f", {snapshot.tokens:,} tokens so far" if snapshot.tokens else ""
-    return f"{snapshot.note} {done:,} of {total:,}{left}{tokens}"
+    done, total = now.progress or (0, 0)
+    tokens = f", {now.tokens:,} tokens so far" if now.tokens else ""
+    return f"{now.note} {done:,} of {total:,}{_left(now)}{tokens}"
 
 
 def usage_text(now: Snapshot) -> str:
