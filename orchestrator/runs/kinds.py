@@ -28,6 +28,8 @@ from orchestrator.settings.farm import FARM_CHECKS, EndpointOptions, FarmOptions
 from tasks.common.text import quote
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from orchestrator.callbacks import Callbacks
     from orchestrator.farm.connection import FarmConnection, FarmSpec
     from orchestrator.runs.session import Driving
@@ -43,7 +45,7 @@ MODULES = {
 }
 SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
 
-S = TypeVar("S")
+S = TypeVar("S", bound="DataclassInstance")
 O = TypeVar("O", bound=FarmOptions)  # noqa: E741
 Notify = Callable[[str], None]
 Figures = Mapping[str, float | None]
@@ -179,7 +181,7 @@ class YamlKind(RunKind, Generic[S, O]):
         return self.go_on(*self.load(folder, overrides), only)
 
     def save(self, output: OutputFolder, settings: S, options: O) -> None:
-        values = {**_fields(settings), "farm": _fields(options)}
+        values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
         output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def load(self, folder: Path, overrides: Sequence[str] = ()) -> tuple[S, O]:
@@ -204,7 +206,7 @@ class YamlKind(RunKind, Generic[S, O]):
         ]
 
     def _comparable(self, settings: S) -> dict[str, Any]:
-        return flatten({**_fields(settings), **{section: {} for section in self.not_compared}})
+        return flatten({**dataclasses.asdict(settings), **{section: {} for section in self.not_compared}})
 
     def open_folder(
         self,
@@ -268,10 +270,6 @@ class YamlKind(RunKind, Generic[S, O]):
             with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
                 self.save(output, settings, options)
                 yield driving
-
-
-def _fields(document: Any) -> dict[str, Any]:
-    return dataclasses.asdict(document)
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,29 +35,23 @@ TIMEOUT_S = 60.0  # for the answers and calls in progress
 POLL_S = 0.25
 
 
-@contextmanager
-def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
+def reach_farm_of(folder: Path) -> AbstractContextManager[FarmConnection]:
     """The farm of the run in an output folder, if it is up; `check` reports when an embedded one has ended."""
     kind = kind_of(folder)
 
     def check() -> None:
         kind.farm_address(folder)
 
-    with reach(kind.farm_address(folder), check) as farm:
-        yield farm
+    return reach(kind.farm_address(folder), check)
 
 
 def failed_of(folder: Path) -> list[Failure]:
     """The failed tasks of a run, oldest first: from the farm while it is up, else from the folder."""
     parked = read_parked_state(OutputFolder(folder))
     run_id = run_file(folder)["id"]
-    try:
-        with reach_farm_of(folder) as farm:
-            # A store that has lost the run has no failures; the folder has them.
-            if farm.store.has_run(run_id):
-                return failed_tasks(farm.store, run_id)
-    except FarmUnavailable:
-        pass
+    with suppress(FarmUnavailable), reach_farm_of(folder) as farm:
+        if farm.store.has_run(run_id):  # where the store has lost the run, the folder has its failures
+            return failed_tasks(farm.store, run_id)
     return list(parked.failures) if parked else []
 
 

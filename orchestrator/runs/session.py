@@ -214,18 +214,15 @@ def restored_if_refused(settings: Path, *others: Path) -> Iterator[None]:
     reached.  A farm that is lost later leaves the new settings.  Without an earlier file `settings` the run is a new
     one, and keeps what was written.
     """
-    before = {path: path.read_bytes() if path.exists() else None for path in (settings, *others)}
+    before = {path: path.read_bytes() for path in (settings, *others) if path.exists()}
     try:
         yield
-    except FarmLost:
-        raise
-    except (SettingsError, SecretError, AddressError, FarmUnavailable, RunInUse):
-        if before[settings] is not None:
+    except (SettingsError, SecretError, AddressError, FarmUnavailable, RunInUse) as error:
+        if settings in before and not isinstance(error, FarmLost):
+            for path in {settings, *others} - {*before}:
+                path.unlink(missing_ok=True)
             for path, data in before.items():
-                if data is None:
-                    path.unlink(missing_ok=True)
-                else:
-                    write_output(path, data)
+                write_output(path, data)
         raise
 
 

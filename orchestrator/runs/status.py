@@ -199,10 +199,8 @@ class StatusPublisher:
     budget_usd: float
     is_priced: bool = True
     progress: Progress = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._written: dict[str, float] = {}
-        self._written_at = 0.0
+    _written: dict[str, float] = field(default_factory=dict)
+    _written_at: float = 0.0
 
     def restore(self) -> None:
         """Where the store has lost its counters, count on from what the output folder says."""
