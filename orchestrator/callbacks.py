@@ -33,10 +33,9 @@ EndState = Literal["finished", "parked", "stopped", "failed"]
 class RunInfo:
     """A run whose session begins.
 
-    `folder` is the output folder.  `settings` has all of them by name: of an evolution those of the .config in lower
-    case ("population_size"), of other kinds dotted ("phase0.k"); keys and passwords are not in them.  `done` of `total`
-    generations (other kinds: of what they count) were recorded by earlier sessions of the run, for which there are no
-    calls in this one.
+    `settings` has all by name: of an evolution those of the .config in lower case ("population_size"), of other kinds
+    dotted ("phase0.k"); no keys and passwords.  `done` of `total` generations (other kinds: of what they count) were
+    recorded by earlier sessions of the run.
     """
 
     id: str
@@ -51,8 +50,8 @@ class RunInfo:
 class GenerationInfo:
     """A generation of an evolution that has ended; its files are written.
 
-    `number` counts from 0.  `record` is its line of history.jsonl (docs/observability.md).  `deltas` and `scratchpad`
-    are those of the best individual so far, deltas by cluster in logits.
+    `number` counts from 0.  `record` is its line of history.jsonl.  `deltas` (by cluster, in logits) and `scratchpad`
+    are those of the best individual so far.
     """
 
     number: int

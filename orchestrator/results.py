@@ -3,9 +3,8 @@
     results = RunResults.open(Path("outputs/evolve"))
     results.report.conclusion.sentence, results.individuals[0].deltas, results.comparisons[0].after[0].text
 
-Each part is read when it is first asked for, and then kept; a run at work is read anew by opening it again.  A part
-whose file is not there yet is None or empty.  A file that is damaged raises `OutputError`, in one line that names the
-file and the place in it, and leaves the other parts readable.
+Each part is read when it is first asked for, and then kept.  A part whose file is not there yet is None or empty.  A
+damaged file raises `OutputError`, in one line that names it and the place in it; the other parts stay readable.
 """
 
 from __future__ import annotations
@@ -92,13 +91,11 @@ class RunResults:
 
     @cached_property
     def figures(self) -> Sequence[tuple[str, str]]:
-        """The figures of its kind as `orchestrator status` shows them: what, and its value in words."""
         kind = kind_of(self.folder)
         return kind.figure_lines(kind.progress(self.folder).figures)
 
     @cached_property
     def tables(self) -> Sequence[ShownTable]:
-        """What a guided or a routed run has found; empty for an evolution and a collection, which have other parts."""
         return kind_of(self.folder).tables(self.folder)
 
     @cached_property
@@ -112,7 +109,6 @@ class RunResults:
 
     @cached_property
     def versions(self) -> Sequence[Versions]:
-        """Of each session that had other ones than the session before."""
         return read_versions(self.output)
 
     @cached_property
@@ -142,7 +138,6 @@ class RunResults:
 
     @cached_property
     def book(self) -> Book:
-        """All systems that were measured so far, and what was decided."""
         return read_book(self.output)
 
     @cached_property
@@ -168,12 +163,10 @@ class RunResults:
 
     @cached_property
     def reflector_calls(self) -> Sequence[ReflectorCall]:
-        """All calls of the reflector whose texts were kept, by file name."""
         return [ReflectorCall.read(path) for path in sorted(self.output.prompts.glob("*.txt"))]
 
     @cached_property
     def report(self) -> ReportFile | None:
-        """What was shown; None for a run that has not ended."""
         return self._read("report.json", ReportFile)
 
     @cached_property

@@ -181,7 +181,7 @@ def workers(pause: str | None, resume: str | None, config: Path | None, as_json:
 
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    from orchestrator.farm.workers import task_lines
+    from orchestrator.farm.workers import task_line
     from orchestrator.report.format import format_table
 
     rows = [("WORKER", "QUEUE", "STATE", "TASKS", "PID", "HOST", "CODE", "SINCE")]
@@ -195,7 +195,7 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
         more = [one["why"]] if one.get("why") else []
         more += [f"serves only {one['serves_only']}"] if one.get("serves_only") else []
         more += [_target(one["target"])] if one.get("target") else []
-        listed += [line, *(f"    {text}" for text in [*more, *task_lines(one)])]
+        listed += [line, *(f"    {text}" for text in [*more, *map(task_line, one.get("tasks") or [])])]
     return listed
 
 

@@ -207,27 +207,16 @@ def check_versions(reports: Sequence[Report]) -> Finding:
     return Finding("code", said, "install the same Whetstone there, and restart them")
 
 
-def check_targets(reports: Sequence[Report], settings: Settings | None) -> Iterator[Finding]:
-    """Whether target servers are healthy, and workers have GPUs where a run needs them."""
-    gpu_workers = [report for report in reports if report["queue"] == "gpu"]
-    servers = [report for report in gpu_workers if (report.get("target") or {}).get("url")]
-    if settings is not None and (url := settings.sglang_url):
+def check_targets(reports: Sequence[Report], settings: Settings) -> Iterator[Finding]:
+    """Whether a target server that the settings name is healthy, and the workers that serve have the GPUs they need."""
+    if url := settings.sglang_url:
         is_well, hint = is_healthy(url, 30.0), "start it, or empty CONFIG_SGLANG_URL to have one started"
         answers = "answers" if is_well else "does not answer"
         yield Finding("target server", f"{url} {answers} /health", "" if is_well else hint)
-    elif not servers:
-        yield Finding("target server", "none has been started yet: the first task that wants one does")
-    for report in servers:
-        target = report["target"]
-        said = f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip()
-        said += f", {target['in_flight']} in flight, {target['tokens_a_second']} tokens/s"
-        yield Finding(f"target of {report['worker']}", said)
-    wants_gpu = settings is not None and settings.device == "cuda" and not settings.sglang_url
-    for report in gpu_workers:
-        if gpu := (report.get("target") or {}).get("gpu"):
-            said = f"{gpu['index']} {gpu['name']}, {gpu['used'] / 1e9:.1f} of {gpu['total'] / 1e9:.1f} GB used"
-            yield Finding(f"GPU of {report['worker']}", said)
-        elif wants_gpu and servers:
+        return
+    for report in reports:
+        target = report.get("target") or {}
+        if settings.device == "cuda" and target.get("url") and not target.get("gpu"):
             hint = "start it where `nvidia-smi` shows a GPU, with --gpu N"
             yield Finding(f"GPU of {report['worker']}", "none", hint)
 
@@ -242,7 +231,7 @@ def check_all(
         yield Finding(f"worker {name}", "paused", f"orchestrator workers --resume {name}")
     if reports:
         yield check_versions(reports)
-        yield from check_targets(reports, settings)
+        yield from check_targets(reports, settings) if settings else ()
         yield from check_endpoints(reports, settings)
     hosts: dict[str, Report] = {}
     for report in reports:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from orchestrator.farm import Parked
@@ -54,7 +54,7 @@ class Work(Protocol):
         """Send again what is neither finished nor failed; returns how many."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Dispatcher:
     """Sends the work of one run and waits for it.
 
@@ -74,10 +74,9 @@ class Dispatcher:
     notify: Callable[[str], None] = log.info
     only: tuple[str, ...] = ()
     lost_message_timeout_s: float = LOST_MESSAGE_TIMEOUT_S
-    _monitor: WorkerMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_monitor", WorkerMonitor(self.farm, self.notify))
+        self._monitor = WorkerMonitor(self.farm, self.notify)
 
     @property
     def store(self) -> Store:

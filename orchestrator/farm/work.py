@@ -57,8 +57,7 @@ class FarmEvaluator:
             send_chord(dispatcher.farm.app, store, run_id, plan.name, work.missing(), work.records, work.attempt)
             for _ in dispatcher.wait(work):
                 self.watch(plan, work.records, work.failures())
-        outcomes = [outcome(candidate, work.records) for candidate in plan.candidates]
-        return [o for o in outcomes if o is not None]
+        return [found for candidate in plan.candidates if (found := outcome(candidate, work.records)) is not None]
 
 
 @dataclass

@@ -68,12 +68,8 @@ def broadcast(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
     return {name: answer for reply in replies for name, answer in reply.items() if isinstance(answer, Mapping)}
 
 
-def task_lines(report: Mapping[str, Any]) -> list[str]:
-    """The tasks that a worker is executing, in words."""
-    return [_line(task) for task in report.get("tasks") or []]
-
-
-def _line(task: Mapping[str, Any]) -> str:
+def task_line(task: Mapping[str, Any]) -> str:
+    """A task that a worker is executing, in words."""
     arguments = [str(argument) for argument in task["arguments"]]
     what = str(task["name"]).partition(".")[2]
     if len(arguments) == 5:  # a stage of a candidate: run, plan, index, phase, attempt

@@ -275,11 +275,7 @@ def write_output(path: Path, data: bytes | str) -> None:
 def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
     """Whether a file to write is none that is read, by its path, by a link or by a hard link.  `inputs` have names."""
     for name, path in inputs.items():
-        try:
-            is_same = output.samefile(path)
-        except OSError:  # one of them is not there yet
-            is_same = output.resolve() == path.resolve()
-        if is_same:
+        if output.resolve() == path.resolve() or (output.exists() and path.exists() and output.samefile(path)):
             raise OutputError(f"{option}: {output} is the same file as {name}, which it would overwrite")
 
 

@@ -1,4 +1,4 @@
-"""The kinds of runs.  Each is one module that holds a `RunKind` under the name `KIND`, and one line of `MODULES`.
+"""The kinds of runs.  Each is one module that holds a `RunKind` under the name `KIND`, and a name in `KINDS`.
 
 The commands that manage a run (`runs`, `status`, `failed`, `retry`, `cancel`) and Flower use only this.
 """
@@ -36,13 +36,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Imported by name when a run of the kind is looked at, so that commands start without what the kinds need.
-MODULES = {
-    "evolve": "orchestrator.evolve.run",
-    "collect": "orchestrator.collect.run",
-    "guide": "orchestrator.guide.run",
-    "route": "orchestrator.route.run",
-}
+KINDS = ("evolve", "collect", "guide", "route")
+"""Rooms of `orchestrator` whose module `run` is imported when a run of the kind is looked at, so that commands start
+without what the kinds need."""
 SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
 
 S = TypeVar("S", bound="DataclassInstance")
@@ -113,9 +109,9 @@ class RunKind(ABC):
 def kind_of(folder: Path) -> RunKind:
     """The kind of the run in an output folder."""
     name = run_file(folder)["kind"]
-    if name not in MODULES:
+    if name not in KINDS:
         raise OutputError(f"{folder / 'run.json'}: no kind of runs is called {name!a}")
-    kind: RunKind = importlib.import_module(MODULES[name]).KIND
+    kind: RunKind = importlib.import_module(f"orchestrator.{name}.run").KIND
     return kind
 
 

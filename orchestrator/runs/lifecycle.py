@@ -134,9 +134,9 @@ def cancel(
 def active_tasks(farm: FarmConnection, run_id: str) -> list[str]:
     """The tasks of a run that workers are executing, in words."""
     return [
-        f"{line} ({report['worker']})"
+        f"{workers.task_line(task)} ({report['worker']})"
         for report in workers.reports(farm)
-        for task, line in zip(report.get("tasks") or [], workers.task_lines(report), strict=True)
+        for task in report.get("tasks") or []
         if task["arguments"][:1] == [run_id]
     ]
 

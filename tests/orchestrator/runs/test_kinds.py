@@ -13,14 +13,14 @@ from orchestrator.collect.settings import CollectOptions, read_collect_settings
 from orchestrator.evolve.session import start_evolution
 from orchestrator.farm.dispatcher import CANCELLED_REASON
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.runs.kinds import MODULES, kind_of
+from orchestrator.runs.kinds import KINDS, kind_of
 from orchestrator.runs.status import ParkedState, run_status, write_parked_state
 from orchestrator.settings.kconfig import load_settings
 
 EVOLVE, COLLECT = Path("configs/embedded.config"), Path("configs/collect.yaml")
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", KINDS)
 def test_each_kind_of_run_is_found_by_its_name(tmp_path: Path, name: str) -> None:
     run_id = OutputFolder(tmp_path).run_id(name)
     kind = kind_of(tmp_path)
