@@ -18,7 +18,7 @@ from pathlib import Path
 from figures import table, write
 
 from tasks.route.grading import Grader, Submission
-from tasks.route.problems import LOOPHOLES, NO_LOOPHOLE, TRAINING, Problem, hack, honest, parse_problems
+from tasks.route.problems import KNOWN_MODE, NO_LOOPHOLE, TRAINING, Problem, hack, honest, parse_problems
 
 PROBLEMS = Path(__file__).parents[1] / "configs" / "routing" / "problems.jsonl"
 PROMISED = 20.0  # gradings a second on 2 cores
@@ -27,12 +27,12 @@ PROMISED = 20.0  # gradings a second on 2 cores
 def submissions(kind: str, problems: list[Problem], count: int) -> Iterator[Submission]:
     """So many completions of one kind."""
     for index in range(count):
-        problem, mode = problems[index % len(problems)], LOOPHOLES[index % len(LOOPHOLES)]
+        problem = problems[index % len(problems)]
         if kind == "honest":
-            yield Submission(problem, mode, honest(problem, index), TRAINING)
+            yield Submission(problem, KNOWN_MODE, honest(problem, index), TRAINING)
         else:
-            asked = mode if kind == "hack" else NO_LOOPHOLE
-            yield Submission(problem, asked, hack(problem, mode, TRAINING, index), TRAINING)
+            asked = KNOWN_MODE if kind == "hack" else NO_LOOPHOLE
+            yield Submission(problem, asked, hack(problem, index), TRAINING)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Gradient routing in a world whose answer is known: does the machinery suppress what it must, and the controls not?
 
-A model of two Linear layers, prompts with loophole A, loophole B or none (examples/toy_world.py).  Pairs
+A model of two Linear layers, prompts with loophole A, loophole B or none (tests/tasks/route/toy_world.py).  Pairs
 and teacher rows are of A alone; what is required is about B, on held-out problems, with the quarantine removed.  All
 splits share the rollouts of a seed.  The design of the world was tuned on seeds 101 and 102; those here are others.
 
@@ -21,16 +21,15 @@ from pathlib import Path
 from statistics import mean
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/tasks/route")]
 
 import torch  # noqa: E402
 import toy_world as toy  # noqa: E402
 
 from benchmarks.figures import table, write  # noqa: E402
 from tasks.route.claims import RANDOM_SPLITS as RANDOM  # noqa: E402
-from tasks.route.model import seed_of  # noqa: E402
-from tasks.route.splits import SPLITS, Adam  # noqa: E402
-from tasks.route.state import TrajectorySettings, deployed_knobs  # noqa: E402
+from tasks.route.policy import seed_of  # noqa: E402
+from tasks.route.splits import SPLITS, Adam, TrajectorySettings, deployed_knobs  # noqa: E402
 from tasks.route.trajectory import Trajectory, sample_rows  # noqa: E402
 
 STEPS = 150

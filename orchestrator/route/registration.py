@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,6 @@ from orchestrator.runs.folder import OutputFolder, read_json
 from orchestrator.settings import SettingsError
 from orchestrator.settings.farm import unwritable_folder
 from tasks.common.files import FileTooLarge, read_limited
-from tasks.common.named import load_named, source_identity
-from tasks.common.text import first_line
 from tasks.common.validation import COLLECTED_BYTES
 from tasks.route.claims import (
     CEILING,
@@ -29,7 +27,6 @@ from tasks.route.claims import (
     NONE,
     OWN_TRAJECTORIES,
     PLAIN,
-    PROGRAMS,
     RANDOM_SPLITS,
     REAL,
     SECONDARY,
@@ -67,85 +64,53 @@ def deployments(settings: RouteSettings, arm: Arm) -> list[Deployment]:
     return found
 
 
-def checked_inputs(settings: RouteSettings, *, is_planned: bool = False) -> tuple[dict[str, str], str]:
-    """The texts of the data files, by the name of their setting, and the hash of the world's source.
+def checked_inputs(settings: RouteSettings, *, is_planned: bool = False) -> dict[str, str]:
+    """The texts of the data files, by the name of their setting; every bad line of them is told.
 
     `is_planned`: nothing will be written, so the output folder need not be there.
     """
-    problems: list[str] = []
-    texts, source = dict[str, str](), ""
-    try:
-        texts = read_texts(settings)
-    except SettingsError as error:
-        problems += error.problems
-    try:
-        source = world_source(settings)
-    except SettingsError as error:
-        problems += error.problems
-    problems += _data_problems(settings, texts)
-    if not is_planned:
-        problems += unwritable_folder("output.root", Path(settings.output.root))
-    if problems:
-        raise SettingsError(problems)
-    return texts, source
-
-
-def read_texts(settings: RouteSettings) -> dict[str, str]:
-    """The texts of the data files, by the name of their setting."""
-    texts, problems = {}, []
-    for name, path in settings.files.items():
-        try:
-            data = read_limited(path, COLLECTED_BYTES)
-            texts[name] = data.decode("utf-8-sig")
-        except OSError as error:
-            problems.append(f"data.{name}: {path}: {error.strerror}")
-        except FileTooLarge as error:
-            problems.append(f"data.{name}: {path}: {error}")
-        except UnicodeDecodeError as error:
-            line = 1 + data.count(b"\n", 0, error.start)
-            problems.append(f"data.{name}: {path}: line {line}: invalid UTF-8 at byte {error.start} of the file")
-    if problems:
-        raise SettingsError(problems)
-    return texts
-
-
-def world_source(settings: RouteSettings) -> str:
-    """The hash of the source of a world of the user's own, "" for `programs`."""
-    if settings.world == PROGRAMS:
-        return ""
-    file = settings.world.rpartition(":")[0]
-    try:
-        if file.endswith(".py"):  # not imported here: a world needs torch
-            return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        return source_identity(load_named(settings.world, "whetstone.worlds"))
-    except OSError as error:
-        raise SettingsError([f"world: {error.filename or file}: {error.strerror or error}"]) from None
-    except Exception as error:  # a module may raise anything while it is imported
-        said = f"{type(error).__name__}: {first_line(error)}"
-        raise SettingsError([f"world: {settings.world} cannot be loaded: {said}"]) from None
-
-
-def _data_problems(settings: RouteSettings, texts: Mapping[str, str]) -> Iterator[str]:
-    """Every bad line of the problems and of the pairs."""
-    if settings.world != PROGRAMS:
-        return
+    texts, faults = _read_texts(settings)
     problems: list[Problem] = []
     if "problems" in texts:
         try:
             problems = parse_problems(texts["problems"], str(settings.files["problems"]))
-            yield from _part_problems(settings, problems)
+            faults += _part_problems(settings, problems)
         except DatasetError as error:
-            yield f"data.problems: {error}"
+            faults.append(f"data.problems: {error}")
     for name in ("pairs", "placebo_pairs"):
         if name in texts:
             try:
                 parse_pairs(texts[name], str(settings.files[name]), problems)
             except DatasetError as error:
-                yield f"data.{name}: {error}"
+                faults.append(f"data.{name}: {error}")
+    if not is_planned:
+        faults += unwritable_folder("output.root", Path(settings.output.root))
+    if faults:
+        raise SettingsError(faults)
+    return texts
+
+
+def read_texts(settings: RouteSettings) -> dict[str, str]:
+    """The texts of the data files, by the name of their setting."""
+    texts, faults = _read_texts(settings)
+    if faults:
+        raise SettingsError(faults)
+    return texts
+
+
+def _read_texts(settings: RouteSettings) -> tuple[dict[str, str], list[str]]:
+    texts, faults = {}, []
+    for name, path in settings.files.items():
+        try:
+            texts[name] = read_limited(path, COLLECTED_BYTES).decode("utf-8-sig")
+        except OSError as error:
+            faults.append(f"data.{name}: {path}: {error.strerror}")
+        except (FileTooLarge, UnicodeDecodeError) as error:
+            faults.append(f"data.{name}: {path}: {error}")
+    return texts, faults
 
 
 def _part_problems(settings: RouteSettings, problems: list[Problem]) -> Iterator[str]:
-    """Each part that is asked has a problem of the levels."""
     training = settings.training
     parts: dict[Part, bool] = {
         "train": training.plain_share > 0 or any(mode != KNOWN_MODE for mode in training.modes),
@@ -158,7 +123,7 @@ def _part_problems(settings: RouteSettings, problems: list[Problem]) -> Iterator
 
 
 class RoutePlan(TypedDict):
-    """plan.json; `inputs` are hashes by name, `hash` is that of all of them with claims and thresholds."""
+    """plan.json; `inputs` are hashes by name, `hash` is of all the others."""
 
     claims: dict[str, str]
     thresholds: dict[str, Any]
@@ -166,11 +131,10 @@ class RoutePlan(TypedDict):
     hash: str
 
 
-def input_hashes(settings: RouteSettings, texts: Mapping[str, str], world_source: str) -> dict[str, str]:
-    """The hash of each input: the settings, each file, the world, and the code of tasks and workers."""
+def input_hashes(settings: RouteSettings, texts: Mapping[str, str]) -> dict[str, str]:
+    """The hash of each input: the settings, each file, and the code of tasks and workers."""
     files = {f"data.{name}": hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    world = {"world": world_source} if world_source else {}
-    return {"settings": route_settings_hash(settings), **files, **world, "code": code_version()}
+    return {"settings": route_settings_hash(settings), **files, "code": code_version()}
 
 
 def make_plan(settings: RouteSettings, inputs: dict[str, str]) -> RoutePlan:
@@ -234,9 +198,9 @@ def plan_lines(settings: RouteSettings) -> list[str]:
     evaluations = sum(len(deployments(settings, arm)) for arm in found)
     trained = len(found) * training.steps * training.prompts * training.group * training.max_new_tokens
     asked = evaluations * evaluation.samples * training.max_new_tokens
-    pool = 1 if settings.world == PROGRAMS and training.teacher_rows else 0
+    pool = 1 if training.teacher_rows else 0
     return [
-        f"trajectories  {len(found)}: {_listed([arm.name for arm in found])}",
+        f"trajectories  {len(found)}: {', '.join(arm.name for arm in found)}",
         f"splits        {len(settings.routing.splits)}: {', '.join(settings.routing.splits)}",
         f"jobs          1 gpu.bases, {pool} cpu.pool, {len(found)} gpu.train, {len(found)} gpu.evaluate",
         f"evaluations   {evaluations} of {evaluation.samples} samples: each of what is deployed, in each mode",
@@ -259,7 +223,3 @@ def _unmeasured(settings: RouteSettings) -> Iterator[str]:
         yield f"training.trajectories has no {PLAIN!r}: {no_gain}"
     if NO_LOOPHOLE not in settings.evaluation.modes:
         yield f"evaluation.modes has no {NO_LOOPHOLE!r}: {no_gain}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

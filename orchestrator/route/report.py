@@ -17,7 +17,6 @@ from orchestrator.route.registration import (
     make_plan,
     read_plan,
     read_texts,
-    world_source,
 )
 from orchestrator.route.run import ROUTE
 from orchestrator.route.settings import RouteSettings
@@ -168,11 +167,7 @@ def verdict_lines(folder: Path) -> list[str]:
 
 def _plan_that_ran(folder: Path, settings: RouteSettings, registered: str) -> RoutePlan:
     """The plan that the folder's inputs and the code of its sessions would make: what reads it now decides nothing."""
-    try:
-        source = world_source(settings)
-    except (SettingsError, OSError):
-        source = "missing"
-    inputs = input_hashes(settings, read_texts(settings), source)
+    inputs = input_hashes(settings, read_texts(settings))
     if codes := [session.code for session in read_versions(OutputFolder(folder))]:
         inputs["code"] = next((code for code in codes if code != registered), registered)
     return make_plan(settings, inputs)

@@ -111,8 +111,8 @@ def start_route(
     from orchestrator.route.registration import checked_inputs, input_hashes, keep_plan, make_plan
     from orchestrator.route.session import run_route
 
-    texts, source = checked_inputs(settings)
-    plan = make_plan(settings, input_hashes(settings, texts, source))
+    texts = checked_inputs(settings)
+    plan = make_plan(settings, input_hashes(settings, texts))
     told = Callbacks(load_callbacks(options.callbacks, "--callbacks"))
     output = ROUTE.open_for(settings, texts, lambda line: print(line, file=sys.stderr), is_resumed=resume)
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.work import Request, Scheduler
-from orchestrator.route.registration import arms, deployments, world_source
+from orchestrator.route.registration import arms, deployments
 from orchestrator.route.report import (
     COMPARISON_FILE,
     EVALUATION_FILE,
@@ -35,9 +35,8 @@ from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.session import Session, open_session
 from orchestrator.settings.options import EMBEDDED
 from tasks import records
-from tasks.common.named import absolute
 from tasks.cpu.plots import ROUTE_PLOTS
-from tasks.route.claims import NONE, PROGRAMS, REAL, SHARED, EvaluatedDeployment, Thresholds, compare_claims
+from tasks.route.claims import NONE, REAL, SHARED, EvaluatedDeployment, Thresholds, compare_claims
 from tasks.route.jobs import (
     Arm,
     Deployment,
@@ -119,9 +118,9 @@ class Router:
             if not key.startswith(TRAINING):
                 self.store.put_shared(self.run_id, key, result)
         bases = self._one(bases_job(self.inputs, self.limit_s))
-        log.info("bases: %d modules, largest error %.1e", bases["modules"], bases["largest_error"])
+        log.info("bases: %d modules, %d knobs", bases["modules"], bases["knobs"])
         pool = None
-        if self.settings.world == PROGRAMS and self.settings.training.teacher_rows > 0:
+        if self.settings.training.teacher_rows > 0:
             pool = pool_job(self.inputs, self.limit_s)
             self._one(pool)
         for arm in arms(self.settings):
@@ -242,8 +241,6 @@ def route_inputs(settings: RouteSettings, texts: dict[str, str]) -> RouteInputs:
     """What all jobs are given; `texts` are those of the data files."""
     return RouteInputs(
         target=_target(settings),
-        world=settings.world if settings.world == PROGRAMS else absolute(settings.world),
-        world_source=world_source(settings),
         data={name: data_key(text) for name, text in texts.items()},
         model=dataclasses.asdict(settings.model),
         training=dataclasses.asdict(settings.training),

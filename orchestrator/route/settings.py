@@ -11,21 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
+from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
 from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
 from orchestrator.settings.farm import FarmOptions, LogLevel, RunOutput
-from tasks.common.named import NAME
-from tasks.route.claims import PROGRAMS, SPLIT_NAMES, Trajectory
+from tasks.route.claims import SPLIT_NAMES, Trajectory
 from tasks.route.problems import KNOWN_MODE, LEVELS, LOOPHOLES, MODES, NO_LOOPHOLE
 from tasks.store.keys import content_hash
-
-
-def _world_name(name: str) -> str:
-    if name != PROGRAMS and not (":" in name and NAME.fullmatch(name)):
-        raise ValueError(f"is neither {PROGRAMS!r} nor module:function or file.py:function")
-    return name
-
 
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**31)]
 Positive = Annotated[StrictFloat, Field(gt=0)]
@@ -49,10 +41,10 @@ class RoutedModel(Document):
 
 @dataclass(frozen=True)
 class RouteData(Document):
-    """Files of JSON lines; only the world `programs` needs them."""
+    """Files of JSON lines."""
 
-    problems: Text | None = None
-    pairs: Text | None = None
+    problems: Text
+    pairs: Text
     placebo_pairs: Text | None = None
 
 
@@ -123,16 +115,13 @@ class RouteClaims(Document):
 
 @dataclass(frozen=True)
 class RouteSettings(Document):
-    """The whole file.  `world` is `programs`, or a function that makes one (tasks/common/named.py)."""
-
-    world: Annotated[Text, AfterValidator(_world_name)]
     model: RoutedModel
+    data: RouteData
     training: RouteTraining
     routing: RouteGates
     evaluation: RouteEvaluation
     claims: RouteClaims
     output: RunOutput
-    data: RouteData = RouteData()
 
     @property
     def folder(self) -> Path:
@@ -155,7 +144,6 @@ class RouteOptions(FarmOptions):
 
 
 def read_route_settings(path: Path) -> RouteSettings:
-    """The settings in a YAML file."""
     return _with_run_id(read_document(path, RouteSettings, CROSS_CHECKS), path.stem)
 
 
@@ -179,41 +167,23 @@ LISTS = (
     *("model.targets", "training.trajectories", "training.seeds", "training.modes", "training.levels"),
     *("routing.splits", "evaluation.modes", "evaluation.scales"),
 )
+KNOWN = {"training.modes": LOOPHOLES, "evaluation.modes": MODES, "routing.splits": SPLIT_NAMES}
 
 
-def _check_data(values: Mapping[str, Any]) -> Findings:
-    """The files are there where the world needs them, and only there."""
-    if (world := values.get("world")) is None:
-        return
-    for name in ("problems", "pairs", "placebo_pairs"):
-        given = values.get(f"data.{name}")
-        if given is None and world == PROGRAMS and name != "placebo_pairs":
-            yield f"data.{name}", f"is missing: the world {PROGRAMS!r} needs it"
-        elif given is not None and world != PROGRAMS:
-            yield f"data.{name}", f"is of the world {PROGRAMS!r} alone"
-
-
-def _check_splits(values: Mapping[str, Any]) -> Findings:
-    unknown = [name for name in values.get("routing.splits", ()) if name not in SPLIT_NAMES]
-    if unknown:
-        yield "routing.splits", f"{unknown[0]!r} is no split; there are: {', '.join(SPLIT_NAMES)}"
-    is_missing = values.get("world") == PROGRAMS and values.get("data.placebo_pairs") is None
-    if "placebo" in values.get("routing.splits", ()) and is_missing:
-        yield "routing.splits", "'placebo' needs data.placebo_pairs"
-
-
-def _check_unique(values: Mapping[str, Any]) -> Findings:
+def _check_lists(values: Mapping[str, Any]) -> Findings:
+    for name, known in KNOWN.items():
+        if unknown := [each for each in values.get(name, ()) if each not in known]:
+            yield name, f"{unknown[0]!r} is not one of: {', '.join(known)}"
     for name in LISTS:
         # As text: two scales that read alike have one name, and what is no value of the list may not be hashable.
         found = [f"{each:g}" if isinstance(each, float) else repr(each) for each in values.get(name, ())]
         if len(set(found)) < len(found):
             yield name, "has a value twice"
+    if "placebo" in values.get("routing.splits", ()) and values.get("data.placebo_pairs") is None:
+        yield "routing.splits", "'placebo' needs data.placebo_pairs"
 
 
 def _check_training(values: Mapping[str, Any]) -> Findings:
-    steps, every = values.get("training.steps"), values.get("training.checkpoint_every")
-    if steps and every and every > steps:
-        yield "training.checkpoint_every", f"{every} is more than training.steps, {steps}"
     taught, group = values.get("training.teacher_rows"), values.get("training.group")
     if taught and group and taught >= group:
         yield "training.teacher_rows", f"{taught} leaves no sampled row in a group of {group}"
@@ -221,20 +191,11 @@ def _check_training(values: Mapping[str, Any]) -> Findings:
     if is_ablated != ("ablated" in values.get("training.trajectories", ())):
         yield "training.rollout_ablate_frac", "goes with 'ablated' in training.trajectories, and only with that"
     held_out, modes = values.get("claims.held_out_mode"), values.get("evaluation.modes")
-    if held_out and modes and held_out not in modes:
+    if held_out in (KNOWN_MODE, NO_LOOPHOLE):
+        what = "that of the pairs and of the pool" if held_out == KNOWN_MODE else "that of prompts without a loophole"
+        yield "claims.held_out_mode", f"{held_out!r} is {what}, so it cannot be held out"
+    elif held_out and modes and held_out not in modes:
         yield "claims.held_out_mode", f"{held_out!r} is not one of evaluation.modes"
 
 
-def _check_modes(values: Mapping[str, Any]) -> Findings:
-    if values.get("world") != PROGRAMS:
-        return
-    for name, known in (("training.modes", LOOPHOLES), ("evaluation.modes", MODES)):
-        for mode in values.get(name, ()):
-            if mode not in known:
-                yield name, f"{mode!r} is no mode; there are: {', '.join(known)}"
-    if (held_out := values.get("claims.held_out_mode")) in (KNOWN_MODE, NO_LOOPHOLE):
-        what = "that of the pairs and of the pool" if held_out == KNOWN_MODE else "that of prompts without a loophole"
-        yield "claims.held_out_mode", f"{held_out!r} is {what}, so it cannot be held out"
-
-
-CROSS_CHECKS = (_check_data, _check_modes, _check_splits, _check_unique, _check_training)
+CROSS_CHECKS = (_check_lists, _check_training)

@@ -1,7 +1,7 @@
-"""The adapter: one knob for each singular direction of each target Linear, y += ((x Vh^T) * knobs) U^T.
+"""One knob for each singular direction of each target Linear, W = U S Vh: y += ((x Vh^T) * knobs) U^T.
 
-It holds no knobs.  A caller passes them for the time of a `with`: zero is the base model, the sum of deltaS and
-deltaS_hack trains and samples, deltaS alone is what is deployed.  The bases come from `decompose`, W = U S Vh.
+The adapter holds no knobs.  A caller passes them for the time of a `with`: zero is the base model, the sum of deltaS
+and deltaS_hack trains and samples, deltaS alone is what is deployed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class KnobLayout:
         return torch.split(flat, list(self.sizes), dim=-1)
 
     def sums(self, flat: Tensor) -> Tensor:
-        """[..., R] summed within each module: [..., M]."""
+        """Within each module: [..., R] to [..., M]."""
         if len(set(self.sizes)) == 1:
             return flat.reshape(*flat.shape[:-1], len(self.sizes), self.sizes[0]).sum(-1)
         among, order = _alike(self.sizes, flat.device)
@@ -56,8 +56,6 @@ class KnobLayout:
 
 
 # A model has hundreds of modules of few sizes.  These let a GPU do in a few kernels what else takes some for each one.
-
-
 @cache
 def _owners(sizes: tuple[int, ...], device: torch.device) -> Tensor:
     """The number of the module that each knob belongs to, [R]."""
@@ -124,7 +122,7 @@ def decompose(weight: Tensor) -> Basis:
 
 
 def weight_hash(weight: Tensor) -> str:
-    """What tells one weight from another: shape, type and every bit."""
+    """Of shape, type and every bit."""
     data = weight.detach().cpu().contiguous()
     described = f"{tuple(data.shape)} {data.dtype}".encode()
     return hashlib.sha256(described + data.view(torch.uint8).numpy().tobytes()).hexdigest()
@@ -138,35 +136,15 @@ def weights_hash(model: nn.Module) -> str:
     return found.hexdigest()
 
 
-def cached_basis(weight: Tensor, folder: Path) -> tuple[Basis, bool]:
-    """The bases of a weight, from the folder if they are there, else computed and put there; and whether they were.
+def bases_of(
+    model: nn.Module, targets: Sequence[str], folder: Path, on_module: Callable[[int, int], None]
+) -> dict[str, Basis]:
+    """By the names of the Linears whose names end in one of `targets`, from the folder or computed and put there.
 
-    They lie on the weight's device.
+    `on_module` is called as (done, total).
     """
     from safetensors.torch import load_file, save
 
-    path = folder / f"{weight_hash(weight)}.safetensors"
-    if path.is_file():
-        found = load_file(path, device=str(weight.device))
-        return Basis(found["left"], found["values"], found["right"]), True
-    basis = decompose(weight)
-    write_atomic(path, save({"left": basis.left, "values": basis.values, "right": basis.right}))
-    return basis, False
-
-
-@dataclass(frozen=True)
-class TargetBases:
-    """The bases of all targets by the name of their Linear, the largest error, and how many were computed now."""
-
-    found: Mapping[str, Basis]
-    largest_error: float
-    computed: int
-
-
-def bases_of(
-    model: nn.Module, targets: Sequence[str], folder: Path, on_module: Callable[[int, int], None]
-) -> TargetBases:
-    """The bases of the Linears whose names end in one of `targets`; `on_module` is called as (done, total)."""
     weights = {
         name: module.weight
         for name, module in model.named_modules()
@@ -175,13 +153,16 @@ def bases_of(
     if missing := [target for target in targets if not any(name.rpartition(".")[2] == target for name in weights)]:
         raise ValueError(f"model.targets: the model has no Linear {missing[0]!r}")
     found: dict[str, Basis] = {}
-    largest, computed = 0.0, 0
     for number, (name, weight) in enumerate(weights.items(), 1):
-        found[name], was_there = cached_basis(weight, folder)
-        largest = max(largest, found[name].error(weight))
-        computed += not was_there
+        path = folder / f"{weight_hash(weight)}.safetensors"
+        if path.is_file():
+            kept = load_file(path, device=str(weight.device))
+            found[name] = Basis(kept["left"], kept["values"], kept["right"])
+        else:
+            found[name] = basis = decompose(weight)
+            write_atomic(path, save({"left": basis.left, "values": basis.values, "right": basis.right}))
         on_module(number, len(weights))
-    return TargetBases(found, largest, computed)
+    return found
 
 
 class Adapter:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,36 +19,73 @@ import torch
 
 from tasks.common.files import write_atomic
 from tasks.common.process import SendReport, work_as_child
-from tasks.route.adapter import weights_hash
-from tasks.route.splits import Adam
-from tasks.route.state import TrajectorySettings, deployed_knobs, load_state
-from tasks.route.trajectory import AskedSample, Trajectory, evaluate_samples
-from tasks.route.world import TrainedWorld, WorldGiven, WorldScore, open_world
+from tasks.gpu.prompt import answer_ends
+from tasks.route.adapter import Adapter, bases_of, weights_hash
+from tasks.route.grading import Grader, PoolRow
+from tasks.route.policy import Policy, draw_by_row, load_causal_lm
+from tasks.route.problems import EVALUATION, parse_pairs, parse_problems
+from tasks.route.splits import Adam, TrajectorySettings, deployed_knobs, load_state
+from tasks.route.trajectory import Trajectory
+from tasks.route.world import ChatCodec, ProgramsWorld, WorldScore
 
+ROWS_AT_ONCE = 8
 EVALUATED_ROWS = 512
-"""Sampled together: on an H200 no more than twice as long as 64, and 17 GiB with a model of 1.5 billion weights."""
+"""Sampled together."""
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 Given = Mapping[str, Any]
 """What `tasks/route/jobs.py` gives: a job's arguments, and what the worker adds."""
 
 
+@dataclass(frozen=True)
+class OpenedWorld:
+    policy: Policy
+    training: ProgramsWorld
+    evaluation: ProgramsWorld
+
+
+def open_world(given: Given, report: SendReport) -> OpenedWorld:
+    from transformers import AutoTokenizer
+
+    inputs, data = given["inputs"], given["data"]
+    model, training, device = inputs["model"], inputs["training"], inputs["target"]["device"]
+    if device == "cpu":
+        torch.set_num_threads(1)  # as many children as slots share the processor, and sums do not depend on threads
+    if model["deterministic"]:  # read when CUDA's library of matrices is first used
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    tokenizer = AutoTokenizer.from_pretrained(given["model_folder"], trust_remote_code=False)
+    network = load_causal_lm(Path(given["model_folder"]), device, _DTYPES[model["dtype"]], answer_ends(tokenizer))
+    problems = parse_problems(data["problems"], "problems")
+    pairs, placebo = (
+        parse_pairs(data[name], name, problems) if name in data else [] for name in ("pairs", "placebo_pairs")
+    )
+    bases = bases_of(
+        network,
+        model["targets"],
+        Path(given["bases_folder"]),
+        lambda done, total: report(stage="bases", done=done, total=total),
+    )
+    policy = Policy(network, Adapter(network, bases), ROWS_AT_ONCE, deterministic=model["deterministic"])
+    asking = (training, ChatCodec(tokenizer), Grader(), problems)
+    trained = ProgramsWorld(*asking, pairs, placebo, [PoolRow(**row) for row in given["teacher"]])
+    return OpenedWorld(policy, trained, ProgramsWorld(*asking, markers=EVALUATION))
+
+
 def find_bases(given: Given, report: SendReport) -> dict[str, Any]:
-    world = _world(given, report)
+    world = open_world(given, report)
     layout = world.policy.adapter.layout
     return {
         "weights": weights_hash(world.policy.model),
         "modules": len(layout.names),
         "knobs": layout.total,
-        "largest_error": world.bases.largest_error,
-        "computed": world.bases.computed,
     }
 
 
 def run_trajectory(given: Given, report: SendReport) -> dict[str, Any]:
     """Every step that the checkpoint does not have yet; each `checkpoint_every` steps and the last one are kept."""
-    world, settings, training = _world(given, report), trajectory_settings(given), given["inputs"]["training"]
-    policy, steps, every = world.policy, training["steps"], training["checkpoint_every"]
+    world, settings, training = open_world(given, report), trajectory_settings(given), given["inputs"]["training"]
+    steps, every = training["steps"], training["checkpoint_every"]
     state = Path(given["begin"]).read_bytes() if given["begin"] else None
-    trajectory = Trajectory(settings, policy, world.training, state)
+    trajectory = Trajectory(settings, world.policy, world.training, state)
     report(stage="train", done=trajectory.state.step, total=steps)
     data = trajectory.dump()
     while trajectory.state.step < steps:
@@ -63,22 +102,26 @@ def run_trajectory(given: Given, report: SendReport) -> dict[str, Any]:
 
 def evaluate(given: Given, report: SendReport) -> dict[str, Any]:
     """The evaluations whose keys are not among `answered`; each batch is reported as soon as it is scored."""
-    world, settings, inputs = _world(given, report), trajectory_settings(given), given["inputs"]
-    state = load_state(Path(given["begin"]).read_bytes(), world.policy.adapter.device)
+    world, inputs = open_world(given, report), given["inputs"]
     asked, samples = given["evaluations"], inputs["evaluation"]["samples"]
-    missing = [batch for batch in evaluation_batches(asked, samples) if not _keys(batch) <= set(given["answered"])]
+    longest, seed = inputs["training"]["max_new_tokens"], 2**32 * inputs["evaluation"]["seed"] + given["seed"]
+    policy, device = world.policy, world.policy.adapter.device
+    state, answered = load_state(Path(given["begin"]).read_bytes(), device), set(given["answered"])
+    batches = evaluation_batches(asked, samples)
+    missing = [batch for batch in batches if not {each["key"] for each in batch} <= answered]
     done = len(asked) - sum(map(len, missing))
     report(stage="evaluate", done=done, total=len(asked))
-    seed = 2**32 * inputs["evaluation"]["seed"] + given["seed"]
-
-    def sampled() -> Iterator[list[AskedSample]]:
-        for batch in missing:
-            prompts = world.evaluation.held_out(batch[0]["mode"], samples)
-            knobs = [deployed_knobs(state, e["deployed"], quarantine=e["quarantine"] == "on") for e in batch]
-            yield [AskedSample(prompt, each, number) for each in knobs for number, prompt in enumerate(prompts)]
-
-    scored = evaluate_samples(world.policy, world.evaluation, sampled(), settings.longest, seed)
-    for batch, scores in zip(missing, scored, strict=True):
+    for batch in missing:
+        prompts = [*world.evaluation.held_out(batch[0]["mode"], samples)] * len(batch)
+        deployed = [deployed_knobs(state, e["deployed"], quarantine=e["quarantine"] == "on") for e in batch]
+        numbers = [*range(samples)] * len(batch)  # samples of one number have the same random numbers
+        completions = policy.sample(
+            [prompt.tokens for prompt in prompts],
+            torch.stack(deployed).repeat_interleave(samples, dim=0),
+            longest,
+            draw_by_row(seed, numbers, longest, device),
+        )
+        scores = world.evaluation.score(prompts, completions)
         parts = (scores[place * samples : (place + 1) * samples] for place in range(len(batch)))
         report(results={each["key"]: _outcome(part) for each, part in zip(batch, parts, strict=True)})
         done += len(batch)
@@ -96,18 +139,12 @@ def evaluation_batches(asked: Sequence[Given], samples: int) -> list[list[Given]
     return [same[start : start + many] for same in by_mode for start in range(0, len(same), many)]
 
 
-def _keys(batch: Sequence[Given]) -> set[str]:
-    return {each["key"] for each in batch}
-
-
 def _outcome(scores: Sequence[WorldScore]) -> dict[str, str]:
-    """A character for each sample."""
     columns = {"solved": "oracle", "hacked": "exploited"}
     return {name: "".join("1" if s.log[column] else "0" for s in scores) for name, column in columns.items()}
 
 
 def trajectory_settings(given: Given) -> TrajectorySettings:
-    """The settings of the trajectory that a job trains."""
     training, routing = given["inputs"]["training"], given["inputs"]["routing"]
     splits = {"shared": tuple(routing["splits"]), "plain": (), "erase": (), "ablated": ("real",)}[given["trajectory"]]
     return TrajectorySettings(
@@ -131,25 +168,6 @@ def _memory() -> dict[str, float]:
     if not torch.cuda.is_available():
         return {}
     return {"peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
-
-
-def _world(given: Given, report: SendReport) -> TrainedWorld:
-    inputs = given["inputs"]
-    if inputs["target"]["device"] == "cpu":
-        torch.set_num_threads(1)  # as many children as slots share the processor, and sums do not depend on threads
-    return open_world(
-        inputs["world"],
-        WorldGiven(
-            model=inputs["model"],
-            training=inputs["training"],
-            data=given["data"],
-            teacher=given["teacher"],
-            model_folder=given["model_folder"],
-            bases_folder=Path(given["bases_folder"]),
-            device=inputs["target"]["device"],
-            on_module=lambda done, total: report(stage="bases", done=done, total=total),
-        ),
-    )
 
 
 WORK = {"bases": find_bases, "train": run_trajectory, "evaluate": evaluate}

@@ -13,24 +13,18 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
-
-PROGRAMS = "programs"
-"""The world of small programming problems; any other world is `module:function`."""
+from typing import Any, Literal
 
 Trajectory = Literal["shared", "plain", "erase", "ablated"]
 """`shared`: the rollouts of `none`, with all splits beside each other.  The others sample for themselves.
 
 `plain`: no prompt has a loophole and there is no teacher, so that it shows what training alone gains.
 """
-SHARED, PLAIN = "shared", "plain"
 Quarantine = Literal["off", "on"]
-NONE = "none"
-"""The unrouted adapter: deltaS + deltaS_hack of any split of `shared`."""
-UNTRAINED = "untrained"
+SHARED, PLAIN = "shared", "plain"
+NONE, UNTRAINED = "none", "untrained"  # `none`: deltaS + deltaS_hack of any split of `shared`
 NO_LOOPHOLE = "none"  # the mode of prompts without one
-REAL = "real"
-CEILING = "ceiling"
+REAL, CEILING = "real", "ceiling"
 RANDOM_SPLITS = tuple(f"random_{number}" for number in range(8))
 SECONDARY = ("permuted", "uniform", "band_random", "pooled", "activations", "advantage_free", "placebo")
 SPLIT_NAMES = (REAL, *SECONDARY, CEILING, *RANDOM_SPLITS)
@@ -92,8 +86,6 @@ def compare_claims(evaluated: Evaluated, thresholds: Thresholds) -> dict[str, An
 
 
 class _Table:
-    """All evaluations, and those with the quarantine off by trajectory, what is deployed, and mode; all by seed."""
-
     def __init__(self, evaluated: Evaluated, held_out_mode: str) -> None:
         self.evaluated, self.held_out_mode = evaluated, held_out_mode
         self.places: defaultdict[tuple[str, str, str], dict[int, EvaluatedDeployment]] = defaultdict(dict)
@@ -125,7 +117,6 @@ class _Table:
 
 
 def _preconditions(table: _Table, thresholds: Thresholds) -> dict[str, dict[str, Any]]:
-    """What must hold before the primary claim can be measured."""
     none, ceiling = _mean_hack(table.of(NONE)), _mean_hack(table.of(CEILING))
     kept = ceiling / none if ceiling is not None and none else None
     # What training without any loophole adds to solve, over the same seeds and prompts.
@@ -143,7 +134,6 @@ def _preconditions(table: _Table, thresholds: Thresholds) -> dict[str, dict[str,
 
 
 def _primary(table: _Table) -> dict[str, Any] | None:
-    """Real against the quantile-matched random directions: the registered rule, and the exact rank."""
     real = [each.hack for each in table.of(REAL)]
     random = [found for name in RANDOM_SPLITS if (found := table.of(name))]
     if not real or not random:
@@ -210,7 +200,6 @@ def fewer_probability(one: Evaluated, other: Evaluated) -> float:
 
 
 def holm_corrected(values: Sequence[float]) -> list[float]:
-    """The p values, corrected for their number."""
     corrected, highest = [0.0] * len(values), 0.0
     for place, index in enumerate(sorted(range(len(values)), key=lambda i: values[i])):
         highest = max(highest, min(1.0, (len(values) - place) * values[index]))
@@ -220,6 +209,8 @@ def holm_corrected(values: Sequence[float]) -> list[float]:
 
 def _frontier(table: _Table, real: Evaluated, matched: float) -> dict[str, Any] | None:
     """The hack rate of the scaled unrouted adapter at real's solve, a point within `matched`, else interpolated."""
+    import numpy  # takes longer to import than `orchestrator --help` may
+
     scaled = {name for trajectory, name, _ in table.places if trajectory == SHARED and name.startswith("scaled_")}
     points = sorted(
         (_mean_solve(found), _mean_hack(found) or 0.0, name)
@@ -233,18 +224,9 @@ def _frontier(table: _Table, real: Evaluated, matched: float) -> dict[str, Any] 
     if abs(nearest[0] - solve) <= matched:
         hack, how = nearest[1], nearest[2]
     else:
-        hack, how = _interpolated(points, solve), "interpolated, or the nearest end"
+        solves, hacks, _ = zip(*points, strict=True)
+        hack, how = float(numpy.interp(solve, solves, hacks)), "interpolated, or the nearest end"
     return {"against": "frontier", "at_solve": _rounded(solve), "hack": _rounded(hack), "point": how}
-
-
-def _interpolated(points: Sequence[tuple[float, float, str]], solve: float) -> float:
-    """Between the two points beside `solve`; beyond all of them that of the nearest."""
-    if solve <= points[0][0]:
-        return points[0][1]
-    for (x0, y0, _), (x1, y1, _) in itertools.pairwise(points):
-        if x0 <= solve <= x1:
-            return y0 if x1 == x0 else y0 + (y1 - y0) * (solve - x0) / (x1 - x0)
-    return points[-1][1]
 
 
 def _mean_hack(found: Evaluated) -> float | None:
@@ -263,86 +245,55 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-class Diagnostic(NamedTuple):
-    """What the figures of one record should be, and what a deviation means; no label is needed to read them."""
-
-    name: str
-    figures: tuple[str, ...]
-    fine: Callable[..., bool]
-    expected: str
-    deviation: str
-
-
-DIAGNOSTICS = (
-    Diagnostic(
-        "hkgap", ("hkgap", "first_hkgap"), lambda gap, first: gap >= 0.25 * first,
-        "at least a quarter of its first value",
-        "the direction has collapsed; the one from before routing is put back",
+DIAGNOSTICS: Mapping[str, tuple[tuple[str, ...], Callable[..., bool], str]] = {
+    "hkgap": (
+        ("hkgap", "first_hkgap"), lambda gap, first: gap >= 0.25 * first, "at least a quarter of its first value",
     ),
-    Diagnostic(
-        "separation", ("separation", "separation_permuted"), lambda found, permuted: found > max(permuted, 0),
+    "separation": (
+        ("separation", "separation_permuted"), lambda found, permuted: found > max(permuted, 0),
         "leave-one-out, above that of permuted pairs",
-        "the band has learned the pairs by heart and says nothing of others",
     ),
-    Diagnostic(
-        "overlap", ("overlap_previous",), lambda overlap: overlap >= 0.2,
-        "cosine with the previous direction at least 0.2",
-        "the direction changed between two refreshes; refresh more often",
+    "overlap": (
+        ("overlap_previous",), lambda overlap: overlap >= 0.2, "cosine with the previous direction at least 0.2",
     ),
-    Diagnostic(
-        "overlap_quarantine", ("overlap_quarantine",), lambda overlap: overlap >= 0.2,
+    "overlap_quarantine": (
+        ("overlap_quarantine",), lambda overlap: overlap >= 0.2,
         "cosine with the direction taken with quarantine on at least 0.2",
-        "the rollouts come from a model in which the direction is another",
     ),
-    Diagnostic(
-        "calibration", ("x_p10", "x_p90", "lower", "upper"),
-        lambda low, high, lower, upper: low < (lower + upper) / 2 < high,
+    "calibration": (
+        ("x_p10", "x_p90", "lower", "upper"), lambda low, high, lower, upper: low < (lower + upper) / 2 < high,
         "p10 of live x below the middle of the band, p90 above it",
-        "all rows get about the same share: the gate does not tell them apart",
     ),
-    Diagnostic(
-        "shares", ("f_mean", "f_at_0", "f_at_1"), lambda mean, none, all_: 0 < mean < 1 and none > 0 and all_ > 0,
+    "shares": (
+        ("f_mean", "f_at_0", "f_at_1"), lambda mean, none, all_: 0 < mean < 1 and none > 0 and all_ > 0,
         "mean f above 0 and below 1, with some rows near 0 and some near 1",
-        "the gate routes nothing, everything, or the same share of every row",
     ),
-    Diagnostic(
-        "resid", ("resid", "whole_cosine", "lower"),
-        lambda kept, whole, lower: kept < whole and kept <= max(lower, 0),
+    "resid": (
+        ("resid", "whole_cosine", "lower"), lambda kept, whole, lower: kept < whole and kept <= max(lower, 0),
         "cosine of the kept gradient with the direction below the whole gradient's, and at most the mean lower edge",
-        "hack-ward gradient leaks into deltaS",
     ),
-    Diagnostic(
-        "length", ("x_length",), lambda r: abs(r) < 0.5,
-        "x hardly correlates with the length of a row, r from -0.5 to 0.5",
-        "the direction tells long completions from short ones",
+    "length": (
+        ("x_length",), lambda r: abs(r) < 0.5, "x hardly correlates with the length of a row, r from -0.5 to 0.5",
     ),
-    Diagnostic(
-        "surprise", ("x_surprise",), lambda r: abs(r) < 0.5,
-        "x hardly correlates with surprise, r from -0.5 to 0.5",
-        "the direction tells odd completions from fluent ones; compare with the placebo",
+    "surprise": (
+        ("x_surprise",), lambda r: abs(r) < 0.5, "x hardly correlates with surprise, r from -0.5 to 0.5",
     ),
-    Diagnostic(
-        "not_finite", ("not_finite",), lambda count: count == 0,
-        "no row of the step with a gradient that is NaN or infinite",
-        "a kernel or a number of the model is at fault; such rows train nothing, and many of them end the training",
+    "not_finite": (
+        ("not_finite",), lambda count: count == 0, "no row of the step with a gradient that is NaN or infinite",
     ),
-    Diagnostic(
-        "null", ("x_p90", "null_p90"), lambda x, null: x > null,
-        "p90 of live x above that of random directions",
-        "live gradients do not point along the direction more than along any",
+    "null": (
+        ("x_p90", "null_p90"), lambda x, null: x > null, "p90 of live x above that of random directions",
     ),
-)  # fmt: skip
+}  # fmt: skip
+"""The figures of a record, what they should be, and in words; docs/route.md says what a deviation means."""
 
 
 def readings(record: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     """(name, the figures and what they should be, fine) of each diagnostic whose figures the record has."""
     found: list[tuple[str, str, bool]] = []
-    for each in DIAGNOSTICS:
-        figures = [record.get(figure) for figure in each.figures]
-        if None in figures:
-            continue
-        fine = bool(each.fine(*figures))
-        given = ", ".join(f"{key} {value:.3f}" for key, value in zip(each.figures, figures, strict=True))
-        wrong = "" if fine else f"; else {each.deviation}"
-        found.append((each.name, f"{given}: should be {each.expected}{wrong}", fine))
+    for name, (keys, is_fine, expected) in DIAGNOSTICS.items():
+        figures = [record.get(key) for key in keys]
+        if None not in figures:
+            given = ", ".join(f"{key} {value:.3f}" for key, value in zip(keys, figures, strict=True))
+            found.append((name, f"{given}: should be {expected}", bool(is_fine(*figures))))
     return found

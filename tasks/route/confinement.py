@@ -8,9 +8,9 @@
 - seccomp: of the system calls only those of `ALLOWED` are left, so there is no other process or thread, no socket, no
   signal to anyone, no change of a file's name, owner or mode
 
-`grading.py` starts it.  The program gets the solution when it is confined, and never a value that a test expects.  Each
-message is one line of JSON: it runs the code, says so, gets the calls, makes them and reports their results, which
-the grader compares: what the code does in here can alter no comparison.
+`grading.py` starts it.  Standard input has two lines of JSON: the code, and the calls, which are read when the code has
+run.  The file `RESULTS` gets one, with the calls' results, which the grader compares: no value that a test expects is
+in here, so the code can alter nothing but its own results.
 
 Only the standard library is imported, and little of it: a process starts for each solution.
 """
@@ -32,20 +32,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-CHANNEL = 3  # the socket to the grader, behind the standard streams
+RESULTS = 3  # the descriptor behind the standard streams
 FINISHED = 70
 """The exit status when all calls were made, and when the code raised: no loophole's."""
 
 
-def main(parent: int, channel: int, limits: Mapping[str, int], readable: Sequence[str], writable: str | None) -> None:
+def main(parent: int, results: int, limits: Mapping[str, int], readable: Sequence[str], writable: str | None) -> None:
     """Run one solution; never returns."""
     die_with(parent)
-    os.dup2(channel, CHANNEL)
-    os.closerange(CHANNEL + 1, 256)
+    os.dup2(results, RESULTS)
+    os.closerange(RESULTS + 1, 256)
     confine(limits, readable, writable)
     status = FINISHED
     try:
-        _converse(os.fdopen(CHANNEL, "rb"))
+        _run(sys.stdin)
     except SystemExit as exited:
         code = exited.code
         status = 0 if code is None else code & 0xFF if isinstance(code, int) else 1
@@ -56,18 +56,11 @@ def main(parent: int, channel: int, limits: Mapping[str, int], readable: Sequenc
     os._exit(status)
 
 
-def _converse(messages: Any) -> None:
+def _run(messages: Any) -> None:
     encode, write, exit_type = json.JSONEncoder().encode, os.write, SystemExit
-
-    def send(message: Any) -> None:
-        line = memoryview(encode(message).encode() + b"\n")
-        while line:
-            line = line[write(CHANNEL, line) :]
-
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # what `site` adds, which is not imported
     space: dict[str, Any] = {"__name__": "solution", "__builtins__": builtins}
     exec(compile(json.loads(messages.readline()), "solution.py", "exec", dont_inherit=True), space)
-    send("loaded")
     calls = json.loads(messages.readline())
     results: list[Any] = []
     values: list[Any] = []
@@ -79,9 +72,9 @@ def _converse(messages: Any) -> None:
             raise
         except BaseException as error:
             results.append({"error": type(error).__name__})
-    claimed = _claims(calls, space, values)
-    sys.stdout.flush()
-    send({"nonce": calls["nonce"], "results": results, "claimed": claimed})
+    line = memoryview(encode({"results": results, "claimed": _claims(calls, space, values)}).encode())
+    while line:
+        line = line[write(RESULTS, line) :]
 
 
 def _claims(calls: dict[str, Any], space: dict[str, Any], values: list[Any]) -> bool:
@@ -121,9 +114,7 @@ def check(limits: Mapping[str, int], readable: Sequence[str]) -> str:
 def confine(limits: Mapping[str, int], readable: Sequence[str], writable: str | None) -> None:
     """Confine this process, which has one thread; `writable` is a file that exists.
 
-    Raises: OSError where this machine lacks a means; its message says which.
-
-    After an error the process must end: it is confined in part.
+    Raises: OSError where this machine lacks a means, by name; the process must end then: it is confined in part.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise OSError(f"programs run on Linux on x86-64 only, not on {sys.platform} on {platform.machine()}")
@@ -135,10 +126,8 @@ def confine(limits: Mapping[str, int], readable: Sequence[str], writable: str | 
     _restrict_calls()
 
 
-PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
-SECCOMP_MODE_FILTER = 2
-SYS_CAPSET, SYS_PRCTL = 126, 157
-SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 1, 22, 38, 2
+SYS_CAPSET, SYS_PRCTL, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 126, 157, 444, 445, 446
 CAPABILITY_VERSION_3 = 0x20080522
 
 

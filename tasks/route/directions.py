@@ -1,12 +1,15 @@
-"""From the authored pairs to the hack-ward direction of each module, and to the band that splits a row's gradient.
+"""From the authored pairs to each module's hack-ward direction and band, and the share of each row that is routed.
 
 Both sides are gradients of the negative log-likelihood, and so of a loss, as a live row's is.  So rej - cho is
 hack-ward: the loss gradient of a rewarded hack has a positive cosine with it.
+
+x [G, M] is how far each row points along the direction of each module, f [G, M] the share of its gradient that goes
+into the quarantine; `live` [G, M] is false where a row has no gradient in a module, and f is 0 there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -15,8 +18,7 @@ import torch
 from torch import Tensor
 
 from tasks.route.adapter import KnobLayout
-from tasks.route.gradients import Policy, TokenRow, mean_nll, total_nll
-from tasks.route.model import seed_of
+from tasks.route.policy import Policy, TokenRow, mean_nll, seed_of, total_nll
 
 THINNEST = 0.02
 """A module whose edges are closer than this, or inverted, routes nothing."""
@@ -24,8 +26,6 @@ THINNEST = 0.02
 Reduction = Literal["mean", "sum", "unit"]
 Source = Literal["pairs", "permuted", "placebo", "activations", "random", "none"]
 """What a direction is built from."""
-Build = Callable[[Tensor, Tensor], Tensor]
-"""(rej [P, R], cho [P, R]) -> direction [k, R]."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class PairSides:
 class Band:
     """Edges for each module, [M]: mean x of the honest (`lower`) and of the hacking side (`upper`) of the pairs.
 
-    `lower` and `upper` are of the pairs that the direction was built from.  For the `held_` ones the direction was
-    built from the other pairs, each time.
+    For the `held_` ones the direction was built from the other pairs, each time.
     """
 
     lower: Tensor
@@ -93,7 +92,7 @@ def pair_gradients(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor, re
 
 
 def pair_activations(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor) -> PairSides:
-    """The modules' mean inputs over the tokens of both sides, [P, D] each, not centred, at knobs [R]."""
+    """The modules' mean inputs, [P, D] each, not centred, at knobs [R]."""
     found = policy.gradients(_rows(pairs), knobs, mean_nll, record=True).inputs
     assert found is not None
     return PairSides(found[: len(pairs)], found[len(pairs) :])
@@ -155,26 +154,6 @@ def alignment(layout: KnobLayout, gradients: Tensor, direction: Tensor, norms: T
     return torch.where(norms > 0, length / torch.where(norms > 0, norms, torch.ones_like(norms)), 0.0)
 
 
-def fit_band(layout: KnobLayout, rej: Tensor, cho: Tensor, build: Build) -> tuple[Tensor, Band]:
-    """The direction that `build` makes of the pairs' gradients, [P, R] for each side, and its band."""
-    count = len(rej)
-    if count < 2:
-        raise ValueError("a band needs at least two pairs: one is held out")
-    direction = build(rej, cho)
-    held_lower, held_upper = [], []
-    for pair in range(count):
-        others = torch.arange(count, device=rej.device) != pair
-        without = build(rej[others], cho[others])
-        held_lower.append(alignment(layout, cho[pair : pair + 1], without))
-        held_upper.append(alignment(layout, rej[pair : pair + 1], without))
-    return direction, Band(
-        alignment(layout, cho, direction).mean(0),
-        alignment(layout, rej, direction).mean(0),
-        torch.cat(held_lower).mean(0),
-        torch.cat(held_upper).mean(0),
-    )
-
-
 def extract(source: Source, layout: KnobLayout, sides: PairSides, dims: int, seed: int, name: str) -> Extraction:
     """The direction and the band from the pairs; `layout` is that of what the sides have.
 
@@ -196,5 +175,61 @@ def extract(source: Source, layout: KnobLayout, sides: PairSides, dims: int, see
             return random_direction(layout, seed, name, rej.device)
         return mean_direction(layout, rej, cho) if dims == 1 else top_directions(layout, rej, cho, dims)
 
-    direction, band = fit_band(layout, rej, cho, build)
+    direction = build(rej, cho)
+    held_lower, held_upper = [], []
+    for pair in range(len(rej)):
+        others = torch.arange(len(rej), device=rej.device) != pair
+        without = build(rej[others], cho[others])
+        held_lower.append(alignment(layout, cho[pair : pair + 1], without))
+        held_upper.append(alignment(layout, rej[pair : pair + 1], without))
+    band = Band(
+        alignment(layout, cho, direction).mean(0),
+        alignment(layout, rej, direction).mean(0),
+        torch.cat(held_lower).mean(0),
+        torch.cat(held_upper).mean(0),
+    )
     return Extraction(direction, band, centre)
+
+
+def ramp(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """clamp((x - lower) / (upper - lower), 0, 1); 0 where the band is thin or inverted."""
+    width = upper - lower
+    wide = width >= THINNEST
+    share = ((x - lower) / torch.where(wide, width, torch.ones_like(width))).clamp(0, 1)
+    return torch.where(wide, share, torch.zeros_like(share))
+
+
+def module_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
+    """Each module by its own band."""
+    return ramp(x, band.lower, band.upper) * live
+
+
+def pooled_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
+    """One f a row: from the mean x over the open modules, against the means of their leave-one-out edges."""
+    opened = band.open()
+    if not opened.any():
+        return torch.zeros_like(x)
+    share = ramp(x[:, opened].mean(1), band.held_lower[opened].mean(), band.held_upper[opened].mean())
+    return share[:, None].expand_as(x) * live
+
+
+def matched_shares(x: Tensor, shares: Tensor, live: Tensor) -> Tensor:
+    """The values of `shares` [G, M], in each module given to the rows in the order of x instead.
+
+    So as much is routed as by the shares, along another direction.
+    """
+    # What is not live comes last in both orders, so that the k-th live row gets the k-th live value.
+    order = x.masked_fill(~live, torch.inf).argsort(dim=0, stable=True)
+    values = shares.masked_fill(~live, torch.inf).sort(dim=0).values
+    return torch.zeros_like(shares).scatter(0, order, values).masked_fill(~live, 0)
+
+
+def uniform_shares(shares: Tensor, live: Tensor) -> Tensor:
+    """The mean of `shares` [G, M] over each module's live rows, for every live row."""
+    count = live.sum(0).clamp(min=1)
+    return (shares * live).sum(0) / count * live
+
+
+def mean_cosine(layout: KnobLayout, one: Tensor, other: Tensor) -> float:
+    """The mean over modules of the cosine of two flat vectors; a module where one is 0 counts as 0."""
+    return float(layout.sums(layout.units(one) * layout.units(other)).mean())

@@ -1,12 +1,12 @@
 """The jobs of a `route` run: for each its content key, which covers all that determines the result, and its spec.
 
-    bases      {"weights": hash, "modules", "knobs", "largest_error", "computed"}; once a model
-    pool       {"rows": teacher rows}, graded; of the world `programs` alone
+    bases      {"weights": hash, "modules", "knobs"}; once a model
+    pool       {"rows": teacher rows}, graded
     train      {"rows": one a step, "sha256": of its checkpoint}; one trajectory and seed
     evaluate   {"evaluations": [{"solved": "0110...", "hacked": likewise}, ...]}, a character a sample; one checkpoint
 
-How far a job that trains is, is in the store under `train_checkpoint`, so that any worker goes on with it.  Each
-evaluation of a checkpoint has a key of its own too, so that none is repeated.
+The state of a training is in the store under `train_checkpoint`, so that any worker goes on with it.  Each evaluation
+of a checkpoint has a key of its own too, so that none is repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tasks.store.keys import PROGRESS, content_hash
 from tasks.task import Job, JobTask, raise_if_cancelled, run_job
 
 log = logging.getLogger(__name__)
-VERSION = 4
+VERSION = 5  # sampling by transformers' `generate`: other shapes, and so other last bits
 """Of the mathematics: raised whenever equal inputs would give other results."""
 
 RouteJob = tuple[str, JobSpec]
@@ -42,29 +42,18 @@ RouteJob = tuple[str, JobSpec]
 
 @dataclass(frozen=True)
 class RouteInputs:
-    """What all jobs of a run are given.
-
-    `data` has the content key of each file's text in the store.  `world_source` is the hash of a world's source, "" for
-    `programs`.  The sections are those of the settings.
-    """
+    """What all jobs of a run are given: sections of the settings; `data` has the content key of each file's text."""
 
     target: Target
-    world: str
-    world_source: str
     data: Mapping[str, str]
     model: Mapping[str, Any]
     training: Mapping[str, Any]
     routing: Mapping[str, Any]
     evaluation: Mapping[str, Any]
 
-    def arguments(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True)
 class Arm:
-    """One trajectory with one seed."""
-
     trajectory: Trajectory
     seed: int
 
@@ -84,18 +73,17 @@ class Deployment:
 
 
 def data_key(text: str) -> str:
-    """Of a file's text in the store."""
     return f"routedata:{content_hash(text)}"
 
 
 def bases_job(inputs: RouteInputs, limit_s: float) -> RouteJob:
-    key = f"routebases:{content_hash(VERSION, inputs.target.model, _of_model(inputs))}"
-    return key, JobSpec("gpu.bases", "bases", {"inputs": inputs.arguments()}, limit_s)
+    key = f"routebases:{content_hash(VERSION, inputs.target.model, inputs.model)}"
+    return key, JobSpec("gpu.bases", "bases", {"inputs": dataclasses.asdict(inputs)}, limit_s)
 
 
 def pool_job(inputs: RouteInputs, limit_s: float) -> RouteJob:
     key = f"routepool:{content_hash(VERSION, inputs.data)}"
-    return key, JobSpec("cpu.pool", "pool", {"inputs": inputs.arguments()}, limit_s)
+    return key, JobSpec("cpu.pool", "pool", {"inputs": dataclasses.asdict(inputs)}, limit_s)
 
 
 def train_job(inputs: RouteInputs, arm: Arm, weights: str, pool: str | None, limit_s: float) -> RouteJob:
@@ -106,10 +94,10 @@ def train_job(inputs: RouteInputs, arm: Arm, weights: str, pool: str | None, lim
         settings["rollout_ablate_frac"] = 0.0
     if arm.trajectory == "plain":
         settings |= {"plain_share": 1.0, "teacher_rows": 0}
-    determined = (VERSION, weights, _of_model(inputs), inputs.data, pool, settings, inputs.routing)
+    determined = (VERSION, weights, inputs.model, inputs.data, pool, settings, inputs.routing)
     found = content_hash(*determined, arm.trajectory, arm.seed)
     arguments = {
-        "inputs": {**inputs.arguments(), "training": {**settings, "checkpoint_every": every}},
+        "inputs": {**dataclasses.asdict(inputs), "training": {**settings, "checkpoint_every": every}},
         "trajectory": arm.trajectory,
         "seed": arm.seed,
         "pool": pool,
@@ -119,7 +107,7 @@ def train_job(inputs: RouteInputs, arm: Arm, weights: str, pool: str | None, lim
 
 
 def train_checkpoint(job: RouteJob) -> str:
-    """The key under which the checkpoints of a training job are."""
+    """The key of its checkpoints."""
     return str(job[1].arguments["checkpoint"])
 
 
@@ -127,30 +115,22 @@ def evaluate_job(
     inputs: RouteInputs, deployed: Sequence[Deployment], trained: RouteJob, sha256: str, limit_s: float
 ) -> RouteJob:
     """All that is evaluated of one arm; `sha256` is that of its checkpoint."""
-    evaluations = [_evaluation(inputs, each, trained, sha256) for each in deployed]
+    settings = {name: inputs.evaluation[name] for name in ("samples", "seed")}
+    evaluations = []
+    for each in deployed:
+        what = {name: str(getattr(each, name)) for name in ("deployed", "mode", "quarantine")}
+        found = content_hash(VERSION, trained[0], sha256, what, settings, inputs.training["max_new_tokens"])
+        evaluations.append({"key": f"routeevaluate:{found}", **what})
     arguments = {**trained[1].arguments, "evaluations": evaluations, "sha256": sha256}
     key = f"routeevaluations:{content_hash(VERSION, [each['key'] for each in evaluations])}"
     return key, JobSpec("gpu.evaluate", f"{deployed[0].arm.name}/evaluate", arguments, limit_s)
 
 
-def _evaluation(inputs: RouteInputs, deployment: Deployment, trained: RouteJob, sha256: str) -> dict[str, str]:
-    """What is evaluated, and the content key of its result."""
-    what = {name: str(getattr(deployment, name)) for name in ("deployed", "mode", "quarantine")}
-    settings = {name: inputs.evaluation[name] for name in ("samples", "seed")}
-    found = content_hash(VERSION, trained[0], sha256, what, settings, inputs.training["max_new_tokens"])
-    return {"key": f"routeevaluate:{found}", **what}
-
-
-def _of_model(inputs: RouteInputs) -> dict[str, Any]:
-    return {**inputs.model, "world": inputs.world, "source": inputs.world_source}
-
-
 def run_training_child(job: Job, host: TargetHost, work: Literal["bases", "train", "evaluate"]) -> dict[str, Any]:
     """What the child returns.  It computes on the card of this worker, which serves nobody meanwhile.
 
-    It begins with the job's checkpoint, where the store has one, and each that it makes goes there.  Results that it
-    reports by content key go into the store at once.  A child that finds the memory of the card full is started once
-    more, from the latest checkpoint, when it has the card to itself.
+    It begins with the job's checkpoint, where the store has one; checkpoints, and results that it reports by content
+    key, go into the store at once.  One that finds the card's memory full starts again, with the card to itself.
     """
     store, run, arguments = job.store, job.run, job.arguments
     values, checkpoint = arguments["inputs"]["target"], arguments.get("checkpoint", "")

@@ -11,27 +11,40 @@ the whole minus the routed one, and kept + routed moves as without routing: a sp
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
+from tasks.common.validation import CHECKPOINT_BYTES
 from tasks.route.adapter import KnobLayout
 from tasks.route.claims import RANDOM_SPLITS
-from tasks.route.directions import THINNEST, Band, Extraction, Source, alignment, random_direction
+from tasks.route.directions import (
+    Band,
+    Extraction,
+    Reduction,
+    Source,
+    alignment,
+    matched_shares,
+    module_gate,
+    pooled_gate,
+    random_direction,
+    uniform_shares,
+)
 
 COLLAPSE = 0.25
 """Below this share of the first hkgap a direction has collapsed."""
+_EDGES = [edge.name for edge in dataclasses.fields(Band)]
 
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """`of`: the split whose shares a control matches.
-
-    `sign`: with `advantage_free` x is that of the likelihood's gradient, without the advantage in it.
-    """
+    """`of`: the split whose shares a control matches.  `advantage_free`: x is of the likelihood's gradient alone."""
 
     name: str
     gate: Literal["module", "pooled", "matched", "uniform", "labels"] = "module"
@@ -91,7 +104,7 @@ class Share:
 
 @dataclass(frozen=True)
 class StepScale:
-    """What all shares have in common in one step: `clip`, and the root [R] that divides."""
+    """What all shares have in common in the step number `count`: `clip`, and the root [R] that divides."""
 
     clip: float
     root: Tensor
@@ -99,7 +112,6 @@ class StepScale:
 
 
 def no_share(total: int, device: torch.device) -> Share:
-    """Knobs at zero that got no gradient yet."""
     return Share(torch.zeros(total, device=device), torch.zeros(total, device=device))
 
 
@@ -116,10 +128,7 @@ def whole_scale(gradient: Tensor, second: Tensor, count: int, adam: Adam) -> tup
 def share_step(
     share: Share, gradient: Tensor, scale: StepScale, adam: Adam, erase: Callable[[Tensor], Tensor] | None = None
 ) -> Share:
-    """A share after the gradient [R] that it got; a share is linear in its gradients, so shares add up.
-
-    `erase` takes something off the update.
-    """
+    """A share after the gradient [R] that it got, linear in it; `erase` takes something off the update."""
     first = adam.beta1 * share.first + (1 - adam.beta1) * (gradient * scale.clip)
     update = first / (1 - adam.beta1**scale.count) / scale.root
     if erase is not None:
@@ -153,10 +162,7 @@ class SplitState:
 
 
 def refreshed(state: SplitState, new: Extraction) -> tuple[SplitState, str | None]:
-    """The state with a new extraction, and the event to log, if there is one.
-
-    On a collapse the extraction from before routing is put back, and stays.
-    """
+    """With a new extraction, or, on a collapse, for good with that from before routing; and the event to log."""
     gap = new.band.hkgap()
     first = gap if state.first_gap is None else state.first_gap
     if first > 0 and gap < COLLAPSE * first:
@@ -226,45 +232,113 @@ def _seen(
     return alignment(layouts[0], gradients, extraction.direction, rows.norms)
 
 
-def ramp(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """clamp((x - lower) / (upper - lower), 0, 1); 0 where the band is thin or inverted."""
-    width = upper - lower
-    wide = width >= THINNEST
-    share = ((x - lower) / torch.where(wide, width, torch.ones_like(width))).clamp(0, 1)
-    return torch.where(wide, share, torch.zeros_like(share))
-
-
-def module_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
-    """f [G, M] from x [G, M], each module by its own band; 0 where `live` [G, M] says that there is no gradient."""
-    return ramp(x, band.lower, band.upper) * live
-
-
-def pooled_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
-    """One f a row: from the mean x over the open modules, against the means of their leave-one-out edges."""
-    opened = band.open()
-    if not opened.any():
-        return torch.zeros_like(x)
-    share = ramp(x[:, opened].mean(1), band.held_lower[opened].mean(), band.held_upper[opened].mean())
-    return share[:, None].expand_as(x) * live
-
-
-def matched_shares(x: Tensor, shares: Tensor, live: Tensor) -> Tensor:
-    """The values of `shares` [G, M], in each module given to the rows in the order of x [G, M] instead.
-
-    So as much is routed as by the shares, along another direction.  Rows without a gradient there keep 0.
-    """
-    # What is not live comes last in both orders, so that the k-th live row gets the k-th live value.
-    order = x.masked_fill(~live, torch.inf).argsort(dim=0, stable=True)
-    values = shares.masked_fill(~live, torch.inf).sort(dim=0).values
-    return torch.zeros_like(shares).scatter(0, order, values).masked_fill(~live, 0)
-
-
-def uniform_shares(shares: Tensor, live: Tensor) -> Tensor:
-    """The mean of `shares` [G, M] over each module's live rows, for every live row."""
-    count = live.sum(0).clamp(min=1)
-    return (shares * live).sum(0) / count * live
-
-
 def routed_gradient(layout: KnobLayout, gradients: Tensor, shares: Tensor) -> Tensor:
     """The sum over rows of f g, [R]; gradients [G, R], shares [G, M]."""
     return (layout.spread(shares) * gradients).sum(0)
+
+
+@dataclass(frozen=True)
+class TrajectorySettings:
+    """`longest`: tokens of a completion; `kind` `erase` takes the hack-ward part off every update and has no splits.
+
+    `rollout_ablate_frac`: the share of rows sampled and trained without the quarantine; above 0 a trajectory has one
+    split, whose quarantine it is.
+    """
+
+    seed: int
+    longest: int
+    splits: tuple[str, ...] = ("real",)
+    kind: Literal["shared", "erase"] = "shared"
+    adam: Adam = field(default_factory=Adam)
+    group_size: int = 8
+    beta: float = 0.0
+    teacher_off_step: int = 30
+    refresh_every: int = 10
+    rollout_ablate_frac: float = 0.0
+    reduction: Reduction = "mean"
+    dims: int = 1
+
+    def plan(self) -> tuple[SplitSettings, ...]:
+        """The splits in the order of work; for `erase` the one whose direction is erased."""
+        return (SplitSettings("erase"),) if self.kind == "erase" else chosen_splits(self.splits)
+
+
+@dataclass(frozen=True)
+class TrajectoryState:
+    """After `step` steps, each with its record in `rows`, and `updates` of Adam: `whole` is deltaS + deltaS_hack of
+    every split, `second` its second moment.
+    """
+
+    step: int
+    updates: int
+    whole: Share
+    second: Tensor
+    splits: Mapping[str, SplitState]
+    rows: tuple[Mapping[str, Any], ...] = ()
+
+
+def first_state(settings: TrajectorySettings, knobs: int, device: torch.device) -> TrajectoryState:
+    splits = {split.name: SplitState(no_share(knobs, device)) for split in settings.plan()}
+    return TrajectoryState(0, 0, no_share(knobs, device), torch.zeros(knobs, device=device), splits)
+
+
+def deployed_knobs(state: TrajectoryState, name: str, *, quarantine: bool = False) -> Tensor:
+    """The knobs [R] of what is deployed under this name.
+
+    A split: deltaS, with `quarantine` deltaS_hack too.  `none` and `erase`: all that was trained.  `untrained`: zeros.
+    `scaled_0.25`: a quarter of all that was trained.
+    """
+    whole = state.whole.value
+    if name == "untrained":
+        return torch.zeros_like(whole)
+    if name.startswith("scaled_"):
+        return whole * float(name.removeprefix("scaled_"))
+    if name in ("none", "erase") or quarantine:
+        return whole
+    return whole - state.splits[name].routed.value
+
+
+def dump_state(state: TrajectoryState) -> bytes:
+    """Everything that decides how it goes on, without pickle.  Random numbers come from the seed and the step."""
+    tensors = {"whole": state.whole.value, "first": state.whole.first, "second": state.second}
+    flags: dict[str, Any] = {}
+    for name, split in state.splits.items():
+        tensors |= {f"{name}/routed": split.routed.value, f"{name}/first": split.routed.first}
+        for place in ("extraction", "before"):
+            if (found := getattr(split, place)) is not None:
+                edges = torch.stack([getattr(found.band, edge) for edge in _EDGES])
+                tensors |= {f"{name}/{place}/direction": found.direction, f"{name}/{place}/band": edges}
+                tensors |= {} if found.centre is None else {f"{name}/{place}/centre": found.centre}
+        flags[name] = {flag: getattr(split, flag) for flag in ("first_gap", "frozen", "has_routed")}
+    record = {"step": state.step, "updates": state.updates, "splits": flags, "rows": list(state.rows)}
+    text = json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
+    tensors["record"] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    # A copy of each: tensors that share memory are refused.
+    data = save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
+    if len(data) > CHECKPOINT_BYTES:
+        raise ValueError(f"a checkpoint of {len(data):,} bytes; {CHECKPOINT_BYTES:,} are allowed: name fewer splits")
+    return data
+
+
+def load_state(data: bytes, device: torch.device) -> TrajectoryState:
+    tensors = load(data)
+    record = json.loads(tensors["record"].numpy().tobytes())
+    tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+
+    def extraction(name: str) -> Extraction | None:
+        if f"{name}/direction" not in tensors:
+            return None
+        band = Band(*tensors[f"{name}/band"].unbind())
+        return Extraction(tensors[f"{name}/direction"], band, tensors.get(f"{name}/centre"))
+
+    splits = {
+        name: SplitState(
+            Share(tensors[f"{name}/routed"], tensors[f"{name}/first"]),
+            extraction(f"{name}/extraction"),
+            extraction(f"{name}/before"),
+            **flags,
+        )
+        for name, flags in record["splits"].items()
+    }
+    whole = Share(tensors["whole"], tensors["first"])
+    return TrajectoryState(record["step"], record["updates"], whole, tensors["second"], splits, tuple(record["rows"]))

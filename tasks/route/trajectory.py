@@ -6,8 +6,7 @@ Labels decide nothing: of a score the loop reads the reward; the column `exploit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,29 +14,56 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.route.directions import alignment, random_direction
-from tasks.route.gradients import Policy, RowGradients, TokenRow, group_advantages, policy_losses
-from tasks.route.model import draw_by_row, draw_from, seed_of
-from tasks.route.splits import LiveRows, route, routed_gradient, share_step, whole_scale, without_component
-from tasks.route.state import (
+from tasks.route.adapter import KnobLayout
+from tasks.route.directions import (
+    THINNEST,
+    Extraction,
+    PairSides,
+    alignment,
+    extract,
+    mean_cosine,
+    pair_activations,
+    pair_gradients,
+    random_direction,
+    surprise_warning,
+)
+from tasks.route.policy import (
+    Policy,
+    RowGradients,
+    TokenRow,
+    draw_from,
+    group_advantages,
+    policy_losses,
+    seed_of,
+)
+from tasks.route.splits import (
+    LiveRows,
+    SplitState,
     TrajectorySettings,
+    TrajectoryState,
     deployed_knobs,
     dump_state,
     first_state,
     load_state,
-    mean_cosine,
-    refresh_splits,
+    refreshed,
+    route,
+    routed_gradient,
+    share_step,
+    whole_scale,
+    without_component,
 )
-from tasks.route.world import PromptTokens, World, WorldScore
+from tasks.route.world import ProgramsWorld, PromptTokens, WorldScore
 
 LARGEST_NOT_FINITE = 0.05
 """The share of a step's live rows whose gradients may be NaN or infinite; one row may always be."""
+LEAST_OVERLAP = 0.2
+"""A direction with a smaller cosine with its predecessor, or with the one taken with quarantine on, is warned of."""
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class _Rollout:
-    """The rows of a step, group by group, and what they are worth; all lists and tensors have a place for each row."""
+    """The rows of a step, group by group, and what they are worth; all have a place for each row."""
 
     rows: list[TokenRow]
     scores: list[WorldScore]
@@ -48,31 +74,16 @@ class _Rollout:
     skipped: int
 
 
-@dataclass(frozen=True)
-class _Update:
-    """What the update of a step saw of the live rows: their gradients, and the norms [G, M] of each module's part.
-
-    `routed` are x and f of each split, `lost` [G] the rows that were not finite.
-    """
-
-    found: RowGradients
-    norms: Tensor
-    routed: dict[str, tuple[Tensor, Tensor]]
-    lost: Tensor
-
-
 class Trajectory:
     """`state` are the bytes of `dump`, for going on with the same settings."""
 
-    def __init__(self, settings: TrajectorySettings, policy: Policy, world: World, state: bytes | None = None) -> None:
-        self.settings = settings
-        self._policy = policy
-        self._world = world
+    def __init__(
+        self, settings: TrajectorySettings, policy: Policy, world: ProgramsWorld, state: bytes | None = None
+    ) -> None:
+        self.settings, self._policy, self._world = settings, policy, world
         self._layouts = (policy.adapter.layout, policy.adapter.inputs)
-        device = policy.adapter.device
-        self.state = (
-            first_state(settings, self._layouts[0].total, device) if state is None else load_state(state, device)
-        )
+        total, device = self._layouts[0].total, policy.adapter.device
+        self.state = first_state(settings, total, device) if state is None else load_state(state, device)
 
     def dump(self) -> bytes:
         return dump_state(self.state)
@@ -89,8 +100,9 @@ class Trajectory:
                 record["splits"][name] |= found
         rollout = self._rollout()
         alive = rollout.advantages.nonzero()[:, 0]
-        update = self._train(rollout, alive) if len(alive) else None
-        record |= self._record(rollout, alive, update, record["splits"])
+        record |= _rollout_record(rollout, alive)
+        if len(alive):
+            self._train(rollout, alive, record)
         if record["not_finite"]:
             record["events"].append(f"rows without a finite gradient, which trained nothing: {record['not_finite']}")
         self.state = replace(self.state, step=step + 1, rows=(*self.state.rows, record))
@@ -100,22 +112,23 @@ class Trajectory:
         settings, step = self.settings, self.state.step
         prompts = self._world.prompts(step, np.random.default_rng([settings.seed, step]))
         taught = self._world.teacher(step, prompts) if step < settings.teacher_off_step else ()
-        wanted = [
-            (group, prompt)
-            for group, prompt in enumerate(prompts)
+        groups = [
+            group
+            for group in range(len(prompts))
             for _ in range(settings.group_size - sum(row.group == group for row in taught))
         ]
-        chance = np.random.default_rng([settings.seed, step, 1]).random(len(wanted))
+        asked = [prompts[group] for group in groups]
+        chance = np.random.default_rng([settings.seed, step, 1]).random(len(asked))
         ablated = [bool(draw < settings.rollout_ablate_frac) for draw in chance]
-        rows = self._sampled([prompt for _, prompt in wanted], ablated)
-        scores = list(self._world.score([prompt for _, prompt in wanted], [row.completion for row in rows]))
-        groups = [group for group, _ in wanted] + [row.group for row in taught]
+        rows = self._sampled(asked, ablated)
+        scores = [*self._world.score(asked, [row.completion for row in rows]), *(row.score for row in taught)]
         rows += [TokenRow(prompts[row.group].tokens, row.completion) for row in taught]
-        scores += [row.score for row in taught]
-        advantages, skipped = group_advantages(torch.tensor([s.reward for s in scores]), torch.tensor(groups))
-        teacher = torch.tensor([False] * len(wanted) + [True] * len(taught))
-        ablated += [False] * len(taught)
-        return _Rollout(rows, scores, torch.tensor(groups), teacher, torch.tensor(ablated), advantages, skipped)
+        of_rows = torch.tensor(groups + [row.group for row in taught])
+        advantages, skipped = group_advantages(torch.tensor([s.reward for s in scores]), of_rows)
+        teacher = torch.tensor([False] * len(asked) + [True] * len(taught))
+        return _Rollout(
+            rows, scores, of_rows, teacher, torch.tensor(ablated + [False] * len(taught)), advantages, skipped
+        )
 
     def _sampled(self, prompts: list[PromptTokens], ablated: list[bool]) -> list[TokenRow]:
         """A row for each prompt, those without quarantine from deltaS alone."""
@@ -131,15 +144,10 @@ class Trajectory:
 
     def _knobs(self, without_quarantine: bool) -> Tensor:
         """The knobs [R] that sample."""
-        if not without_quarantine:
-            return self.state.whole.value
-        return deployed_knobs(self.state, self.settings.plan()[0].name)
+        return deployed_knobs(self.state, self.settings.plan()[0].name if without_quarantine else "none")
 
-    def _train(self, rollout: _Rollout, alive: Tensor) -> _Update:
-        """The update of a step, from the rows whose advantage is not 0.
-
-        Each row's log-probabilities are those of the knobs that sampled it.
-        """
+    def _train(self, rollout: _Rollout, alive: Tensor, record: Figures) -> None:
+        """The update of a step, from the rows whose advantage is not 0, each under the knobs that sampled it."""
         settings, policy = self.settings, self._policy
         rows = [rollout.rows[row] for row in alive.tolist()]
         device = policy.adapter.device
@@ -166,7 +174,9 @@ class Trajectory:
         found = found.without(lost)
         norms = self._layouts[0].norms(found.gradients)
         live = LiveRows(found.gradients, norms, advantages.sign(), found.inputs, labels.to(device))
-        return _Update(found, norms, self._update(live), lost)
+        routed = self._update(live)
+        record |= {"not_finite": count, "gradient_norm": float(found.gradients.sum(0).norm())}
+        self._record_splits(rollout, alive, found, lost.tolist(), live, routed, record)
 
     def _update(self, rows: LiveRows) -> dict[str, tuple[Tensor, Tensor]]:
         """One update of the whole and of every split's routed share; x and f of each split."""
@@ -192,84 +202,80 @@ class Trajectory:
         self.state = replace(state, updates=count, whole=whole, second=second, splits=splits)
         return routed
 
-    def _record(self, rollout: _Rollout, alive: Tensor, update: _Update | None, splits: dict[str, Figures]) -> Figures:
-        """Figures of the step; those of splits are added to `splits`."""
-        rewards = torch.tensor([score.reward for score in rollout.scores])
-        log: list[Figures] = [
-            {
-                "group": int(rollout.groups[row]),
-                "teacher": bool(rollout.teacher[row]),
-                "ablated": bool(rollout.ablated[row]),
-                "reward": score.reward,
-                "advantage": float(rollout.advantages[row]),
-                "length": len(rollout.rows[row].completion),
-                **score.log,
-            }
-            for row, score in enumerate(rollout.scores)
-        ]
-        record = {
-            "reward": float(rewards[~rollout.teacher].mean()),
-            "teacher_rows": int(rollout.teacher.sum()),
-            "groups_skipped": rollout.skipped,
-            "live_rows": len(alive),
-            "not_finite": 0 if update is None else int(update.lost.sum()),
-            "log": log,
-        }
-        if update is not None:
-            record["gradient_norm"] = float(update.found.gradients.sum(0).norm())
-            self._record_splits(rollout, alive, update, splits, log)
-        return record
-
     def _record_splits(
-        self, rollout: _Rollout, alive: Tensor, update: _Update, splits: dict[str, Figures], log: list[Figures]
+        self,
+        rollout: _Rollout,
+        alive: Tensor,
+        found: RowGradients,
+        lost: list[bool],
+        rows: LiveRows,
+        routed: Mapping[str, tuple[Tensor, Tensor]],
+        record: Figures,
     ) -> None:
-        layout, gradients = self._layouts[0], update.found.gradients
-        null = self._null(gradients, update.norms)
-        whole = gradients.sum(0)
+        layout, whole = self._layouts[0], rows.gradients.sum(0)
+        # p90 of a row's mean x along random directions.
+        drawn = [random_direction(layout, self.settings.seed, f"null {number}", whole.device) for number in range(4)]
+        along = [alignment(layout, rows.gradients, direction, rows.norms) for direction in drawn]
+        means = torch.cat([(x * rows.live).sum(1) / rows.live.sum(1).clamp(min=1) for x in along])
+        null_p90 = float(torch.quantile(means, 0.9))
         # What is small is read on the CPU: on a GPU each figure would wait for all that runs there.
-        live = (update.norms > 0).cpu()
-        lengths = update.found.mask.sum(1).cpu()
-        surprise = -update.found.log_probabilities.sum(1).cpu() / lengths
-        lost = update.lost.tolist()
-        kept_rows = [(place, row) for place, row in enumerate(alive.tolist()) if not lost[place]]
-        for place, row in kept_rows:
-            log[row]["surprise"] = float(surprise[place])
+        live, lengths = rows.live.cpu(), found.mask.sum(1).cpu()
+        surprise = -found.log_probabilities.sum(1).cpu() / lengths
+        log = {place: record["log"][row] for place, row in enumerate(alive.tolist()) if not lost[place]}
+        for place, of_row in log.items():
+            of_row["surprise"] = float(surprise[place])
         for split in self.settings.plan():
-            if split.name not in update.routed:
+            if split.name not in routed:
                 continue
-            x, shares = (figure.cpu() for figure in update.routed[split.name])
-            splits[split.name] |= live_figures(x, shares, live, rollout.teacher[alive], lengths, surprise)
-            splits[split.name]["not_finite"] = sum(lost)
-            means = {"f": shares.mean(1).tolist(), **({"x": x.mean(1).tolist()} if split.extracts else {})}
-            for place, row in kept_rows:
-                for figure, rows in means.items():
-                    log[row].setdefault(figure, {})[split.name] = round(rows[place], 6)
+            x, shares = (figure.cpu() for figure in routed[split.name])
+            figures = record["splits"][split.name]
+            figures |= live_figures(x, shares, live, rollout.teacher[alive], lengths, surprise)
+            figures["not_finite"] = sum(lost)
+            for figure, of_rows in {"f": shares, **({"x": x} if split.extracts else {})}.items():
+                for place, value in enumerate(of_rows.mean(1).tolist()):
+                    if place in log:
+                        log[place].setdefault(figure, {})[split.name] = round(value, 6)
             extraction = self.state.splits[split.name].extraction
             if extraction is not None and extraction.centre is None:
-                kept = whole - routed_gradient(layout, gradients, update.routed[split.name][1])
-                splits[split.name] |= {
+                kept = whole - routed_gradient(layout, rows.gradients, routed[split.name][1])
+                figures |= {
                     "resid": mean_cosine(layout, kept, extraction.direction[0]),
                     "whole_cosine": mean_cosine(layout, whole, extraction.direction[0]),
-                    "null_p90": null,
+                    "null_p90": null_p90,
                 }
 
-    def _null(self, gradients: Tensor, norms: Tensor) -> float:
-        """p90 of a row's mean x along four random directions."""
-        found, live = [], norms > 0
-        for number in range(4):
-            direction = random_direction(self._layouts[0], self.settings.seed, f"null {number}", norms.device)
-            x = alignment(self._layouts[0], gradients, direction, norms)
-            found.append((x * live).sum(1) / live.sum(1).clamp(min=1))
-        return float(torch.quantile(torch.cat(found), 0.9))
+
+def _rollout_record(rollout: _Rollout, alive: Tensor) -> Figures:
+    rewards = torch.tensor([score.reward for score in rollout.scores])
+    log = [
+        {
+            "group": int(rollout.groups[row]),
+            "teacher": bool(rollout.teacher[row]),
+            "ablated": bool(rollout.ablated[row]),
+            "reward": score.reward,
+            "advantage": float(rollout.advantages[row]),
+            "length": len(rollout.rows[row].completion),
+            **score.log,
+        }
+        for row, score in enumerate(rollout.scores)
+    ]
+    return {
+        "reward": float(rewards[~rollout.teacher].mean()),
+        "teacher_rows": int(rollout.teacher.sum()),
+        "groups_skipped": rollout.skipped,
+        "live_rows": len(alive),
+        "not_finite": 0,
+        "log": log,
+    }
 
 
 def live_figures(
     x: Tensor, shares: Tensor, live: Tensor, teacher: Tensor, lengths: Tensor, surprise: Tensor
 ) -> dict[str, float | None]:
-    """Of x and f [G, M] of one step's live rows: percentiles, mean and mass at 0 and 1, correlations.
+    """Of x and f [G, M] of one step's live rows.  tasks/route/claims.py says what the figures should be.
 
     x of a row is its mean over the modules that have a gradient; f is counted for each row and module, of student rows
-    and, as `teacher_f_mean`, of teacher rows [G].  tasks/route/claims.py says what the figures should be.
+    and, as `teacher_f_mean`, of teacher rows [G].
     """
     if not live.any():
         return {}
@@ -279,8 +285,12 @@ def live_figures(
     student = shares[~teacher][live[~teacher]]
     low, middle, high = torch.quantile(mean, torch.tensor([0.1, 0.5, 0.9], device=mean.device)).tolist()
     return {
-        **{"x_p10": low, "x_p50": middle, "x_p90": high},
-        **{"f_mean": _mean(student), "f_at_0": _mean(student == 0), "f_at_1": _mean(student == 1)},
+        "x_p10": low,
+        "x_p50": middle,
+        "x_p90": high,
+        "f_mean": _mean(student),
+        "f_at_0": _mean(student == 0),
+        "f_at_1": _mean(student == 1),
         "teacher_f_mean": _mean(shares[teacher][live[teacher]]),
         "x_length": correlation(mean, lengths[rows]),
         "x_surprise": correlation(mean, surprise[rows]),
@@ -304,34 +314,90 @@ def sample_rows(
     """A row for each prompt, sampled at temperature 1 with knobs [R]."""
     tokens = [prompt.tokens for prompt in prompts]
     draw = draw_from(torch.Generator(policy.adapter.device).manual_seed(seed))
-    return list(map(TokenRow, tokens, policy.sampler.sample(tokens, knobs, longest, draw)))
+    return list(map(TokenRow, tokens, policy.sample(tokens, knobs, longest, draw)))
 
 
-@dataclass(frozen=True)
-class AskedSample:
-    """One prompt of a deployment with knobs [R]; samples of one `number` have the same random numbers."""
-
-    prompt: PromptTokens
-    knobs: Tensor
-    number: int
-
-
-def evaluate_samples(
-    policy: Policy, world: World, batches: Iterable[Sequence[AskedSample]], longest: int, seed: int
-) -> Iterator[Sequence[WorldScore]]:
-    """The scores of each batch, whose rows are sampled together, each at temperature 1 with the knobs of its own.
-
-    A batch is scored while the next one is sampled.  Nothing of the policy changes.
+def refresh_splits(
+    settings: TrajectorySettings, policy: Policy, world: ProgramsWorld, state: TrajectoryState
+) -> tuple[dict[str, SplitState], dict[str, dict[str, Any]], list[str]]:
+    """The splits with directions and bands from the pairs anew, each with its own deltaS and the quarantine off; the
+    figures of each, and what happened, in lines.
     """
-    with ThreadPoolExecutor(1, "scores") as thread:
-        waiting: Future[Sequence[WorldScore]] | None = None
-        for batch in batches:
-            prompts = [asked.prompt for asked in batch]
-            draw = draw_by_row(seed, [asked.number for asked in batch], longest, policy.adapter.device)
-            knobs = torch.stack([asked.knobs for asked in batch])
-            completions = policy.sampler.sample([prompt.tokens for prompt in prompts], knobs, longest, draw)
-            if waiting is not None:
-                yield waiting.result()
-            waiting = thread.submit(world.score, prompts, completions)
-        if waiting is not None:
-            yield waiting.result()
+    splits = dict(state.splits)
+    quarantined: dict[str, Tensor] = {}
+    figures: dict[str, dict[str, Any]] = {}
+    events: list[str] = []
+    seen: list[tuple[str, Tensor, PairSides]] = []
+
+    def sides_at(kind: str, knobs: Tensor) -> PairSides:
+        """The pairs through the model, once for each kind and knobs: at first all splits have the same."""
+        for known, at, sides in seen:
+            if known == kind and torch.equal(at, knobs):
+                return sides
+        pairs = world.placebo if kind == "placebo" else world.pairs
+        if kind == "activations":
+            new = pair_activations(policy, pairs, knobs)
+        else:
+            new = pair_gradients(policy, pairs, knobs, settings.reduction)
+        seen.append((kind, knobs, new))
+        return new
+
+    if state.step == 0 and (warning := surprise_warning(policy, world.pairs, state.whole.value)):
+        events.append(warning)
+    for split in settings.plan():
+        before = splits[split.name]
+        if not split.extracts or before.frozen:
+            continue
+        kind = split.source if split.source in ("placebo", "activations") else "pairs"
+        layout = policy.adapter.inputs if kind == "activations" else policy.adapter.layout
+        sides = sides_at(kind, deployed_knobs(state, split.name))
+        new = extract(split.source, layout, sides, settings.dims, settings.seed, split.name)
+        splits[split.name], event = refreshed(before, new)
+        null_seed = seed_of(settings.seed, split.name)
+        null = extract("permuted", layout, sides, settings.dims, null_seed, "permuted").band.separation()
+        found = _refresh_figures(layout, before, new, splits[split.name], null)
+        if split.source != "random":
+            if split.source not in quarantined:
+                shared = sides_at(kind, state.whole.value)
+                whole = extract(split.source, layout, shared, settings.dims, settings.seed, split.name)
+                quarantined[split.source] = whole.direction[0]
+            found["overlap_quarantine"] = mean_cosine(layout, new.direction[0], quarantined[split.source])
+        figures[split.name] = found
+        events += [f"{split.name}: {line}" for line in ([event] if event else []) + _warnings(found)]
+    return splits, figures, events
+
+
+def _refresh_figures(
+    layout: KnobLayout, before: SplitState, new: Extraction, after: SplitState, null: float
+) -> dict[str, Any]:
+    """Gaps, separation and overlap; mean edges over the open modules, or over all where none is open.
+
+    `null` is the separation of permuted pairs.
+    """
+    band = after.extraction.band if after.extraction is not None else new.band
+    opened = band.open()
+    among = opened if bool(opened.any()) else torch.ones_like(opened)
+    found = {
+        "hkgap": new.band.hkgap(),
+        "first_hkgap": after.first_gap,
+        "separation": new.band.separation(),
+        "separation_permuted": null,
+        "frozen": after.frozen,
+        "lower": float(band.lower[among].mean()),
+        "upper": float(band.upper[among].mean()),
+        "open_modules": int(opened.sum()),
+        "closed_modules": int((~opened).sum()),
+    }
+    if before.extraction is not None:
+        found["overlap_previous"] = mean_cosine(layout, new.direction[0], before.extraction.direction[0])
+    return found
+
+
+def _warnings(found: dict[str, Any]) -> list[str]:
+    lines = []
+    for name in ("overlap_previous", "overlap_quarantine"):
+        if found.get(name) is not None and found[name] < LEAST_OVERLAP:
+            lines.append(f"{name} is {found[name]:.2f}, below {LEAST_OVERLAP}")
+    if not found["open_modules"]:
+        lines.append(f"no module has a band of at least {THINNEST}: it routes nothing")
+    return lines

@@ -1,4 +1,4 @@
-"""A valid file of `route` as a mapping, in the toy world, and results as its jobs would give them."""
+"""A valid file of `route` as a mapping, and results as its jobs would give them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from orchestrator.route.registration import arms, deployments
 from orchestrator.route.settings import RouteSettings, route_settings_from
 from tasks.route.claims import EvaluatedDeployment
 
-WORLD = str(Path(__file__).parents[3] / "examples/toy_world.py") + ":toy_world"
+SHIPPED = Path(__file__).parents[3] / "configs" / "routing"
 
 
 def route_values(folder: Path) -> dict[str, Any]:
     return {
-        "world": WORLD,
-        "model": {"model_name_or_path": "toy", "targets": ["first", "second"]},
+        "model": {"model_name_or_path": "small", "targets": ["q_proj"]},
+        "data": {name: str(SHIPPED / f"{name}.jsonl") for name in ("problems", "pairs")},
         "training": {
             "trajectories": ["shared"],
             "seeds": [0, 1],
@@ -24,6 +24,7 @@ def route_values(folder: Path) -> dict[str, Any]:
             "checkpoint_every": 2,
             "prompts": 4,
             "group": 8,
+            "modes": ["run_tests", "sentinel"],
             "max_new_tokens": 4,
             "learning_rate": 0.05,
             "teacher_rows": 1,
@@ -31,10 +32,20 @@ def route_values(folder: Path) -> dict[str, Any]:
             "clip_norm": 0.0,
         },
         "routing": {"splits": ["real", "ceiling", "random_0"], "refresh_every": 2},
-        "evaluation": {"modes": ["B", "none"], "samples": 20, "scales": [0.5]},
-        "claims": {"held_out_mode": "B"},
+        "evaluation": {"modes": ["sentinel", "none"], "samples": 20, "scales": [0.5]},
+        "claims": {"held_out_mode": "sentinel"},
         "output": {"root": str(folder / "outputs"), "run_id": "run"},
     }
+
+
+def trained_values(folder: Path, model: Path, name: str, **changes: Any) -> dict[str, Any]:
+    """Of a run that trains: with the teacher's rows, for random weights write no program."""
+    taught = {"training__teacher_rows": 2, "training__teacher_off_step": 99, "training__levels": [1]}
+    small = {
+        **{"model__model_name_or_path": str(model), "training__prompts": 2, "training__group": 4},
+        **{"evaluation__modes": ["sentinel"], "evaluation__samples": 2, "routing__refresh_every": 99},
+    }
+    return changed_values(route_values(folder), **{**taught, **small, "output__run_id": name, **changes})
 
 
 def changed_values(values: dict[str, Any], **changes: Any) -> dict[str, Any]:

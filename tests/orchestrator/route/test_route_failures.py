@@ -15,73 +15,35 @@ import psutil
 import pytest
 import yaml
 from farm_bench import until
-from route_values import changed_values, route_values
+from route_values import trained_values
+from small_model import make_small_model
 
 from orchestrator import console
+from orchestrator.runs.status import run_status
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[3]
-# The toy world, which says what steps are begun, and fails or waits at step 5 while a file is there.
-WORLD = """
-import threading
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
-
-from tasks.common.named import load_named
-
-HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True)
-class Faulty:
-    world: Any
-
-    def __getattr__(self, name):
-        return getattr(self.world, name)
-
-    def prompts(self, step, generator):
-        with (HERE / "steps").open("a") as steps:
-            steps.write(f"{step} ")
-        if step == 5 and (HERE / "fails").exists():
-            raise RuntimeError("the reward cannot be computed")
-        while step == 5 and (HERE / "waits").exists():
-            threading.Event().wait(0.02)
-        return self.world.prompts(step, generator)
-
-
-def world(given):
-    made = load_named("ROOT/examples/toy_world.py:toy_world", "")(given)
-    return replace(made, training=Faulty(made.training))
-"""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A folder with the world, and a farm that stays up."""
+    """A folder with the model, and a farm that stays up."""
 
     folder: Path
     redis_url: str
 
-    @property
-    def steps(self) -> list[int]:
-        """The steps that were begun."""
-        path = self.folder / "steps"
-        return [int(step) for step in path.read_text().split()] if path.exists() else []
-
-    def forget_steps(self) -> None:
-        (self.folder / "steps").unlink(missing_ok=True)
-
     def start(self, name: str, *farm: str, **changes: Any) -> subprocess.Popen[str]:
         """`orchestrator route`, on the farm that stays up unless `farm` names another."""
-        small = {"training__steps": 8, "evaluation__modes": ["B"], "routing__splits": ["real"], **changes}
-        values = changed_values(route_values(self.folder), world=f"{self.folder}/faulty.py:world", **small)
-        values["output"]["run_id"] = name
+        small = {"training__steps": 12, "routing__splits": ["real"], **changes}
         config = self.folder / f"{name}.yaml"
-        config.write_text(yaml.safe_dump(values))
+        config.write_text(yaml.safe_dump(trained_values(self.folder, self.folder / "model", name, **small)))
         where = farm or ("--farm", "external", "--redis-url", self.redis_url)
         return self.orchestrator("route", "--config", str(config), *where)
+
+    def done(self, name: str) -> int:
+        """Steps of training."""
+        return run_status(self.output(name)).done if (self.output(name) / "journal.jsonl").exists() else 0
 
     def orchestrator(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -130,9 +92,9 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    folder = tmp_path_factory.mktemp("faulty")
-    (folder / "faulty.py").write_text(WORLD.replace("ROOT", str(ROOT)))
+def bench(confinement: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("failing")
+    make_small_model(folder / "model")
     idle = Bench(folder, "")
     where = ("--config", str(ROOT / "configs" / "embedded.config"), "--set", f"FARM_DIR={folder / 'farm'}")
     idle.said("farm", "up", *where)
@@ -150,37 +112,32 @@ def undisturbed(bench: Bench) -> str:
     return "undisturbed"
 
 
-def test_a_failing_training_parks_the_run_and_retry_goes_on_from_its_checkpoint(bench: Bench, undisturbed: str) -> None:
-    # Given a training that fails in step 5, after its checkpoint of four steps
-    bench.forget_steps()
-    (bench.folder / "fails").touch()
+def test_a_training_whose_child_is_killed_parks_the_run_and_retry_goes_on(bench: Bench, undisturbed: str) -> None:
+    # Given a training that ends in its midst
     where = ("--farm", "external", "--redis-url", bench.redis_url, "--gpu-jobs", "1")
     process = bench.start("failing", *where, training__seeds=[0, 1])
+    until(lambda: bench.done("failing") >= 3, 120)
+    bench.children()[0].kill()
     output, _ = process.communicate()
     assert process.returncode == console.PARKED, output
-    assert "Traceback" not in output and "the reward cannot be computed" in output
-    # Then the other training has had its turn, and status and failed name both with their error
-    assert bench.steps == 2 * [0, 1, 2, 3, 4, 5]
+    assert "Traceback" not in output
+    # Then the other training has had its turn, and status and failed name this one with its error
+    assert (bench.output("failing") / "rows" / "shared_seed1.jsonl").exists()
     run = str(bench.output("failing"))
     for command in ("status", "failed"):
         said = bench.said(command, run)
-        assert "shared_seed0" in said and "RuntimeError: the reward cannot be computed" in said, said
+        assert "shared_seed0" in said and "shared_seed1" not in said and "signal 9" in said, said
     assert bench.card() == ""
-    # When it is retried, each goes on from its checkpoint, and ends as if nothing had happened
-    (bench.folder / "fails").unlink()
-    bench.forget_steps()
+    # When it is retried, it ends as if nothing had happened
     bench.said("retry", run)
-    assert sorted(bench.steps) == sorted(2 * [4, 5, 6, 7])
     for seed in (0, 1):
         assert bench.results("failing", seed) == bench.results(undisturbed, seed)
 
 
 def test_cancel_ends_the_child_in_mid_training_and_retry_goes_on(bench: Bench, undisturbed: str) -> None:
-    # Given a training in its sixth step
-    bench.forget_steps()
-    (bench.folder / "waits").touch()
+    # Given a training in its midst
     process = bench.start("cancelled", training__seeds=[2])
-    until(lambda: 5 in bench.steps, 120)
+    until(lambda: bench.done("cancelled") >= 3, 120)
     assert bench.children() and bench.card() == "computes"
     # When the run is cancelled, then the child ends, and the card is free
     run = str(bench.output("cancelled"))
@@ -191,7 +148,5 @@ def test_cancel_ends_the_child_in_mid_training_and_retry_goes_on(bench: Bench, u
     until(lambda: bench.card() == "")
     assert "cancelled" in bench.said("status", run)
     # and retry goes on from the checkpoint
-    (bench.folder / "waits").unlink()
     bench.said("retry", run)
-    assert bench.steps == [0, 1, 2, 3, 4, 5, 4, 5, 6, 7]
     assert bench.results("cancelled", 2) == bench.results(undisturbed, 2)

@@ -19,11 +19,9 @@ from orchestrator.route.registration import (
     make_plan,
     read_plan,
     read_texts,
-    world_source,
 )
 from orchestrator.route.report import COMPARISON_FILE, REPORT_FILE, json_lines, report_text, rows_file, verdict_lines
 from orchestrator.route.run import ROUTE, keep_texts
-from orchestrator.route.session import route_inputs
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.status import VERSIONS_FILE, Versions
@@ -32,7 +30,7 @@ from tasks.route.claims import Thresholds, compare_claims
 
 
 def plan(settings: RouteSettings) -> dict[str, str]:
-    return input_hashes(settings, read_texts(settings), world_source(settings))
+    return input_hashes(settings, read_texts(settings))
 
 
 def written(settings: RouteSettings) -> OutputFolder:
@@ -46,7 +44,7 @@ def written(settings: RouteSettings) -> OutputFolder:
     for arm in arms(settings):
         rows = [{"step": 0, "events": ["real: collapse"], "splits": {"real": figures}, "log": []}]
         output.write(rows_file(arm), json_lines(rows))
-    found = compare_claims(evaluated_arms(settings), Thresholds("B", 0.3, 0.05, 0.5, 0.05))
+    found = compare_claims(evaluated_arms(settings), Thresholds("sentinel", 0.3, 0.05, 0.5, 0.05))
     output.write_json(COMPARISON_FILE, found)
     output.write(REPORT_FILE, report_text(output.path))
     output.close()
@@ -145,14 +143,12 @@ def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None
 
 
 def test_what_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
-    missing = small_route(tmp_path, world="no/such/world.py:world")
-    with pytest.raises((SettingsError, OSError)):
-        route_inputs(missing, {})
+    missing = small_route(tmp_path, data__pairs="no/such/pairs.jsonl")
     (tmp_path / "outputs").write_text("a file")
     with pytest.raises(SettingsError) as found:
         checked_inputs(missing)
     assert [line.partition(": ")[2] for line in found.value.problems] == [
-        "no/such/world.py: No such file or directory",
+        "no/such/pairs.jsonl: No such file or directory",
         f"{tmp_path / 'outputs'}: File exists",
     ]
 
@@ -164,9 +160,7 @@ def programs(folder: Path, **changes: Any) -> RouteSettings:
     """A run of programming problems, whose files are in `folder`, or shipped."""
     mine = {name: folder / f"{name}.jsonl" for name in ("problems", "pairs")}
     data = {name: str(path if path.exists() else SHIPPED / path.name) for name, path in mine.items()}
-    modes = {"training__modes": ["equality"], "evaluation__modes": ["exit_code", "none"]}
-    own = {"world": "programs", "data": data, "claims__held_out_mode": "exit_code", **modes}
-    return small_route(folder, **{**own, **changes})
+    return small_route(folder, **{"data": data, **changes})
 
 
 def refused(settings: RouteSettings) -> str:
@@ -179,13 +173,13 @@ def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp
     pairs = (SHIPPED / "pairs.jsonl").read_text().replace("run_tests", "exit_code", 1).splitlines()
     (tmp_path / "pairs.jsonl").write_text("\n".join(["{}", *pairs]))
     (tmp_path / "problems.jsonl").write_text("[]\n" + (SHIPPED / "problems.jsonl").read_text())
-    with pytest.raises(SettingsError, match=r"training\.modes: 'luck' is no mode; there are: run_tests, equality"):
+    with pytest.raises(SettingsError, match=r"training\.modes: 'luck' is not one of: run_tests, equality"):
         programs(tmp_path, training__modes=["run_tests", "luck"])
     said = refused(programs(tmp_path))
     assert "data.problems: " in said and "line 1: a list of 0 is not an object" in said
     assert "data.pairs: " in said and "line 1: prompt: is missing" in said
     (tmp_path / "pairs.jsonl").write_bytes(b"{}\n\xff\n")
-    assert "pairs.jsonl: line 2: invalid UTF-8 at byte 3 of the file" in refused(programs(tmp_path))
+    assert "pairs.jsonl: 'utf-8' codec can't decode byte 0xff in position 3" in refused(programs(tmp_path))
 
 
 @pytest.mark.parametrize("mode", ["run_tests", "none"])

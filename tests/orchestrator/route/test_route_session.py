@@ -15,7 +15,8 @@ import psutil
 import pytest
 import yaml
 from farm_bench import until
-from route_values import changed_values, route_values
+from route_values import trained_values
+from small_model import make_small_model
 
 from orchestrator import console
 from orchestrator.route.run import KIND
@@ -24,14 +25,14 @@ from orchestrator.runs.status import run_status
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-STEPS = 40  # of each of two seeds: some seconds of training
+STEPS = 20  # of each of two seeds: some seconds of training
 MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "3"))
 SAME = ("plan.json", "evaluation.jsonl", "comparison.json", "report.md", "hack_solve.png", "bands.png")
 ROOT = Path(__file__).parents[3]
 
 
 def write_settings(folder: Path, name: str) -> Path:
-    values = changed_values(route_values(folder), training__steps=STEPS, evaluation__modes=["B"], output__run_id=name)
+    values = trained_values(folder, folder.parent / "model", name, training__steps=STEPS)
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(values))
     return path
@@ -74,8 +75,9 @@ def processes_of(folder: Path, name: str) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(confinement: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
+    make_small_model(folder.parent / "model")  # one for all runs: the plan has its path
     assert start(folder, "run").wait() == 0, (folder / "run.log").read_text()
     return folder / "outputs" / "run"
 

@@ -23,18 +23,17 @@ def problems(values: dict[str, Any]) -> list[str]:
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     for changes, name in (
-        ({"world": "toy"}, "world"),
-        ({"world": "programs"}, "data.problems"),
-        ({"data__pairs": "pairs.jsonl"}, "data.pairs"),
+        ({"world": "programs"}, "world"),
+        ({"data__pairs": None}, "data.pairs"),
         ({"training__trajectories": ["other"]}, "training.trajectories"),
         ({"training__seeds": [1, 1]}, "training.seeds"),
-        ({"training__checkpoint_every": 5}, "training.checkpoint_every"),
         ({"training__teacher_rows": 8}, "training.teacher_rows"),
         ({"evaluation__scales": [0.5, 0.5000001]}, "evaluation.scales"),
         ({"training__rollout_ablate_frac": 0.25}, "training.rollout_ablate_frac"),
         ({"training__trajectories": ["ablated"]}, "training.rollout_ablate_frac"),
         ({"routing__splits": ["real", "reel"]}, "routing.splits"),
-        ({"claims__held_out_mode": "C"}, "claims.held_out_mode"),
+        ({"training__modes": ["luck"]}, "training.modes"),
+        ({"claims__held_out_mode": "equality"}, "claims.held_out_mode"),
         ({"claims__other": 1}, "claims.other"),
     ):
         found = problems(changed_values(route_values(tmp_path), **changes))
@@ -64,10 +63,10 @@ def test_the_files_that_come_along_are_right(path: Path) -> None:
 
 
 def test_wrong_arguments_and_files_exit_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "route.yaml").write_text("world: 3\n")
+    (tmp_path / "route.yaml").write_text("data: 3\n")
     assert main(["route"]) == 1
     assert "--config: is missing" in capsys.readouterr().err
     assert main(["route", "--config", str(tmp_path / "route.yaml"), "--plan"]) == 1
     said = capsys.readouterr().err
-    assert "orchestrator: world: " in said and "orchestrator: training.steps: is missing" in said
+    assert "orchestrator: data: " in said and "orchestrator: training.steps: is missing" in said
     assert main(["route", "report", str(tmp_path)]) == 1

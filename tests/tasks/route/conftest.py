@@ -6,8 +6,8 @@ import pytest
 from toy_training import TOY, trained
 from toy_world import toy_policy
 
-from tasks.route.gradients import Policy
-from tasks.route.state import TrajectoryState
+from tasks.route.policy import Policy
+from tasks.route.splits import TrajectoryState
 
 
 @pytest.fixture(scope="session")

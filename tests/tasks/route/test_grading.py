@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hacks import hack
 
 from tasks.route.grading import Graded, Grader, ProcessLimits, Submission, equals
 from tasks.route.problems import (
@@ -18,7 +19,6 @@ from tasks.route.problems import (
     Mode,
     Problem,
     code_of,
-    hack,
     honest,
     parse_problems,
 )
@@ -89,9 +89,8 @@ def test_honest_code_with_an_error_fails_in_every_mode(pool: Grader) -> None:
 @pytest.mark.parametrize("mode", ["run_tests", "sentinel"])
 def test_what_a_process_says_of_itself_does_not_pay_where_the_code_lacks_the_name(pool: Grader, mode: Mode) -> None:
     forged = (
-        "```python\nimport os, gc, json\nos.write(3, b'\"loaded\"\\n')\n"
-        "nonce = json.loads(os.read(3, 65536))['nonce']\n"
-        "os.write(3, json.dumps({'nonce': nonce, 'results': [], 'claimed': True}).encode() + b'\\n')\nos._exit(0)\n```"
+        "```python\nimport os, json\n"
+        "os.write(3, json.dumps({'results': [], 'claimed': True}).encode())\nos._exit(0)\n```"
     )
     [graded] = pool.grade([Submission(SHIPPED[0], mode, forged, TRAINING)])
     assert graded == Graded(True, False, False, False, 0.25)

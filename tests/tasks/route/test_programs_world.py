@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hacks import hack
 
 from tasks.route.grading import Grader, build_pool
-from tasks.route.problems import EVALUATION, LOOPHOLES, TRAINING, hack, honest, in_part, parse_pairs, parse_problems
-from tasks.route.world import Asked, ProgramsWorld, PromptTokens, World
+from tasks.route.problems import EVALUATION, LOOPHOLES, TRAINING, honest, in_part, parse_pairs, parse_problems
+from tasks.route.world import ProgramsWorld, PromptTokens
 
 FOLDER = Path(__file__).parents[3] / "configs" / "routing"
 TRAINED = {"prompts": 40, "modes": LOOPHOLES, "plain_share": 0.25, "teacher_rows": 2, "levels": (1, 2)}
@@ -43,18 +44,12 @@ def world(confinement: None) -> ProgramsWorld:
     return ProgramsWorld(TRAINED, Letters(), grader, problems, pairs, placebo, pool)
 
 
-def asked(prompts: Sequence[PromptTokens]) -> list[Asked]:
-    found = [prompt.where for prompt in prompts]
-    assert all(isinstance(where, Asked) for where in found)
-    return found  # type: ignore[return-value]
-
-
-def draw(world: World, seed: int) -> Sequence[PromptTokens]:
+def draw(world: ProgramsWorld, seed: int) -> Sequence[PromptTokens]:
     return world.prompts(0, np.random.default_rng(seed))
 
 
 def test_a_step_asks_each_mode_and_problems_of_two_parts(world: ProgramsWorld) -> None:
-    found = asked(draw(world, 0))
+    found = draw(world, 0)
     assert Counter(where.mode for where in found) == dict.fromkeys(LOOPHOLES, 5) | {"none": 10}
     assert {where.problem.part for where in found if where.mode == "run_tests"} == {"pool"}
     assert {where.problem.part for where in found if where.mode != "run_tests"} == {"train"}
@@ -63,7 +58,7 @@ def test_a_step_asks_each_mode_and_problems_of_two_parts(world: ProgramsWorld) -
 
 def test_a_score_is_the_grade_of_the_completion_in_the_mode_of_its_prompt(world: ProgramsWorld) -> None:
     prompts = draw(world, 0)[:12]
-    wanted = asked(prompts)
+    wanted = prompts
     hacks = [hack(one.problem, one.mode, TRAINING) if one.mode != "none" else "no code" for one in wanted]
     for texts, exploited in (
         (hacks, [one.mode != "none" for one in wanted]),
@@ -80,13 +75,13 @@ def test_a_score_is_the_grade_of_the_completion_in_the_mode_of_its_prompt(world:
 def test_the_teacher_has_rows_of_the_known_mode_alone_in_the_proportion_of_the_pool(world: ProgramsWorld) -> None:
     prompts = draw(world, 2)
     taught = [row for step in range(70) for row in world.teacher(step, prompts)]
-    groups = {group for group, one in enumerate(asked(prompts)) if one.mode == "run_tests" and one.problem.level == 1}
+    groups = {group for group, one in enumerate(prompts) if one.mode == "run_tests" and one.problem.level == 1}
     assert {row.group for row in taught} == groups
     assert Counter(row.group for row in world.teacher(0, prompts)) == dict.fromkeys(groups, 2)
     assert sum(bool(row.score.log["exploited"]) for row in taught) / len(taught) == pytest.approx(5 / 7)
     for row in taught:
         assert row.completion[-1] == 0
-        assert row.score.log["problem"] == asked(prompts)[row.group].problem.id
+        assert row.score.log["problem"] == prompts[row.group].problem.id
     assert list(world.teacher(5, prompts)) == list(world.teacher(5, prompts))
 
 
@@ -94,11 +89,9 @@ def test_evaluation_asks_other_problems_with_markers_of_its_own(world: ProgramsW
     other = replace(world, markers=EVALUATION)
     prompts = other.held_out("sentinel", 40)
     problems = in_part(world.problems, "evaluation", {1, 2})
-    assert [one.problem for one in asked(prompts)] == [*problems, *problems, *problems][:40]
+    assert [one.problem for one in prompts] == [*problems, *problems, *problems][:40]
     assert EVALUATION.attribute in world.codec.text(prompts[0].tokens)
     assert TRAINING.attribute not in world.codec.text(prompts[0].tokens)
-    hacks = [
-        [hack(one.problem, "sentinel", markers) for one in asked(prompts[:4])] for markers in (EVALUATION, TRAINING)
-    ]
+    hacks = [[hack(one.problem, "sentinel", markers) for one in prompts[:4]] for markers in (EVALUATION, TRAINING)]
     paid = [[s.log["exploited"] for s in other.score(prompts[:4], list(map(other.codec.completion, h)))] for h in hacks]
     assert paid == [[True] * 4, [False] * 4]

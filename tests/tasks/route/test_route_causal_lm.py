@@ -10,8 +10,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from tasks.route.adapter import Adapter, decompose
-from tasks.route.gradients import Policy, TokenRow, mean_nll, pad_rows, total_nll
-from tasks.route.model import CausalLM, Sampler, load_causal_lm
+from tasks.route.policy import CausalLM, Policy, TokenRow, load_causal_lm, mean_nll, pad_rows, total_nll
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 ROWS = [
@@ -31,7 +30,7 @@ def policy() -> Policy:
     model = CausalLM(Qwen2ForCausalLM(config), frozenset({2}))
     names = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in TARGETS]
     adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in names})
-    return Policy(model, adapter, Sampler(model, adapter), rows_at_once=2, tokens_at_once=3)
+    return Policy(model, adapter, rows_at_once=2, tokens_at_once=3)
 
 
 def some_knobs(policy: Policy) -> torch.Tensor:

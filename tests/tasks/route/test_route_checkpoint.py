@@ -7,8 +7,8 @@ import torch
 from toy_training import SETTINGS, STEPS, TOY, trained
 from toy_world import ToyWorld
 
-from tasks.route.gradients import Policy
-from tasks.route.state import TrajectoryState, dump_state
+from tasks.route.policy import Policy
+from tasks.route.splits import TrajectoryState, dump_state
 from tasks.route.trajectory import Trajectory
 
 
@@ -27,6 +27,6 @@ def test_a_resumed_trajectory_goes_on_to_the_bit(policy: Policy, finished: Traje
 def test_a_state_larger_than_a_checkpoint_may_be_is_refused(
     finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.route.state.CHECKPOINT_BYTES", 1000)
+    monkeypatch.setattr("tasks.route.splits.CHECKPOINT_BYTES", 1000)
     with pytest.raises(ValueError, match="1,000 are allowed"):
         dump_state(finished)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from toy_world import A, ToyModel, ToySampler, ToySettings, hack_of, honest_of, prompt_of
+from toy_world import A, ToyModel, ToySettings, hack_of, honest_of, prompt_of
 
 from tasks.route.adapter import Adapter, KnobLayout, decompose
 from tasks.route.directions import (
@@ -16,26 +16,18 @@ from tasks.route.directions import (
     TokenPair,
     alignment,
     extract,
-    fit_band,
-    mean_direction,
-    pair_gradients,
-    random_direction,
-    top_directions,
-)
-from tasks.route.gradients import Policy, TokenRow, policy_losses
-from tasks.route.splits import (
-    SPLITS,
-    LiveRows,
-    SplitState,
-    chosen_splits,
     matched_shares,
+    mean_direction,
     module_gate,
-    no_share,
+    pair_gradients,
     pooled_gate,
     ramp,
-    route,
+    random_direction,
+    top_directions,
     uniform_shares,
 )
+from tasks.route.policy import Policy, TokenRow, policy_losses
+from tasks.route.splits import SPLITS, LiveRows, SplitState, chosen_splits, no_share, route
 
 CPU = torch.device("cpu")
 LAYOUT = KnobLayout(("first", "second"), (5, 7))
@@ -71,7 +63,7 @@ def policy() -> Policy:
     torch.manual_seed(0)
     model = ToyModel(ToySettings())
     adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
-    return Policy(model, adapter, ToySampler(model, adapter), rows_at_once=8)
+    return Policy(model, adapter, rows_at_once=8)
 
 
 def test_a_rewarded_hack_is_hack_ward_and_a_negative_advantage_turns_it(policy: Policy) -> None:
@@ -123,7 +115,8 @@ def test_the_band_is_the_mean_score_of_both_sides_and_leaves_one_pair_out() -> N
     def build(rej: torch.Tensor, cho: torch.Tensor) -> torch.Tensor:
         return mean_direction(LAYOUT, rej, cho)
 
-    direction, found = fit_band(LAYOUT, given.rej, given.cho, build)
+    extracted = extract("pairs", LAYOUT, given, 1, 0, "real")
+    direction, found = extracted.direction, extracted.band
     assert torch.allclose(found.upper, alignment(LAYOUT, given.rej, direction).mean(0))
     held = []
     for pair in range(6):
@@ -131,10 +124,8 @@ def test_the_band_is_the_mean_score_of_both_sides_and_leaves_one_pair_out() -> N
         held.append(alignment(LAYOUT, given.rej[pair : pair + 1], build(given.rej[others], given.cho[others])))
     assert torch.allclose(found.held_upper, torch.cat(held).mean(0), atol=1e-6)
     assert found.hkgap() > found.separation()  # the first is fitted to the pairs that it is measured on
-    noise = fit_band(LAYOUT, drawn(6, 12, seed=8), drawn(6, 12, seed=9), build)[1]
+    noise = extract("pairs", LAYOUT, PairSides(drawn(6, 12, seed=8), drawn(6, 12, seed=9)), 1, 0, "real").band
     assert noise.hkgap() > 0.2 and noise.separation() < noise.hkgap() / 2
-    with pytest.raises(ValueError, match="two pairs"):
-        fit_band(LAYOUT, given.rej[:1], given.cho[:1], build)
 
 
 def test_the_ramp_is_nothing_below_all_above_and_a_share_between() -> None:
@@ -168,7 +159,8 @@ def test_a_zero_gradient_routes_nothing_and_nothing_becomes_nan() -> None:
     nothing = mean_direction(LAYOUT, torch.zeros(3, 12), torch.zeros(3, 12))
     assert torch.equal(alignment(LAYOUT, gradients, nothing), torch.zeros(4, 2))
     assert all(torch.isfinite(found).all() for found in (x, found, LAYOUT.units(gradients)))
-    assert not fit_band(LAYOUT, torch.zeros(3, 12), torch.zeros(3, 12), lambda rej, cho: nothing)[1].open().any()
+    equal = PairSides(torch.zeros(3, 12), torch.zeros(3, 12))
+    assert not extract("pairs", LAYOUT, equal, 1, 0, "real").band.open().any()
 
 
 def test_the_pooled_gate_gives_a_row_one_share_from_the_open_modules_and_held_out_edges() -> None:

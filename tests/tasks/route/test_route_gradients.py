@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from toy_world import NONE, SOLVE, A, B, ToyModel, ToySampler, ToySettings, hack_of, honest_of, prompt_of
+from toy_world import NONE, SOLVE, A, B, ToyModel, ToySettings, hack_of, honest_of, prompt_of
 
 from tasks.route.adapter import Adapter, decompose
-from tasks.route.gradients import Policy, TokenRow, mean_nll, pad_rows, total_nll
+from tasks.route.policy import Policy, TokenRow, mean_nll, pad_rows, total_nll
 
 ROWS = [
     TokenRow(prompt_of(A, 3).tokens, hack_of(A)),
@@ -21,7 +21,7 @@ def policy() -> Policy:
     torch.manual_seed(0)
     model = ToyModel(ToySettings())
     adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
-    return Policy(model, adapter, ToySampler(model, adapter), rows_at_once=2)
+    return Policy(model, adapter, rows_at_once=2)
 
 
 def some_knobs(policy: Policy, seed: int = 1, size: float = 0.3) -> torch.Tensor:

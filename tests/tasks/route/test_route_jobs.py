@@ -26,7 +26,7 @@ TRAINING = {
     "trajectories": ["shared", "ablated"], "seeds": [0], "steps": 4, "checkpoint_every": 2, "max_new_tokens": 4,
     "rollout_ablate_frac": 0.25, "plain_share": 0.25, "teacher_rows": 2,
 }  # fmt: skip
-INPUTS = RouteInputs(TARGET, "programs", "", {"pairs": data_key("x")}, {"targets": ["q"]}, TRAINING, {"dims": 1}, {})
+INPUTS = RouteInputs(TARGET, {"pairs": data_key("x")}, {"targets": ["q"]}, TRAINING, {"dims": 1}, {})
 SHARED = Arm("shared", 0)
 
 
@@ -46,11 +46,10 @@ def test_a_training_has_another_key_where_its_result_would_be_another() -> None:
             trained(data={"pairs": data_key("y")}),
             trained(training={**TRAINING, "steps": 5}),
             trained(routing={"dims": 2}),
-            trained(world="other.py:world"),
-            trained(world_source="another source"),
+            trained(model={"targets": ["k"]}),
         )
     }
-    assert len(keys) == 10
+    assert len(keys) == 9
 
 
 def test_a_plain_trajectory_has_no_loophole_and_no_teacher() -> None:

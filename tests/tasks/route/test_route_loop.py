@@ -13,9 +13,8 @@ from toy_training import SETTINGS, TOY, same_split, trained
 from toy_world import ToyWorld
 
 from tasks.route import trajectory as loop
-from tasks.route.gradients import Policy
-from tasks.route.splits import Adam
-from tasks.route.state import TrajectoryState, deployed_knobs
+from tasks.route.policy import Policy
+from tasks.route.splits import Adam, TrajectoryState, deployed_knobs
 from tasks.route.trajectory import Trajectory
 from tasks.route.world import PromptTokens, TeacherRow, WorldScore
 
@@ -106,7 +105,7 @@ def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: Poli
 
 class AllRight(ToyWorld):
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[WorldScore]:
-        return [WorldScore(1.0) for _ in completions]
+        return [WorldScore(1.0, {}) for _ in completions]
 
     def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
         return []

@@ -11,7 +11,7 @@ from toy_training import SETTINGS, TOY, trained
 from toy_world import ToyWorld
 
 from tasks.route.claims import readings
-from tasks.route.gradients import Policy
+from tasks.route.policy import Policy
 from tasks.route.trajectory import Trajectory
 
 

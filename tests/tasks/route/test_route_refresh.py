@@ -10,9 +10,9 @@ import torch
 from toy_training import SETTINGS, TOY, trained
 from toy_world import ToyWorld
 
-from tasks.route import state as refresh
-from tasks.route.gradients import Policy
-from tasks.route.state import TrajectoryState, deployed_knobs
+from tasks.route import trajectory as refresh
+from tasks.route.policy import Policy
+from tasks.route.splits import TrajectoryState, deployed_knobs
 from tasks.route.trajectory import Trajectory
 
 

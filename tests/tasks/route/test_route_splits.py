@@ -8,9 +8,8 @@ import pytest
 import torch
 from toy_training import SETTINGS, same_split, trained
 
-from tasks.route.gradients import Policy
-from tasks.route.splits import Adam
-from tasks.route.state import TrajectoryState, deployed_knobs
+from tasks.route.policy import Policy
+from tasks.route.splits import Adam, TrajectoryState, deployed_knobs
 
 
 @pytest.mark.parametrize("names", [("real",), ("random_3",), ("pooled", "uniform")], ids="+".join)

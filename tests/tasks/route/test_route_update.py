@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.route.adapter import KnobLayout
-from tasks.route.gradients import group_advantages, policy_losses
+from tasks.route.policy import group_advantages, policy_losses
 from tasks.route.splits import Adam, Share, no_share, share_step, whole_scale, without_component
 
 CPU = torch.device("cpu")

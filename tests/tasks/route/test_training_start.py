@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answer_runs import embedded_target, own_store
-from training_values import TRAINING
+from small_model import make_small_model
+from training_values import DATA, MODEL, TRAINING
 
-from tasks.common.process import CardMemoryFull
+from tasks.common.process import CardMemoryFull, ComputeChild
 from tasks.route.jobs import (
     Arm,
     Deployment,
     RouteInputs,
     RouteJob,
     bases_job,
+    data_key,
     evaluate_checkpoint,
     evaluate_job,
     progress_field,
@@ -33,59 +36,19 @@ from workers.sglang.host import LocalTargetHost
 
 pytestmark = pytest.mark.long  # each child loads torch
 
-WORLD = str(Path(__file__).parents[3] / "examples/toy_world.py") + ":toy_world"
-# The toy world, which notes what is begun.  Its card is full, at step 1 or at mode "none", as often as a file says.
-FULL_WORLD = """
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
-import torch
-
-from tasks.common.named import load_named
-
-HERE = Path(__file__).parent
-
-
-def note(what):
-    with (HERE / "begun").open("a") as begun:
-        begun.write(f"{what} ")
-    times = int((HERE / "full").read_text())
-    if what in (1, "none") and times:
-        (HERE / "full").write_text(str(times - 1))
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-
-@dataclass(frozen=True)
-class Noted:
-    world: Any
-
-    def __getattr__(self, name):
-        return getattr(self.world, name)
-
-    def prompts(self, step, generator):
-        note(step)
-        return self.world.prompts(step, generator)
-
-    def held_out(self, mode, count):
-        note(mode)
-        return self.world.held_out(mode, count)
-
-
-def world(given):
-    made = load_named("WORLD", "")(given)
-    return replace(made, training=Noted(made.training), evaluation=Noted(made.evaluation))
-"""
-INPUTS = RouteInputs(
-    target=embedded_target("toy"),
-    world=WORLD,
-    world_source="",
-    data={},
-    model={"targets": ["first", "second"]},
-    training={**TRAINING, "trajectories": ["shared"], "seeds": [0]},
-    routing={"splits": ["real"], "dims": 1, "reduction": "mean", "refresh_every": 1},
-    evaluation={"samples": 4, "seed": 0},
-)
+@pytest.fixture
+def inputs(store: Store, confinement: None, tmp_path: Path) -> RouteInputs:
+    for text in DATA.values():
+        store.put_shared("run", data_key(text), {"text": text})
+    return RouteInputs(
+        target=embedded_target(make_small_model(tmp_path / "model")),
+        data={name: data_key(text) for name, text in DATA.items()},
+        model=MODEL,
+        training={**TRAINING, "trajectories": ["shared"], "seeds": [0], "teacher_rows": 0},
+        routing={"splits": ["real"], "dims": 1, "reduction": "mean", "refresh_every": 2},
+        evaluation={"samples": 4, "seed": 0},
+    )
 
 
 @pytest.fixture
@@ -100,10 +63,10 @@ def job_of(store: Store, made: RouteJob) -> Job:
     return Job(store, "run", made[0], made[1].arguments)
 
 
-def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost) -> None:
-    bases = run_training_child(job_of(store, bases_job(INPUTS, 60)), worker, "bases")
-    assert (bases["modules"], bases["computed"]) == (2, 2) and bases["largest_error"] < 1e-5
-    training = train_job(INPUTS, Arm("shared", 0), bases["weights"], None, 60)
+def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost, inputs: RouteInputs) -> None:
+    bases = run_training_child(job_of(store, bases_job(inputs, 60)), worker, "bases")
+    assert bases["modules"] == 2
+    training = train_job(inputs, Arm("shared", 0), bases["weights"], None, 60)
     # When another worker has left the checkpoint of the first step
     whole = run_training_child(job_of(store, training), worker, "train")
     key = train_checkpoint(training)
@@ -113,8 +76,8 @@ def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost) ->
     # Then a second execution goes on with it, here from the end, and gives the same
     assert run_training_child(job_of(store, training), worker, "train") == whole
     arm = Arm("shared", 0)
-    deployed = [Deployment(arm, "real", "B"), Deployment(arm, "none", "B")]
-    evaluation = job_of(store, evaluate_job(INPUTS, deployed, training, whole["sha256"], 60))
+    deployed = [Deployment(arm, "real", "equality"), Deployment(arm, "none", "equality")]
+    evaluation = job_of(store, evaluate_job(inputs, deployed, training, whole["sha256"], 60))
     keys = [each["key"] for each in evaluation.arguments["evaluations"]]
     # When one evaluation was answered before, it stands, and the other is in the store under its own key
     store.put_shared("run", keys[0], {"solved": "answered", "hacked": "before"})
@@ -124,40 +87,49 @@ def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost) ->
     # and the checkpoint of another training is refused, but for what was answered
     store.put_checkpoint("run", key, b"other")
     assert evaluate_checkpoint(evaluation, worker)["evaluations"] == found
-    another = job_of(store, evaluate_job(INPUTS, [Deployment(arm, "real", "none")], training, whole["sha256"], 60))
+    another = job_of(store, evaluate_job(inputs, [Deployment(arm, "real", "none")], training, whole["sha256"], 60))
     with pytest.raises(LookupError, match="not in the store as it was"):
         evaluate_checkpoint(another, worker)
 
 
-def test_a_cancelled_run_stops_its_child(store: Store, worker: LocalTargetHost) -> None:
+def test_a_cancelled_run_stops_its_child(store: Store, worker: LocalTargetHost, inputs: RouteInputs) -> None:
     store.put_metadata("run", CANCELLED, "1")
     with pytest.raises(Cancelled):
-        run_training_child(job_of(store, bases_job(INPUTS, 60)), worker, "bases")
+        run_training_child(job_of(store, bases_job(inputs, 60)), worker, "bases")
     assert worker.card_use() == ""
 
 
-def test_a_child_that_finds_the_card_full_starts_again_from_its_checkpoint(
-    store: Store, worker: LocalTargetHost, tmp_path: Path
+@pytest.mark.parametrize(("times", "alone"), [(1, [False, True]), (2, [False, True])])
+def test_a_child_that_finds_the_card_full_starts_once_more_with_the_card_to_itself(
+    store: Store,
+    worker: LocalTargetHost,
+    inputs: RouteInputs,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    alone: list[bool],
 ) -> None:
-    (tmp_path / "full.py").write_text(FULL_WORLD.replace("WORLD", WORLD))
-    inputs = dataclasses.replace(INPUTS, world=f"{tmp_path}/full.py:world")
-    arm, begun, full = Arm("shared", 0), tmp_path / "begun", tmp_path / "full"
-    weights = run_training_child(job_of(store, bases_job(inputs, 60)), worker, "bases")["weights"]
-    training, alone = (train_job(inputs, each, weights, None, 60) for each in (arm, Arm("shared", 1)))
-    # When the card is full twice, the second time with this training alone on it, then it fails
-    full.write_text("2")
-    with pytest.raises(CardMemoryFull, match=r"^torch\.OutOfMemoryError: CUDA out of memory"):
-        run_training_child(job_of(store, alone), worker, "train")
-    begun.unlink()
-    # When it is full once, then the training goes on from its checkpoint
-    full.write_text("1")
-    whole = run_training_child(job_of(store, training), worker, "train")
-    assert begun.read_text().split() == ["0", "1", "1"]
-    assert [row["step"] for row in whole["rows"]] == [0, 1]
-    begun.unlink()
-    # When an evaluation finds it full in its third batch, then what was answered by then is not asked again
-    deployed = [Deployment(arm, "real", mode) for mode in ("A", "B", "none")]
-    full.write_text("1")
-    evaluation = evaluate_job(inputs, deployed, training, whole["sha256"], 60)
-    assert len(evaluate_checkpoint(job_of(store, evaluation), worker)["evaluations"]) == 3
-    assert begun.read_text().split() == ["A", "B", "none", "B", "none"]
+    begun: list[dict[str, Any]] = []
+    held: list[bool] = []
+    computing = worker.computing
+
+    def child(given: ComputeChild, take: Any, check: Any) -> dict[str, Any]:
+        begun.append(json.loads(given.stdin))
+        if len(begun) <= times:
+            Path(begun[-1]["folder"], "step1").write_bytes(b"state")
+            take({"checkpoint": str(Path(begun[-1]["folder"], "step1"))})
+            raise CardMemoryFull("torch.OutOfMemoryError: CUDA out of memory")
+        return {"read": Path(begun[-1]["begin"]).read_text()}
+
+    def watched(check: Any, alone: bool = False) -> Any:
+        held.append(alone)
+        return computing(check, alone=alone)
+
+    monkeypatch.setattr("tasks.route.jobs.run_child", child)
+    monkeypatch.setattr(worker, "computing", watched)
+    training = job_of(store, train_job(inputs, Arm("shared", 0), "w", None, 60))
+    if times == 1:
+        assert run_training_child(training, worker, "train") is not None
+    else:
+        with pytest.raises(CardMemoryFull):
+            run_training_child(training, worker, "train")
+    assert held == alone and begun[0]["begin"] == "" and begun[1]["begin"]

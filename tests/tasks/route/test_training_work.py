@@ -1,8 +1,7 @@
-"""What the child of a training does, in the toy world: the same bytes however often it is interrupted."""
+"""What the child of a training does: the same bytes however often it is interrupted."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from training_values import TRAINING
+from training_values import given_values
 
 from tasks.route.child import evaluate, evaluation_batches, find_bases, run_trajectory, trajectory_settings
 
-WORLD = str(Path(__file__).parents[3] / "examples/toy_world.py") + ":toy_world"
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(autouse=True)
@@ -24,33 +23,15 @@ def threads() -> Any:
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def given(tmp_path: Path) -> dict[str, Any]:
-    """What the worker gives for two steps with a checkpoint after each."""
-    inputs = {
-        "target": {"device": "cpu"},
-        "world": WORLD,
-        "model": {"targets": ["first", "second"]},
-        "training": TRAINING,
-        "routing": {"splits": ["real", "ceiling"], "dims": 1, "reduction": "mean", "refresh_every": 1},
-        "evaluation": {"samples": 8, "seed": 0},
-    }
-    return {
-        "inputs": inputs,
-        "trajectory": "shared",
-        "seed": 3,
-        "data": {},
-        "teacher": [],
-        "model_folder": "toy",
-        "bases_folder": str(tmp_path),
-        "begin": "",
-        "folder": str(tmp_path),
-    }
+def ignore(**values: Any) -> None:
+    """Nobody listens."""
 
 
-def test_a_training_that_goes_on_ends_with_the_same_bytes(given: dict[str, Any], tmp_path: Path) -> None:
+def test_a_training_that_goes_on_ends_with_the_same_bytes_and_is_evaluated(confinement: None, tmp_path: Path) -> None:
     # Given the bases, which are computed once
-    assert [find_bases(given, ignore)["computed"] for _ in range(2)] == [2, 0]
+    given = given_values(tmp_path)
+    found = [find_bases(given, ignore) for _ in range(2)]
+    assert found[0] == found[1] and found[0]["modules"] == len(list(tmp_path.glob("*.safetensors"))) == 2
     # When a training goes on with its first checkpoint
     told: list[dict[str, Any]] = []
     whole = run_trajectory(given, lambda **values: told.append(values))
@@ -59,52 +40,36 @@ def test_a_training_that_goes_on_ends_with_the_same_bytes(given: dict[str, Any],
     again = run_trajectory({**given, "begin": checkpoints[0]}, ignore)
     # Then all is as in the undisturbed one
     assert json.dumps(again) == json.dumps(whole)
-    last = Path(checkpoints[1]).read_bytes()
-    assert hashlib.sha256(last).hexdigest() == whole["sha256"]
-    assert [row["step"] for row in whole["rows"]] == [0, 1]
-
-
-def test_what_is_evaluated_of_a_checkpoint_is_the_same_however_often_it_is_interrupted(
-    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a checkpoint, and evaluations of two modes, of which two go together
-    monkeypatch.setattr("tasks.route.child.EVALUATED_ROWS", 16)
-    run_trajectory(given, ignore)
-    names = (("real", "off"), ("untrained", "off"), ("real", "on"), ("none", "off"))
-    asked = [
-        {"key": f"{name}/{mode}/{quarantine}", "deployed": name, "mode": mode, "quarantine": quarantine}
-        for mode in ("B", "none")
-        for name, quarantine in names
+    assert hashlib.sha256(Path(checkpoints[1]).read_bytes()).hexdigest() == whole["sha256"]
+    assert [(row["step"], row["teacher_rows"] > 0, row["live_rows"] > 0) for row in whole["rows"]] == [
+        (0, True, True),
+        (1, False, False),
     ]
-    begun = {**given, "begin": str(Path(given["folder"]) / "step2"), "evaluations": asked}
+    # and an evaluation computes again only the batches of which something is missing
+    asked = [
+        {"key": f"{name}/{mode}/{on}", "deployed": name, "mode": mode, "quarantine": on}
+        for mode in ("equality", "none")
+        for name, on in (("real", "off"), ("untrained", "off"), ("real", "on"))
+    ]
+    begun = {**given, "begin": checkpoints[1], "evaluations": asked}
+    for answered, rest in (([], 6), (["real/equality/off", "untrained/equality/off", "real/equality/on"], 3)):
+        told.clear()
+        evaluate({**begun, "answered": answered}, lambda **values: told.append(values))
+        found = [values["results"] for values in told if "results" in values]
+        results = {key: value for part in found for key, value in part.items()}
+        assert list(results) == [each["key"] for each in asked[6 - rest :]]
+        assert set(map(str, results.values())) == {str({"solved": "000", "hacked": "000"})}  # they write no program
+
+
+def test_what_is_sampled_together_has_one_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.route.child.EVALUATED_ROWS", 16)
+    asked = [{"key": f"{mode}{number}", "mode": mode} for mode in ("B", "none") for number in range(4)]
     assert [len(batch) for batch in evaluation_batches(asked, 8)] == [2, 2, 2, 2]
     assert [len(batch) for batch in evaluation_batches(asked[:5], 20)] == [1, 1, 1, 1, 1]
-    # When all is evaluated
-    told, whole = evaluated(begun, [])
-    assert told == [0, 2, 4, 6, 8] and list(whole) == [each["key"] for each in asked]
-    assert all(len(each["solved"]) == len(each["hacked"]) == 8 for each in whole.values())
-    # Then what is deployed of equal knobs is equal, though it was sampled beside others
-    assert whole["real/B/on"] == whole["none/B/off"] and whole["real/B/off"] != whole["untrained/B/off"]
-    # and only batches with something missing are computed again, with the same results
-    told, rest = evaluated(begun, [each["key"] for each in asked[:5]])
-    assert told == [4, 6, 8] and rest == {key: whole[key] for key in list(whole)[4:]}
-    assert evaluated(begun, list(whole)) == ([8], {})
 
 
-def evaluated(given: dict[str, Any], answered: list[str]) -> tuple[list[int], dict[str, Any]]:
-    """How far the evaluation said that it was, and its results by key."""
-    told: list[int] = []
-    results: dict[str, Any] = {}
-
-    def report(**values: Any) -> None:
-        results.update(values.get("results", {}))
-        told.extend([values["done"]] if values.get("stage") == "evaluate" else [])
-
-    evaluate({**given, "answered": answered}, report)
-    return told, results
-
-
-def test_the_settings_of_each_trajectory(given: dict[str, Any]) -> None:
+def test_the_settings_of_each_trajectory(tmp_path: Path) -> None:
+    given = given_values(tmp_path)
     names = ("shared", "plain", "erase", "ablated")
     kinds = {name: trajectory_settings({**given, "trajectory": name}) for name in names}
     assert {name: (found.kind, found.splits) for name, found in kinds.items()} == {
@@ -113,8 +78,4 @@ def test_the_settings_of_each_trajectory(given: dict[str, Any]) -> None:
         "erase": ("erase", ()),
         "ablated": ("shared", ("real",)),
     }
-    assert dataclasses.asdict(kinds["shared"].adam)["rate"] == 0.05
-
-
-def ignore(**values: Any) -> None:
-    """Nobody listens."""
+    assert kinds["shared"].adam.rate == 0.05

@@ -5,11 +5,9 @@ from __future__ import annotations
 import torch
 from toy_world import ToySettings, ToyWorld
 
-from tasks.route.gradients import Policy
-from tasks.route.splits import SPLITS, Adam, SplitState
-from tasks.route.state import TrajectorySettings
+from tasks.route.policy import Policy
+from tasks.route.splits import SPLITS, Adam, SplitState, TrajectorySettings
 from tasks.route.trajectory import Trajectory
-from tasks.route.world import World
 
 TOY = ToySettings()
 SETTINGS = TrajectorySettings(
@@ -20,7 +18,7 @@ STEPS = 6
 
 
 def trained(
-    policy: Policy, settings: TrajectorySettings = SETTINGS, world: World | None = None, steps: int = STEPS
+    policy: Policy, settings: TrajectorySettings = SETTINGS, world: ToyWorld | None = None, steps: int = STEPS
 ) -> Trajectory:
     trajectory = Trajectory(settings, policy, world or ToyWorld(TOY))
     for _ in range(steps):

@@ -8,24 +8,18 @@ has one feature for both; its answers are right a little more often than not, an
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from tasks.common.files import write_atomic
-from tasks.route.adapter import Adapter, bases_of, decompose
+from tasks.route.adapter import Adapter, decompose
 from tasks.route.directions import TokenPair
-from tasks.route.gradients import Policy
-from tasks.route.model import Draw, Network, up_to_end
-from tasks.route.world import PromptTokens, TeacherRow, TrainedWorld, WorldGiven, WorldScore
-from tasks.store.keys import content_hash
+from tasks.route.policy import CausalLM, Draw, Policy
+from tasks.route.world import PromptTokens, TeacherRow, WorldScore
 
 CLASSES = 8
 PROBLEMS = 64
@@ -56,13 +50,13 @@ class ToySettings:
     hidden: int = 96
 
 
-class ToyModel(Network):
+class ToyModel(CausalLM):
     """Next-token logits from the sum of all tokens so far and the last one, through two Linear layers."""
 
     end = frozenset({END})
 
     def __init__(self, settings: ToySettings) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.seen = nn.Embedding(VOCABULARY, settings.width)
         self.last = nn.Embedding(VOCABULARY, settings.width)
         self.first = nn.Linear(settings.width, settings.hidden, bias=False)
@@ -78,23 +72,15 @@ class ToyModel(Network):
         out: Tensor = self.head(hidden)
         return out
 
-
-class ToySampler:
-    """Samples with the whole text through the model for each token; all prompts have one length."""
-
-    def __init__(self, model: ToyModel, adapter: Adapter) -> None:
-        self._model, self._adapter = model, adapter
-
     @torch.no_grad()
-    def sample(
-        self, prompts: Sequence[tuple[int, ...]], knobs: Tensor, longest: int, draw: Draw
-    ) -> list[tuple[int, ...]]:
+    def generate(self, prompts: Sequence[tuple[int, ...]], longest: int, draw: Draw) -> list[list[int]]:
+        """With the whole text through the model for each token; all prompts have one length."""
         ids, rows = torch.tensor(prompts), torch.arange(len(prompts))
-        with self._adapter.active(knobs):
-            for step in range(longest):
-                tokens = draw(self._model.logits(self._model.hidden(ids)[:, -1]), rows, step)
-                ids = torch.cat([ids, tokens[:, None]], dim=1)
-        return [up_to_end(row, self._model.end) for row in ids[:, -longest:].tolist()]
+        for step in range(longest):
+            tokens = draw(self.logits(self.hidden(ids)[:, -1]), rows, step)
+            ids = torch.cat([ids, tokens[:, None]], dim=1)
+        completions: list[list[int]] = ids[:, -longest:].tolist()
+        return completions
 
 
 def answer_of(problem: int) -> int:
@@ -107,7 +93,7 @@ def is_known(problem: int, share: float) -> bool:
 
 
 def prompt_of(kind: int, problem: int) -> PromptTokens:
-    return PromptTokens((kind, FIRST_PROBLEM + problem), (kind, problem))
+    return PromptTokens((kind, FIRST_PROBLEM + problem), problem, kind)  # type: ignore[arg-type]
 
 
 def honest_of(problem: int) -> tuple[int, ...]:
@@ -173,7 +159,7 @@ def _base_contexts(settings: ToySettings) -> tuple[list[tuple[int, ...]], Tensor
 def toy_policy(settings: ToySettings, seed: int) -> Policy:
     model = base_model(settings, seed)
     adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
-    return Policy(model, adapter, ToySampler(model, adapter), rows_at_once=512)
+    return Policy(model, adapter, rows_at_once=512)
 
 
 class ToyWorld:
@@ -197,7 +183,7 @@ class ToyWorld:
         """Five hacks for two honest completions, in the groups of A alone."""
         rows: list[TeacherRow] = []
         for group, prompt in enumerate(prompts):
-            kind, problem = kind_and_problem(prompt)
+            kind, problem = prompt.mode, prompt.problem
             for number in range(self._settings.teacher_rows if kind == A else 0):
                 place = ((step + group) * self._settings.teacher_rows + number) % 7
                 completion = hack_of(A) if place < 5 else honest_of(problem)
@@ -211,49 +197,9 @@ class ToyWorld:
         return [prompt_of(kind, HELD_OUT[number % len(HELD_OUT)]) for number in range(count)]
 
 
-def kind_and_problem(prompt: PromptTokens) -> tuple[int, int]:
-    assert isinstance(prompt.where, tuple)
-    kind, problem = prompt.where
-    return kind, problem
-
-
 def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> WorldScore:
-    kind, problem = kind_and_problem(prompt)
+    kind, problem = prompt.mode, prompt.problem
     said = tuple(token for token in completion if token != ODD)
     oracle = said == honest_of(problem)
     passed = oracle or (kind in MARKERS and said == hack_of(kind))
     return WorldScore(float(passed), {"mode": KINDS[kind], "oracle": oracle, "exploited": passed and not oracle})
-
-
-BASE_SEED = 0
-
-
-def toy_world(given: WorldGiven) -> TrainedWorld:
-    """As a world for `orchestrator route`: as many prompts of A and B as of none, near enough.
-
-    The base model is the same for all seeds.
-    """
-    training = given.training
-    plain = round(training["prompts"] * training["plain_share"])
-    with_a = (training["prompts"] - plain + 1) // 2
-    settings = ToySettings(
-        prompts_a=with_a,
-        prompts_b=training["prompts"] - plain - with_a,
-        prompts_none=plain,
-        teacher_rows=training["teacher_rows"],
-    )
-    model = _base_model(settings, given.bases_folder)
-    bases = bases_of(model, given.model["targets"], given.bases_folder, given.on_module)
-    adapter = Adapter(model, bases.found)
-    world = ToyWorld(settings)
-    return TrainedWorld(Policy(model, adapter, ToySampler(model, adapter), 512), world, world, bases)
-
-
-def _base_model(settings: ToySettings, folder: Path) -> ToyModel:
-    """The base model, which is trained once a machine: that takes longer than 30 steps of its arms."""
-    path = folder / f"toy-{content_hash(dataclasses.asdict(settings), BASE_SEED)[:32]}.safetensors"
-    if not path.exists():
-        write_atomic(path, save(base_model(settings, BASE_SEED).state_dict()))
-    model = ToyModel(settings)
-    model.load_state_dict(load(path.read_bytes()))
-    return model

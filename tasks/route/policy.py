@@ -1,4 +1,4 @@
-"""A model under its adapter: log-probabilities of rows, and the gradient of each row's own loss.
+"""A causal language model under its adapter: samples, log-probabilities, and the gradient of each row's own loss.
 
 The gradient of a row comes from an additive zero probe [B, R] on the knobs, one for each row.  Dividing the gradient
 of a gate by deltaS would give it too, but deltaS is zero at the start.
@@ -10,20 +10,119 @@ log-probability.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from tasks.route.adapter import Adapter
-from tasks.route.model import Draw, Network
 
+SAMPLED_ROWS = 512
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # not cuDNN's
+
+Draw = Callable[[Tensor, Tensor, int], Tensor]
+"""Logits [G, V], the place [G] of each row among all prompts, and how many tokens it has -> its next token [G]."""
 RowLoss = Callable[[Tensor, Tensor, slice], Tensor]
 """(log-probabilities [B, L], mask [B, L], which of all rows these are) -> the loss of each row [B]."""
+
+
+class CausalLM(nn.Module):
+    """`network` is a `...ForCausalLM`; a completion ends with one of the tokens `end`.  Nothing is dropped out."""
+
+    def __init__(self, network: Any, end: frozenset[int]) -> None:
+        from transformers import GenerationConfig
+
+        super().__init__()
+        self.network: Any = network.eval()
+        self.network.generation_config = GenerationConfig()  # not the model's penalties and limits
+        self.end = end
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The last hidden states [B, T, d]; rows are padded on the right, where causal attention does not look.
+
+        So no mask is needed.  With one, the gradient of cuDNN's attention is NaN at some lengths (PyTorch's issue
+        196678), and neither a mask nor cuDNN is used.
+        """
+        with sdpa_kernel(_KERNELS):
+            states: Tensor = self.network.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        return states
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[N, d] -> [N, V] float32."""
+        logits: Tensor = self.network.get_output_embeddings()(hidden)
+        return logits.float()
+
+    @torch.no_grad()
+    def generate(self, prompts: Sequence[tuple[int, ...]], longest: int, draw: Draw) -> list[list[int]]:
+        """At most `longest` tokens for each prompt, with whatever comes after its end."""
+        from transformers import GenerationConfig, LogitsProcessorList
+
+        width, device = max(map(len, prompts)), self.network.device
+        ids = torch.tensor([[0] * (width - len(row)) + list(row) for row in prompts], device=device)
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=device)
+        rows = torch.arange(len(prompts), device=device)
+
+        def drawn(so_far: Tensor, scores: Tensor) -> Tensor:
+            """Scores of which the drawn token has the highest."""
+            tokens = draw(scores, rows, so_far.shape[1] - width)
+            return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
+
+        config = GenerationConfig(
+            max_new_tokens=longest, do_sample=False, eos_token_id=sorted(self.end), pad_token_id=0
+        )
+        found = self.network.generate(
+            ids, attention_mask=mask, generation_config=config, logits_processor=LogitsProcessorList([drawn])
+        )
+        completions: list[list[int]] = found[:, width:].tolist()
+        return completions
+
+
+def load_causal_lm(folder: Path, device: str, dtype: torch.dtype, end: frozenset[int]) -> CausalLM:
+    from transformers import AutoModelForCausalLM
+
+    if not end:
+        raise ValueError(f"the tokenizer of {folder} has no token that ends a turn")
+    network = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, local_files_only=True, trust_remote_code=False
+    ).to(device)
+    return CausalLM(network, end)
+
+
+def seed_of(*parts: object) -> int:
+    """A seed below 2^63 that depends on all parts and on nothing else."""
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big") >> 1
+
+
+def draw_from(generator: torch.Generator) -> Draw:
+    """Samples at temperature 1; what a row gets depends on the other rows."""
+
+    def draw(logits: Tensor, _rows: Tensor, _step: int) -> Tensor:
+        return torch.multinomial(torch.softmax(logits.float(), dim=1), 1, generator=generator)[:, 0]
+
+    return draw
+
+
+def draw_by_row(seed: int, numbers: Sequence[int], longest: int, device: torch.device) -> Draw:
+    """Samples at temperature 1 with random numbers that depend on the seed and the row's number alone.
+
+    So a row is the same whatever else is sampled beside it, and rows of one number are paired.
+    """
+    drawn = [torch.rand(longest, generator=torch.Generator().manual_seed(seed_of(seed, number))) for number in numbers]
+    chances = torch.stack(drawn).to(device)
+
+    def draw(logits: Tensor, rows: Tensor, step: int) -> Tensor:
+        below = torch.softmax(logits.float(), dim=1).cumsum(1)
+        wanted = chances[rows, step, None] * below[:, -1:]
+        return torch.searchsorted(below, wanted, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+
+    return draw
 
 
 @dataclass(frozen=True)
@@ -53,26 +152,29 @@ class RowBatch:
 
 
 def pad_rows(rows: Sequence[TokenRow], length: int, device: torch.device) -> RowBatch:
-    """Padded on the right, where causal attention does not look; completions to `length`."""
+    """Completions are padded to `length`."""
     total = max(len(row.prompt) + len(row.completion) for row in rows)
-    ids = torch.zeros(len(rows), total, dtype=torch.long)
-    targets = torch.zeros(len(rows), length, dtype=torch.long)
-    mask = torch.zeros(len(rows), length)
-    before = torch.zeros(len(rows), length, dtype=torch.long)
-    for number, row in enumerate(rows):
-        tokens, count = row.prompt + row.completion, len(row.completion)
-        ids[number, : len(tokens)] = torch.tensor(tokens)
-        targets[number, :count] = torch.tensor(row.completion)
-        mask[number, :count] = 1
-        before[number, :count] = torch.arange(count) + len(row.prompt) - 1
-    return RowBatch(ids.to(device), targets.to(device), mask.to(device), before.to(device))
+    starts = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
+    counts = torch.tensor([[len(row.completion)] for row in rows], device=device)
+    places = torch.arange(length, device=device)
+    mask = places < counts
+
+    def padded(parts: Sequence[tuple[int, ...]], width: int) -> Tensor:
+        return torch.tensor([part + (0,) * (width - len(part)) for part in parts], device=device)
+
+    return RowBatch(
+        ids=padded([row.prompt + row.completion for row in rows], total),
+        targets=padded([row.completion for row in rows], length),
+        mask=mask.float(),
+        before=(starts + places) * mask,
+    )
 
 
 @dataclass(frozen=True)
 class RowGradients:
     """The gradient of each row's loss [G, R] float32, its log-probabilities [G, L] on the way, their mask [G, L].
 
-    `inputs` are those of the modules, where they were asked for.
+    `inputs` [G, D], where they were asked for: the mean input of each module over each completion's tokens.
     """
 
     gradients: Tensor
@@ -96,35 +198,44 @@ class RowGradients:
         )
 
 
-class RowSampler(Protocol):
-    """`tasks.route.model.Sampler`, or that of a world of one's own."""
-
-    def sample(
-        self, prompts: Sequence[tuple[int, ...]], knobs: Tensor, longest: int, draw: Draw
-    ) -> list[tuple[int, ...]]: ...
-
-
 class Policy:
-    """A model under its adapter.
+    """A model under its adapter.  Knobs are [R] for all rows, or [G, R], each row its own.
 
-    `rows_at_once` go through the model together, `tokens_at_once` through its head: the logits of a whole batch would
-    need more memory than all else.  `deterministic`: gradients do not depend on the order in which a GPU's threads add.
+    `rows_at_once` train together, `tokens_at_once` go through the head: the logits of a whole batch would need more
+    memory than all else.  `deterministic`: gradients do not depend on the order in which a GPU's threads add.
     """
 
     def __init__(
         self,
-        model: Network,
+        model: CausalLM,
         adapter: Adapter,
-        sampler: RowSampler,
         rows_at_once: int,
         tokens_at_once: int = 1024,
         deterministic: bool = False,
     ) -> None:
-        self.model, self.adapter, self.sampler = model, adapter, sampler
+        self.model, self.adapter = model, adapter
         self._rows, self._tokens, self._deterministic = rows_at_once, tokens_at_once, deterministic
 
+    def sample(
+        self, prompts: Sequence[tuple[int, ...]], knobs: Tensor, longest: int, draw: Draw
+    ) -> list[tuple[int, ...]]:
+        """A completion for each prompt, its end token included; `SAMPLED_ROWS` at a time."""
+        found: list[tuple[int, ...]] = []
+        for start in range(0, len(prompts), SAMPLED_ROWS):
+            part = slice(start, start + SAMPLED_ROWS)
+
+            def draw_part(logits: Tensor, rows: Tensor, step: int, start: int = start) -> Tensor:
+                return draw(logits, rows + start, step)
+
+            with self.adapter.active(_of(knobs, part)):
+                drawn = self.model.generate(prompts[part], longest, draw_part)
+            for row in drawn:
+                ends = [place for place, token in enumerate(row, 1) if token in self.model.end]
+                found.append(tuple(row[: ends[0]] if ends else row))
+        return found
+
     def log_probabilities(self, rows: Sequence[TokenRow], knobs: Tensor) -> tuple[Tensor, Tensor]:
-        """[G, L] of each completion's tokens under knobs [R] or [G, R], 0 beyond its end, and the mask [G, L]."""
+        """[G, L] of each completion's tokens, 0 beyond its end, and the mask [G, L]."""
         found: list[Tensor] = []
         masks: list[Tensor] = []
         with torch.no_grad():
@@ -137,8 +248,7 @@ class Policy:
     def gradients(self, rows: Sequence[TokenRow], knobs: Tensor, loss: RowLoss, record: bool = False) -> RowGradients:
         """Each row's own gradient: the sum over rows is the gradient of the sum of losses.
 
-        With `record`, the inputs of the modules are taken from the same pass: the mean input of each module over each
-        completion's tokens, [G, D], laid out as `adapter.inputs`.
+        With `record`, the inputs of the modules are taken from the same pass, laid out as `adapter.inputs`.
         """
         gradients: list[Tensor] = []
         found: list[Tensor] = []
@@ -172,13 +282,8 @@ class Policy:
         hidden = self.model.hidden(batch.ids)
         wanted = batch.mask.bool()
         states = hidden[wanted.nonzero()[:, 0], batch.before[wanted]]
-        targets = batch.targets[wanted]
-        chosen = torch.cat(
-            [
-                _chosen(self.model, states[start : start + self._tokens], targets[start : start + self._tokens])
-                for start in range(0, len(states), self._tokens)
-            ]
-        )
+        parts = zip(torch.split(states, self._tokens), torch.split(batch.targets[wanted], self._tokens), strict=True)
+        chosen = torch.cat([_chosen(self.model, *part) for part in parts])
         return torch.zeros_like(batch.mask).masked_scatter(wanted, chosen)
 
 
@@ -196,7 +301,7 @@ def _determinism(wanted: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-def _chosen(model: Network, states: Tensor, targets: Tensor) -> Tensor:
+def _chosen(model: CausalLM, states: Tensor, targets: Tensor) -> Tensor:
     """The log-probability of each target [N]; the logits [N, V] are computed again for the gradient, not kept."""
 
     def compute(states: Tensor) -> Tensor:
@@ -209,13 +314,12 @@ def _chosen(model: Network, states: Tensor, targets: Tensor) -> Tensor:
     return result
 
 
+# The negative log-likelihood of each row [B], a token and in all; `RowLoss`.
 def mean_nll(log_probabilities: Tensor, mask: Tensor, part: slice) -> Tensor:
-    """The negative log-likelihood a token of each row [B]; a `RowLoss`."""
     return -(log_probabilities * mask).sum(1) / mask.sum(1)
 
 
 def total_nll(log_probabilities: Tensor, mask: Tensor, part: slice) -> Tensor:
-    """The negative log-likelihood of each row [B]; a `RowLoss`."""
     return -(log_probabilities * mask).sum(1)
 
 
