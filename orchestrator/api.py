@@ -161,15 +161,13 @@ def _name_of(judge: JudgeFunction) -> str:
 
 def _result(ending: Ending, folder: Path) -> RunResults:
     """What a run has found.  Raises: RunStopped and what ended it, where it has not ended by itself."""
-    match ending.status:
-        case console.DONE:
-            return open_run(folder)
-        case console.INTERRUPTED:
-            raise KeyboardInterrupt(*ending.lines)
-        case status if status > console.BY_SIGNAL:  # the process is to end
-            raise SystemExit(ending.exit())
-        case _:
-            raise RunStopped(ending.status, ending.lines)
+    if ending.status == console.DONE:
+        return open_run(folder)
+    if ending.status == console.INTERRUPTED:
+        raise KeyboardInterrupt(*ending.lines)
+    if ending.status > console.BY_SIGNAL:  # the process is to end
+        raise SystemExit(ending.exit())
+    raise RunStopped(ending.status, ending.lines)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -94,13 +95,11 @@ def cluster(config: Path, overrides: Sequence[str], output: str | None, as_json:
 
     settings = options.load_given(config, overrides, output)
     raise_on_signals()
-    view = open_view(sys.stderr)
-    try:
-        folder, descriptions = cluster_only(settings, view)
-    except Parked as parked:
-        return console.fail(console.BROKEN, parked.reason)
-    finally:
-        view.close()
+    with closing(open_view(sys.stderr)) as view:
+        try:
+            folder, descriptions = cluster_only(settings, view)
+        except Parked as parked:
+            return console.fail(console.BROKEN, parked.reason)
     lines = [f"{one['id']:>4}  {one['count']:>7,}  {one['description']}" for one in descriptions]
     options.print_found(as_json, {"folder": folder, "clusters": descriptions}, [*lines, f"in {folder}"])
     return console.DONE
