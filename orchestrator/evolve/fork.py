@@ -20,17 +20,7 @@ from orchestrator.evolve.search import load_state, make_search
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError, OutputFolder, read_json
 from orchestrator.settings import SettingsError
-from orchestrator.settings.inputs import (
-    FORK,
-    FORK_FILE,
-    ZERO,
-    ForkedArm,
-    ForkFile,
-    StartVector,
-    most_vectors,
-    pinned_of,
-    population_problem,
-)
+from orchestrator.settings.inputs import FORK, FORK_FILE, ZERO, ForkedArm, ForkFile
 from orchestrator.settings.kconfig import PREFIX, load_settings
 from orchestrator.settings.options import Settings
 
@@ -50,24 +40,22 @@ class Fork:
     def at(self) -> str:
         return self.content["at"]
 
-    def check(self, output: OutputFolder) -> None:
-        """Whether the folder is that of a new run, or of one that began so."""
-        if not (output.path / FORK_FILE).exists():
+    def begin(self, output: OutputFolder) -> None:
+        """Keep what the run begins with in its folder; refuse that of a run that began otherwise."""
+        try:
+            known = read_json(output.path / FORK_FILE, ForkFile)
+        except FileNotFoundError:
+            output.write_json(FORK_FILE, self.content)
             return
-        known = read_json(output.path / FORK_FILE, ForkFile)
         if known["arms"] != self.content["arms"]:
             raise OutputError(
                 f"{output.path} holds a run that was forked from {known['folder']} at {known['at']}; "
                 "give another --output, or --fresh"
             )
 
-    def write(self, output: OutputFolder) -> None:
-        if not (output.path / FORK_FILE).exists():
-            output.write_json(FORK_FILE, self.content)
-
 
 def resolve_fork(spec: str, config: Path | None, overrides: Mapping[str, str] | Sequence[str]) -> tuple[Settings, Fork]:
-    """The settings of a run that begins at `spec`, and what it begins with: as many individuals as they leave room for.
+    """The settings of a run that begins at `spec`, and what it begins with, as far as the population leaves room.
 
     They are those of the file `config`, or without one those of the run to fork, with `overrides` in their place.
     """
@@ -85,18 +73,9 @@ def resolve_fork(spec: str, config: Path | None, overrides: Mapping[str, str] | 
     ]
     if settings.output_dir.resolve() == fork.folder.resolve():
         problems.append("CONFIG_OUTPUT_DIR: is that of the run to fork; give another with --output")
-    optimiser, size = settings.optimiser, settings.population_size
-    most, _ = most_vectors(optimiser, size)
-    arms = dict[str, ForkedArm]()
-    for name, arm in fork.content["arms"].items():
-        arms[name] = {**arm, "population": arm["population"][:most]}
-        vectors = [StartVector(one["deltas"]) for one in arms[name]["population"]]
-        if not problems and (problem := population_problem(vectors, optimiser, size, pinned_of(settings))):
-            problems.append(f"--fork: {fork.folder} at {fork.at} {problem}")
     if problems:
         raise SettingsError(problems)
-    fitting = Fork(fork.folder, {**fork.content, "arms": arms})
-    return dataclasses.replace(settings, initial_deltas_path=FORK), fitting
+    return dataclasses.replace(settings, initial_deltas_path=FORK), fork
 
 
 def find_fork(spec: str) -> Fork:

@@ -30,7 +30,16 @@ from orchestrator.evolve.optimisers import (
 from orchestrator.evolve.systems import Arm, Book, System
 from orchestrator.report.statistics import Point
 from orchestrator.runs.folder import OutputError, OutputFolder
-from orchestrator.settings.inputs import FORK, FORK_FILE, ForkedArm, layout_of, pinned_of, read_fork, read_population
+from orchestrator.settings.inputs import (
+    FORK,
+    FORK_FILE,
+    ForkedArm,
+    StartVector,
+    layout_of,
+    pinned_of,
+    read_fork,
+    read_population,
+)
 from orchestrator.settings.options import Settings
 from tasks.plan import Evaluations, Outcome, Plan
 
@@ -130,7 +139,13 @@ class Search:
         before = state.states.get(arm.name) or optimiser.init(params)
         before = dataclasses.replace(before, generation=state.generation)
         best, outcomes, plans = self.best(state), list[Outcome](), 0
-        for step in search(optimiser, before, params, lambda plan: evaluate(in_arm(plan, arm))):
+
+        def evaluate_here(plan: Plan) -> Sequence[Outcome]:
+            prompt, clustering = arm.system_prompt, arm.clustering
+            own = (dataclasses.replace(c, system_prompt=prompt, clustering=clustering) for c in plan.candidates)
+            return evaluate(dataclasses.replace(plan, candidates=tuple(own)))
+
+        for step in search(optimiser, before, params, evaluate_here):
             outcomes += step.outcomes
             plans += 1
             if step.ends_generation:
@@ -182,72 +197,60 @@ def next_arm(arms: Sequence[Arm], turns: Sequence[Turn], known: Known) -> Arm:
     return max(arms, key=lambda arm: (gains[arm.name], -count[arm.name]))
 
 
-def in_arm(plan: Plan, arm: Arm) -> Plan:
-    """The plan with the arm's system prompt and clusters."""
-    stamped = (
-        dataclasses.replace(one, system_prompt=arm.system_prompt, clustering=arm.clustering) for one in plan.candidates
-    )
-    return dataclasses.replace(plan, candidates=tuple(stamped))
-
-
 def make_search(settings: Settings, book: Book) -> Search:
     """The search that the settings ask for, in the arms of the book."""
-    optimiser = make_optimiser(settings.optimiser)
+    optimiser, params = make_optimiser(settings.optimiser), {}
     fields = {one.name for one in dataclasses.fields(optimiser.params_type)}
-    params = {}
     forked = read_fork(settings.output_dir / FORK_FILE)["arms"] if settings.initial_deltas_path == FORK else {}
     for arm in book.arms:
-        start = (
-            forked_start(forked[arm.name], arm, layout_of(settings).ids)
-            if arm.name in forked
-            else vectors_start(settings, book, arm)
-        )
-        values = search_values(settings, start)
+        first, *further = starts_of(settings, book, arm, forked.get(arm.name))
+        values = {
+            "seed": settings.seed,
+            "cluster_ids": layout_of(settings).ids,
+            "initial_deltas": first.deltas,
+            "initial_scratchpad": first.scratchpad,
+            "further": tuple(further[: settings.population_size - 1]),
+            "generations": settings.ngen,
+            "population_size": settings.population_size,
+            "pinned": pinned_of(settings),
+            "bound": settings.delta_bound,
+            "sigma": settings.delta_bound / STEPS,
+            "crossover_probability": settings.cxpb,
+            "mutation_probability": settings.mutpb,
+            "elitism_size": settings.elitism_size,
+            "selection": settings.selection,
+            "tournament_size": settings.tournament_size,
+            "top_k": settings.truncation_top_k,
+        }
         params[arm.name] = optimiser.params_type(**{name: values[name] for name in fields})
     return Search(optimiser, book.arms, params)
 
 
-def vectors_start(settings: Settings, book: Book, arm: Arm) -> list[Genome]:
-    """The settings' vectors, and the arm's vectors that need no search, the best first."""
-    given = read_population(settings.initial_deltas_path, layout_of(settings))
-    starts = [Genome(tuple(float(one.deltas[i]) for i in layout_of(settings).ids), one.scratchpad) for one in given]
-    pinned = pinned_of(settings)
-    for one in best_first([one for one in book.of_kind("vector") if one.arm == arm.name]):
-        deltas = tuple(starts[0].deltas[i] if i in pinned else delta for i, delta in enumerate(one.deltas))
-        starts.append(Genome(deltas, ""))
-    return starts
+def starts_of(settings: Settings, book: Book, arm: Arm, forked: ForkedArm | None = None) -> list[Genome]:
+    """What the search of an arm begins with; clusters that are pinned have the deltas of the first.
 
-
-def forked_start(forked: ForkedArm, arm: Arm, ids: Sequence[str]) -> list[Genome]:
-    """What a fork begins with in an arm.  Raises: OutputError where the arm has other clusters now."""
-    if arm.clustering != forked["clustering"]:
-        raise OutputError(
-            f'the arm "{arm.name}" has other clusters than in the run that was forked: its answers differ'
-        )
-    return [Genome(tuple(one["deltas"][i] for i in ids), one["scratchpad"]) for one in forked["population"]]
-
-
-def search_values(settings: Settings, starts: Sequence[Genome]) -> dict[str, Any]:
-    """All parameters that an optimiser may have; the first of `starts` is the start of the search."""
-    first, *further = starts
-    return {
-        "seed": settings.seed,
-        "cluster_ids": layout_of(settings).ids,
-        "initial_deltas": first.deltas,
-        "initial_scratchpad": first.scratchpad,
-        "further": tuple(further[: settings.population_size - 1]),
-        "generations": settings.ngen,
-        "population_size": settings.population_size,
-        "pinned": pinned_of(settings),
-        "bound": settings.delta_bound,
-        "sigma": settings.delta_bound / STEPS,
-        "crossover_probability": settings.cxpb,
-        "mutation_probability": settings.mutpb,
-        "elitism_size": settings.elitism_size,
-        "selection": settings.selection,
-        "tournament_size": settings.tournament_size,
-        "top_k": settings.truncation_top_k,
-    }
+    A fork's population; or the settings' vectors, and the arm's vectors that need no search, the best first.
+    """
+    ids, pinned = layout_of(settings).ids, pinned_of(settings)
+    if forked is not None:
+        if arm.clustering != forked["clustering"]:
+            raise OutputError(
+                f'the arm "{arm.name}" has other clusters than in the run that was forked: its answers differ'
+            )
+        given = [StartVector(one["deltas"], one["scratchpad"]) for one in forked["population"]]
+        vectors = []
+    else:
+        given = [*read_population(settings.initial_deltas_path, layout_of(settings))]
+        vectors = best_first([one for one in book.of_kind("vector") if one.arm == arm.name])
+    starts = [
+        *(Genome(tuple(float(one.deltas[i]) for i in ids), one.scratchpad) for one in given),
+        *(Genome(one.deltas) for one in vectors),
+    ]
+    first = starts[0].deltas
+    return [
+        Genome(tuple(first[i] if i in pinned else delta for i, delta in enumerate(one.deltas)), one.scratchpad)
+        for one in starts
+    ]
 
 
 def best_first(vectors: Sequence[System]) -> list[System]:

@@ -15,30 +15,14 @@ from typing import TextIO
 
 from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunInfo, load_callbacks
 from orchestrator.console import raise_on_signals
-from orchestrator.evolve import arms
+from orchestrator.evolve import arms, questions, resume
 from orchestrator.evolve.closing import Closing
 from orchestrator.evolve.fork import Fork
 from orchestrator.evolve.optimisers import list_to_deltas
 from orchestrator.evolve.progress import InProgress, ProgressReporter
-from orchestrator.evolve.questions import (
-    Examples,
-    check_judge,
-    check_same_questions,
-    choose_examples,
-    fitting_questions,
-    keep_questions,
-    repeated_questions,
-)
+from orchestrator.evolve.questions import Examples
 from orchestrator.evolve.records import GenerationRecord, Recorder, evaluations_of, read_history
 from orchestrator.evolve.report import build_report, write_report
-from orchestrator.evolve.resume import (
-    CHANGES_FILE,
-    check_resumable,
-    ensure_same_server,
-    record_change,
-    saved_settings,
-    unknown_servers,
-)
 from orchestrator.evolve.search import RunState, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import PLAIN, SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
 from orchestrator.farm.connection import open_farm
@@ -90,30 +74,26 @@ def start_evolution(
     tasks it waits `retry_wait_s` for a retry before it parks.
     """
     stream = stream or sys.stdout
-    examples = choose_examples(settings)
-    check_judge(settings, examples)
+    examples = questions.choose_examples(settings)
+    questions.check_judge(settings, examples)
     prompts_of(settings)
     named = load_callbacks(settings.callbacks, "CONFIG_CALLBACKS")
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}", file=stream)
     output.check_kind(KIND_NAME)
-    check_resumable(output, settings)
-    check_same_questions(output, examples)
-    if fork is not None:
-        fork.check(output)
+    resume.check_resumable(output, settings)
+    questions.check_same_questions(output, examples)
     output.open()
-    if fork is not None:
-        fork.write(output)
     log_to(output.log, "INFO")
     raise_on_signals()
     view = open_view(stream, plain=plain)
     told = Callbacks([*named, *callbacks], view.notify)
-    if fork is not None:
-        view.notify(f"begins with {fork.folder} at {fork.at}")
-
     raise_budget = f"--set BUDGET_USD={2 * settings.budget_usd:g}"
     with Driving(output, told, close=view.close, raise_budget=raise_budget) as driving:
+        if fork is not None:
+            fork.begin(output)
+            view.notify(f"begins with {fork.folder} at {fork.at}")
         text = _run(settings, examples, output, view, told, only, retry_wait_s)
         output.write("report.txt", text + "\n")
         view.close()
@@ -131,16 +111,16 @@ def _run(
     retry_wait_s: float,
 ) -> str:
     """The closing report; what it raises is how the session ended."""
-    for line in (_announcement(settings), *repeated_questions(examples)):
+    for line in (_announcement(settings), *questions.repeated_questions(examples)):
         view.notify(line)
     book = read_book(output)
     if output.state.exists() and not book.arms:
         raise OutputError(f"{output.state} is of a search whose {SYSTEMS_FILE} is missing: it has the arms")
     state = load_state(output, make_search(settings, book)) if book.arms else RunState()
     output.run_id(KIND_NAME)  # first of all: files without it are no run
-    with restored_if_refused(output.config, output.path / CHANGES_FILE):
+    with restored_if_refused(output.config, output.path / resume.CHANGES_FILE):
         if output.config.exists():
-            record_change(output, saved_settings(output.path), settings, state.generation)
+            resume.record_change(output, resume.saved_settings(output.path), settings, state.generation)
         with writing(output.config):
             write_config(settings, output.config)
         farm, priced = open_farm(settings, view.notify), is_priced(endpoint_of(settings))
@@ -149,8 +129,7 @@ def _run(
             only=only, budget_usd=settings.budget_usd, is_priced=priced, notify=view.notify, unit="generations",
             total=settings.ngen,
         ) as opened:  # fmt: skip
-            session = _Session(settings, output, view, callbacks, opened, state.generation)
-            session.begin(book)
+            session = _Session(settings, output, view, callbacks, opened, book, state.generation)
             with session.publisher.publish_final_state():
                 asked = session.check(book, examples)
                 search = _Search(session, *session.prepare(book, examples, asked), state)
@@ -175,8 +154,16 @@ class _Session:
     """What all parts of a session share, once its farm is up; `done`: the generations that are recorded."""
 
     def __init__(
-        self, settings: Settings, output: OutputFolder, view: View, callbacks: Callbacks, opened: Session, done: int
+        self,
+        settings: Settings,
+        output: OutputFolder,
+        view: View,
+        callbacks: Callbacks,
+        opened: Session,
+        book: Book,
+        done: int,
     ) -> None:
+        """Put the run into the store, and take up what earlier sessions have recorded."""
         self.settings, self.output, self.view, self.callbacks = settings, output, view, callbacks
         self.opened, self.done = opened, done
         self.store, self.run_id = opened.farm.store, opened.run_id
@@ -185,50 +172,43 @@ class _Session:
         self.artifacts = ArtifactRequests(self.scheduler, output, stage_limit_s())
         self.history = [line for line in read_history(output) if line["generation"] < done] if done else []
 
-    def begin(self, book: Book) -> None:
-        """Put the run into the store, and take up what earlier sessions have recorded."""
-        self.store.put_run(make_run(self.settings, self.run_id))
-        if book.arms:
-            self._set_cap(book.cap)
-            self._set_objective(book)
-        self.reporter = ProgressReporter(
-            self.dispatcher, self.settings, self.output, self.view, self.artifacts, self.publisher
-        )
+        self._put_run(book.cap, book if book.arms else None)
+        self.reporter = ProgressReporter(self.dispatcher, settings, output, view, self.artifacts, self.publisher)
         self.reporter.take_up(self.history, self.evaluations(self.history))
-        named, total = dict(vars(self.settings)), self.settings.ngen
-        self.callbacks.start(RunInfo(self.run_id, KIND_NAME, self.output.path, named, total, self.done))
+        callbacks.start(RunInfo(self.run_id, KIND_NAME, output.path, dict(vars(settings)), settings.ngen, done))
+
+    def _put_run(self, cap: int = 0, book: Book | None = None) -> None:
+        """What workers read: with another cap than the settings', and the fitness relative to the plain model."""
+        run = make_run(self.settings, self.run_id)
+        if cap:
+            sampling = dataclasses.replace(run.target.sampling, max_new_tokens=cap)
+            run = dataclasses.replace(run, target=dataclasses.replace(run.target, sampling=sampling))
+        if book:
+            objective = relative_objective(self.settings, *book.plain.on("training").point)
+            run = dataclasses.replace(run, objective=objective)
+        self.store.put_run(run)
 
     def evaluations(self, history: Sequence[GenerationRecord]) -> Evaluations:
         """Those of the recorded generations, and of what was measured around the search."""
         return measured_evaluations(self.store, self.run_id) + evaluations_of(history)
 
-    def _set_cap(self, tokens: int) -> None:
-        run = self.store.run(self.run_id)
-        sampling = dataclasses.replace(run.target.sampling, max_new_tokens=tokens)
-        self.store.put_run(dataclasses.replace(run, target=dataclasses.replace(run.target, sampling=sampling)))
-
-    def _set_objective(self, book: Book) -> None:
-        """The fitness is relative to the plain model on the training set."""
-        objective = relative_objective(self.settings, *book.plain.on("training").point)
-        self.store.put_run(dataclasses.replace(self.store.run(self.run_id), objective=objective))
-
     def check(self, book: Book, examples: Examples) -> Examples:
         """Check the prompts and the target server, before anything is answered.  Returns the questions that fit."""
         store, output = self.store, self.output
         asked = self._fitting(examples, [one.system_prompt for one in book.systems])
-        ensure_same_server(self.scheduler, self.settings, store.run(self.run_id).target, output)
-        if unknown_servers(output, store, self.run_id):
+        resume.ensure_same_server(self.scheduler, self.settings, store.run(self.run_id).target, output)
+        if resume.unknown_servers(output, store, self.run_id):
             self.view.notify(
                 "a server that is not the run's has answered since its process was killed; that is computed again"
             )
             store.forget_stages(self.run_id, [plan_name(purpose, self.done) for purpose in STAGES])
             store.forget_servers(self.run_id)
-        keep_questions(output, examples)
+        questions.keep_questions(output, examples)
         return asked
 
     def _fitting(self, examples: Examples, prompts: Sequence[str] = ()) -> Examples:
         """Of all questions those that fit with the run's cap, and the parts of them on which prompts are halved."""
-        fitting = fitting_questions(
+        fitting = questions.fitting_questions(
             self.scheduler, self.settings.too_long, examples, prompts or [*prompts_of(self.settings).values()],
             self.reporter.report_setup, self.view.notify,
         )  # fmt: skip
@@ -251,7 +231,7 @@ class _Session:
                 return Measurer(evaluator, asked)
             reason = "too many of the plain model's answers reach the limit of tokens"
             self.view.notify(f"{reason}, which is doubled to {cap:,}")
-            self._set_cap(cap)
+            self._put_run(cap)
             return Measurer(evaluator, self._fitting(examples))
 
         if not book.arms:
@@ -259,7 +239,7 @@ class _Session:
             plain, cap, by = arms.measure_plain(settings, prompts[PLAIN], measurer)
             book, asked = arms.make_arms(settings, prompts, plain, cap, by, made.make).write(self.output), by.examples
         made.restore(book.arms)
-        self._set_objective(book)
+        self._put_run(book.cap, book)
         return book, asked
 
 

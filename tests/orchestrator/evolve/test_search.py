@@ -20,12 +20,11 @@ from orchestrator.evolve.search import (
     RunState,
     Search,
     Turn,
-    forked_start,
     known_of,
     load_state,
     make_search,
     next_arm,
-    vectors_start,
+    starts_of,
 )
 from orchestrator.evolve.systems import Arm, Book, System
 from orchestrator.report.statistics import Measurement, Point
@@ -130,14 +129,14 @@ def test_survivors_lead_to_the_next_generation_of_their_own_arm() -> None:
 
 
 def test_an_arm_begins_with_its_own_vectors_the_most_correct_and_then_the_shortest_first() -> None:
-    zeros, start = (0.0,) * CLUSTERS, [one.deltas[1] for one in vectors_start(settings(), BOOK, ARMS[0])]
+    zeros, start = (0.0,) * CLUSTERS, [one.deltas[1] for one in starts_of(settings(), BOOK, ARMS[0])]
     assert start == [0.0, 3.0, 2.0, 1.0]  # after those of the settings
     search = make_search(settings(population_size=3), BOOK)
     assert [one.deltas for one in search.params["plain"].start] == [zeros, (3.0,) * CLUSTERS, (2.0,) * CLUSTERS]
     assert [one.deltas for one in search.params["80 words"].start] == [zeros, (4.0,) * CLUSTERS]
     # A cluster that is pinned keeps the delta of the first
     waste = evolve_settings(clusters=CLUSTERS - 4, clusters_by="waste")
-    assert [one.deltas[-2:] for one in vectors_start(waste, BOOK, ARMS[1])] == [(0.0, 0.0), (4.0, 0.0)]
+    assert [one.deltas[-2:] for one in starts_of(waste, BOOK, ARMS[1])] == [(0.0, 0.0), (4.0, 0.0)]
 
 
 @pytest.mark.parametrize("optimiser", ["reflective", "cma", "random"])
@@ -208,4 +207,4 @@ def test_a_fork_begins_with_its_population_in_the_same_clusters_alone(tmp_path: 
     # Another arm begins as ever
     assert search.params["plain"].start[1].deltas == (3.0,) * CLUSTERS
     with pytest.raises(OutputError, match='the arm "plain" has other clusters'):
-        forked_start(forked, ARMS[0], ids)
+        starts_of(settings(), BOOK, ARMS[0], forked)
