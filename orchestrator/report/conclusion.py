@@ -83,12 +83,10 @@ def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Con
     margin: the loss of correct answers that counts as none, as a share (0.05); seed: of the bootstrap; whole: False
     where all answers count as whole.
     """
-    winner, which, rivals = book.system(book.winner), measured_on(book), rivals_of(book)
-    if winner.name == PLAIN:
-        outcome, first, last = _nothing_shown(book)
-    else:
-        outcome, first, last = _won(book, winner, rivals)
-    paired = pair(getattr(book.plain, which), getattr(winner, which), margin, seed)
+    winner, rivals = book.system(book.winner), rivals_of(book)
+    which = last_common(book.plain, winner) or "training"  # the set of the winner's figures
+    outcome, first, last = _nothing_shown(book) if winner.name == PLAIN else _won(book, winner, which, rivals)
+    paired = pair(book.plain.on(which), winner.on(which), margin, seed)
     notes = _notes(book, winner, which, paired, whole=whole)
     return Conclusion(
         outcome=outcome,
@@ -98,11 +96,6 @@ def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Con
         paired=paired,
         rival=rivals[0].system.name if rivals else None,
     )
-
-
-def measured_on(book: Book) -> SetName:
-    """The set of the winner's figures."""
-    return last_common(book.plain, book.system(book.winner)) or "training"
 
 
 def rivals_of(book: Book) -> list[Rival]:
@@ -119,7 +112,7 @@ def rivals_of(book: Book) -> list[Rival]:
     return sorted(found, key=lambda one: (one.own.mean_tokens > longest, -one.gain, one.own.mean_tokens))
 
 
-def _won(book: Book, winner: System, rivals: Sequence[Rival]) -> tuple[Outcome, str, str]:
+def _won(book: Book, winner: System, which: SetName, rivals: Sequence[Rival]) -> tuple[Outcome, str, str]:
     """The outcome, the first sentence, and the last."""
     outcome: Outcome = "use_prompt" if winner.kind == "prompt" else "deploy"
     use = f"{'Use the system prompt' if winner.kind == 'prompt' else 'Deploy'} {_name(winner)}"
@@ -134,7 +127,7 @@ def _won(book: Book, winner: System, rivals: Sequence[Rival]) -> tuple[Outcome, 
         if not free[0].system.max_tokens:  # which each request sets
             command = f"orchestrator export RUN --system {shlex.quote(free[0].system.name)} --to sglang-server"
             last += f" `{command}` writes it."
-    first = f"{use}: {_gain(book, winner)}"
+    first = f"{use}: {_gain(book, winner, which)}"
     for one in dict.fromkeys([*rivals[:1], *free[:1]]):
         rank = "the strongest rival" if one is rivals[0] else "a rival"
         failed = "" if one.system.kind == "cut" or one.system.name in book.passed else " (it did not pass)"
@@ -142,10 +135,9 @@ def _won(book: Book, winner: System, rivals: Sequence[Rival]) -> tuple[Outcome, 
     return outcome, f"{first}.", last
 
 
-def _gain(book: Book, winner: System) -> str:
+def _gain(book: Book, winner: System, which: SetName) -> str:
     """What the winner saves, and what it loses at most."""
-    which = measured_on(book)
-    before, after = getattr(book.plain, which), getattr(winner, which)
+    before, after = book.plain.on(which), winner.on(which)
     share = 1 - after.mean_tokens / max(before.mean_tokens, 1.0)
     saved = f"{100 * abs(share):.0f} % {'fewer' if share >= 0 else 'more'} tokens an answer"
     test = next(one for one in book.tests if one.name == winner.name)
@@ -163,30 +155,26 @@ def _gain(book: Book, winner: System) -> str:
 def _nothing_shown(book: Book) -> tuple[Outcome, str, str]:
     contender = book.contender
     if contender.name == PLAIN:
-        first = "The plain model stays: no other system was worth a test against it."
-        return (
-            "nothing_shown",
-            first,
-            "Nothing is safe yet: more training questions or other prompts may find something.",
+        shown = "no other system was worth a test against it."
+        advice = ": more training questions or other prompts may find something"
+    elif not book.tests or contender.validation is None:
+        shown = f"there are no validation questions that could show what {_name(contender)} loses."
+        advice = ": give validation questions"
+    else:
+        change, test = book.tests[0].change, book.tests[0].result
+        before, after = book.plain.on("validation").mean_tokens, contender.validation.mean_tokens
+        shown = (
+            f"on {change.count} validation questions nothing is shown to lose less than {format_points(test.margin)} "
+            f"of correct answers; the most promising system is {_name(contender)} ({before:.1f} -> {after:.1f} tokens, "
+            f"{change.before} -> {change.after} correct), of which a loss of up to {format_points(-test.bound)} is not "
+            "excluded."
         )
-    if not book.tests or contender.validation is None:
-        first = (
-            f"The plain model stays: there are no validation questions that could show what {_name(contender)} loses."
-        )
-        return "nothing_shown", first, "Nothing is safe yet: give validation questions."
-    before, after = book.plain.on("validation"), contender.validation
-    change, test = book.tests[0].change, book.tests[0].result
-    first = (
-        f"The plain model stays: on {change.count} validation questions nothing is shown to lose less than "
-        f"{format_points(test.margin)} of correct answers; the most promising system is {_name(contender)} "
-        f"({before.mean_tokens:.1f} -> {after.mean_tokens:.1f} tokens, {change.before} -> {change.after} correct), of "
-        f"which a loss of up to {format_points(-test.bound)} is not excluded."
-    )
-    needed = questions_to_show(book.tests[0])
-    if needed is None:
-        return "nothing_shown", first, "Nothing is safe yet, and more questions alone would not show what was observed."
-    # Those that have been asked would count twice: the 95 % hold for questions that have tested nothing.
-    return "nothing_shown", first, f"Nothing is safe yet: ask {needed:,} new validation questions."
+        needed = questions_to_show(book.tests[0])
+        advice = ", and more questions alone would not show what was observed"
+        if needed is not None:
+            # Those that have been asked would count twice: the 95 % hold for questions that have tested nothing.
+            advice = f": ask {needed:,} new validation questions"
+    return "nothing_shown", f"The plain model stays: {shown}", f"Nothing is safe yet{advice}."
 
 
 def _notes(book: Book, winner: System, which: SetName, paired: Paired, *, whole: bool) -> Iterator[str]:

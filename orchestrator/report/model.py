@@ -5,8 +5,8 @@ The JSON schemas are those of the types, `TypeAdapter(ReportFile).json_schema()`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from pydantic import FiniteFloat
 
@@ -138,17 +138,10 @@ def reported_systems(book: Book, seed: int, *, whole: bool) -> tuple[ReportedSys
     members = {one.name for one in front_of(book)} if book.systems else set()
 
     def reported(one: System) -> ReportedSystem:
-        names = ("name", "kind", "system_prompt", "arm", "deltas", "clustering", "max_tokens")
-        same: dict[str, Any] = {name: getattr(one, name) for name in names}
-        measured = {which: getattr(one, which) for which in get_args(SetName)}
-        figures: dict[str, Any] = {which: found and figures_of(found, seed) for which, found in measured.items()}
-        return ReportedSystem(
-            **same,
-            end="sentence" if whole and one.deltas else "any",
-            **figures,
-            is_on_front=one.name in members,
-            passed=one.name in book.passed,
-        )
+        values: dict[str, Any] = {field.name: getattr(one, field.name) for field in fields(System)}
+        values |= {which: values[which] and figures_of(values[which], seed) for which in LAST_FIRST}
+        values["end"] = "sentence" if whole and one.deltas else "any"
+        return ReportedSystem(**values, is_on_front=one.name in members, passed=one.name in book.passed)
 
     return tuple(map(reported, book.systems))
 
