@@ -32,8 +32,7 @@ from workers.sglang.gpus import GpuUnavailable, available_gpus
 
 Report = Mapping[str, Any]
 """What a worker says of itself (workers/celery_ext/report.py)."""
-GIGABYTE = 1e9
-LEAST_FREE = 1 * GIGABYTE  # bytes; a run writes megabytes, a full disk ends Valkey's append-only file
+LEAST_FREE = 1e9  # bytes; a run writes megabytes, a full disk ends Valkey's append-only file
 SLOW_S = 0.05  # a stage makes some twenty trips
 TRIPS = 10
 SKEW_S = 1.0  # leases are seconds of the workers' clocks
@@ -56,8 +55,8 @@ class Finding:
 
 def check_disk(check: str, free: float) -> Finding:
     """`free` in bytes."""
-    hint = f"make room: at least {LEAST_FREE / GIGABYTE:.0f} GB" if free < LEAST_FREE else ""
-    return Finding(check, f"{free / GIGABYTE:.1f} GB free", hint)
+    hint = f"make room: at least {LEAST_FREE / 1e9:.0f} GB" if free < LEAST_FREE else ""
+    return Finding(check, f"{free / 1e9:.1f} GB free", hint)
 
 
 def check_broker(client: redis.Redis, address: str) -> Iterator[Finding]:

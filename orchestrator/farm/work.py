@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import redis
 from celery import Celery, chain, chord
@@ -126,6 +126,7 @@ class Scheduler:
     dispatcher: Dispatcher
     limits: Mapping[str, int] = field(default_factory=dict)
     goes_on: bool = False
+    name: ClassVar[str] = "job"
 
     def __post_init__(self) -> None:
         self._app, self._store, self._run_id = self.dispatcher.farm.app, self.dispatcher.store, self.dispatcher.run_id
@@ -177,10 +178,6 @@ class Scheduler:
         self._failed = {}
         self._ready.clear()
         return found, failures
-
-    @property
-    def name(self) -> str:
-        return "job"
 
     def refresh(self) -> None:
         found = self._store.shared(self._run_id, list(self._sent))

@@ -64,7 +64,7 @@ class RunFile(TypedDict):
     folder: NotRequired[str]
 
 
-# Names of a run's files.  Some come from the store, which a worker writes, and no name may lead out of the folder.
+# Some names come from the store, which a worker writes, and none may lead out of the folder.
 _NAME = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}/){0,2}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
 
 
