@@ -18,7 +18,7 @@ from orchestrator.console import raise_on_signals
 @options.settings_options()
 @click.option("--fresh", is_flag=True, help="set aside the run that the output folder holds")
 @click.option(
-    "--fork", metavar="RUN[@PLACE]", type=options.run_folder,
+    "--fork", metavar="RUN[@PLACE]", type=options.path_option,
     help="begin a run of its own with the population of another one: at the end of RUN, at a generation (RUN@2), or "
     "with one individual (RUN@g1_child0_mut); its settings are RUN's where no --config is given",
 )  # fmt: skip

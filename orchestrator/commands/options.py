@@ -108,19 +108,9 @@ def explain(error: Exception, full_disk: int) -> int | None:
     return console.fail(status, *lines)
 
 
-class RunFolder(click.Path):
-    """The output folder of a run; a shell is offered those under outputs/, or under the folder that is typed."""
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        typed = incomplete if incomplete.endswith("/") else os.path.dirname(incomplete)
-        folder = Path(typed) if "/" in incomplete else Path("outputs")
-        found = sorted(str(path.parent) for path in folder.glob("**/run.json"))
-        return [click.shell_completion.CompletionItem(name) for name in found if name.startswith(incomplete)]
-
-
-path_option, run_folder = click.Path(path_type=Path), RunFolder(path_type=Path)
-run_argument = click.argument("run", metavar="RUN", type=run_folder)
-runs_argument = click.argument("runs", metavar="RUN...", type=run_folder, nargs=-1, required=True)
+path_option = click.Path(path_type=Path)
+run_argument = click.argument("run", metavar="RUN", type=path_option)
+runs_argument = click.argument("runs", metavar="RUN...", type=path_option, nargs=-1, required=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="print JSON; docs/start.md has the keys")
 set_option = click.option(
     "--set", "overrides", multiple=True, metavar="NAME=VALUE",

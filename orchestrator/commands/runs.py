@@ -25,7 +25,7 @@ WIDEST = 300  # of an error, in columns
 
 @options.command()
 @click.argument("folder", type=options.path_option, default="outputs")
-@click.option("--delete", metavar="RUN", type=options.run_folder, help="leave nothing of this run on its farm")
+@click.option("--delete", metavar="RUN", type=options.path_option, help="leave nothing of this run on its farm")
 @options.json_option
 def runs(folder: Path, delete: Path | None, as_json: bool) -> int:
     """List the runs whose output folders are under a folder, and how far each of them is.
@@ -117,7 +117,7 @@ def status(run: Path, as_json: bool) -> int:
 
 
 @options.command()
-@click.argument("run", metavar="[RUN]", type=options.run_folder, required=False)
+@click.argument("run", metavar="[RUN]", type=options.path_option, required=False)
 @options.json_option
 def failed(run: Path | None, as_json: bool) -> int:
     """List the tasks that have failed for good and wait to be retried: of which individual (its name in the tree and in

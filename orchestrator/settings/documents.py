@@ -7,12 +7,10 @@ Every key of the file must be a field, and every field without a default must be
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import (
@@ -89,8 +87,8 @@ def parse_document(values: Mapping[str, Any], kind: type[T], cross_checks: Seque
         found = TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            for name in _names(detail, kind):
-                problems.setdefault(name, _reason(detail))
+            place = [str(part) if str(part).startswith("[") else shown_key(part) for part in detail["loc"]]
+            problems.setdefault(".".join(place), _reason(detail))
     sound = {name: value for name, value in flatten(values).items() if name not in problems}
     for check in cross_checks:
         for name, reason in check(sound):
@@ -141,27 +139,6 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         name = f"{prefix}{key}"
         flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return flat
-
-
-def key_names(kind: Any, prefix: str = "", *, only_required: bool = False) -> list[str]:
-    """The dotted name of every key of a document, in the order of the fields; or of those without a default."""
-    names: list[str] = []
-    hints = get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        name, hint = f"{prefix}{field.name}", hints[field.name]
-        if dataclasses.is_dataclass(hint):
-            names += key_names(hint, f"{name}.", only_required=only_required)
-        elif not only_required or (field.default is MISSING and field.default_factory is MISSING):
-            names.append(name)
-    return names
-
-
-def _names(detail: ErrorDetails, kind: Any) -> list[str]:
-    """The keys that an error is about: of a section that was left out, every key that it must have."""
-    name = ".".join(str(part) if str(part).startswith("[") else shown_key(part) for part in detail["loc"])
-    if detail["type"] == "missing" or detail["input"] is None:
-        return [key for key in key_names(kind, only_required=True) if key.startswith(f"{name}.")] or [name]
-    return [name]
 
 
 def _reason(detail: ErrorDetails) -> str:

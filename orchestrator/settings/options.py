@@ -156,17 +156,15 @@ def model_name(model: str) -> str:
     return model
 
 
-def judge_name(name: str) -> str:
-    """One of the judges that have names, a function as module:function or file.py:function, or an entry point."""
+def code_name(name: str) -> str:
     if not NAME.fullmatch(name):
-        raise ValueError(f"{quote(name)} is neither a judge's name nor of the form module:function")
+        raise ValueError(f"{quote(name)} is neither a name nor of the form module:function or file.py:function")
     return name
 
 
 def callback_names(text: str) -> str:
     for name in text.split(","):
-        if not NAME.fullmatch(name.strip()):
-            raise ValueError(f"{quote(name.strip())} is neither a callback's name nor of the form module:name")
+        code_name(name.strip())
     return text
 
 
@@ -289,7 +287,7 @@ class Settings:
     reflector_temperature: Annotated[float, Field(ge=0, le=2)] | None
     reflector_max_completion_tokens: int
     # Judge
-    judge: Annotated[str, FILLED, AfterValidator(judge_name)]
+    judge: Annotated[str, FILLED, AfterValidator(code_name)]
     judge_model: Annotated[str, FILLED]
     judge_tolerance: Annotated[float, Field(ge=0, le=1)]
     judge_forgiving: bool

@@ -68,5 +68,5 @@ def test_wrong_arguments_and_files_exit_with_1(tmp_path: Path, capsys: pytest.Ca
     assert "--config: is missing" in capsys.readouterr().err
     assert main(["route", "--config", str(tmp_path / "route.yaml"), "--plan"]) == 1
     said = capsys.readouterr().err
-    assert "orchestrator: data: " in said and "orchestrator: training.steps: is missing" in said
+    assert "orchestrator: data: " in said and "orchestrator: training: is missing" in said
     assert main(["route", "report", str(tmp_path)]) == 1
