@@ -36,10 +36,8 @@ def format_money(dollars: float | None) -> str:
 
 def format_cost(dollars: float | None, budget: float, unconfirmed: float = 0.0) -> str:
     """`$0.0123 of $5.00`; `unconfirmed` is the most that calls with an unknown outcome may have cost."""
-    of = f" of {format_money(budget)}" if budget else ""
-    return f"{format_money(dollars)}{of}" + (
-        f", and up to {format_money(unconfirmed)} for calls whose outcome is unknown" if unconfirmed else ""
-    )
+    unknown = f", and up to {format_money(unconfirmed)} for calls whose outcome is unknown" if unconfirmed else ""
+    return format_money(dollars) + (f" of {format_money(budget)}" if budget else "") + unknown
 
 
 def format_score(value: float | None) -> str:
@@ -110,18 +108,11 @@ def wrap(text: str, width: int) -> list[str]:
             if cell_len(joined) <= width:
                 line = joined
                 continue
-            if line:
-                lines.append(line)
-            pieces = chop_cells(word, width) or [""]
-            lines += pieces[:-1]
-            line = pieces[-1]
+            *pieces, rest = chop_cells(word, width) or [""]
+            lines += [*filter(None, [line]), *pieces]
+            line = rest
         lines.append(line)
     return lines
-
-
-def pad(text: str, width: int) -> str:
-    """`text` filled with spaces to `width` cells; longer text is returned as it is."""
-    return text + " " * max(0, width - cell_len(text))
 
 
 def truncate(text: str, width: int) -> str:
@@ -132,10 +123,8 @@ def truncate(text: str, width: int) -> str:
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """One line for each row; a column is as wide as its widest cell.  All rows have the same number of cells.
-
-    Control characters, of a folder's name for example, are escaped.
-    """
+    """One line for each row; a column is as wide as its widest cell.  Control characters are escaped."""
     rows = [[escape_control(cell) for cell in row] for row in rows]
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    padded = ([cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return ["  ".join(row).rstrip() for row in padded]
