@@ -32,13 +32,12 @@ class Split(NamedTuple):
 class Pair:
     """One sample: a verbose answer, and its compressed form with the verdict on it, as far as they are there.
 
-    compressed_by, judged_by: who answered, "" for the judge's own rules; skipped: why it was not compressed.
+    compressed_by, judged_by: who answered, "" for the judge's own rules.
     """
 
     verbose: str
     compressed: str = ""
     compressed_by: str = ""
-    skipped: str = ""
     correctness: dict[str, Any] | None = None
     judged_by: str = ""
 
@@ -115,14 +114,12 @@ def _example_fields(example: Example) -> dict[str, str]:
 
 
 def _pair_fields(pair: Pair, *ids: Sequence[int]) -> dict[str, Any]:
-    """What was not compressed was judged as an empty answer; the reason says more."""
-    why = {"reasoning": f"Not compressed: {pair.skipped}."} if pair.skipped else {}
     names = ("verbose_token_ids", "compressed_token_ids")
     return {
         "verbose_answer": pair.verbose,
         "compressed_answer": pair.compressed,
         **{name: list(tokens) for name, tokens in zip(names, ids, strict=False)},
-        "correctness": {**(pair.correctness or {}), **why},
+        "correctness": pair.correctness,
     }
 
 

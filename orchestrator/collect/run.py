@@ -29,7 +29,6 @@ from orchestrator.settings.options import EMBEDDED
 from orchestrator.settings.run import endpoint_at
 from tasks import records
 from tasks.collect.collection import Collection
-from tasks.common.text import smallest_limit
 from tasks.openai.endpoint import is_priced
 from tasks.questions import read_questions
 from tasks.records import Example
@@ -209,11 +208,10 @@ def make_collection(settings: CollectSettings, options: CollectOptions, run_id: 
             max_completion_tokens=correctness.evaluator_max_new_tokens,
             seed=correctness.evaluator_seed,
             concurrency=1,
-            context_tokens=smallest_limit(options.context_tokens, options.tokens_per_minute),
+            context_tokens=options.tokens_per_minute,
         ),
         judge_endpoint=endpoint_at(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
         salt=run_id if options.is_fresh else "",
-        context_tokens=options.context_tokens,
     )
 
 

@@ -148,10 +148,8 @@ class Collector:
                 judged += 1
                 for sample, line in enumerate(self.pairs.lines[example.id]["pairs"]):
                     verbose, short = line["verbose_answer"], line["compressed_answer"]
-                    skipped = {"skipped": line["skipped"]} if "skipped" in line else {}
                     results[collection.sample_key(example, sample)] = {"text": verbose}
-                    compression = {"text": short, "by": line["compressed_by"], **skipped}
-                    results[collection.compression_key(example, verbose)] = compression
+                    results[collection.compression_key(example, verbose)] = {"text": short, "by": line["compressed_by"]}
                     results[collection.verdict_key(example, short)] = {**line["correctness"], "by": line["judged_by"]}
         for key, result in results.items():
             self.store.put_shared(self.run_id, key, result)
@@ -189,9 +187,7 @@ class Collector:
             return
         pair = found[sample]
         if task == COMPRESS:
-            pair.compressed, pair.compressed_by, pair.skipped = value["text"], value["by"], value.get("skipped", "")
-            if pair.skipped:
-                log.warning("%s, sample %d is not compressed: %s", example.id, sample, pair.skipped)
+            pair.compressed, pair.compressed_by = value["text"], value["by"]
             key = collection.verdict_key(example, pair.compressed)
             self._submit(VERDICT, key, index, sample, [collection.compression_key(example, pair.verbose)])
             return
@@ -257,5 +253,4 @@ def _line(pair: Pair) -> dict[str, Any]:
         "correctness": pair.correctness,
         "compressed_by": pair.compressed_by,
         "judged_by": pair.judged_by,
-        **({"skipped": pair.skipped} if pair.skipped else {}),
     }

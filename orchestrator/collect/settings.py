@@ -5,7 +5,6 @@ The names of the fields are the keys, so that `dataclasses.asdict` gives the fil
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,9 +156,6 @@ class CollectOptions(EndpointOptions):
             "the store (without: results of equal settings are taken from it)"
         ),
     ] = False
-    context_tokens: Annotated[
-        Natural, Field(description="longest prompt and reply together, of both models (default: no check)")
-    ] = 0
 
 
 def read_collect_settings(path: Path) -> CollectSettings:
@@ -207,12 +203,12 @@ def _key_problems(settings: CollectSettings, options: CollectOptions) -> Iterato
 
 
 def _limit_problems(settings: CollectSettings, options: CollectOptions) -> Iterator[str]:
-    """A prompt and its longest reply share each limit; 0 is no limit."""
+    """A prompt and its longest reply share the limit."""
     longest = {
         "reflector.max_new_tokens": settings.reflector.max_new_tokens,
         "phase0.correctness.evaluator_max_new_tokens": settings.phase0.correctness.evaluator_max_new_tokens,
     }
-    limits = {"--context-tokens": options.context_tokens, "--tokens-per-minute": options.tokens_per_minute}
-    for (option, limit), (key, tokens) in itertools.product(limits.items(), longest.items()):
-        if limit and limit <= tokens:
-            yield f"{option}: {limit} leaves no room for a prompt: it must be more than {key} ({tokens})"
+    limit = options.tokens_per_minute
+    for key, tokens in longest.items():
+        if limit <= tokens:
+            yield f"--tokens-per-minute: {limit} leaves no room for a prompt: it must be more than {key} ({tokens})"

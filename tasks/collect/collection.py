@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 from celery import shared_task
 from pydantic import AfterValidator
 
-from tasks.common.text import break_control_tokens, estimate_tokens, fill, smallest_limit
+from tasks.common.text import break_control_tokens, fill
 from tasks.common.validation import ContentKey, Count, JsonRecord, ReplyModel, RunId
 from tasks.judging.verdict import verdict_key
 from tasks.openai.calls import ask_until_usable, client_for
@@ -68,7 +68,6 @@ class Collection(JsonRecord):
     judge_endpoint: Endpoint
     server: Mapping[str, Any] = field(default_factory=dict)  # the identity of the target's server (tasks/gpu/host.py)
     salt: str = ""  # of a collection that takes no result of another
-    context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
 
     def sampling(self, sample: int) -> Sampling:
         first = self.target.sampling
@@ -86,19 +85,7 @@ class Collection(JsonRecord):
     def compression_key(self, example: Example, verbose: str) -> str:
         messages = compression_messages(self.compress_template, example.question, verbose)
         asked = [dataclasses.asdict(self.reflector), self.reflector_endpoint.base_url, SCHEMA]
-        skipped = ["skipped"] if self.too_long(messages) else []  # another limit may allow the call
-        return "compression:" + content_hash(asked, messages, *skipped, *self._salt())
-
-    def too_long(self, messages: tuple[str, str]) -> str:
-        """Why the messages of a compression do not fit the reflector; "" where they do.
-
-        A verbose answer is not cut: the compression of a part would make the rest look wasted.
-        """
-        limit = smallest_limit(self.context_tokens, self.reflector_endpoint.tokens_per_minute)
-        longest, tokens = limit - self.reflector.max_completion_tokens, sum(map(estimate_tokens, messages))
-        if not limit or tokens <= longest:
-            return ""
-        return f"the prompt has about {tokens:,} tokens, and {max(0, longest):,} are allowed"
+        return "compression:" + content_hash(asked, messages, *self._salt())
 
     def verdict_key(self, example: Example, compressed: str) -> str:
         address = self.judge_endpoint.base_url or EMBEDDED
@@ -155,11 +142,8 @@ def _collection(text: str) -> Collection:
 
 
 def compress(job: SampleJob) -> dict[str, Any]:
-    """A prompt that is too long is not sent: the result has no text, and the reason as `skipped`."""
     collection, store, run, call = job.collection, job.job.store, job.job.run, job.job.call_id
     messages = compression_messages(collection.compress_template, job.example.question, job.text())
-    if reason := collection.too_long(messages):
-        return {"text": "", "by": "", "skipped": reason}
     client = client_for(store, run, collection.reflector_endpoint)
     found, written = ask_until_usable(client, messages, Compression, collection.reflector, call, store, run)
     store.add_providers(run, "reflector", [written.provider])

@@ -36,8 +36,8 @@ EVOLUTION_PLOTS = (
     Plot("evolution_lengths.png", "lengths", "curves", "lengths_png", ("history",)),
     Plot("evolution_tree.png", "tree", "tree", "tree_png", ("tree",)),
 )
-COMPARISON_PLOTS = (Plot("pareto.png", "all systems", "pareto", "pareto_png", ("points",)),)
-COLLECTION_PLOTS = (Plot("wasted_tokens.png", "most wasted tokens", "wasted", "wasted_png", ("v_steer",)),)
+COMPARISON_PLOTS = (Plot("pareto.png", "all systems", "found", "pareto_png", ("points",)),)
+COLLECTION_PLOTS = (Plot("wasted_tokens.png", "most wasted tokens", "found", "wasted_png", ("v_steer",)),)
 ROUTE_PLOTS = (
     Plot("hack_solve.png", "hack and solve of what is deployed", "route", "hack_solve_png", ("rates", "held_out")),
     Plot("bands.png", "x against the band over time", "route", "bands_png", ("rows",)),

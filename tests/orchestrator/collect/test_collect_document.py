@@ -19,8 +19,8 @@ train_retained_examples train_discarded_examples total_retained_pairs config_sna
 """.split()  # noqa: SIM905
 
 
-def gathered(*verdicts: dict[str, object], skipped: str = "") -> dict[int, Pair]:
-    return {n: Pair(f"long {n}", f"short {n}", "m", skipped, verdict) for n, verdict in enumerate(verdicts)}
+def gathered(*verdicts: dict[str, object]) -> dict[int, Pair]:
+    return {n: Pair(f"long {n}", f"short {n}", "m", verdict) for n, verdict in enumerate(verdicts)}
 
 
 def test_the_output_has_the_keys_of_the_specification() -> None:
@@ -61,11 +61,10 @@ def test_the_output_has_the_keys_of_the_specification() -> None:
     assert (second["sample_weight"], metadata["total_retained_pairs"]) == (0.5, 3)
 
 
-def test_an_example_without_a_retained_pair_has_no_weight_and_says_why_nothing_was_compressed() -> None:
+def test_an_example_without_a_retained_pair_has_no_weight() -> None:
     settings = read_collect_settings(ROOT / "configs" / "collect.yaml")
-    found = [gathered(WRONG, skipped="too long")]
+    found = [gathered(WRONG)]
     document = make_document(settings, Split((FIRST,), (), ()), found, [], {}, "2026-01-02T03:04:05Z")
     [entry] = document["splits"]["train"]
     assert (entry["num_retained"], entry["sample_weight"], entry["retained_pairs"]) == (0, None, [])
-    assert entry["discarded_pairs"][0]["correctness"]["reasoning"] == "Not compressed: too long."
     assert document["metadata"]["train_discarded_examples"] == 1

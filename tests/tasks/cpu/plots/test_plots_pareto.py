@@ -8,7 +8,7 @@ import random
 import pytest
 from PIL import Image
 
-from tasks.cpu.plots.pareto import pareto_png
+from tasks.cpu.plots.found import pareto_png
 
 KINDS = ("plain", *["prompt"] * 12, *["vector"] * 8, "cut", "random", *["evolved"] * 4)
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from tasks.cpu.plots.wasted import wasted_png
+from tasks.cpu.plots.found import wasted_png
 
 
 def entries(*tokens: str) -> list[dict[str, object]]:
