@@ -23,7 +23,7 @@ from simulated_signals import signal_key
 from tasks.objective import score_answers
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
-from tasks.records import Answer, ClusterFigures, Example, Score, Verdict
+from tasks.records import Answer, ClusterFigures, Score, Verdict
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.keys import content_hash
 from tasks.task import Job, JobTask, current_store, run_job
@@ -164,14 +164,12 @@ def signal_text(job: Job, what: str, stage: str, node: str) -> str:
 
 def lengths(job: Job) -> dict[str, Any]:
     """A prompt has as many tokens as characters; where no test has set a context, all fit."""
-    from tasks.gpu.jobs import find_too_long
-
     target = job.arguments["target"]
     limit = int(signal_text(job, "context", "lengths", "each") or 1_000_000) - target["sampling"]["max_new_tokens"]
-    examples = [Example(**example) for example in job.arguments["examples"]]
-    return find_too_long(
-        examples, limit, lambda one, text: len(target["system_prompt"] + text + one.question), truncate=False
-    )
+    sizes = {
+        row["id"]: len(target["system_prompt"] + row["context"] + row["question"]) for row in job.arguments["examples"]
+    }
+    return {"limit": limit, "lengths": {name: size for name, size in sizes.items() if size > limit}}
 
 
 def plot(job: Job) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Collector:
 
     def document(self) -> dict[str, Any]:
         """Everything that needs the farm, and the document that is made of it."""
-        found = find_long_prompts(self.scheduler, self.collection.target, self.examples, truncate=False)
+        found = find_long_prompts(self.scheduler, self.collection.target, self.examples)
         if found.lengths:
             raise SettingsError([f"data.financebench_path: {found.reason()}; leave these questions out"])
         if not self.is_resumed:  # this start cannot be refused any more

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from orchestrator.farm.work import Scheduler
 from orchestrator.runs.folder import OutputFolder, read_json
@@ -21,11 +20,9 @@ from tasks.store.keys import content_hash
 from tasks.tables import DatasetError
 
 Examples = dict[str, list[Example]]
-TooLong = Literal["error", "drop", "truncate"]
 QuestionHashes = dict[str, dict[str, str]]
 """questions.json.  By set: the content hash of each question, with its context and right answer, by id, in order."""
 QUESTIONS = "questions.json"
-ADVICE = 'CONFIG_TOO_LONG: leave these questions out of the indices, or set it to "drop" or "truncate"'
 LEAST_TO_ORDER = 24
 """Training questions.  Of fewer all are searched on, and the same ones order the front."""
 MOST_LISTED = 10
@@ -150,7 +147,7 @@ def _changed(which: str, before: Mapping[str, str], now: Mapping[str, str]) -> s
 
 def fitting_questions(
     scheduler: Scheduler,
-    mode: TooLong,
+    mode: str,
     examples: Mapping[str, list[Example]],
     system_prompts: Collection[str],
     watch: Callable[[str, tuple[int, int] | None], None],
@@ -166,33 +163,24 @@ def fitting_questions(
         scheduler,
         dataclasses.replace(store.run(run_id).target, system_prompt=longest),
         [example for asked in examples.values() for example in asked],
-        truncate=mode == "truncate",
-        watch=lambda: watch("measuring the prompts", None),
+        lambda: watch("measuring the prompts", None),
     )
     return apply_too_long(mode, examples, found, notify)
 
 
 def apply_too_long(
-    mode: TooLong, examples: Mapping[str, Sequence[Example]], found: LongPrompts, notify: Callable[[str], None]
+    mode: str, examples: Mapping[str, Sequence[Example]], found: LongPrompts, notify: Callable[[str], None]
 ) -> Examples:
-    """The examples without those that are too long, or with shorter contexts; `notify` says which."""
+    """The examples without those that are too long; `notify` says which."""
     if not found.lengths:
         return {which: list(rows) for which, rows in examples.items()}
     if mode == "error":
-        raise SettingsError([f"CONFIG_TOO_LONG: {found.reason()}", ADVICE])
-    said = f"because their prompts are longer than {found.limit:,} tokens: {found.listed()}"
-    if mode == "truncate":
-        if hopeless := [name for name in found.lengths if name not in found.contexts]:
-            raise SettingsError([f"CONFIG_TOO_LONG: {', '.join(hopeless)}: too long even without a context", ADVICE])
-        notify(f"contexts were cut, {said}")
-        return {
-            which: [dataclasses.replace(row, context=found.contexts.get(row.id, row.context)) for row in rows]
-            for which, rows in examples.items()
-        }
+        advice = 'CONFIG_TOO_LONG: leave these questions out of the indices, or set it to "drop"'
+        raise SettingsError([f"CONFIG_TOO_LONG: {found.reason()}", advice])
     kept = {which: [row for row in rows if row.id not in found.lengths] for which, rows in examples.items()}
     if not kept.get("training", True):
         raise SettingsError(
             [f"CONFIG_TOO_LONG: {found.reason()}", "CONFIG_TOO_LONG: dropping them leaves no question to learn from"]
         )
-    notify(f"questions were dropped, {said}")
+    notify(f"questions were dropped, because their prompts are longer than {found.limit:,} tokens: {found.listed()}")
     return kept

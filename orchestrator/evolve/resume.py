@@ -20,7 +20,7 @@ from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings, read_assignments, typed_value
 from orchestrator.settings.options import RESUMABLE, Settings, changed_options
-from orchestrator.settings.run import by_rules, judge_of
+from orchestrator.settings.run import by_rules
 from tasks.common.validation import checked_json
 from tasks.judging.graders import needs_model
 from tasks.records import Target
@@ -93,14 +93,6 @@ def record_change(output: OutputFolder, before: Settings, after: Settings, gener
         output.write_json(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in [*changes, new]]})
 
 
-def _judge_identity(settings: Settings) -> object:
-    """What makes two judges the same: the settings of one that asks a model, and where it is called."""
-    if not needs_model(settings.judge):
-        return settings.judge
-    address = settings.openai_base_url or ("rules" if by_rules(settings) else "external")
-    return dataclasses.replace(judge_of(settings), context_tokens=0), address
-
-
 def check_resumable(output: OutputFolder, settings: Settings) -> None:
     """Refuse to go on with a run under settings that would make it another one."""
     if not output.config.exists():
@@ -108,18 +100,17 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
     before = saved_settings(output.path)
     # Before anything has been measured, no result depends on what is done with long questions.
     is_measured = output.state.exists() or (output.path / SYSTEMS_FILE).exists()
-    resumable = RESUMABLE if is_measured else (*RESUMABLE, "TOO_LONG")
+    resumable = {*RESUMABLE} if is_measured else {*RESUMABLE, "TOO_LONG"}
+    if needs_model(settings.judge):  # verdicts of two judges are not compared
+        resumable -= {"OPENAI_BASE_URL", "OPENAI_PARAMETERS"}
+        if by_rules(before) != by_rules(settings):
+            resumable.remove("FARM")
     problems = [
         f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in the run in "
         f"{output.path}; {ANOTHER_RUN}"
         for name in changed_options(before, settings)
         if name not in resumable
     ]
-    if not problems and _judge_identity(before) != _judge_identity(settings):
-        problems.append(
-            f"CONFIG_OPENAI_BASE_URL, CONFIG_OPENAI_PARAMETERS: not the judge of the run in {output.path}, and "
-            "verdicts of two judges are not compared; start another run, which takes the stored answers"
-        )
     if problems:
         raise SettingsError(problems)
 

@@ -37,7 +37,7 @@ def ask_server(scheduler: Scheduler, target: Target, limit_s: float | None) -> d
 
 @dataclass(frozen=True)
 class LongPrompts:
-    """The prompts that are longer than `limit` tokens: their lengths, and contexts with which they would fit, by id.
+    """The prompts that are longer than `limit` tokens, with their lengths, by id.
 
     cap: of an answer, in tokens, which has to fit as well.
     """
@@ -45,7 +45,6 @@ class LongPrompts:
     limit: int | None
     cap: int
     lengths: Mapping[str, int]
-    contexts: Mapping[str, str]
 
     def listed(self) -> str:
         """The questions with their lengths, such as "q7 (9,312 tokens)"."""
@@ -60,16 +59,14 @@ def find_long_prompts(
     scheduler: Scheduler,
     target: Target,
     examples: Sequence[Example],
-    *,
-    truncate: bool,
     watch: Callable[[], None] = lambda: None,
 ) -> LongPrompts:
     """Measure the prompts of these examples."""
     shown = [asdict(example) for example in examples]
-    arguments: dict[str, Any] = {"target": asdict(target), "examples": shown, "truncate": truncate}
+    arguments: dict[str, Any] = {"target": asdict(target), "examples": shown}
     key = "lengths:" + content_hash(scheduler.dispatcher.run_id, arguments)
     result = scheduler.result(key, JobSpec("gpu.lengths", "prompts", arguments), watch)
-    return LongPrompts(result["limit"], target.sampling.max_new_tokens, result["lengths"], result["contexts"])
+    return LongPrompts(result["limit"], target.sampling.max_new_tokens, result["lengths"])
 
 
 class ArtifactRequests:

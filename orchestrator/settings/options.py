@@ -238,7 +238,7 @@ class Settings:
     training: Annotated[Rows, FILLED]
     validation: Rows
     test: Rows
-    too_long: Literal["error", "drop", "truncate"]
+    too_long: Literal["error", "drop"]
     # Target
     target_model: Model
     device: Literal["cpu", "cuda"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import uuid
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Task, shared_task
@@ -16,7 +14,7 @@ from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.processor import check_of
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest
-from tasks.records import Example, Target
+from tasks.records import Target
 from tasks.task import Job, JobTask, run_job
 
 CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
@@ -55,40 +53,26 @@ def _rope_factor(config: Any) -> float:
     return float(rope.get("factor") or 1.0)
 
 
-def find_too_long(
-    examples: Sequence[Example], limit: int, length_of: Callable[[Example, str], int], *, truncate: bool
-) -> dict[str, Any]:
-    """{"limit", "lengths": {id: tokens} of the prompts longer than `limit`, "contexts": {id: text}}.
-
-    With `truncate`, "contexts" holds the longest beginning of each such example's context with which its prompt fits.
-    """
-    lengths = {e.id: length for e in examples if (length := length_of(e, e.context)) > limit}
-    contexts = {}
-    for example in examples if truncate else ():
-        if example.id in lengths and length_of(example, "") <= limit:
-            fits = bisect_right(
-                range(1, len(example.context) + 1), limit, key=lambda n: length_of(example, example.context[:n])
-            )
-            contexts[example.id] = example.context[:fits]
-    return {"limit": limit, "lengths": lengths, "contexts": contexts}
-
-
 def check_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
-    """A prompt and the longest answer must be shorter than the model's context, where that is known."""
+    """{"limit", "lengths": {id: tokens} of the prompts that are longer}; the limit is None where it is not known.
+
+    A prompt and the longest answer must be shorter than the model's context.
+    """
     target = Target.of(job.arguments["target"])
     host.start_early(target)  # the first job of a run: the server loads its model meanwhile
     model = host.model_folder(target)
     with TOKENIZER_LOCK:
         total, tokenizer = known_context(target, model, host), load_tokenizer(model)
         if total is None:
-            return {"limit": None, "lengths": {}, "contexts": {}}
-
-        def length_of(example: Example, text: str) -> int:
-            return len(render(tokenizer, target.system_prompt, target.prompt_template, text, example.question))
-
-        examples = [Example(**example) for example in job.arguments["examples"]]
-        limit = total - target.sampling.max_new_tokens - 1
-        return find_too_long(examples, limit, length_of, truncate=job.arguments["truncate"])
+            return {"limit": None, "lengths": {}}
+        lengths = {
+            row["id"]: len(
+                render(tokenizer, target.system_prompt, target.prompt_template, row["context"], row["question"])
+            )
+            for row in job.arguments["examples"]
+        }
+    limit = total - target.sampling.max_new_tokens - 1
+    return {"limit": limit, "lengths": {name: length for name, length in lengths.items() if length > limit}}
 
 
 def draw_sample(job: SampleJob, host: TargetHost) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tasks.records import Example
 
 SETS = ("training", "validation")
 ROWS = {which: [Example(f"{which}{i}", "a long context", "why?", "so") for i in range(2)] for which in SETS}
-FOUND = LongPrompts(8_127, 64, {"training1": 9_312, "validation0": 10_000}, {"training1": "a long", "validation0": "a"})
+FOUND = LongPrompts(8_127, 64, {"training1": 9_312, "validation0": 10_000})
 
 
 def test_an_error_names_each_with_its_length_and_says_what_to_do() -> None:
@@ -19,7 +19,7 @@ def test_an_error_names_each_with_its_length_and_says_what_to_do() -> None:
         apply_too_long("error", ROWS, FOUND, lambda line: None)
     text = str(raised.value)
     assert "8,127 tokens" in text and "training1 (9,312 tokens), validation0 (10,000 tokens)" in text
-    assert "CONFIG_TOO_LONG" in text and '"drop" or "truncate"' in text
+    assert "CONFIG_TOO_LONG" in text and '"drop"' in text
 
 
 def test_what_is_dropped_is_said() -> None:
@@ -30,4 +30,4 @@ def test_what_is_dropped_is_said() -> None:
     }  # fmt: skip
     assert len(said) == 1 and "training1 (9,312 tokens)" in said[0]
     with pytest.raises(SettingsError, match="no question to learn from"):
-        apply_too_long("drop", ROWS, LongPrompts(1, 64, {"training0": 2, "training1": 2}, {}), said.append)
+        apply_too_long("drop", ROWS, LongPrompts(1, 64, {"training0": 2, "training1": 2}), said.append)
