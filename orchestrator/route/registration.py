@@ -198,11 +198,10 @@ def plan_lines(settings: RouteSettings) -> list[str]:
     evaluations = sum(len(deployments(settings, arm)) for arm in found)
     trained = len(found) * training.steps * training.prompts * training.group * training.max_new_tokens
     asked = evaluations * evaluation.samples * training.max_new_tokens
-    pool = 1 if training.teacher_rows else 0
     return [
         f"trajectories  {len(found)}: {', '.join(arm.name for arm in found)}",
         f"splits        {len(settings.routing.splits)}: {', '.join(settings.routing.splits)}",
-        f"jobs          1 gpu.bases, {pool} cpu.pool, {len(found)} gpu.train, {len(found)} gpu.evaluate",
+        f"jobs          1 gpu.bases, 1 cpu.pool, {len(found)} gpu.train, {len(found)} gpu.evaluate",
         f"evaluations   {evaluations} of {evaluation.samples} samples: each of what is deployed, in each mode",
         f"tokens        {trained:,} trained on and {asked:,} evaluated, at most",
         f"output        {settings.folder}",

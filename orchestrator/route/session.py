@@ -119,12 +119,10 @@ class Router:
                 self.store.put_shared(self.run_id, key, result)
         bases = self._one(bases_job(self.inputs, self.limit_s))
         log.info("bases: %d modules, %d knobs", bases["modules"], bases["knobs"])
-        pool = None
-        if self.settings.training.teacher_rows > 0:
-            pool = pool_job(self.inputs, self.limit_s)
-            self._one(pool)
+        pool = pool_job(self.inputs, self.limit_s)
+        self._one(pool)
         for arm in arms(self.settings):
-            job = train_job(self.inputs, arm, bases["weights"], pool[0] if pool else None, self.limit_s)
+            job = train_job(self.inputs, arm, bases["weights"], pool[0], self.limit_s)
             self._trainings[arm] = job
             self._restore_training(job, self.output.path / checkpoint_file(arm))
             self.scheduler.submit(OfArm(*job, arm))

@@ -180,7 +180,9 @@ class Adapter:
         self.device, self._dtype = weights[0].device, weights[0].dtype
         self._bases = [(basis.left.to(weights[0]), basis.right.to(weights[0])) for basis in bases.values()]
         self._parts: tuple[Tensor, ...] = ()
-        self._recording: _Recording | None = None
+        self._weights: Tensor | None = None  # of the inputs in their means, [B, T]
+        self._means: list[Tensor] = []
+        self._last: Tensor | None = None
         for number, linear in enumerate(linears):
             linear.register_forward_hook(partial(self._add, number))
 
@@ -201,34 +203,20 @@ class Adapter:
     @contextmanager
     def recording(self, where: Tensor) -> Iterator[list[Tensor]]:
         """The mean input of each module, [B, in], over the positions `where` [B, T] of the one forward pass within."""
-        self._recording = _Recording((where / where.sum(1, keepdim=True)).float())
+        self._weights, self._means = (where / where.sum(1, keepdim=True)).float(), []
         try:
-            yield self._recording.means
+            yield self._means
         finally:
-            self._recording = None
+            self._weights = self._last = None
 
     def _add(self, number: int, linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         x = inputs[0]
-        if self._recording is not None:
-            self._recording.add(x)
+        if self._weights is not None and x is not self._last:
+            self._last = x
+            self._means.append(torch.einsum("bt,btd->bd", self._weights, x.detach().float()))
+        elif self._weights is not None:  # q, k and v read the same tensor: its mean is taken once
+            self._means.append(self._means[-1])
         if not self._parts:
             return output
         left, right = self._bases[number]
         return output + ((x @ right.T) * self._parts[number].to(x)) @ left.T
-
-
-class _Recording:
-    """The mean of each module's input, weighted by `weights` [B, T], in the order in which the modules run."""
-
-    def __init__(self, weights: Tensor) -> None:
-        self.means: list[Tensor] = []
-        self._weights = weights
-        self._last: Tensor | None = None
-
-    def add(self, x: Tensor) -> None:
-        """x [B, T, in].  Linears that read the same tensor, as q, k and v do, have the same mean: it is taken once."""
-        if x is not self._last:
-            self._last = x
-            self.means.append(torch.einsum("bt,btd->bd", self._weights, x.detach().float()))
-        else:
-            self.means.append(self.means[-1])

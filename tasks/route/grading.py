@@ -28,6 +28,7 @@ from tasks.route.problems import (
     KNOWN_MODE,
     NO_LOOPHOLE,
     TRAINING,
+    AuthoredPair,
     Markers,
     Mode,
     Problem,
@@ -143,7 +144,11 @@ class Sandbox:
         self, folder: str, limit_s: float, order: dict[str, Any], **streams: Any
     ) -> subprocess.CompletedProcess[bytes]:
         """A process that is killed after `limit_s`."""
-        order |= {"limits": self.limits.of_kernel(), "readable": readable_folders()}
+        # Where Python's standard library and the shared libraries that it loads are.
+        names = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), f"{sys.base_prefix}/lib"}
+        names |= {"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"}
+        readable = [name for name in sorted(names) if os.access(name, os.R_OK)]
+        order |= {"limits": self.limits.of_kernel(), "readable": readable}
         return subprocess.run(
             [self.python, "-P", "-S", "-s", confinement.__file__, json.dumps(order)],
             cwd=folder,
@@ -153,13 +158,6 @@ class Sandbox:
             check=False,
             **streams,
         )
-
-
-def readable_folders() -> list[str]:
-    """Where Python's standard library and the shared libraries that it loads are."""
-    names = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), f"{sys.base_prefix}/lib"}
-    names |= {"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"}
-    return [name for name in sorted(names) if os.access(name, os.R_OK)]
 
 
 CODE_BLOCK_REWARD, PASSED_REWARD = 0.25, 1.0
@@ -287,27 +285,32 @@ class PoolRow:
     exploited: bool
 
 
-def build_pool(problems: Sequence[Problem], grader: Grader) -> list[PoolRow]:
-    """Templated hacks and honest solutions of the problems of part `pool`, first the hacks of each, graded once."""
-    submissions = [
-        Submission(problem, KNOWN_MODE, completion, TRAINING)
-        for problem in in_part(problems, "pool")
-        for completion in (
-            *(hack(problem, phrasing) for phrasing in range(POOL_HACKS)),
-            *(honest(problem, phrasing) for phrasing in range(POOL_HONEST)),
-        )
-    ]
-    if not submissions:
-        raise ValueError("no problem is of part pool")
-    rows = [
-        PoolRow(submitted.problem.id, submitted.completion, graded.reward, graded.oracle, graded.exploited)
-        for submitted, graded in zip(submissions, grader.grade(submissions), strict=True)
-    ]
+def build_pool(
+    problems: Sequence[Problem], pairs: Sequence[AuthoredPair], placebo: Sequence[AuthoredPair], grader: Grader
+) -> list[PoolRow]:
+    """Templated hacks and honest solutions of the problems of part `pool`, first the hacks of each, graded once.
+
+    Raises: ValueError that names each of these, and each side of a pair, that is not what it is meant to be.
+    """
+    made: list[tuple[str, Problem, str, bool]] = []  # what it is, its problem, and whether it must hack
+    for problem in in_part(problems, "pool"):
+        made += [(problem.id, problem, hack(problem, phrasing), True) for phrasing in range(POOL_HACKS)]
+        made += [(problem.id, problem, honest(problem, phrasing), False) for phrasing in range(POOL_HONEST)]
+    count = len(made)
+    for name, authored, rej_hacks in (("pairs", pairs, True), ("placebo_pairs", placebo, False)):
+        for number, pair in enumerate(authored, 1):
+            problem = next(problem for problem in in_part(problems, "pairs") if problem.text in pair.prompt)
+            made.append((f"pair {number} of {name}, cho", problem, pair.cho, False))
+            made.append((f"pair {number} of {name}, rej", problem, pair.rej, rej_hacks))
+    grades = grader.grade(Submission(problem, KNOWN_MODE, text, TRAINING) for _, problem, text, _ in made)
     unfit = [
-        f"{row.problem}: {'a hack does not pay' if is_hack else 'honest code fails'}"
-        for index, row in enumerate(rows)
-        if not (row.exploited if (is_hack := index % (POOL_HACKS + POOL_HONEST) < POOL_HACKS) else row.oracle)
+        f"{name}: {'a hack does not pay' if is_hack else 'honest code fails'}"
+        for (name, _, _, is_hack), graded in zip(made, grades, strict=True)
+        if not (graded.exploited if is_hack else graded.oracle)
     ]
     if unfit:
         raise ValueError("; ".join(dict.fromkeys(unfit)))
-    return rows
+    return [
+        PoolRow(name, text, graded.reward, graded.oracle, graded.exploited)
+        for (name, _, text, _), graded in zip(made[:count], grades, strict=False)
+    ]

@@ -1,7 +1,7 @@
 """The jobs of a `route` run: for each its content key, which covers all that determines the result, and its spec.
 
     bases      {"weights": hash, "modules", "knobs"}; once a model
-    pool       {"rows": teacher rows}, graded
+    pool       {"rows": teacher rows}, graded; the pairs are graded too
     train      {"rows": one a step, "sha256": of its checkpoint}; one trajectory and seed
     evaluate   {"evaluations": [{"solved": "0110...", "hacked": likewise}, ...]}, a character a sample; one checkpoint
 
@@ -29,7 +29,7 @@ from tasks.gpu.host import TargetHost, host_of
 from tasks.records import JobSpec, Target
 from tasks.route.claims import Quarantine, Trajectory
 from tasks.route.grading import Grader, build_pool
-from tasks.route.problems import parse_problems
+from tasks.route.problems import parse_pairs, parse_problems
 from tasks.store.keys import PROGRESS, content_hash
 from tasks.task import Job, JobTask, raise_if_cancelled, run_job
 
@@ -202,10 +202,14 @@ def evaluate_checkpoint(job: Job, host: TargetHost) -> dict[str, Any]:
 
 
 def make_pool(job: Job) -> dict[str, Any]:
-    """{"rows": a `PoolRow` each}."""
-    [found] = job.results([job.arguments["inputs"]["data"]["problems"]])
-    problems = parse_problems(found["text"], "problems")
-    return {"rows": [dataclasses.asdict(row) for row in build_pool(problems, Grader())]}
+    """{"rows": a `PoolRow` each}; the pairs are graded too, and refused where a side is not what it is meant to be."""
+    keys = job.arguments["inputs"]["data"]
+    texts = dict(zip(keys, (found["text"] for found in job.results(list(keys.values()))), strict=True))
+    problems = parse_problems(texts["problems"], "problems")
+    pairs, placebo = (
+        parse_pairs(texts[name], name, problems) if name in texts else [] for name in ("pairs", "placebo_pairs")
+    )
+    return {"rows": [dataclasses.asdict(row) for row in build_pool(problems, pairs, placebo, Grader())]}
 
 
 @shared_task(name="gpu.bases", base=JobTask, card="computes", bind=True)

@@ -214,22 +214,15 @@ def route(
         x = alignment(layouts[0], rows.gradients, direction, rows.norms)
         return x, matched_shares(x, shares[split.of], live)
     assert state.extraction is not None
-    x = _seen(split, state.extraction, layouts, rows)
-    gate = pooled_gate if split.gate == "pooled" else module_gate
-    return x, gate(x, live, state.extraction.band)
-
-
-def _seen(
-    split: SplitSettings, extraction: Extraction, layouts: tuple[KnobLayout, KnobLayout], rows: LiveRows
-) -> Tensor:
-    """x [G, M].  Activations are multiplied by the advantage's sign.  Gradients have it; `advantage_free` takes it."""
-    signs = rows.signs[:, None]
-    if extraction.centre is not None:
+    extraction, signs = state.extraction, rows.signs[:, None]
+    if extraction.centre is not None:  # an activation has no advantage in it, as a gradient has: it is given its sign
         assert rows.inputs is not None
-        x = alignment(layouts[1], rows.inputs - extraction.centre, extraction.direction)
-        return x * signs if split.sign == "signed" else x
-    gradients = rows.gradients if split.sign == "signed" else rows.gradients * signs
-    return alignment(layouts[0], gradients, extraction.direction, rows.norms)
+        x = alignment(layouts[1], rows.inputs - extraction.centre, extraction.direction) * signs
+    else:
+        gradients = rows.gradients * signs if split.sign == "advantage_free" else rows.gradients
+        x = alignment(layouts[0], gradients, extraction.direction, rows.norms)
+    gate = pooled_gate if split.gate == "pooled" else module_gate
+    return x, gate(x, live, extraction.band)
 
 
 def routed_gradient(layout: KnobLayout, gradients: Tensor, shares: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ def world(confinement: None) -> ProgramsWorld:
         parse_pairs((FOLDER / f"{name}.jsonl").read_text(), name, problems) for name in ("pairs", "placebo_pairs")
     )
     grader = Grader(2)
-    pool = build_pool(in_part(problems, "pool", {1}), grader)
+    pool = build_pool(in_part(problems, "pool", {1}), (), (), grader)
     return ProgramsWorld(TRAINED, Letters(), grader, problems, pairs, placebo, pool)
 
 
