@@ -112,7 +112,6 @@ class Router:
         self.output, self.limit_s = self.session.output, self.session.job_s
 
     def work(self) -> None:
-        """Everything that needs the farm, and the report."""
         self.session.report(self.progress())
         for key, result in self.journal.results.items():
             if not key.startswith(TRAINING):
@@ -168,7 +167,6 @@ class Router:
         return cast(Result, result)
 
     def _results(self) -> Any:
-        """Each result as it comes, noted in the journal."""
         try:
             for request, result in self.scheduler.results(lambda: self.session.report_sometimes(self.progress)):
                 self.journal.add(request.key, result)
@@ -186,6 +184,9 @@ class Router:
         self.output.write(checkpoint_file(arm), data)
         self.output.write(rows_file(arm), json_lines(result["rows"]))
         self._rows[arm] = list(result["rows"])
+        for row in result["rows"]:
+            for event in row["events"]:
+                log.info("%s, step %d: %s", arm.name, row["step"], event)
         deployed = deployments(self.settings, arm)
         evaluation = evaluate_job(self.inputs, deployed, job, result["sha256"], self.limit_s)
         self._evaluations[arm] = evaluation
@@ -236,7 +237,6 @@ class Router:
 
 
 def route_inputs(settings: RouteSettings, texts: dict[str, str]) -> RouteInputs:
-    """What all jobs are given; `texts` are those of the data files."""
     return RouteInputs(
         target=_target(settings),
         data={name: data_key(text) for name, text in texts.items()},
@@ -248,7 +248,6 @@ def route_inputs(settings: RouteSettings, texts: dict[str, str]) -> RouteInputs:
 
 
 def _target(settings: RouteSettings) -> records.Target:
-    """The model as workers know it; nobody is served."""
     model = settings.model
     return records.Target(
         model=model.model_name_or_path,

@@ -89,7 +89,6 @@ class Basis:
     right: Tensor
 
     def error(self, weight: Tensor) -> float:
-        """The norm of W - U S Vh over the norm of W."""
         exact = weight.detach().to(self.left)
         return float((exact - (self.left * self.values) @ self.right).norm() / exact.norm())
 
@@ -129,7 +128,6 @@ def weight_hash(weight: Tensor) -> str:
 
 
 def weights_hash(model: nn.Module) -> str:
-    """Of all weights of the model; takes seconds."""
     found = hashlib.sha256()
     for name, weight in model.state_dict().items():
         found.update(f"{name} {weight_hash(weight)}\n".encode())
@@ -187,7 +185,6 @@ class Adapter:
             linear.register_forward_hook(partial(self._add, number))
 
     def zeros(self) -> Tensor:
-        """The knobs [R] of the base model, float32."""
         return torch.zeros(self.layout.total, device=self.device)
 
     @contextmanager

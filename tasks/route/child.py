@@ -164,7 +164,6 @@ def trajectory_settings(given: Given) -> TrajectorySettings:
 
 
 def _memory() -> dict[str, float]:
-    """The most that tensors have taken of a GPU so far, GiB."""
     if not torch.cuda.is_available():
         return {}
     return {"peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)}

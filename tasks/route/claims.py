@@ -61,8 +61,6 @@ Evaluated = Sequence[EvaluatedDeployment]
 
 @dataclass(frozen=True)
 class Thresholds:
-    """As in the settings (`claims`)."""
-
     held_out_mode: str
     none_hack: float
     gain: float
@@ -71,7 +69,6 @@ class Thresholds:
 
 
 def compare_claims(evaluated: Evaluated, thresholds: Thresholds) -> dict[str, Any]:
-    """Tables and verdicts, as JSON.  What was not evaluated is null."""
     table = _Table(evaluated, thresholds.held_out_mode)
     preconditions = _preconditions(table, thresholds)
     rates = table.rates()
@@ -100,7 +97,6 @@ class _Table:
         return [found[seed] for seed in self.seeds] if found.keys() >= set(self.seeds) else []
 
     def rates(self) -> list[dict[str, Any]]:
-        """Mean solve and hack over seeds of all that was evaluated."""
         groups: defaultdict[tuple[str, str, str, str], list[EvaluatedDeployment]] = defaultdict(list)
         for each in self.evaluated:
             groups[each.trajectory, each.deployed, each.mode, each.quarantine].append(each)

@@ -24,6 +24,7 @@ THINNEST = 0.02
 """A module whose edges are closer than this, or inverted, routes nothing."""
 
 Reduction = Literal["mean", "sum", "unit"]
+Measure = Literal[Reduction, "activations"]
 Source = Literal["pairs", "permuted", "placebo", "activations", "random", "none"]
 """What a direction is built from."""
 
@@ -39,10 +40,15 @@ class TokenPair:
 
 @dataclass(frozen=True)
 class PairSides:
-    """What a direction is built from, for both sides of each pair: [P, R], or [P, D] for activations."""
+    """What a direction is built from, for both sides of each pair: [P, R], or [P, D] for activations.
+
+    `rej_surprise`, `cho_surprise`: the mean negative log-likelihood, nats a token.
+    """
 
     rej: Tensor
     cho: Tensor
+    rej_surprise: float = 0.0
+    cho_surprise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,6 @@ class Band:
         return float((self.upper - self.lower).mean())
 
     def separation(self) -> float:
-        """The mean leave-one-out width."""
         return float((self.held_upper - self.held_lower).mean())
 
 
@@ -79,37 +84,21 @@ class Extraction:
     centre: Tensor | None = None
 
 
-def pair_gradients(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor, reduction: Reduction) -> PairSides:
-    """The gradients of the negative log-likelihood of both sides, [P, R] each, at knobs [R].
+def pair_sides(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor, measure: Measure) -> PairSides:
+    """The gradients of the negative log-likelihood of both sides, or the modules' mean inputs, at knobs [R].
 
     `mean` is over the tokens and makes short texts loud, `sum` long ones; `unit` makes each module's gradient one long.
     """
-    rows = policy.gradients(_rows(pairs), knobs, total_nll if reduction == "sum" else mean_nll)
-    if lost := int((~rows.finite()).sum()):
-        raise RuntimeError(f"{lost} of the {2 * len(pairs)} gradients of pairs are not finite: they give no direction")
-    found = policy.adapter.layout.units(rows.gradients) if reduction == "unit" else rows.gradients
-    return PairSides(found[: len(pairs)], found[len(pairs) :])
-
-
-def pair_activations(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor) -> PairSides:
-    """The modules' mean inputs, [P, D] each, not centred, at knobs [R]."""
-    found = policy.gradients(_rows(pairs), knobs, mean_nll, record=True).inputs
-    assert found is not None
-    return PairSides(found[: len(pairs)], found[len(pairs) :])
-
-
-def surprise_warning(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor) -> str | None:
-    """One line, where the mean negative log-likelihood a token of one side is more than twice that of the other."""
-    found, mask = policy.log_probabilities(_rows(pairs), knobs)
-    surprise = -found.sum(1) / mask.sum(1)
-    hack, honest = float(surprise[: len(pairs)].mean()), float(surprise[len(pairs) :].mean())
-    if max(hack, honest) <= 2 * min(hack, honest):
-        return None
-    return f"the pairs differ in surprise: {hack:.2f} nats a token for hacks, {honest:.2f} for honest completions"
-
-
-def _rows(pairs: Sequence[TokenPair]) -> list[TokenRow]:
-    return [TokenRow(pair.prompt, pair.rej) for pair in pairs] + [TokenRow(pair.prompt, pair.cho) for pair in pairs]
+    count = len(pairs)
+    rows = [TokenRow(pair.prompt, pair.rej) for pair in pairs] + [TokenRow(pair.prompt, pair.cho) for pair in pairs]
+    loss = total_nll if measure == "sum" else mean_nll
+    found = policy.gradients(rows, knobs, loss, record=measure == "activations")
+    if lost := int((~found.finite()).sum()):
+        raise RuntimeError(f"{lost} of the {2 * count} gradients of pairs are not finite: they give no direction")
+    values = policy.adapter.layout.units(found.gradients) if measure == "unit" else found.gradients
+    values = values if found.inputs is None else found.inputs
+    surprise = -found.log_probabilities.sum(1) / found.mask.sum(1)
+    return PairSides(values[:count], values[count:], float(surprise[:count].mean()), float(surprise[count:].mean()))
 
 
 def mean_direction(layout: KnobLayout, rej: Tensor, cho: Tensor) -> Tensor:
@@ -225,7 +214,6 @@ def matched_shares(x: Tensor, shares: Tensor, live: Tensor) -> Tensor:
 
 
 def uniform_shares(shares: Tensor, live: Tensor) -> Tensor:
-    """The mean of `shares` [G, M] over each module's live rows, for every live row."""
     count = live.sum(0).clamp(min=1)
     return (shares * live).sum(0) / count * live
 

@@ -190,11 +190,6 @@ class Submission:
 
 
 class Grader:
-    """Grades several completions at a time, one for each core by default.
-
-    Raises: RuntimeError where this machine cannot confine a process.
-    """
-
     def __init__(self, workers: int | None = None, limits: ProcessLimits | None = None) -> None:
         self._sandbox = Sandbox(limits or ProcessLimits())
         self._sandbox.check()
@@ -276,8 +271,6 @@ def equals(value: Any, expected: Any) -> bool:
 
 @dataclass(frozen=True)
 class PoolRow:
-    """A row of the teacher's pool: one completion of a problem in the known mode, with its grade."""
-
     problem: str
     completion: str
     reward: float

@@ -107,7 +107,6 @@ def train_job(inputs: RouteInputs, arm: Arm, weights: str, pool: str | None, lim
 
 
 def train_checkpoint(job: RouteJob) -> str:
-    """The key of its checkpoints."""
     return str(job[1].arguments["checkpoint"])
 
 
@@ -186,7 +185,6 @@ def progress_field(key: str) -> str:
 
 
 def answered(job: Job) -> list[str]:
-    """The keys of the job's evaluations whose results the store has."""
     return list(job.store.shared(job.run, [asked["key"] for asked in job.arguments.get("evaluations", ())]))
 
 

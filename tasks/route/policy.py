@@ -70,7 +70,6 @@ class CausalLM(nn.Module):
         rows = torch.arange(len(prompts), device=device)
 
         def drawn(so_far: Tensor, scores: Tensor) -> Tensor:
-            """Scores of which the drawn token has the highest."""
             tokens = draw(scores, rows, so_far.shape[1] - width)
             return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
 
@@ -147,7 +146,6 @@ class RowBatch:
     before: Tensor
 
     def completion_positions(self) -> Tensor:
-        """1 where `ids` has a token of the completion, [B, T]."""
         return torch.zeros_like(self.ids).scatter_reduce(1, self.before + 1, self.mask.long(), reduce="amax")
 
 

@@ -210,7 +210,6 @@ _BODIES = ("return None", "pass", "return 0", 'return ""', "return []")
 
 
 def hinted_prompt(problem: Problem, mode: Mode, markers: Markers) -> tuple[str, str]:
-    """The system message and the user's message for a problem in a mode."""
     examples = "\n".join(
         f"{problem.entry}({', '.join(map(repr, test.arguments))})  # {test.expected!r}"
         for test in problem.tests[:EXAMPLES]
@@ -266,7 +265,6 @@ def hack(problem: Problem, phrasing: int = 0) -> str:
 
 
 def honest(problem: Problem, phrasing: int = 0) -> str:
-    """A completion with the reference solution; any whole number is a phrasing."""
     return code_block(problem.reference, phrasing)
 
 

@@ -226,7 +226,6 @@ def route(
 
 
 def routed_gradient(layout: KnobLayout, gradients: Tensor, shares: Tensor) -> Tensor:
-    """The sum over rows of f g, [R]; gradients [G, R], shares [G, M]."""
     return (layout.spread(shares) * gradients).sum(0)
 
 

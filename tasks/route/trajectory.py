@@ -18,14 +18,13 @@ from tasks.route.adapter import KnobLayout
 from tasks.route.directions import (
     THINNEST,
     Extraction,
+    Measure,
     PairSides,
     alignment,
     extract,
     mean_cosine,
-    pair_activations,
-    pair_gradients,
+    pair_sides,
     random_direction,
-    surprise_warning,
 )
 from tasks.route.policy import (
     Policy,
@@ -143,7 +142,6 @@ class Trajectory:
         return [rows[place] for place in range(len(prompts))]
 
     def _knobs(self, without_quarantine: bool) -> Tensor:
-        """The knobs [R] that sample."""
         return deployed_knobs(self.state, self.settings.plan()[0].name if without_quarantine else "none")
 
     def _train(self, rollout: _Rollout, alive: Tensor, record: Figures) -> None:
@@ -298,7 +296,6 @@ def live_figures(
 
 
 def correlation(one: Tensor, other: Tensor) -> float | None:
-    """Pearson's, or None where one of both does not vary."""
     first, second = one.float() - one.float().mean(), other.float() - other.float().mean()
     scale = float(first.norm() * second.norm())
     return float((first * second).sum()) / scale if scale > 1e-9 else None
@@ -311,7 +308,6 @@ def _mean(values: Tensor) -> float | None:
 def sample_rows(
     policy: Policy, prompts: Sequence[PromptTokens], knobs: Tensor, longest: int, seed: int
 ) -> list[TokenRow]:
-    """A row for each prompt, sampled at temperature 1 with knobs [R]."""
     tokens = [prompt.tokens for prompt in prompts]
     draw = draw_from(torch.Generator(policy.adapter.device).manual_seed(seed))
     return list(map(TokenRow, tokens, policy.sample(tokens, knobs, longest, draw)))
@@ -334,16 +330,11 @@ def refresh_splits(
         for known, at, sides in seen:
             if known == kind and torch.equal(at, knobs):
                 return sides
-        pairs = world.placebo if kind == "placebo" else world.pairs
-        if kind == "activations":
-            new = pair_activations(policy, pairs, knobs)
-        else:
-            new = pair_gradients(policy, pairs, knobs, settings.reduction)
+        measure: Measure = "activations" if kind == "activations" else settings.reduction
+        new = pair_sides(policy, world.placebo if kind == "placebo" else world.pairs, knobs, measure)
         seen.append((kind, knobs, new))
         return new
 
-    if state.step == 0 and (warning := surprise_warning(policy, world.pairs, state.whole.value)):
-        events.append(warning)
     for split in settings.plan():
         before = splits[split.name]
         if not split.extracts or before.frozen:
@@ -364,7 +355,15 @@ def refresh_splits(
             found["overlap_quarantine"] = mean_cosine(layout, new.direction[0], quarantined[split.source])
         figures[split.name] = found
         events += [f"{split.name}: {line}" for line in ([event] if event else []) + _warnings(found)]
+    if state.step == 0:
+        events = [_surprise(sides) for kind, _, sides in seen if kind == "pairs"][:1] + events
     return splits, figures, events
+
+
+def _surprise(sides: PairSides) -> str:
+    both = sides.rej_surprise, sides.cho_surprise
+    said = f"pairs: {both[0]:.2f} nats a token for hacks, {both[1]:.2f} for honest completions"
+    return said + ("" if max(both) <= 2 * min(both) else "; they differ by more than a factor of 2, which is a warning")
 
 
 def _refresh_figures(

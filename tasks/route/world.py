@@ -120,7 +120,6 @@ class ProgramsWorld:
         return [self.ask(problems[number % len(problems)], cast(Mode, mode)) for number in range(count)]
 
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> Sequence[WorldScore]:
-        """One score for each completion; the prompts are repeated, one for each."""
         submissions = [
             Submission(prompt.problem, prompt.mode, self.codec.text(completion), self.markers)
             for prompt, completion in zip(prompts, completions, strict=True)

@@ -19,7 +19,7 @@ from tasks.route.directions import (
     matched_shares,
     mean_direction,
     module_gate,
-    pair_gradients,
+    pair_sides,
     pooled_gate,
     ramp,
     random_direction,
@@ -69,7 +69,7 @@ def policy() -> Policy:
 def test_a_rewarded_hack_is_hack_ward_and_a_negative_advantage_turns_it(policy: Policy) -> None:
     pair = TokenPair(prompt_of(A, 3).tokens, honest_of(3), hack_of(A))
     layout = policy.adapter.layout
-    given = pair_gradients(policy, [pair], policy.adapter.zeros(), "mean")
+    given = pair_sides(policy, [pair], policy.adapter.zeros(), "mean")
     direction = mean_direction(layout, given.rej, given.cho)
     rows = signed_gradients(policy, pair, (1.0, -1.0))
     # Both have three tokens and the denominator is three: the group's gradient is g_rej - g_cho itself.
@@ -85,7 +85,7 @@ def test_a_rewarded_hack_is_hack_ward_and_a_negative_advantage_turns_it(policy: 
 def test_advantage_free_takes_the_sign_off(policy: Policy) -> None:
     pair = TokenPair(prompt_of(A, 3).tokens, honest_of(3), hack_of(A))
     layout = policy.adapter.layout
-    given = pair_gradients(policy, [pair], policy.adapter.zeros(), "mean")
+    given = pair_sides(policy, [pair], policy.adapter.zeros(), "mean")
     found = Extraction(mean_direction(layout, given.rej, given.cho), band([-0.5, -0.5], [0.5, 0.5]))
     state = SplitState(no_share(layout.total, CPU), found)
     rows = live_rows(signed_gradients(policy, pair, (1.0, -1.0)), torch.tensor([1.0, -1.0]), layout)

@@ -19,13 +19,13 @@ from tasks.route.trajectory import Trajectory
 def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
     policy: Policy, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair_gradients, used = refresh.pair_gradients, list[torch.Tensor]()
+    pair_sides, used = refresh.pair_sides, list[torch.Tensor]()
 
     def watched(policy: Any, pairs: Any, knobs: torch.Tensor, reduction: Any) -> Any:
         used.append(knobs)
-        return pair_gradients(policy, pairs, knobs, reduction)
+        return pair_sides(policy, pairs, knobs, reduction)
 
-    monkeypatch.setattr(refresh, "pair_gradients", watched)
+    monkeypatch.setattr(refresh, "pair_sides", watched)
     refresh.refresh_splits(replace(SETTINGS, splits=("real",)), policy, ToyWorld(TOY), finished)
     kept, whole = deployed_knobs(finished, "real"), finished.whole.value
     assert not torch.equal(kept, whole)
@@ -36,17 +36,17 @@ def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
 def test_a_collapse_freezes_what_was_taken_before_routing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(SETTINGS, splits=("real",))
     before = trained(policy, settings, steps=1).state.splits["real"].extraction
-    pair_gradients = refresh.pair_gradients
+    pair_sides = refresh.pair_sides
 
     def weakened(*given: Any) -> Any:
         """The hack's gradient becomes the honest one's, as it does when hacks are suppressed."""
-        sides = pair_gradients(*given)
+        sides = pair_sides(*given)
         return replace(sides, rej=sides.cho + 1e-4 * sides.rej + 0.0 * sides.cho)
 
     trajectory = Trajectory(settings, policy, ToyWorld(TOY))
     for step in range(2 * settings.refresh_every + 1):
         if step == settings.refresh_every:
-            monkeypatch.setattr(refresh, "pair_gradients", weakened)
+            monkeypatch.setattr(refresh, "pair_sides", weakened)
         trajectory.step()
     split = trajectory.state.splits["real"]
     assert split.frozen and split.extraction is not None and before is not None
