@@ -104,7 +104,7 @@ def _cell(value: Any) -> str:
 
 
 def _all_systems(runs: Sequence[RunResults]) -> Iterator[str]:
-    from orchestrator.report.text import systems_table
+    from orchestrator.report.model import systems_table
 
     for one in runs:
         yield f"{one.run}: {'no systems yet' if one.report is None else one.report.conclusion.sentence}"

@@ -21,9 +21,8 @@ from orchestrator.export.targets import SYSTEM_FILE, TARGETS, files_beside, read
 from orchestrator.farm.connection import embedded_model
 from orchestrator.report.conclusion import report_of
 from orchestrator.report.format import format_cost, format_duration, format_evaluations
-from orchestrator.report.model import ReportFile, front_file
+from orchestrator.report.model import ReportFile, final_report, front_file
 from orchestrator.report.statistics import Comparison
-from orchestrator.report.text import final_report
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings.options import EMBEDDED, Settings
 from orchestrator.settings.run import endpoint_of

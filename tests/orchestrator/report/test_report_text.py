@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from orchestrator.evolve.systems import PLAIN, Book
 from orchestrator.report.format import wrap
+from orchestrator.report.model import final_report, systems_table
 from orchestrator.report.statistics import Comparison, JudgedAnswer
-from orchestrator.report.text import final_report, systems_table
 from tasks.common.text import escape_control
 
 
