@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from orchestrator.runs.jobs import ArtifactRequests
     from tasks.store.store import Store
 
-
 CLUSTERS_FILE = "clusters.json"
 
 
@@ -213,15 +212,10 @@ def keep_clusters(output: OutputFolder, store: Store, run_id: str, arms: Sequenc
     """Write what the clusters of the arms hold.  Descriptions of the user's own keep the examples of the clustering."""
     found = []
     for arm in arms:
-        made = {str(one["id"]): one for one in store.clusterings.made_descriptions(arm.clustering)}
+        texts = {str(d["id"]): d["description"] for d in store.clusterings.descriptions(run_id, arm.clustering)}
         clusters = tuple(
-            ClusterOfRun(
-                str(one["id"]),
-                one["description"],
-                tuple(made[str(one["id"])].get("examples", ())),
-                made[str(one["id"])].get("count", 0),
-            )
-            for one in store.clusterings.descriptions(run_id, arm.clustering)
+            ClusterOfRun(name := str(one["id"]), texts[name], tuple(one.get("examples", ())), one.get("count", 0))
+            for one in store.clusterings.made_descriptions(arm.clustering)
         )
         found.append(ClustersOfArm(arm.name, arm.clustering, clusters))
     output.write_json(CLUSTERS_FILE, {"arms": [dataclasses.asdict(one) for one in found]})
