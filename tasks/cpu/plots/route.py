@@ -75,7 +75,7 @@ def hack_solve_png(rates: Sequence[Rate], held_out: str) -> bytes:
             axes, x, y, RANDOM.marker, RANDOM.size, zorder=3, color=RANDOM.colour, alpha=0.85, label=label
         )
     for row in named:
-        mark = _mark(row)
+        mark = LOOKS.get(_name(row), OTHER)
         face = style.PAPER if row["quarantine"] == "on" else mark.colour
         look = {"markerfacecolor": face, "markeredgecolor": mark.colour, "zorder": 5 if mark.is_bold else 4}
         style.draw_points(axes, [row["solve"]], [row["hack"]], mark.marker, mark.size, **look)
@@ -86,17 +86,13 @@ def hack_solve_png(rates: Sequence[Rate], held_out: str) -> bytes:
 
 
 def _label(row: Rate) -> Name:
-    mark = _mark(row)
+    mark = LOOKS.get(_name(row), OTHER)
     quarantine = " (quarantine on)" if row["quarantine"] == "on" else ""
     return Name(_name(row) + quarantine, row["solve"], row["hack"], mark.size + ROOM, mark.ink, mark.is_bold)
 
 
 def _name(row: Rate) -> str:
     return row["deployed"] if row["trajectory"] == SHARED else f"{row['trajectory']}: {row['deployed']}"
-
-
-def _mark(row: Rate) -> Mark:
-    return LOOKS.get(_name(row), OTHER)
 
 
 def _limits(rates: Sequence[float]) -> tuple[float, float]:
@@ -140,12 +136,10 @@ def bands_png(rows: Mapping[str, Rows]) -> bytes:
     else:
         style.style_axes(all_axes[0], "x against the band")
         style.show_empty(all_axes[0], "no live x was measured")
-    more = (
-        ([arm for arm in rows if arm not in live], "trainings without a live x"),
-        (live[MOST_ARMS:], "more trainings"),
-    )
-    if left_out := [f"{len(arms)} {what} ({_trajectories(arms)})" for arms, what in more if arms]:
-        figure.supxlabel(f"Not shown: {' and '.join(left_out)}.", x=0.01, ha="left", fontsize=9, color=style.MUTED)
+    if left_out := [arm for arm in rows if arm not in shown]:
+        named = ", ".join(dict.fromkeys(arm.rpartition("_seed")[0] for arm in left_out))
+        said = f"Not shown: {len(left_out)} trainings ({named}), without a live x or beyond {MOST_ARMS}."
+        figure.supxlabel(said, x=0.01, ha="left", fontsize=9, color=style.MUTED)
     return style.to_png(figure)
 
 
@@ -183,7 +177,3 @@ def _value(figures: Mapping[str, float | None], name: str) -> float:
 def _has_live_x(rows: Rows) -> bool:
     split = _split(rows)
     return any(not math.isnan(_value(row["splits"].get(split, {}), name)) for row in rows for name in LIVE)
-
-
-def _trajectories(arms: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(arm.rpartition("_seed")[0] or arm for arm in arms))
