@@ -114,24 +114,10 @@ def user_message(question: str, gold: str, answer: str) -> str:
 
 
 Ask = Callable[[tuple[str, str]], JudgeReply]  # of the system and the user message
-Rule = Callable[[str, str, str, float], tuple[bool, str] | None]
-"""A rule of stage 1: (question, gold, answer, tolerance) -> (is correct, reasoning), or None where it is not sure."""
 
 _SIDE = re.compile(
     r"[\W_]*(yes|no)(?![\w'’])(?!\.\s*\d)(?!\s+(?:doubt|question|wonder|one|longer|matter|problem)\b)", re.IGNORECASE
 )
-
-
-def _empty_rule(_question: str, _gold: str, answer: str, _tolerance: float) -> tuple[bool, str] | None:
-    return None if answer.strip() else (False, "The answer is empty.")
-
-
-def _number_rule(question: str, gold: str, answer: str, tolerance: float) -> tuple[bool, str] | None:
-    match = rule.find_match(question, gold, answer, tolerance)
-    return None if match is None else (True, match.reasoning)
-
-
-RULES: tuple[Rule, ...] = (_empty_rule, _number_rule)  # the first that is sure decides
 _SCHEMA = JudgeReply.model_json_schema()
 RULES_VERSION = 4  # part of the key of a verdict: add 1 when the rules change
 
@@ -148,11 +134,11 @@ def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> V
     """
     answer = without_thinking(answer)
     golds = accepted_answers(gold)
-    for decide in RULES:
-        for one in golds:
-            if (decision := decide(question, one, answer, settings.tolerance)) is not None:
-                is_correct, reasoning = decision
-                return Verdict(is_correct, 1, 1.0, category_of(one), reasoning)
+    if not answer.strip():
+        return Verdict(False, 1, 1.0, category_of(gold), "The answer is empty.")
+    for one in golds:
+        if match := rule.find_match(question, one, answer, settings.tolerance):
+            return Verdict(True, 1, 1.0, category_of(one), match.reasoning)
     system = system_message(settings.tolerance, settings.forgiving)
     shown = fitting_answer(system, question, gold, answer, settings.prompt_limit)
     reply = ask((system, user_message(question, gold, shown)))

@@ -232,17 +232,6 @@ def test_any_of_several_accepted_answers_is_right_and_the_model_sees_all() -> No
     assert '## Ground truth\n["Ann", "Anna"]\n' in asked.calls[0][1]
 
 
-def test_the_first_rule_that_is_sure_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    # given a rule of its own, after those that are there
-    monkeypatch.setattr(verdict, "RULES", (*verdict.RULES, lambda _q, gold, answer, _t: (gold == answer, "Compared.")))
-    asked = Asked()
-
-    # when and then: it decides what they leave, without a call
-    assert judge("Q", "text", "text", SETTINGS, asked).reasoning == "Compared."
-    assert judge("Q", "text", " ", SETTINGS, asked).reasoning == "The answer is empty."
-    assert asked.calls == []
-
-
 def test_another_judge_of_the_same_name_has_another_key() -> None:
     elsewhere = verdict_key("Q", "G", "A", SETTINGS, "https://elsewhere.example/v1")
 
