@@ -3,14 +3,9 @@
 A reply of critic or reflector is kept as it came: whoever asked decides whether it can be used.  An unusable one is not
 asked for again, and nothing of it is mended.
 
-A verifier of the user's own gives each candidate a score and tags, and decides nothing:
-
-    def verify(ticket: dict, candidate: dict) -> tuple[float, list[str]]
-
-It is named by an entry point of the group `whetstone.verifiers`, or as "module:function", importable where the cpu
-workers run.  `ticket` has `group_id`, `mission`, `label` and `per_image`; `candidate` has `text`, `verdict`, `reason`
-and `confidence`.  It must return the same for the same values: results are kept under their content.  It runs in a
-process of its own (`tasks.common.named`).
+A verifier of the user's own, `verify(ticket, candidate) -> (score, tags)`, gets `Ticket` and `GuideCandidate` as
+dictionaries.  It must return the same for the same values: results are kept under their content.  It runs in a process
+of its own (`tasks.common.named`).
 """
 
 from __future__ import annotations

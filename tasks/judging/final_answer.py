@@ -56,10 +56,10 @@ def final_numbers(question: str, answer: str) -> list[Number]:
         found, by = read_numbers(mark.text), mark.start
         marked = [dataclasses.replace(one, span=(one.span[0] + by, one.span[1] + by)) for one in found]
         return marked if len(marked) == 1 and is_single(question, answer, marked, marked) else []
-    requested = {_identity(number) for number in read_numbers(question)}
+    requested = {(number.total, number.unit) for number in read_numbers(question)}
     figures = [number for number in read_numbers(answer) if not is_incidental(answer, number)]
     # Where every figure of the answer stands in the question as well, such a figure is the answer.
-    numbers = [number for number in figures if _identity(number) not in requested] or figures
+    numbers = [number for number in figures if (number.total, number.unit) not in requested] or figures
     sentences = _sentences_with(answer, numbers)
     if not sentences:
         return []
@@ -146,10 +146,6 @@ def _sentences_with(text: str, numbers: list[Number]) -> list[tuple[int, int]]:
 
 def _inside(number: Number, sentence: tuple[int, int]) -> bool:
     return sentence[0] <= number.span[0] < sentence[1]
-
-
-def _identity(number: Number) -> tuple[float, str]:
-    return number.amount, number.unit
 
 
 # Whether an answer states a number as its one value.  "5% to 7%", "$5 million or $7 million", "up to 5", "not 5" and

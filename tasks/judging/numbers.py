@@ -153,14 +153,9 @@ class Number:
             return math.inf if self.exact > 0 else -math.inf
 
     @property
-    def amount(self) -> float:
-        """The value with its scale word applied: 1.5e9 for "$1.5 billion", 65.4 for "65.4%"."""
-        return self.value * (self.scale or 1.0)
-
-    @property
     def total(self) -> Fraction:
-        """As `amount`, exactly."""
-        return self.exact * (Fraction(self.scale).limit_denominator(100) if self.scale else 1)
+        """The value with its scale word applied, exactly: 1.5e9 for "$1.5 billion", 65.4 for "65.4%"."""
+        return self.exact * (Fraction(self.scale).limit_denominator(1000) if self.scale else 1)
 
 
 def read_numbers(text: str, *, short_scales: bool = True) -> list[Number]:
@@ -169,29 +164,21 @@ def read_numbers(text: str, *, short_scales: bool = True) -> list[Number]:
     `short_scales` says whether "5m", "5 k" and "5B" are millions, thousands and billions, as in finance, and not a
     length, a letter or a size.
     """
-    plain = _COMMAND.sub(_blank, _plain(text))
+    plain = _COMMAND.sub(lambda found: " " * len(found[0]), _plain(text))
     for _ in range(_NESTED):
-        plain = _FORMULA.sub(_formula, plain)
+        plain = _FORMULA.sub(lambda found: "√" * len(found[0]), plain)
     pattern = _NUMBER if short_scales else _NUMBER_LONG
     return [number for match in pattern.finditer(plain) if (number := _read(match)) is not None]
 
 
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
-
-
-def _formula(match: re.Match[str]) -> str:
-    return "√" * len(match[0])
-
-
 def _plain(text: str) -> str:
     """The text with digits of any script, spaces of any width and full-width signs as ASCII has them, as long as it."""
-    return text if text.isascii() else "".join(letter if letter.isascii() else _ascii(letter) for letter in text)
 
+    def ascii_of(letter: str) -> str:
+        digit = None if letter.isascii() else unicodedata.decimal(letter, None)
+        return _ALIKE.get(letter, letter) if digit is None else str(digit)
 
-def _ascii(letter: str) -> str:
-    digit = unicodedata.decimal(letter, None)
-    return _ALIKE.get(letter, letter) if digit is None else str(digit)
+    return text if text.isascii() else "".join(map(ascii_of, text))
 
 
 def _read(match: re.Match[str]) -> Number | None:
