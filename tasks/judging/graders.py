@@ -41,7 +41,7 @@ THREE_STAGES = "three_stages"
 RULE_JUDGES = {"exact_number": "exact final number"}
 """The judges without a model that are shipped, with their names in reports."""
 MOST_LISTED = 10
-VERSION = 3  # counts the rules under which verdicts were cached
+VERSION = 4  # counts the rules under which verdicts were cached
 GROUP, PARAMETERS = "whetstone.judges", ("question", "gold", "answer")
 RIGHT_FROM = 0.5
 
