@@ -1,7 +1,16 @@
 """What differs between target servers: command line, socket, key, and how a server is stopped.
 
 Every server answers SGLang's routes.  For another engine, add a class, its line in `ENGINES`, and its name to
-`EngineName` in `tasks/records.py`.
+`EngineName` in `tasks/records.py`.  A class has
+
+    stop_grace_s         seconds between SIGTERM and SIGKILL
+    health_s             a server that does not answer for so many seconds counts as hung
+    death_signal         sent to the server when the worker dies
+    command              its command line without address, key and the arguments of the target's settings
+    processor_arguments  what follows when the server loads a processor file
+    listen               what makes it listen on a Unix socket; when it is ready, nowhere else
+    pass_key             the arguments and variables that give it its key, never as an argument, which every user of the
+                         machine can read; a file for the key is deleted later
 """
 
 from __future__ import annotations
@@ -13,9 +22,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from tasks.records import Target
 from workers.steering import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
@@ -23,76 +30,31 @@ from workers.steering import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
 KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
 
 
-@dataclass(frozen=True)
-class LaunchFiles:
-    """What a server is started on: `model` is a folder or a Hugging Face id; it may write its requests to a log."""
-
-    model: str
-    labels: Path
-    dtype: str
-    requests_log: Path
+Listening = tuple[tuple[str, ...], Mapping[str, str], tuple[int, ...]]
+"""Arguments and environment variables of a server, and the descriptors that it inherits."""
 
 
-@dataclass(frozen=True)
-class ListenOptions:
-    """Arguments and environment variables of a server, and the descriptors that it inherits."""
-
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    descriptors: tuple[int, ...] = ()
-
-
-class TargetEngine(Protocol):
-    """One kind of target server.
-
-    stop_grace_s         seconds between SIGTERM and SIGKILL
-    health_s             a server that does not answer for so many seconds counts as hung
-    death_signal         sent to the server when the worker dies
-    processor_arguments  what follows the command line when the server loads a processor file
-    """
-
-    stop_grace_s: float
-    health_s: float
-    death_signal: signal.Signals
-
-    def command(self, target: Target, files: LaunchFiles) -> list[str]:
-        """The command line without address, key and the arguments of the target's settings."""
-
-    def processor_arguments(self, processor: Path) -> list[str]: ...
-
-    @contextmanager
-    def listen(self, path: Path) -> Iterator[ListenOptions]:
-        """What makes the server listen on a Unix socket; when it is ready, nowhere else."""
-        yield ListenOptions(())
-
-    def pass_key(self, key: str, file: Path) -> tuple[list[str], dict[str, str]]:
-        """The arguments and the environment that give the server its key; `file`, for the key, is deleted later.
-
-        Never the key in an argument, which every user of the machine can read.
-        """
-
-
-class Embedded(TargetEngine):
+class Embedded:
     """The target server of the embedded farm, which computes with transformers on a CPU."""
 
     stop_grace_s, health_s, death_signal = 2.0, 10.0, signal.SIGTERM
 
-    def command(self, target: Target, files: LaunchFiles) -> list[str]:
-        options = ["--model", files.model, "--labels", str(files.labels), "--dtype", files.dtype]
-        return [sys.executable, "-m", "workers.embedded.target", *options, "--requests-log", str(files.requests_log)]
+    def command(self, target: Target, model: str, labels: Path, dtype: str, log: Path) -> list[str]:
+        options = ["--model", model, "--labels", str(labels), "--dtype", dtype, "--requests-log", str(log)]
+        return [sys.executable, "-m", "workers.embedded.target", *options]
 
     def processor_arguments(self, processor: Path) -> list[str]:
         return ["--processor", str(processor)]
 
     @contextmanager
-    def listen(self, path: Path) -> Iterator[ListenOptions]:
-        yield ListenOptions(("--uds", str(path)))
+    def listen(self, path: Path) -> Iterator[Listening]:
+        yield ("--uds", str(path)), {}, ()
 
     def pass_key(self, key: str, file: Path) -> tuple[list[str], dict[str, str]]:
         return [], {KEY_VARIABLE: key}
 
 
-class SGLang(TargetEngine):
+class SGLang:
     """SGLang on a GPU, or any server that takes its options.
 
     It finishes its requests before it stops, without a limit of its own; its /health generates a token, among many
@@ -101,8 +63,8 @@ class SGLang(TargetEngine):
 
     stop_grace_s, health_s, death_signal = 10.0, 30.0, signal.SIGKILL
 
-    def command(self, target: Target, files: LaunchFiles) -> list[str]:
-        return [*shlex.split(target.command), "--model-path", files.model]
+    def command(self, target: Target, model: str, labels: Path, dtype: str, log: Path) -> list[str]:
+        return [*shlex.split(target.command), "--model-path", model]
 
     def processor_arguments(self, processor: Path) -> list[str]:
         """A request names the processor, and the server imports it from its module path.
@@ -112,7 +74,7 @@ class SGLang(TargetEngine):
         return ["--enable-custom-logit-processor", "--disable-overlap-schedule"]
 
     @contextmanager
-    def listen(self, path: Path) -> Iterator[ListenOptions]:
+    def listen(self, path: Path) -> Iterator[Listening]:
         """A TCP port as well, which the steering plugin closes when the server is warm.
 
         It is bound here, without SO_REUSEADDR and SO_REUSEPORT: from now on the kernel gives it to nobody else.
@@ -121,7 +83,7 @@ class SGLang(TargetEngine):
             port.bind(("127.0.0.1", 0))
             arguments = ("--host", "127.0.0.1", "--port", str(port.getsockname()[1]))
             variables = {SOCKET_VARIABLE: str(path), DESCRIPTOR_VARIABLE: str(port.fileno())}
-            yield ListenOptions(arguments, variables, (port.fileno(),))
+            yield arguments, variables, (port.fileno(),)
 
     def pass_key(self, key: str, file: Path) -> tuple[list[str], dict[str, str]]:
         file.unlink(missing_ok=True)
@@ -130,4 +92,4 @@ class SGLang(TargetEngine):
         return ["--config", str(file)], {}
 
 
-ENGINES: Mapping[str, TargetEngine] = {"embedded": Embedded(), "sglang": SGLang()}
+ENGINES: Mapping[str, Embedded | SGLang] = {"embedded": Embedded(), "sglang": SGLang()}

@@ -18,8 +18,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any
 
-import tenacity
-
 from tasks.common.files import private_folder
 from tasks.common.logs import secret
 from tasks.gpu.host import CardComputes, CardUse, TargetUnavailable, differences
@@ -29,7 +27,7 @@ from workers import steering
 from workers.embedded import models
 from workers.processes import PidRecords
 from workers.sglang import gpus
-from workers.sglang.engines import ENGINES, LaunchFiles
+from workers.sglang.engines import ENGINES
 from workers.sglang.identity import read_identity
 from workers.sglang.server import (
     ServerKilled,
@@ -62,7 +60,7 @@ class LocalTargetHost:
     """
 
     def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
-        self._folder = folder.absolute()
+        self._folder = private_folder(folder.absolute())
         self._name = name
         self._log = self._folder / "logs" / ("target.log" if name == "gpu" else f"target-{name}.log")
         self._requests_log = self._folder / "logs" / "target_requests.jsonl"  # what the embedded server has answered
@@ -80,7 +78,6 @@ class LocalTargetHost:
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
         self._reports: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by the URL of a server: when read, and what
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
-        private_folder(self._folder)
 
     def clear_leftovers(self) -> list[str]:
         """End a server that a killed worker of this name left running. Returns the names of such processes."""
@@ -91,14 +88,14 @@ class LocalTargetHost:
 
     @contextmanager
     def computing(self, check: Callable[[], None], *, alone: bool = False) -> Iterator[None]:
-        with self._card.computing(lambda: self._check_open(check), alone=alone):
+        def check_open() -> None:
+            if self._closing.is_set():
+                raise TargetUnavailable("the worker is shutting down")
+            check()
+
+        with self._card.computing(check_open, alone=alone):
             self.stop()
             yield
-
-    def _check_open(self, check: Callable[[], None]) -> None:
-        if self._closing.is_set():
-            raise TargetUnavailable("the worker is shutting down")
-        check()
 
     def card_use(self) -> CardUse:
         return self._card.use
@@ -112,9 +109,8 @@ class LocalTargetHost:
         return url
 
     def start_early(self, target: Target) -> None:
-        if target.url or self._server is not None:
-            return
-        threading.Thread(target=self._start_first, args=(target,), name="early-start", daemon=True).start()
+        if not target.url and self._server is None:
+            threading.Thread(target=self._start_first, args=(target,), name="early-start", daemon=True).start()
 
     def identity(self, target: Target) -> Mapping[str, Any]:
         report = self._external_identity(target) if target.url else self._own_identity(target)
@@ -126,13 +122,11 @@ class LocalTargetHost:
     def api_key(self, target: Target) -> str | None:
         if target.url:
             return secret(KEY_NAME, self._environment) or None
-        server = self._server
-        return server.api_key if server is not None else None
+        return self._server.api_key if self._server else None
 
     def environment(self, device: str) -> Mapping[str, str]:
-        if not device.startswith("cuda") or self._environment.get(gpus.GPU_VARIABLE) == gpus.SHARED:
-            return {}
-        return self._own_gpu().gpu.environment()
+        claim = self._own_gpu(device)
+        return claim.gpu.environment() if claim else {}
 
     def labels_folder(self) -> Path:
         folder = Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute()
@@ -162,8 +156,7 @@ class LocalTargetHost:
         self._closing.set()
         self.stop()
         self._starter.shutdown()
-        if self._starts:
-            clear_temporary(self._records.path)
+        clear_temporary(self._records.path)
         if self._claim is not None:
             self._claim.release()
 
@@ -215,9 +208,8 @@ class LocalTargetHost:
         # "auto" is decided by the farm, or else by the server.
         dtype = self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
         model = self.model_folder(target)
-        files = LaunchFiles(model, self.labels_folder(), dtype, self._requests_log)
-        argv = tuple(ENGINES[target.engine].command(target, files))
-        return ServerSpec(argv, target.engine, target.model, model, tuple(shlex.split(target.args)))
+        argv = ENGINES[target.engine].command(target, model, self.labels_folder(), dtype, self._requests_log)
+        return ServerSpec(tuple(argv), target.engine, target.model, model, tuple(shlex.split(target.args)))
 
     def _own_identity(self, target: Target) -> Mapping[str, Any]:
         """As reported at the last start; a server is started when there was none yet."""
@@ -246,36 +238,27 @@ class LocalTargetHost:
         return url
 
     def _start_server(self, spec: ServerSpec, target: Target) -> TargetServer:
+        """A server that is ready.  One that is killed while it starts is started again, `KILLED_TRIES` in all."""
         if self._failure is not None:
-            failed, at, error = self._failure
+            failed, at, reason = self._failure
             if failed == spec and time.monotonic() - at < FAILURE_S:
-                raise TargetUnavailable(str(error))
-        try:
-            server = self._ready_server(spec, target)
-        except (TargetUnavailable, OSError) as error:
-            unavailable = TargetUnavailable(str(error))
-            self._failure = (spec, time.monotonic(), unavailable)
-            raise unavailable from error
+                raise TargetUnavailable(str(reason))
+        for number in range(1, KILLED_TRIES + 1):
+            try:
+                server = TargetServer(spec, self._log, self._records, self._folder / f"key-{self._name}.yaml")
+                environment, locks = self._server_environment(target, spec.processor)
+                self._starter.submit(server.start, environment, locks).result()
+                server.wait_ready(target.ready_timeout_s, self._closing)
+                break
+            except (TargetUnavailable, OSError) as error:
+                if isinstance(error, ServerKilled) and number < KILLED_TRIES:
+                    continue
+                unavailable = TargetUnavailable(str(error))
+                self._failure = (spec, time.monotonic(), unavailable)
+                raise unavailable from error
         self._starts += 1
         self._identities[dataclasses.replace(spec, processor=None)] = server.identity
         return server
-
-    def _ready_server(self, spec: ServerSpec, target: Target) -> TargetServer:
-        """A server that has started.  One that is killed while it starts is started again, `KILLED_TRIES` in all."""
-        tries = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(ServerKilled),
-            stop=tenacity.stop_after_attempt(KILLED_TRIES),
-            reraise=True,
-        )
-
-        def start() -> TargetServer:
-            server = TargetServer(spec, self._log, self._records, self._folder / f"key-{self._name}.yaml")
-            environment, locks = self._server_environment(target, spec.processor)
-            self._starter.submit(server.start, environment, locks).result()
-            server.wait_ready(target.ready_timeout_s, self._closing)
-            return server
-
-        return tries(start)
 
     def _stop_server(self) -> None:
         if self._server is not None:
@@ -284,24 +267,22 @@ class LocalTargetHost:
 
     def _server_environment(self, target: Target, processor: Path | None) -> tuple[dict[str, str], tuple[int, ...]]:
         """The server's whole environment, and the lock of its GPU, which it holds as well."""
-        gpu: Mapping[str, str] = {}
-        locks: tuple[int, ...] = ()
-        if target.device.startswith("cuda") and self._environment.get(gpus.GPU_VARIABLE) != gpus.SHARED:
-            claim = self._own_gpu()
-            gpu, locks = claim.gpu.environment(), (claim.lock.fileno(),)
+        claim = self._own_gpu(target.device)
         path = [str(processor.parent)] if processor else []
         path += [str(make_steering_path(self._folder / "path")), self._environment.get("PYTHONPATH") or ""]
         return {
             **self._environment,
-            **gpu,
+            **(claim.gpu.environment() if claim else {}),
             **temporary_environment(self._records.path, self._environment),
             LABELS_VARIABLE: str(self.labels_folder()),
             steering.PREFIX_CACHE_VARIABLE: self._environment.get(steering.PREFIX_CACHE_VARIABLE) or "prompts",
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
-        }, locks
+        }, (claim.lock.fileno(),) if claim else ()
 
-    def _own_gpu(self) -> gpus.Claim:
-        """This worker's GPU, claimed on first use."""
+    def _own_gpu(self, device: str) -> gpus.Claim | None:
+        """This worker's GPU, claimed on first use; None for a CPU, and where GPUs are shared."""
+        if not device.startswith("cuda") or self._environment.get(gpus.GPU_VARIABLE) == gpus.SHARED:
+            return None
         with self._claim_lock:
             if self._claim is None:
                 try:

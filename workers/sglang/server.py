@@ -45,42 +45,6 @@ class ServerSpec:
     extra: tuple[str, ...] = ()
     processor: Path | None = None
 
-    def command(self) -> tuple[str, ...]:
-        """The command line without address and key."""
-        if self.processor is None:
-            return (*self.argv, *self.extra)
-        return (*self.argv, *self.extra, *ENGINES[self.engine].processor_arguments(self.processor))
-
-
-def make_steering_path(folder: Path) -> Path:
-    """Prepare `folder` for PYTHONPATH and return it: it holds the steering package and no other package of the project.
-
-    The server sees it as an installed distribution with its entry point, so SGLang loads the plugin.  The project's
-    other packages are left out: the server may run another Python, and its own packages must not be hidden.
-    """
-    for name, text in steering.distribution_metadata().items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / name, text)
-    link, package = folder / steering.NAME, Path(steering.__file__).parent
-    if not link.exists() or link.resolve() != package.resolve():
-        temporary = folder / f".{steering.NAME}.{os.getpid()}"
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(package, target_is_directory=True)
-        temporary.replace(link)
-    return folder
-
-
-def write_processor(folder: Path, text: str) -> Path:
-    """The processor file in a folder named by its content, because Python caches compiled code by a file's path.
-
-    Files of earlier servers in `folder` are removed.
-    """
-    path = folder / hashlib.sha256(text.encode()).hexdigest()[:16] / PROCESSOR_FILE
-    if not path.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        write_atomic(path, text)
-    return path
-
 
 class ServerKilled(TargetUnavailable):
     """The server was killed while it started: by a person, or because the machine has too little memory."""
@@ -94,8 +58,10 @@ class TargetServer:
     """
 
     def __init__(self, spec: ServerSpec, log: Path, records: PidRecords, key_file: Path) -> None:
-        self.spec = spec
-        self._socket = make_socket_path(records.path)
+        self.spec, self._engine = spec, ENGINES[spec.engine]
+        for old in runtime_folder().glob(f"{_runtime_name(records.path)}-*.sock"):  # of killed servers
+            old.unlink(missing_ok=True)
+        self._socket = runtime_socket(f"{_runtime_name(records.path)}-{secrets.token_hex(4)}")
         self.url = unix_url(self._socket)
         # The prefix keeps YAML from reading a number, and the server's option parser from reading an option.
         self.api_key = f"key-{secrets.token_hex(24)}"
@@ -105,13 +71,13 @@ class TargetServer:
 
     def start(self, environment: Mapping[str, str], pass_fds: tuple[int, ...]) -> None:
         """Start the process; it is not ready then."""
-        engine = ENGINES[self.spec.engine]
+        spec, engine = self.spec, self._engine
+        processor = engine.processor_arguments(spec.processor) if spec.processor else []
         key_options, key_environment = engine.pass_key(self.api_key, self._key_file)
-        with engine.listen(self._socket) as listen:
-            argv = (*self.spec.command(), *key_options, *listen.arguments)
-            environment = {**environment, **key_environment, **listen.environment}
-            inherited = (*pass_fds, *listen.descriptors)
-            command = Command("target", argv, self._log, environment, engine.death_signal, inherited)
+        with engine.listen(self._socket) as (listen, listen_environment, descriptors):
+            argv = (*spec.argv, *spec.extra, *processor, *key_options, *listen)
+            environment = {**environment, **key_environment, **listen_environment}
+            command = Command("target", argv, self._log, environment, engine.death_signal, (*pass_fds, *descriptors))
             self._process = ChildProcess(command, self._records)
             self._process.start()
 
@@ -133,17 +99,13 @@ class TargetServer:
             redact_file(self._log, self.api_key)
 
     @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
-
-    @property
     def is_serving(self) -> bool:
         """Whether its process runs and it is healthy: the part that computes may have died alone."""
         return self._process is not None and self._process.alive and is_server_healthy(self.url, self.spec.engine)
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.stop(ENGINES[self.spec.engine].stop_grace_s)
+            self._process.stop(self._engine.stop_grace_s)
         self._socket.unlink(missing_ok=True)
 
     def _read_identity(self) -> dict[str, Any]:
@@ -161,15 +123,43 @@ class TargetServer:
         return {**renamed, "weights": weights, "arguments": list(self.spec.extra)}
 
 
-def make_socket_path(records: Path) -> Path:
-    """A new path for the socket of a server with these records, in this user's private folder.
+def is_server_healthy(url: str, engine: str) -> bool:
+    """Whether a server is healthy.  One that answered recently is not checked: SGLang's check takes a second."""
+    if SERVER_STATS.was_alive(url, RECENT_S):
+        return True
+    healthy = is_healthy(url, ENGINES[engine].health_s)
+    if healthy:
+        SERVER_STATS.alive(url)
+    return healthy
 
-    Sockets that killed servers with the same records left there are removed.
+
+def make_steering_path(folder: Path) -> Path:
+    """Prepare `folder` for PYTHONPATH and return it: it holds the steering package and no other package of the project.
+
+    The server sees it as an installed distribution with its entry point, so SGLang loads the plugin.  The project's
+    other packages are left out: the server may run another Python, and its own packages must not be hidden.
     """
-    folder, name = runtime_folder(), _runtime_name(records)
-    for old in folder.glob(f"{name}-*.sock"):
-        old.unlink(missing_ok=True)
-    return runtime_socket(f"{name}-{secrets.token_hex(4)}")
+    for name, text in steering.distribution_metadata().items():
+        write_atomic(folder / name, text)
+    link, package = folder / steering.NAME, Path(steering.__file__).parent
+    if not link.exists() or link.resolve() != package.resolve():
+        temporary = folder / f".{steering.NAME}.{os.getpid()}"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(package, target_is_directory=True)
+        temporary.replace(link)
+    return folder
+
+
+def write_processor(folder: Path, text: str) -> Path:
+    """The processor file in a folder named by its content, because Python caches compiled code by a file's path.
+
+    Files of earlier servers in `folder` are removed.
+    """
+    path = folder / hashlib.sha256(text.encode()).hexdigest()[:16] / PROCESSOR_FILE
+    if not path.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        write_atomic(path, text)
+    return path
 
 
 def temporary_environment(records: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -194,20 +184,8 @@ def _runtime_name(records: Path) -> str:
     return f"target-{hashlib.sha256(os.fsencode(records)).hexdigest()[:12]}"
 
 
-def is_server_healthy(url: str, engine: str) -> bool:
-    """Whether a server is healthy.  One that answered recently is not checked: SGLang's check takes a second."""
-    if SERVER_STATS.was_alive(url, RECENT_S):
-        return True
-    healthy = is_healthy(url, ENGINES[engine].health_s)
-    if healthy:
-        SERVER_STATS.alive(url)
-    return healthy
-
-
 def redact_file(log: Path, secret: str) -> None:
     """Overwrite a secret in a log to which a running server still writes: SGLang logs all its arguments."""
-    if not secret:
-        return
     raw = secret.encode()
     with contextlib.suppress(FileNotFoundError), log.open("r+b") as file:
         text = file.read()

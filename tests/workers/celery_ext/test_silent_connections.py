@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.app import BROKER_REPLY_S, DEFAULT_VISIBILITY_S, create_app
-from workers.metrics.__main__ import listen
-from workers.metrics.collector import TaskEvents
+from workers.metrics import TaskEvents, listen
 
 RECONNECTED_S = 30.0  # about 20 s; machines that run tests are slow
 

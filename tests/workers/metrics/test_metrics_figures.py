@@ -18,7 +18,7 @@ from tasks.store.client import NO_WAITING, connect
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry
-from workers.metrics.collector import RUN_STATES, FarmCollector
+from workers.metrics import RUN_STATES, FarmCollector
 
 ROOT = Path(__file__).parents[3]
 GPU = {"index": 0, "name": "H200", "used": 5 * 10**9, "total": 140 * 10**9, "utilization": 0.75}

@@ -133,8 +133,8 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
         from_file = evaluate(host, store, "restarted", individuals)
         # Then the server that answered last has loaded the file of one of them
         server = host._server  # its process is the evidence
-        assert server is not None and server.pid is not None
-        command = psutil.Process(server.pid).cmdline()
+        assert server is not None and server._process is not None and server._process.pid is not None
+        command = psutil.Process(server._process.pid).cmdline()
         loaded = Path(command[command.index("--processor") + 1])
         assert loaded.name == PROCESSOR_FILE
         assert loaded.read_text() in [generate(store, "restarted", deltas) for deltas in individuals]

@@ -1,4 +1,7 @@
-"""The farm's metrics: at each scrape what the store holds (queues, workers, GPUs, runs, cost), and Celery's events.
+"""`python -m workers.metrics [--host HOST] [--port PORT]`: the farm's numbers at http://HOST:PORT/metrics.
+
+For Prometheus; no worker needs an open port.  At each scrape it says what the store holds (queues, workers, GPUs, runs,
+cost), and beside it counts Celery's events.  Like a worker it needs the address of the broker (WHETSTONE_REDIS_URL).
 
 One series for each queue, each live worker and each of the latest runs, up to a bound.  The labels of events are names
 of tasks that we know and states that Celery has, so no message can add a series.
@@ -6,24 +9,44 @@ of tasks that we know and states that Celery has, so no message can add a series
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import os
+import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import redis
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from celery import Celery
+from kombu.exceptions import OperationalError
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    start_http_server,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tasks.common.files import keep_private
+from tasks.common.logs import redacted
 from tasks.openai.limits import TOKENS, spending_of
 from tasks.queues import QUEUES, TASKS
+from tasks.store.address import queues_url, redis_url_of, store_url
+from tasks.store.client import NO_WAITING, connect
 from tasks.store.keys import MODEL, STATUS
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry
 
+PORT = 9100
+TIMEOUT_S = 2.0  # of a server that does not answer: a scrape waits meanwhile
+PAUSE_S = 1.0  # before listening again
 WORKERS = 200  # at most, by name
 RUNS = 20  # at most: those with the latest status
 RUN_STATES = ("running", "finished", "parked", "stopped")
@@ -88,16 +111,11 @@ class FarmCollector(Collector):
 
 
 def _queues(broker: redis.Redis, store: Store) -> Iterator[Sample]:
-    pipe = broker.pipeline(transaction=False)
-    for name in QUEUES:
-        pipe.llen(name)
-    pipe.hlen("unacked")
-    *waiting, held = pipe.execute()
     paused = WorkerRegistry(store.redis).paused()
-    for name, depth in zip(QUEUES, waiting, strict=True):
-        yield "queue_messages", {"queue": name}, depth
+    for name in QUEUES:
+        yield "queue_messages", {"queue": name}, broker.llen(name)
         yield "queue_paused", {"queue": name}, name in paused
-    yield "unacked_messages", {}, held
+    yield "unacked_messages", {}, broker.hlen("unacked")
 
 
 def _workers(store: Store) -> Iterator[Sample]:
@@ -108,22 +126,18 @@ def _workers(store: Store) -> Iterator[Sample]:
         yield "worker_slots", {"queue": queue}, sum(report["slots"] for report in here)
         yield "worker_tasks", {"queue": queue}, sum(len(report["tasks"]) for report in here)
     for report in reports:
-        target: Mapping[str, Any] = report.get("target") or {}
-        labels = {"worker": str(report["worker"])}
-        if "in_flight" in target:
-            yield "target_requests_in_flight", labels, target["in_flight"]
-        if "tokens_a_second" in target:
-            yield "target_tokens_per_second", labels, target["tokens_a_second"]
-        if gpu := target.get("gpu"):
-            labels = {**labels, "gpu": f"{gpu.get('index', '')} {gpu.get('name', '')}".strip()}
-            names = {
-                "used": "gpu_memory_used_bytes",
-                "total": "gpu_memory_bytes",
-                "utilization": "gpu_utilization_ratio",
-            }
-            for field, name in names.items():
-                if gpu.get(field) is not None:
-                    yield name, labels, gpu[field]
+        labels, target = {"worker": str(report["worker"])}, report.get("target") or {}
+        gpu: Mapping[str, Any] = target.get("gpu") or {}
+        of_gpu = {**labels, "gpu": f"{gpu.get('index', '')} {gpu.get('name', '')}".strip()}
+        for name, where, value in (
+            ("target_requests_in_flight", labels, target.get("in_flight")),
+            ("target_tokens_per_second", labels, target.get("tokens_a_second")),
+            ("gpu_memory_used_bytes", of_gpu, gpu.get("used")),
+            ("gpu_memory_bytes", of_gpu, gpu.get("total")),
+            ("gpu_utilization_ratio", of_gpu, gpu.get("utilization")),
+        ):
+            if value is not None:
+                yield name, where, value
 
 
 def _runs(store: Store) -> Iterator[Sample]:
@@ -141,23 +155,19 @@ def _runs(store: Store) -> Iterator[Sample]:
         for name, value in status.get("figures", {}).items():
             if value is not None:
                 yield "run_figure", {**labels, "figure": name}, value
-        yield from _usage(store, run, status)
-
-
-def _usage(store: Store, run: str, status: Mapping[str, Any]) -> Iterator[Sample]:
-    usage, spending, labels = store.usage(run), spending_of(store.redis, run), {"run": run}
-    if status.get("is_priced", True):
-        yield "cost_usd", labels, spending.spent
-    yield "cost_in_flight_usd", labels, spending.in_flight
-    yield "cost_unconfirmed_usd", labels, spending.unconfirmed
-    yield "budget_usd", labels, status.get("budget_usd", 0.0)
-    yield "calls", labels, usage.get("requests", 0.0)
-    for name, count in sorted(usage.items()):
-        kind, at, model = name.partition("@")
-        if at and kind in TOKENS:
-            yield "tokens", {**labels, "model": model, "kind": kind}, count
-    generated = {**labels, "model": store.metadata(run, MODEL) or "", "kind": "generated"}
-    yield "tokens", generated, usage.get("target", 0.0)
+        usage, spending = store.usage(run), spending_of(store.redis, run)
+        if status.get("is_priced", True):
+            yield "cost_usd", labels, spending.spent
+        yield "cost_in_flight_usd", labels, spending.in_flight
+        yield "cost_unconfirmed_usd", labels, spending.unconfirmed
+        yield "budget_usd", labels, status.get("budget_usd", 0.0)
+        yield "calls", labels, usage.get("requests", 0.0)
+        for name, count in sorted(usage.items()):
+            kind, at, model = name.partition("@")
+            if at and kind in TOKENS:
+                yield "tokens", {**labels, "model": model, "kind": kind}, count
+        generated = {**labels, "model": store.metadata(run, MODEL) or "", "kind": "generated"}
+        yield "tokens", generated, usage.get("target", 0.0)
 
 
 OTHER = "other"  # a task that is not ours, or one that was received before we listened
@@ -173,13 +183,8 @@ class TaskEvents:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._tasks = Counter("whetstone_tasks", "Tasks by what became of them.", ("task", "state"), registry=registry)
-        self._seconds = Histogram(
-            "whetstone_task_seconds",
-            "Duration of successful tasks, in seconds.",
-            ("task",),
-            buckets=SECONDS,
-            registry=registry,
-        )
+        about = "Duration of successful tasks, in seconds."
+        self._seconds = Histogram("whetstone_task_seconds", about, ("task",), buckets=SECONDS, registry=registry)
         for task in (*TASKS, OTHER):
             for state in TASK_STATES:
                 self._tasks.labels(task, state)  # 0 from the start, so that the first failure is seen as an increase
@@ -190,19 +195,61 @@ class TaskEvents:
         kind, _, state = str(event.get("type", "")).partition("-")
         if kind != "task" or state not in TASK_STATES:
             return
-        task = self._name(str(event.get("uuid", "")), event.get("name"), ended=state in ENDS)
+        task_id, name = str(event.get("uuid", "")), event.get("name")
+        task = self._names.pop(task_id, OTHER)
+        if isinstance(name, str):  # only a task's first events carry it
+            task = name if name in TASKS else OTHER
+        if state not in ENDS:
+            self._names[task_id] = task
+            if len(self._names) > REMEMBERED:
+                self._names.popitem(last=False)
         self._tasks.labels(task, state).inc()
         runtime = event.get("runtime")
         if state == "succeeded" and isinstance(runtime, int | float) and 0 <= runtime < math.inf:
             self._seconds.labels(task).observe(runtime)
 
-    def _name(self, task_id: str, name: object, *, ended: bool) -> str:
-        """The task's name, which only its first events carry."""
-        known = self._names.pop(task_id, OTHER)
-        if isinstance(name, str):
-            known = name if name in TASKS else OTHER
-        if not ended:
-            self._names[task_id] = known
-            if len(self._names) > REMEMBERED:
-                self._names.popitem(last=False)
-        return known
+
+def listen(app: Celery[Any], events: TaskEvents, stop: threading.Event) -> None:
+    """Give Celery's events to `events` until `stop` is set, over every restart of the broker."""
+    while not stop.is_set():
+        try:
+            with app.connection() as connection:
+                receiver = app.events.Receiver(connection, handlers={"*": events.handle})
+                for _ in receiver.itercapture(limit=None, timeout=None, wakeup=False):
+                    if stop.is_set():
+                        return
+        except (OperationalError, redis.RedisError, OSError):
+            stop.wait(PAUSE_S)
+
+
+def main() -> None:
+    keep_private()
+    parser = argparse.ArgumentParser(prog="python -m workers.metrics", description="The farm's numbers for Prometheus.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1; 0.0.0.0 in a container)")
+    parser.add_argument("--port", type=int, default=PORT, help=f"port ({PORT}; 0 takes a free one)")
+    options = parser.parse_args()
+    try:
+        url = redis_url_of(os.environ)
+        broker, store = (
+            connect(address, NO_WAITING, timeout_s=TIMEOUT_S) for address in (queues_url(url), store_url(url))
+        )
+        # Importing it creates an application, which needs a valid address.
+        from workers.app import create_app
+
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began: twice as many, unasked for
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(FarmCollector(broker, Store(store)))
+        ProcessCollector(registry=registry)
+        events = TaskEvents(registry)
+        server, _ = start_http_server(options.port, options.host, registry)
+    except (ValueError, OSError) as error:
+        sys.exit(f"workers.metrics: {error}")
+    print(f"metrics of {redacted(url)} at http://{options.host}:{server.server_port}/metrics", flush=True)
+    try:
+        listen(create_app(dict(os.environ)), events, threading.Event())
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
