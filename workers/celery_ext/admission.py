@@ -29,9 +29,7 @@ from workers.queues import QUEUE_VARIABLE
 MODEL_VARIABLE = "WHETSTONE_TARGET_MODEL"  # the only model that a gpu worker may serve; unset: the model of the run
 CHECK_EVERY_S = 5.0  # for what is paused
 CLOSED_S = 2.0  # without consuming, after a message that came back
-METADATA_S = 1.0  # how long a run's metadata is cached
 REFUSAL_S = 30.0  # how long a refusal is part of the worker's report
-MAX_RUNS = 100  # in the cache of metadata
 
 logger = get_logger(__name__)
 
@@ -50,7 +48,6 @@ class AdmissionControl(report.PeriodicStep):
         self.closed_until = 0.0
         self.refusals: dict[str, tuple[float, str]] = {}  # by run: when, and why
         self.requeued: set[str] = set()  # ids of messages that went back since the worker last paused consuming
-        self.metadata: dict[str, tuple[float, Metadata]] = {}  # by run: when it was read, and the metadata
         super().__init__(consumer, **options)
 
     def start(self, consumer: Any) -> None:
@@ -109,19 +106,11 @@ class AdmissionControl(report.PeriodicStep):
         return ""
 
     def metadata_of(self, run: str) -> Metadata:
-        """The run's metadata; empty when the store does not answer, as the task itself gives a better error."""
-        at, metadata = self.metadata.get(run, (0.0, {}))
-        # "Cancelled" is never taken from the cache: a run may be continued, and a discarded message is lost.
-        if time.monotonic() - at < METADATA_S and not metadata.get(CANCELLED):
-            return metadata
+        """Empty when the store does not answer, as the task itself gives a better error."""
         try:
-            metadata = Store(self.redis).metadata_values(run, (CANCELLED, CODE, MODEL))
+            return Store(self.redis).metadata_values(run, (CANCELLED, CODE, MODEL))
         except (redis.RedisError, OSError):
             return {}
-        if len(self.metadata) > MAX_RUNS:
-            self.metadata.clear()
-        self.metadata[run] = (time.monotonic(), metadata)
-        return metadata
 
     def note_requeued(self, message_id: str) -> None:
         """Remember a message that went back; stop consuming for a while when it had gone back before."""

@@ -29,7 +29,7 @@ def stage_1(question: str, gold: str, answer: str) -> bool:
 def rules(question: str, gold: str, answer: str) -> bool:
     visible = without_thinking(answer)
     return any(
-        judge_by_rules(JudgeInput(question, one, visible, TOLERANCE)).is_correct for one in accepted_answers(gold)
+        judge_by_rules(JudgeInput(question, one, visible, TOLERANCE))["is_correct"] for one in accepted_answers(gold)
     )
 
 

@@ -27,9 +27,8 @@ WORDS_WITHOUT_NUMBERS = 0.6
 
 _TOLERANCE = re.compile(r"(\d+(?:\.\d+)?)\s?%")
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['’&](?=[^\W\d_]))*")
-_UNSPACED = re.compile(
-    r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+"
-)  # scripts without spaces between words
+# Scripts without spaces between words.
+_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 SHORT_GOLD = 3  # words, all of which an answer must have: a name has no unimportant word
 _NEGATIVE = re.compile(r"\b(?:not|no|never|neither|none|without|isn't|doesn't|didn't|wasn't|hasn't)\b|n't\b")
 # Broader than in stage 1: prose that cannot answer has no figures to compare.
@@ -55,18 +54,6 @@ class JudgeInput:
     tolerance: float
 
 
-@dataclass(frozen=True)
-class RuleVerdict:
-    """The verdict of one of the rules. `gold` and `pred` are the numbers that were compared, in one unit, if any."""
-
-    is_correct: bool
-    category: Category
-    reasoning: str
-    confidence: float
-    gold: float | None = None
-    pred: float | None = None
-
-
 def answer(system: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.judging.verdict`."""
     question, text = str(json_section(user, "Question")), str(json_section(user, "Answer to judge"))
@@ -74,90 +61,113 @@ def answer(system: str, user: str) -> dict[str, Any]:
     gold = listed if isinstance(listed, str) else json.dumps(listed)
     match = _TOLERANCE.search(system)
     tolerance = float(match[1]) / 100 if match else DEFAULT_TOLERANCE
-    verdicts = [judge_by_rules(JudgeInput(question, one, text, tolerance)) for one in accepted_answers(gold)]
-    return _reply(next((verdict for verdict in verdicts if verdict.is_correct), verdicts[0]))
+    replies = [judge_by_rules(JudgeInput(question, one, text, tolerance)) for one in accepted_answers(gold)]
+    return next((reply for reply in replies if reply["is_correct"]), replies[0])
 
 
-def judge_by_rules(case: JudgeInput) -> RuleVerdict:
+def _verdict(
+    is_correct: bool,
+    category: Category,
+    reasoning: str,
+    confidence: float,
+    gold: float | None = None,
+    pred: float | None = None,
+) -> dict[str, Any]:
+    """The reply; `gold` and `pred` are the numbers that were compared, in one unit, if any."""
+    gold, pred = _finite(gold), _finite(pred)
+    error = None if pred is None or not gold else _finite(100 * abs(pred - gold) / abs(gold))
+    return {
+        "reasoning": reasoning,
+        "category": category,
+        "normalized_gt": gold,
+        "normalized_pred": pred,
+        "relative_error_pct": None if error is None else round(error, 4),
+        "confidence": confidence,
+        "is_correct": is_correct,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def judge_by_rules(case: JudgeInput) -> dict[str, Any]:
     """Whether the answer agrees with the gold."""
     category = category_of(case.gold)
     if not case.answer.strip():
-        return RuleVerdict(False, category, "The answer is empty.", 0.99)
+        return _verdict(False, category, "The answer is empty.", 0.99)
     target = pure_number(case.gold)
     if target is not None:
         return _by_number(case, target)
     return _by_polarity(case) if category == "yes_no" else _by_words(case, category)
 
 
-def _by_number(case: JudgeInput, target: Number) -> RuleVerdict:
+def _by_number(case: JudgeInput, target: Number) -> dict[str, Any]:
     match = find_match(case.question, case.gold, case.answer, case.tolerance)
     if match is not None:
         pred, gold = in_one_unit(match.number, target, case.question, case.answer) or (None, target.value)
-        return RuleVerdict(True, "numerical", match.reasoning, 0.9, gold, pred)
+        return _verdict(True, "numerical", match.reasoning, 0.9, gold, pred)
     if declines(case.answer):
-        return RuleVerdict(False, "numerical", "The answer says that it lacks the figures.", 0.8, target.value)
+        return _verdict(False, "numerical", "The answer says that it lacks the figures.", 0.8, target.value)
     if _is_year(target):
         return _by_year(case, target)
     numbers = final_numbers(case.question, case.answer)
     if not numbers:
-        return RuleVerdict(False, "numerical", "The answer settles on no number.", 0.95, target.value)
+        return _verdict(False, "numerical", "The answer settles on no number.", 0.95, target.value)
     said = case.answer[slice(*numbers[0].span)]
-    values = in_one_unit(numbers[0], target, case.question, case.answer)
-    if values is None:
-        reasoning = f"The answer settles on {said}, which is not of the kind of {case.gold.strip()}."
-        return RuleVerdict(False, "numerical", reasoning, 0.9, target.value)
-    reasoning = f"The answer settles on {said}, which is not within {100 * case.tolerance:g}% of {case.gold.strip()}."
-    return RuleVerdict(False, "numerical", reasoning, 0.9, gold=values[1], pred=values[0])
+    pred, gold = in_one_unit(numbers[0], target, case.question, case.answer) or (None, target.value)
+    limit = "of the kind" if pred is None else f"within {100 * case.tolerance:g}%"
+    reasoning = f"The answer settles on {said}, which is not {limit} of {case.gold.strip()}."
+    return _verdict(False, "numerical", reasoning, 0.9, gold, pred)
 
 
-def _by_year(case: JudgeInput, target: Number) -> RuleVerdict:
+def _by_year(case: JudgeInput, target: Number) -> dict[str, Any]:
     """For a gold that is a year: the first year of the answer that is not in the question."""
     in_question = {number.value for number in read_numbers(case.question)}
     years = [n.value for n in read_numbers(case.answer) if _is_year(n) and n.value not in in_question]
     if not years:
-        return RuleVerdict(False, "numerical", "The answer gives no year.", 0.9, target.value)
+        return _verdict(False, "numerical", "The answer gives no year.", 0.9, target.value)
     # No tolerance: 15 % of a year are three centuries. Years are not amounts, so they are not reported as numbers.
     reasoning = f"The first year of the answer is {years[0]:g}; the gold is {target.value:g}."
-    return RuleVerdict(years[0] == target.value, "numerical", reasoning, 0.9)
+    return _verdict(years[0] == target.value, "numerical", reasoning, 0.9)
 
 
-def _by_polarity(case: JudgeInput) -> RuleVerdict:
+def _by_polarity(case: JudgeInput) -> dict[str, Any]:
     wanted, given = polarity(case.gold), polarity(case.answer)
     if given:
-        return RuleVerdict(given == wanted, "yes_no", f"The answer begins with {given}; the gold says {wanted}.", 0.9)
+        return _verdict(given == wanted, "yes_no", f"The answer begins with {given}; the gold says {wanted}.", 0.9)
     if _CANNOT_TELL.search(case.answer.lower()):
-        return RuleVerdict(False, "yes_no", "The answer does not decide.", 0.8)
+        return _verdict(False, "yes_no", "The answer does not decide.", 0.8)
     first = _CERTAINLY.sub(" ", re.split(r"(?<=[.!?])\s", case.answer.strip())[0].lower())
     leaning = "no" if _NEGATIVE.search(first) else "yes"
     if leaning != wanted:
-        return RuleVerdict(False, "yes_no", f"The answer's first sentence says {leaning}; the gold says {wanted}.", 0.6)
-    if not _content(case.gold) - _content(
-        str(wanted)
-    ):  # the gold gives no reason to compare: the question's words must be there
+        return _verdict(False, "yes_no", f"The answer's first sentence says {leaning}; the gold says {wanted}.", 0.6)
+    if not _content(case.gold) - _content(str(wanted)):
+        # The gold gives no reason to compare: the question's words must be there.
         asked = _content(case.question)
         share = len(asked & _content(first)) / len(asked) if asked else 0.0
-        return RuleVerdict(
-            share >= ENOUGH_WORDS, "yes_no", f"The answer says {leaning} to {share:.0%} of the question.", 0.6
-        )
+        reasoning = f"The answer says {leaning} to {share:.0%} of the question."
+        return _verdict(share >= ENOUGH_WORDS, "yes_no", reasoning, 0.6)
     return _by_words(case, "yes_no")
 
 
-def _by_words(case: JudgeInput, category: Category) -> RuleVerdict:
+def _by_words(case: JudgeInput, category: Category) -> dict[str, Any]:
     wanted = _content(case.gold)
     # Three times the gold's length and a sentence; the rest is not compared.
     beginning = " ".join(case.answer.split()[: 3 * len(case.gold.split()) + 20])
     if _CANNOT_TELL.search(beginning.lower()) and not _CANNOT_TELL.search(case.gold.lower()):
-        return RuleVerdict(False, category, "The answer says that it cannot tell.", 0.8)
+        return _verdict(False, category, "The answer says that it cannot tell.", 0.8)
     if _plain(case.gold) and _plain(case.gold) == _plain(case.answer):
-        return RuleVerdict(True, category, "The answer is the gold.", 0.99)
+        return _verdict(True, category, "The answer is the gold.", 0.99)
     in_question = _years(case.question)
     years, given_years = _years(case.gold) - in_question, _years(beginning) - in_question
     if years and not years & given_years and (given_years or len(wanted) <= SHORT_GOLD):
-        return RuleVerdict(False, category, "The answer does not name the gold's year.", 0.8)
+        return _verdict(False, category, "The answer does not name the gold's year.", 0.8)
     if _is_denied_or_chosen(case.gold, beginning):
-        return RuleVerdict(False, category, "The answer denies the gold, or leaves a choice.", 0.8)
+        return _verdict(False, category, "The answer denies the gold, or leaves a choice.", 0.8)
     if len(wanted) <= SHORT_GOLD and not _digits(case.gold) <= _digits(beginning):
-        return RuleVerdict(False, category, "The answer does not have the gold's numbers.", 0.8)
+        return _verdict(False, category, "The answer does not have the gold's numbers.", 0.8)
     share = len(wanted & _content(beginning)) / len(wanted) if wanted else 0.0
     targets, given = _figures(case.gold), _figures(beginning)
     hits = sum(any(_is_same(number, target, case, beginning) for number in given) for target in targets)
@@ -166,7 +176,7 @@ def _by_words(case: JudgeInput, category: Category) -> RuleVerdict:
     if targets and not is_name:
         needed = WORDS_WITH_NUMBERS if hits >= (len(targets) + 1) // 2 else WORDS_WITHOUT_NUMBERS
     reasoning = f"The answer has {share:.0%} of the gold's words and {hits} of its {len(targets)} numbers."
-    return RuleVerdict(share >= needed, category, reasoning, 0.7)
+    return _verdict(share >= needed, category, reasoning, 0.7)
 
 
 def _is_year(number: Number) -> bool:
@@ -182,25 +192,6 @@ def _is_same(number: Number, target: Number, case: JudgeInput, text: str) -> boo
     """Within a third of the tolerance, because one of several numbers is close by chance more often."""
     values = in_one_unit(number, target, case.question, text)
     return values is not None and is_close(*values, case.tolerance / 3)
-
-
-def _reply(verdict: RuleVerdict) -> dict[str, Any]:
-    gold, pred = _finite(verdict.gold), _finite(verdict.pred)
-    error = None if pred is None or not gold else _finite(100 * abs(pred - gold) / abs(gold))
-    return {
-        "reasoning": verdict.reasoning,
-        "category": verdict.category,
-        "normalized_gt": gold,
-        "normalized_pred": pred,
-        "relative_error_pct": None if error is None else round(error, 4),
-        "confidence": verdict.confidence,
-        "is_correct": verdict.is_correct,
-    }
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no infinity."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _content(text: str) -> set[str]:

@@ -1,29 +1,41 @@
-"""python -m workers.embedded.target --model FOLDER --port PORT --labels FOLDER: serve a model on this CPU."""
+"""python -m workers.embedded.target --model FOLDER --port PORT --labels FOLDER: serve a model on this CPU.
+
+It answers the routes of SGLang that a client of /generate uses.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from contextlib import nullcontext
+import time
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import Any, TextIO
 
 import torch
 import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from tasks.common.files import keep_private
 from tasks.gpu.prompt import answer_ends, load_tokenizer
 from workers.embedded.endpoint import BearerKey
-from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
-from workers.embedded.target.engine import Engine
-from workers.embedded.target.protocol import Limits
-from workers.embedded.target.sampling import Grammars, load_processor
+from workers.embedded.target.engine import Engine, EngineStopped
+from workers.embedded.target.protocol import BadRequest, Limits, make_reply, make_request, parse_body
+from workers.embedded.target.sampling import GrammarRefused, Grammars, load_processor
 from workers.sglang.engines import KEY_VARIABLE
 from workers.sglang.identity import weights_fingerprint
 
@@ -32,10 +44,105 @@ log = logging.getLogger(__name__)
 DRAIN_S = 5  # for answers in progress after SIGTERM
 
 
+VERSION = "embedded-2"  # raised by every change of this server that changes answers
+CLIENT_CLOSED_REQUEST = 499
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the routes need.
+
+    `tokenizer` is transformers' own; `model` describes the model in the server's reports; `requests_log` gets a line
+    for each answer.
+    """
+
+    engine: Engine
+    grammars: Grammars
+    limits: Limits
+    tokenizer: Any
+    model: dict[str, str]
+    requests_log: TextIO | None
+
+
+def build_target_app(service: Service) -> Starlette:
+    """The application; the engine is already running."""
+    engine, path = service.engine, service.model["path"]
+
+    async def health(_: Request) -> Response:
+        return PlainTextResponse("", 200 if engine.alive else 503)
+
+    async def model_info(_: Request) -> Response:
+        weights = service.model["weights"]
+        about = {"model_path": path, "tokenizer_path": path, "weights": weights, "is_generation": True}
+        return JSONResponse(about)
+
+    async def server_info(_: Request) -> Response:
+        running, waiting = engine.in_flight
+        about = {
+            "engine": "embedded",
+            "version": VERSION,
+            "torch": torch.__version__,
+            "model_path": path,
+            "dtype": service.model["dtype"],
+            "grammar_backend": f"llguidance {metadata.version('llguidance')}",
+            "max_running_requests": engine.rows,
+            "context_length": service.limits.context,
+            "num_running_reqs": running,
+            "num_waiting_reqs": waiting,
+        }
+        return JSONResponse(about)
+
+    async def generate(http: Request) -> Response:
+        try:
+            return await _answer(service, http)
+        except (BadRequest, GrammarRefused) as error:
+            return JSONResponse({"error": {"message": str(error)}}, 400)
+        except EngineStopped as error:
+            return JSONResponse({"error": {"message": str(error)}}, 503)
+
+    reports = [Route(f"/{report.__name__}", report) for report in (health, model_info, server_info)]
+    return Starlette(routes=[*reports, Route("/generate", generate, methods=["POST"])])
+
+
+async def _answer(service: Service, http: Request) -> Response:
+    body, grammar = parse_body(await http.body()), None
+    if (wanted := body.sampling_params.grammar) is not None:  # in a thread, so that other requests go on meanwhile
+        grammar = await asyncio.to_thread(service.grammars.compile, *wanted)
+    request = make_request(body, service.limits, grammar)
+    start = time.perf_counter()
+    pending = service.engine.submit(request)
+    answer = asyncio.wrap_future(pending.done)
+    disconnected = asyncio.create_task(_wait_for_disconnect(http))
+    await asyncio.wait((answer, disconnected), return_when=asyncio.FIRST_COMPLETED)
+    if not answer.done():
+        # The client has disconnected: free the row for other requests.
+        pending.abort.set()
+        await answer
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    disconnected.cancel()
+    finished, tokenizer = answer.result(), service.tokenizer
+    if service.requests_log is not None:
+        tokens = len(finished.output_ids)
+        line = {"rid": request.rid, "sha256": request.digest, "completion_tokens": tokens, "at": time.time()}
+        service.requests_log.write(json.dumps(line) + "\n")
+        service.requests_log.flush()
+    text = finished.text(lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)))
+    return JSONResponse(make_reply(request, finished, text, time.perf_counter() - start))
+
+
+async def _wait_for_disconnect(http: Request) -> None:
+    """Return when the client has closed the connection. The body is read, so nothing else can arrive."""
+    with suppress(asyncio.CancelledError):
+        while (await http.receive())["type"] != "http.disconnect":
+            pass
+
+
 def main(arguments: list[str]) -> int:
     """Load the model, serve until SIGTERM or SIGINT, stop the engine. Returns the exit status."""
     keep_private()
     options = _options(arguments)
+    if not (key := os.environ.get(KEY_VARIABLE)):  # not an argument, which other users can read
+        sys.exit(f"{KEY_VARIABLE} is not set: it is the key that clients send")
     dtype = _dtype(options.dtype)
     decoder = Decoder(options.model, dtype)
     processor = load_processor(options.processor) if options.processor else None
@@ -52,12 +159,12 @@ def main(arguments: list[str]) -> int:
     model = {"path": str(options.model), "weights": weights, "dtype": dtype_name}
     with options.requests_log.open("a") if options.requests_log else nullcontext() as requests_log:
         grammars = Grammars(tokenizer, decoder.vocabulary, ends)
-        return _serve(Service(engine, grammars, limits, tokenizer, model, requests_log), options)
+        return _serve(Service(engine, grammars, limits, tokenizer, model, requests_log), key, options)
 
 
-def _serve(service: Service, options: argparse.Namespace) -> int:
+def _serve(service: Service, key: str, options: argparse.Namespace) -> int:
     """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
-    app = BearerKey(build_target_app(service), options.api_key)
+    app = BearerKey(build_target_app(service), key)
     config = uvicorn.Config(
         app, port=options.port or 0, log_level="warning", access_log=False, timeout_graceful_shutdown=2 * DRAIN_S
     )
@@ -104,15 +211,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=16, help="answers decoded at once")
     parser.add_argument("--cache-mb", type=int, default=1024, help="limit of the computed prompts that are kept")
     parser.add_argument("--requests-log", type=Path, help="file that gets one line for each answer")
-    parser.add_argument(
-        "--api-key",
-        default=os.environ.get(KEY_VARIABLE),
-        help=f"the bearer token of clients (default: {KEY_VARIABLE}, which other users cannot read)",
-    )
-    options = parser.parse_args(arguments)
-    if not options.api_key:
-        parser.error(f"neither --api-key nor {KEY_VARIABLE} is set: it is the key that clients send")
-    return options
+    return parser.parse_args(arguments)
 
 
 def _dtype(name: str) -> torch.dtype:

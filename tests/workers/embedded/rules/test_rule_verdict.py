@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from tasks.judging import verdict as prompt
 from workers.embedded.rules import verdict
 
 
-def judged(gold: str, said: str, question: str = "What is it?", tolerance: float = 0.15) -> verdict.RuleVerdict:
+def judged(gold: str, said: str, question: str = "What is it?", tolerance: float = 0.15) -> dict[str, Any]:
     return verdict.judge_by_rules(verdict.JudgeInput(question, gold, said, tolerance))
 
 
@@ -47,7 +49,7 @@ def judged(gold: str, said: str, question: str = "What is it?", tolerance: float
     ],
 )
 def test_the_judge(gold, said, is_correct):
-    assert judged(gold, said).is_correct == is_correct
+    assert judged(gold, said)["is_correct"] == is_correct
 
 
 def judge_message(gold: str, said: str, question: str = "How much?") -> str:

@@ -67,7 +67,7 @@ def test_only_health_is_open_without_the_key(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("key", [None, ""])
 def test_a_server_without_a_key_does_not_start(
-    key: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    key: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WHETSTONE_TARGET_KEY", raising=False)
     if key is not None:
@@ -78,5 +78,4 @@ def test_a_server_without_a_key_does_not_start(
             main(["--model", str(tmp_path), "--port", "0", "--labels", str(tmp_path)])
     finally:
         os.umask(before)
-    assert ended.value.code == 2
-    assert "neither --api-key nor WHETSTONE_TARGET_KEY is set" in capsys.readouterr().err
+    assert "WHETSTONE_TARGET_KEY is not set" in str(ended.value.code)
