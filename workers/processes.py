@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 
+from tasks.common.child import has_ended, stop_child, wait_ended
 from tasks.common.files import write_atomic
 from tasks.common.process import ProcessIdentity, dying_with_parent, identify
 
@@ -169,12 +170,13 @@ class ChildProcess:
         return self._process.pid if self._process else None
 
     @property
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+    def returncode(self) -> int | None:
+        """None until `stop` has been called, also of a process that has ended."""
+        return self._process.returncode if self._process else None
 
     @property
-    def returncode(self) -> int | None:
-        return self._process.poll() if self._process else None
+    def alive(self) -> bool:
+        return self._process is not None and not has_ended(self._process)
 
     def wait_ready(
         self, is_ready: Callable[[], bool], timeout_s: float, cancelled: threading.Event | None = None
@@ -184,6 +186,7 @@ class ChildProcess:
         deadline = time.monotonic() + timeout_s
         while not is_ready():
             if not self.alive:
+                self.stop(0)
                 raise ProcessFailed(f"{name} ended with {describe_exit(self.returncode)}{log_tail(self.command.log)}")
             if time.monotonic() > deadline:
                 raise ProcessFailed(f"{name} was not ready in {timeout_s:g} s{log_tail(self.command.log)}")
@@ -192,26 +195,19 @@ class ChildProcess:
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM to the process alone, so that it can end its own children in order."""
-        if self.alive and self._process is not None:
+        if self._process is not None and self.alive:
             self._process.send_signal(signal.SIGTERM)
 
     def wait_end(self, limit_s: float) -> bool:
         """Wait until the process has ended, `limit_s` seconds at most.  Returns whether it has."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            if self._process is not None:
-                self._process.wait(max(limit_s, 0))
-            return True
-        return False
+        return self._process is None or wait_ended(self._process, limit_s)
 
     def stop(self, grace_s: float) -> None:
         """SIGTERM, `grace_s` seconds, then SIGKILL for the rest of its group.  May be called twice."""
         if self._process is None or self._record is None:
             return
         group = self._record.members()
-        self.ask_to_stop()
-        if not self.wait_end(grace_s):
-            self._process.kill()
-            self._process.wait()
+        stop_child(self._process, grace_s)
         # Members from before and from now: not every process keeps its environment readable.
         end_processes([*group, *self._record.members()], grace_s=0)
         if self._records is not None:

@@ -71,7 +71,9 @@ class Heartbeat(PeriodicStep):
         consumer.whetstone_heartbeat = self
         self.consumer = consumer
         if os.environ.get(QUEUE_VARIABLE) == "openai":
-            FIELDS["endpoint"] = describe_endpoint
+            # Whether it has a key (never the key), and its address, "" for OpenAI's.
+            address = redacted(os.environ.get("OPENAI_BASE_URL", ""))
+            FIELDS["endpoint"] = lambda: {"key": bool(secret("OPENAI_API_KEY")), "base_url": address}
         self.registry = WorkerRegistry(store_client())
         self.repeat(consumer, EVERY_S, self.publish)
 
@@ -121,11 +123,6 @@ def whetstone_report(state: Any) -> dict[str, Any]:
     """This worker's report, as in the store."""
     report: dict[str, Any] = state.consumer.whetstone_heartbeat.make()
     return report
-
-
-def describe_endpoint() -> dict[str, Any]:
-    """The endpoint of an openai worker: whether it has a key (never the key), and its address, "" for OpenAI's."""
-    return {"key": bool(secret("OPENAI_API_KEY")), "base_url": redacted(os.environ.get("OPENAI_BASE_URL", ""))}
 
 
 def _value(name: str, field: Callable[[], Any]) -> Any:

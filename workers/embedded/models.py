@@ -37,8 +37,7 @@ def cache_folder() -> Path:
 def embedded_model(cache: Path | None = None) -> Path:
     """The folder of SmolLM2-135M-Instruct: config.json, model.safetensors (float32), tokenizer and chat template.
 
-    The first call downloads and converts (about half a minute and 0.6 GB of disk); later calls find the folder.  When
-    two processes call at once, one works and the other waits.  The folder appears only when it is complete.
+    The first call downloads and converts (about half a minute and 0.6 GB of disk), once for all processes.
     """
     cache = cache or cache_folder()
     folder = cache / FOLDER

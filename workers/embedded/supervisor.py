@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from tasks.common import logs
-from tasks.common.files import NO_ROOM, keep_private, runtime_folder, unix_url, write_atomic
+from tasks.common.files import NO_ROOM, keep_private, unix_url, write_atomic
 from tasks.openai.endpoint import EMBEDDED, NAME_VARIABLE
 from tasks.queues import QueueName
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
@@ -82,8 +82,8 @@ class RestartPolicy:
 
     def _note_death(self, now: float) -> None:
         name, log = self.child.command.name, self.child.command.log
-        how = describe_exit(self.child.returncode)
         self.child.stop(0)  # the rest of its group
+        how = describe_exit(self.child.returncode)
         self._deaths.append(now)
         recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
         if recent >= DEATHS_ALLOWED and is_full(log.parent):
@@ -146,9 +146,13 @@ class Supervisor:
         if self.spec.embedded_endpoint:
             rules = farm_socket(RULES, folder)
             endpoint_url = unix_url(rules)
+            rules.unlink(missing_ok=True)  # what a killed farm left
             # Kept while the farm is up: what connects while the endpoint starts again is answered then.
-            self.listener = listen(rules)
-            argv = (sys.executable, "-m", "workers.embedded.endpoint", "--fd", str(listener := self.listener.fileno()))
+            self.listener = socket.socket(socket.AF_UNIX)
+            self.listener.bind(str(rules))
+            self.listener.listen(socket.SOMAXCONN)
+            listener = self.listener.fileno()
+            argv = (sys.executable, "-m", "workers.embedded.endpoint", "--fd", str(listener))
             log = self.files.logs / "endpoint.log"
             command = Command("endpoint", argv, log, self.environment, signal.SIGKILL, (listener,))
             self.endpoint = ChildProcess(command, self.records)
@@ -183,20 +187,6 @@ class Supervisor:
             valkey.socket_path(self.files.folder).unlink(missing_ok=True)
         self.files.pids.unlink(missing_ok=True)
         logger.info("the farm is down")
-
-
-def listen(path: Path) -> socket.socket:
-    """A socket that listens at a path of `farm_socket`, in place of what a killed farm left there."""
-    runtime_folder()
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX)
-    try:
-        listener.bind(str(path))
-        listener.listen(socket.SOMAXCONN)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def worker_commands(
@@ -237,17 +227,6 @@ def worker_commands(
     ]
 
 
-def stop_when_closed(descriptor: int, stopping: threading.Event) -> None:
-    """Set `stopping` when no process holds the writing end of the pipe any more."""
-
-    def wait_for_end() -> None:
-        while os.read(descriptor, 1):
-            pass
-        stopping.set()
-
-    threading.Thread(target=wait_for_end, name="owner", daemon=True).start()
-
-
 def main() -> None:
     keep_private()
     parser = argparse.ArgumentParser(prog="python -m workers.embedded.supervisor")
@@ -260,7 +239,12 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stopping.set())
     if arguments.owner_pipe is not None:
-        stop_when_closed(arguments.owner_pipe, stopping)
+
+        def wait_for_owner() -> None:
+            os.read(arguments.owner_pipe, 1)  # it ends when no process holds the writing end any more
+            stopping.set()
+
+        threading.Thread(target=wait_for_owner, name="owner", daemon=True).start()
     try:
         Supervisor(spec, stopping).run()
     except (ProcessFailed, OSError) as error:

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import fcntl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-
-import tenacity
 
 from tasks.common.files import private_folder, runtime_folder
 from tasks.gpu.host import CardComputes, CardUse
@@ -123,15 +122,14 @@ def eligible(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Gpu]:
 
 def claim_own(environment: Mapping[str, str], cancelled: threading.Event) -> Claim:
     """A GPU of this host for a worker with this environment; waits `RELEASE_S` seconds when all are in use."""
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(GpuUnavailable),
-        stop=tenacity.stop_any(tenacity.stop_after_delay(RELEASE_S), tenacity.stop_when_event_set(cancelled)),
-        wait=tenacity.wait_fixed(PAUSE_S),
-        sleep=tenacity.sleep_using_event(cancelled),
-        reraise=True,
-    )
     folder = environment.get(LOCKS_VARIABLE)
-    return retrying(claim, eligible(available_gpus(), environment), Path(folder) if folder else None)
+    gpus, deadline = eligible(available_gpus(), environment), time.monotonic() + RELEASE_S
+    while True:
+        try:
+            return claim(gpus, Path(folder) if folder else None)
+        except GpuUnavailable:
+            if time.monotonic() > deadline or cancelled.wait(PAUSE_S):
+                raise
 
 
 def claim(gpus: Sequence[Gpu], folder: Path | None = None) -> Claim:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import http
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,25 +47,19 @@ def weights_fingerprint(folder: Path) -> str:
     """
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if (
-            path.is_file()
-            and path.suffix != ".md"
-            and not any(p.startswith(".") for p in path.relative_to(folder).parts)
-        ):
-            size = path.stat().st_size
-            digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\n".encode())
-            with path.open("rb") as file:
-                for offset in _sample_offsets(size):
-                    file.seek(offset)
-                    digest.update(file.read(SAMPLE_BYTES))
+        name = path.relative_to(folder)
+        if not path.is_file() or path.suffix == ".md" or any(part.startswith(".") for part in name.parts):
+            continue
+        size = path.stat().st_size
+        digest.update(f"{name.as_posix()}\0{size}\n".encode())
+        offsets: Sequence[int] = range(0, size, SAMPLE_BYTES)
+        if size > SAMPLES * SAMPLE_BYTES:
+            offsets = [sample * (size - SAMPLE_BYTES) // (SAMPLES - 1) for sample in range(SAMPLES)]
+        with path.open("rb") as file:
+            for offset in offsets:
+                file.seek(offset)
+                digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()
-
-
-def _sample_offsets(size: int) -> list[int]:
-    """Where samples of a file begin: all of a small file, and the first and last bytes of any."""
-    if size <= SAMPLES * SAMPLE_BYTES:
-        return list(range(0, size, SAMPLE_BYTES))
-    return [sample * (size - SAMPLE_BYTES) // (SAMPLES - 1) for sample in range(SAMPLES)]
 
 
 def local_weights(model: str) -> str:

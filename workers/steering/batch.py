@@ -2,10 +2,8 @@
 
 The server holds the labels of each clustering once, on its device (`LabelTable`).  Each row of a batch has a row of
 that table and its own deltas (`BatchSteering`).  Whether the delta of cluster 0 acts depends on the answer so far
-(`Answers`).  Building, filtering and merging these never waits for the device.  A Triton kernel adds the deltas on a
-GPU, in one pass over the logits; torch does it elsewhere (`biases`).  A dense bias would be as large as the logits and
-would have to be built again whenever the batch changes; labels are one byte a token, and the deltas of a row are a few
-hundred bytes.
+(`Answers`).  Building, filtering and merging these never waits for the device.  A dense bias would be as large as the
+logits and would have to be built again whenever the batch changes.
 """
 
 from __future__ import annotations
@@ -53,10 +51,7 @@ class LabelTable:
         return self._rows[key]
 
     def labels(self, width: int, device: torch.device) -> torch.Tensor:
-        """All rows as uint8 (int32 when a clustering has over 255 clusters) [clusterings, width].
-
-        Raises: ValueError when a clustering has more labels than `width`.
-        """
+        """All rows as uint8 (int32 when a clustering has over 255 clusters) [clusterings, width]."""
         return self._tables(width, device)[0]
 
     def classes(self, width: int, device: torch.device) -> torch.Tensor:
@@ -192,7 +187,6 @@ def add_deltas(logits: torch.Tensor, batch: BatchSteering, states: torch.Tensor,
 
     `states` int8 [B]: without OPEN the row's delta of cluster 0 is not added.  `labels` [clusterings, V] as of
     `LabelTable.labels`.  Rows that are not steered are not changed by a bit.
-    Raises: ValueError when the shapes do not fit.
     """
     if logits.shape[0] != len(batch) or logits.shape[1] != labels.shape[1] or logits.stride(1) != 1:
         raise ValueError(f"{len(batch)} rows of {labels.shape[1]} labels do not fit logits of {list(logits.shape)}")

@@ -1,17 +1,14 @@
 """What is different in a SGLang server that a worker has started: where it listens, and what it keeps.  Needs uvicorn.
 
-SGLang itself can listen on a TCP port only, and a port of the loopback interface is open to all users of the machine.
-Whoever takes it while the server loads, or after it died, would get the requests and their key.  So the worker names a
-socket in a private folder (`WHETSTONE_TARGET_SOCKET`), and uvicorn serves there.
-
-SGLang's warm-up sends requests, with the key, to its own TCP port.  The worker has bound that port before it started
-the server (`WHETSTONE_TARGET_FD` is the descriptor), so no other process can have it, and it is closed when the
-server is warm.
+SGLang listens on a TCP port only, which is open to all users of the machine: whoever takes it while the server loads,
+or after it died, would get the requests and their key.  So the worker names a socket in a private folder
+(`WHETSTONE_TARGET_SOCKET`), and uvicorn serves there.  SGLang's warm-up sends requests, with the key, to its own port.
+The worker has bound that port before (`WHETSTONE_TARGET_FD`), and it is closed when the server is warm.
 
 SGLang keeps the keys and values of every prompt and answer until it needs their memory.  From then on it orders all
 that it keeps for each step of the model, to find what to evict (0.5.16: `RadixCache.evict`), and answers at half the
-rate.  Each request of a farm is a prompt alone, and none continues an answer.  So where `WHETSTONE_PREFIX_CACHE` is
-"prompts", an answer that has ended frees its memory at once.
+rate.  No request of a farm continues an answer.  So where `WHETSTONE_PREFIX_CACHE` is "prompts", an answer that has
+ended frees its memory at once.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from . import DESCRIPTOR_VARIABLE, PREFIX_CACHE_VARIABLE, SOCKET_VARIABLE
+from . import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
 
 STARTED_S = 10.0  # the warm-up may be skipped, and its thread then ends before the server listens
 CACHES = (
@@ -70,10 +67,6 @@ def take_listening(environment: MutableMapping[str, str]) -> Listening | None:
         return None
     os.set_inheritable(int(descriptor), False)
     return Listening(Path(path), socket.socket(fileno=int(descriptor)))
-
-
-def keeps_prompts_only() -> bool:
-    return os.environ.get(PREFIX_CACHE_VARIABLE) == "prompts"
 
 
 def free_answer(original: Callable[..., Any], cache: Any, request: Any, is_insert: bool = True, **options: Any) -> Any:

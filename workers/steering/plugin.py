@@ -21,8 +21,9 @@ from typing import Any
 import torch
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
+from . import PREFIX_CACHE_VARIABLE
 from .batch import Answers, LabelTable, add_deltas, batch_steering, merge_batches
-from .farm import CACHES, free_answer, keeps_prompts_only, take_listening
+from .farm import CACHES, free_answer, take_listening
 from .request import LABELS_VARIABLE, Steering, check_params, is_cluster_bias
 from .serving import CHAT, SYSTEM_VARIABLE, Serving, read_system
 
@@ -49,7 +50,7 @@ def register() -> None:
         serving = Serving(read_system(Path(path), _labels_folder()))
         HookRegistry.register(f"{manager}.__init__", serving.check_model, HookType.AFTER)
         HookRegistry.register(f"{CHAT}._convert_to_internal_request", serving.steer_chat, HookType.BEFORE)
-    for cache in CACHES if keeps_prompts_only() else ():
+    for cache in CACHES if os.environ.get(PREFIX_CACHE_VARIABLE) == "prompts" else ():
         HookRegistry.register(f"{cache}.cache_finished_req", free_answer, HookType.AROUND)
 
 

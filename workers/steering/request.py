@@ -76,10 +76,7 @@ class Steering:
 
 
 def parse_reference(string: str) -> tuple[str, str]:
-    """The module and the class that a `custom_logit_processor` names.  Nothing is imported, nothing is un-pickled.
-
-    Raises: ValueError when the string is not a class by reference.
-    """
+    """The module and the class that a `custom_logit_processor` names.  Nothing is imported, nothing is un-pickled."""
     try:
         pickled = bytes.fromhex(json.loads(string)["callable"])
     except (ValueError, TypeError, KeyError):
@@ -107,8 +104,7 @@ def check_params(custom_params: object, labels_folder: Path) -> Steering:
     """The parameters, checked against the labels of their clustering, `<labels_folder>/<hash>.npy`.
 
     The number of clusters K is the highest label + 1: clusters are numbered from 0 and the last one is never empty.
-
-    Raises: ValueError with one sentence that says what is wrong.
+    A ValueError says in one sentence what is wrong.
     """
     if not isinstance(custom_params, Mapping):
         raise ValueError(f"custom_params must be an object with clustering and deltas, not {custom_params!r:.80}")

@@ -30,10 +30,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServedSystem:
-    """What is done with each chat completion.
+    """`params`: the `custom_params` of each chat completion, None where nothing is steered.
 
-    params: the `custom_params` of `request.check_params`, None where nothing is steered.  model: its "name", and the
-    hashes of its "config" and "tokenizer".
+    `model`: its "name", and the hashes of its "config" and "tokenizer".
     """
 
     params: dict[str, Any] | None
@@ -42,10 +41,7 @@ class ServedSystem:
 
 
 def read_system(path: Path, labels: Path) -> ServedSystem:
-    """`labels` is the folder of labels.
-
-    Raises: SystemExit with one sentence: a server that answers without its system must not start.
-    """
+    """`labels` is the folder of labels.  A server that would answer without its system does not start."""
     try:
         found = json.loads(path.read_text("utf-8"))
         params = {name: found[name] for name in ("clustering", "deltas", "end")} if found["deltas"] else None
@@ -67,10 +63,7 @@ class Serving:
         self._metric: Any = None
 
     def check_model(self, _: None, manager: Any, *args: Any, **options: Any) -> None:
-        """After SGLang's tokenizer manager is made, while the model loads.
-
-        Raises: SystemExit for another model than that of the system.
-        """
+        """After SGLang's tokenizer manager is made, while the model loads: another model's server ends."""
         try:
             self._model_files.check_same_model(manager.server_args.model_path, self._system.model)
         except ValueError as error:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from workers.steering import PREFIX_CACHE_VARIABLE
-from workers.steering.farm import free_answer, keeps_prompts_only
+from workers.steering.farm import free_answer
 
 
 class Cache:
@@ -25,12 +24,3 @@ def test_an_answer_that_has_ended_is_not_inserted(options: dict[str, Any]) -> No
     cache = Cache()
     free_answer(Cache.cache_finished_req, cache, "request", kv_len_to_handle=7, **options)
     assert cache.ended == [("request", False, 7)]
-
-
-def test_only_a_server_of_a_farm_keeps_prompts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PREFIX_CACHE_VARIABLE, raising=False)
-    assert not keeps_prompts_only()
-    monkeypatch.setenv(PREFIX_CACHE_VARIABLE, "prompts")
-    assert keeps_prompts_only()
-    monkeypatch.setenv(PREFIX_CACHE_VARIABLE, "all")
-    assert not keeps_prompts_only()

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from workers.steering.request import CLASS, MODULE, Steering, check_params, parse_reference
 
 if TYPE_CHECKING:
-    from workers.embedded.target.sampling import CompiledGrammar
+    from workers.embedded.target.sampling import Constraint
 
 GrammarKind = Literal["regex", "json_schema"]
 FILE_CLASS = "DeltaProcessor"  # of a generated processor file, whose module has the file's name
@@ -86,7 +86,7 @@ class GenerationRequest:
     stop_ids: frozenset[int]
     steering: Steering | None
     processor: str = ""
-    grammar: CompiledGrammar | None = None
+    grammar: Constraint | None = None
 
     @property
     def digest(self) -> str:
@@ -143,7 +143,7 @@ def parse_body(raw: bytes) -> GenerateBody:
         raise BadRequest(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
 
 
-def make_request(body: GenerateBody, limits: Limits, grammar: CompiledGrammar | None = None) -> GenerationRequest:
+def make_request(body: GenerateBody, limits: Limits, grammar: Constraint | None = None) -> GenerationRequest:
     """The request of a body, its grammar compiled."""
     sampling, ids = body.sampling_params, tuple(body.input_ids)
     if (highest := max(ids)) >= limits.vocabulary:

@@ -138,23 +138,16 @@ class GrammarRefused(ValueError):
     """The grammar cannot be used; the message is for the client."""
 
 
-@dataclass(frozen=True, eq=False)
-class CompiledGrammar:
-    """A grammar at its beginning, for any number of answers."""
-
-    _matcher: LLMatcher
-    _vocabulary: int
-
-    def start(self) -> Constraint:
-        return Constraint(self._matcher.deep_copy(), self._vocabulary)
-
-
 class Constraint:
-    """The grammar of one answer, as far as the answer has come."""
+    """A grammar, as far as an answer has come; a compiled one is at its beginning."""
 
     def __init__(self, matcher: LLMatcher, vocabulary: int) -> None:
         self._matcher = matcher
         self._vocabulary = vocabulary
+
+    def start(self) -> Constraint:
+        """For one more answer."""
+        return Constraint(self._matcher.deep_copy(), self._vocabulary)
 
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits [vocabulary] with -inf for each token that may not come next.
@@ -189,10 +182,10 @@ class Grammars:
     def __init__(self, tokenizer: Any, vocabulary: int, eos: Collection[int]) -> None:
         self._tokenizer, self._vocabulary, self._eos = tokenizer, vocabulary, sorted(eos)
         self._built: LLTokenizer | None = None
-        self._compiled: OrderedDict[tuple[GrammarKind, str], CompiledGrammar] = OrderedDict()
+        self._compiled: OrderedDict[tuple[GrammarKind, str], Constraint] = OrderedDict()
         self._lock = threading.Lock()
 
-    def compile(self, kind: GrammarKind, text: str) -> CompiledGrammar:
+    def compile(self, kind: GrammarKind, text: str) -> Constraint:
         """Takes milliseconds, and a second for the first grammar."""
         with self._lock:
             if (kind, text) not in self._compiled:
@@ -202,7 +195,7 @@ class Grammars:
                 self._compiled.popitem(last=False)
             return self._compiled[kind, text]
 
-    def _compile(self, kind: GrammarKind, text: str) -> CompiledGrammar:
+    def _compile(self, kind: GrammarKind, text: str) -> Constraint:
         from llguidance import LLMatcher, LLTokenizer
 
         if self._built is None:
@@ -218,7 +211,7 @@ class Grammars:
         matcher = LLMatcher(self._built, grammar, log_level=0)
         if matcher.is_error():
             raise GrammarRefused(f"{kind}: {_shortened(matcher.get_error())}")
-        compiled = CompiledGrammar(matcher, self._vocabulary)
+        compiled = Constraint(matcher, self._vocabulary)
         compiled.start().mask(torch.zeros(self._vocabulary))  # a grammar that nothing matches is an error here
         return compiled
 

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoTokenizer
 
 from workers.embedded.models import embedded_model
-from workers.embedded.target.sampling import CompiledGrammar, GrammarRefused, Grammars
+from workers.embedded.target.sampling import Constraint, GrammarRefused, Grammars
 
 VOCABULARY, END = 49152, 2
 THREE_LINES = r"Verdict: (通过|不通过|pass|fail)\nReason: [A-Za-z][ -~一-鿿]{0,30}\nConfidence: (0\.[0-9][0-9]|1\.00)"
@@ -36,7 +36,7 @@ def grammars(tokenizer: Any) -> Grammars:
     return Grammars(tokenizer, VOCABULARY, {END})
 
 
-def drawn(grammar: CompiledGrammar, seed: int, most: int = 200) -> list[int]:
+def drawn(grammar: Constraint, seed: int, most: int = 200) -> list[int]:
     """A random answer: each token any of the allowed ones."""
     generator = torch.Generator().manual_seed(seed)
     constraint, ids = grammar.start(), []
