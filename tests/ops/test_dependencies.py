@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "ops"))
 from requirements import closure, name_of, read_locked, requirements  # noqa: E402
 
 PACKAGES = ("orchestrator", "tasks", "workers")
-OTHERS = (*("orchestrator/flower_ext/", "workers/steering/plugin", "workers/steering/processor"),)
+OTHERS = ("orchestrator/flower_ext/", "workers/steering/plugin")
 """Modules that are imported only where an extra is installed, or in SGLang's environment."""
 
 

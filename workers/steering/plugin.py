@@ -7,8 +7,6 @@ removed, and its deltas go with the batch to the sampler as temperatures do.
 
 Whether an answer's last token ended a sentence is kept on the device by the request's place in SGLang's pool, as SGLang
 keeps the last tokens themselves: with overlap scheduling the host learns of a token one step late.
-
-A server in which the plugin is not loaded still finds `processor.ClusterBias` under the same name.
 """
 
 from __future__ import annotations

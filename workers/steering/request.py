@@ -1,12 +1,12 @@
 """How a request asks for steering: the class of the processor and its parameters, both checked.  Needs numpy only.
 
-A request names the class in `custom_logit_processor` and brings `custom_params = {"clustering": "<hash>", "deltas":
+A request names a class in `custom_logit_processor` and brings `custom_params = {"clustering": "<hash>", "deltas":
 [float, ...], "strength": 1, "end": "any"}`.  The label of a token is its cluster; the delta of its cluster, times the
 strength from 0 to 1 (1 if it is left out), is added to its logit.  With "end": "sentence" the delta of cluster 0, the
 tokens that end a turn, is added only directly after a token that ends a sentence; with "any", the default, everywhere.
 
 SGLang expects the class as `{"callable": "<hex>"}`, the hex of its pickle.  A class of an importable module pickles to
-its two names, so a reader can compare names and never has to un-pickle.
+its two names.  They are compared, nothing is un-pickled, and no such class is needed.
 
 Parameters that pass `check_params` cannot raise inside a server's sampler, where an exception would end the server.
 """
@@ -28,7 +28,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import torch
 
-MODULE = "whetstone_steering.processor"  # the module's name inside the server, see pyproject.toml in this folder
+MODULE = "whetstone_steering.processor"
 CLASS = "ClusterBias"
 LABELS_VARIABLE = "WHETSTONE_LABELS"  # the folder of labels, in the environment of a server's processes
 HASH = re.compile(r"[0-9a-f]{16,64}")

@@ -2,7 +2,7 @@
 
 One new token in each row attends to that row's own keys and values.  Rows of up to `BATCHED` positions go through one
 call over all rows and as many positions as their block has room for, where this machine gives a row the same bits for
-each of these shapes (`determinism`).  All other rows are computed one by one.
+each of these shapes (`Decoder.calibrate`).  All other rows are computed one by one.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ many are used: no answer depends on what else is in flight.
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +20,12 @@ from torch.nn.functional import rms_norm, silu
 from transformers import AutoModelForCausalLM
 
 from workers.embedded.target.attention import BATCHED, KVCache, Linear, Prompt, causal
-from workers.embedded.target.determinism import DeterminismProbe, ThreadTuner
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 ROPES = ("default", "linear", "llama3", "yarn")  # whose angles do not depend on how long a text is
+
+TRIED = (5, 63, 257, 500, 700)  # tokens of prompts by which a machine is tried: batched, at edges of blocks, and longer
+LOAD = Path("/proc/loadavg")  # "... <running>/<all> ...": threads of the whole machine that run or want to
 
 Attend = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -78,18 +82,44 @@ class Decoder:
     def calibrate(self, rows: int) -> int:
         """Find out how this machine computes a step exactly, each row's bits apart from the others', and keep to it.
 
-        Returns how many rows to step: `rows`, or 1 where the machine cannot keep them apart.
+        No library promises it.  A kernel may choose its path by a thread's scratch memory, and so by the place of a row
+        or by the number of threads.  (Float32 attention in torch's fused kernel on x86 does: half of the rows go
+        through another thread's buffer, and differ.)  Returns how many rows to step: `rows`, or 1 where the machine
+        cannot keep them apart.
         """
-        layer, threads = self._layers[0], torch.get_num_threads()
-        linears = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
-        probe = DeterminismProbe((self.heads, self.kv_heads, self.d), self.dtype)
-        counts = tuple(sorted({1, threads})) if probe.threads({1, threads}) else (1,)
-        sizes = tuple(sorted({max(1, rows // part) for part in (8, 4, 2, 1)}))  # of how many rows a step may be
-        ways = [(c, s) for c in dict.fromkeys((counts, (1,))) for s in (sizes, (rows,))]
-        counts, self._sizes = next((way for way in ways if probe.linears(linears, *way)), ((1,), (1,)))
+        threads = dict.fromkeys((tuple(sorted({1, torch.get_num_threads()})), (1,)))
+        sizes = (tuple(sorted({max(1, rows // part) for part in (8, 4, 2, 1)})), (rows,))
+        exact = (way for way in itertools.product(threads, sizes, (BATCHED, 0)) if self._is_exact(*way))
+        counts, self._sizes, self._longest_batched = next(exact, ((1,), (1,), 0))
         self._tuner = ThreadTuner(adaptive=counts != (1,))
-        self._longest_batched = BATCHED if probe.batches(counts, self._sizes) else 0
         return self._sizes[-1]
+
+    @torch.inference_mode()
+    def _is_exact(self, counts: Sequence[int], sizes: tuple[int, ...], longest_batched: int) -> bool:
+        """Whether the first layer and the head give prompts the same bits in every place, beside whatever others."""
+        self._sizes, self._longest_batched = sizes, longest_batched
+        layers, self._layers = self._layers, self._layers[:1]
+        ids = torch.randint(self.vocabulary, (max(TRIED) + 1,), generator=torch.Generator().manual_seed(0)).tolist()
+        found: dict[int, list[torch.Tensor]] = {2 * length + step: [] for length in TRIED for step in (0, 1)}
+        before = torch.get_num_threads()
+        try:
+            for count in counts:
+                torch.set_num_threads(count)
+                prompts = {length: self.prefill(ids[:length]) for length in TRIED}
+                for length, prompt in prompts.items():
+                    found[2 * length].append(prompt.logits)
+                for size, first in itertools.product(sizes, range(len(TRIED))):
+                    placed = {row: TRIED[(first + row) % len(TRIED)] for row in range(size)}
+                    cache = self.new_cache(sizes[-1])
+                    for row, length in placed.items():
+                        cache.admit(row, prompts[length].kv)
+                    logits = self.step({row: (ids[length], length) for row, length in placed.items()}, cache)
+                    for row, length in placed.items():
+                        found[2 * length + 1].append(logits[row].clone())
+        finally:
+            torch.set_num_threads(before)
+            self._layers = layers
+        return all(torch.equal(one, each[0]) for each in found.values() for one in each)
 
     def prefill(self, ids: Sequence[int]) -> Prompt:
         """Compute one prompt, alone."""
@@ -189,3 +219,34 @@ def _check_supported(config: Any) -> None:
             f"the embedded target runs {', '.join(FAMILIES)} with silu, full attention, and {', '.join(ROPES)} rope; "
             f"this model is {config.model_type} with {config.hidden_act} and {rope}: serve it with SGLang"
         )
+
+
+class ThreadTuner:
+    """Sets torch's threads before each piece of work: all of them, or one while other processes need the cores.
+
+    A step is two hundred short parallel loops, and each ends when its last thread does.  When another process holds a
+    core, every loop waits for a thread that is not running: two threads on two cores were up to sixty times slower
+    than one.  With the cores free they are a third faster.  To be used by the engine's thread alone.
+    """
+
+    def __init__(self, adaptive: bool, load: Path = LOAD, cores: int | None = None) -> None:
+        self._all = torch.get_num_threads()
+        self._load = load
+        self._cores = cores or os.cpu_count() or 1
+        self._adaptive = adaptive and self._all > 1
+        if not adaptive:
+            torch.set_num_threads(1)
+
+    def choose(self) -> None:
+        """Take all threads if the machine has cores for them at this moment, else one."""
+        if not self._adaptive:
+            return
+        current = torch.get_num_threads()
+        try:
+            running = int(self._load.read_text().split()[3].split("/")[0])
+        except OSError:
+            running = 0  # not on Linux: assume free cores, as torch does
+        # Ours spin for a moment after a loop, so as many as we use may be our own.
+        chosen = self._all if max(0, running - current) + self._all <= self._cores else 1
+        if chosen != current:
+            torch.set_num_threads(chosen)
