@@ -24,9 +24,15 @@ from typing import Any
 
 import psutil
 
-from tasks.common.child import has_ended, stop_child, wait_ended
 from tasks.common.files import write_atomic
-from tasks.common.process import ProcessIdentity, dying_with_parent, identify
+from tasks.common.process import (
+    ProcessIdentity,
+    dying_with_parent,
+    has_ended,
+    identify,
+    stop_child,
+    wait_ended,
+)
 
 logger = logging.getLogger("whetstone.farm")
 
