@@ -147,8 +147,7 @@ class RunResults:
     @cached_property
     def individuals(self) -> Sequence[Individual]:
         """Every evaluation of the recorded generations, in their order."""
-        count = len(self.generations)
-        return [one for one in read_individuals(self.output.individuals) if one.generation < count]
+        return read_individuals(self.output, self.generations)
 
     @cached_property
     def descent(self) -> Sequence[Edge]:

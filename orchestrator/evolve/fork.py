@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.evolve.optimisers import Genome, list_to_deltas
+from orchestrator.evolve.records import read_history, read_individuals
 from orchestrator.evolve.resume import saved_settings
 from orchestrator.evolve.search import load_state, make_search
-from orchestrator.results import RunResults
-from orchestrator.runs.folder import OutputError, OutputFolder, read_json
+from orchestrator.evolve.systems import read_book
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json, run_file
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import FORK, FORK_FILE, ZERO, ForkedArm, ForkFile
 from orchestrator.settings.kconfig import PREFIX, load_settings
@@ -88,16 +89,19 @@ def find_fork(spec: str) -> Fork:
     folder = Path(path)
     if not is_at or Path(spec).is_dir():  # a folder's name may have an @
         folder, at = Path(spec), ""
-    results = RunResults.open(folder)
-    if results.kind != "evolve":
-        raise OutputError(f"{folder} is a run of {results.kind!a}, and only evolutions can be forked")
-    count = len(results.generations)
+    known = run_file(folder)
+    if known["kind"] != "evolve":
+        raise OutputError(f"{folder} is a run of {known['kind']!a}, and only evolutions can be forked")
+    output = OutputFolder(folder)
+    search = make_search(saved_settings(folder), read_book(output))
+    state = load_state(output, search)
+    history = read_history(output, count := state.generation)
+    individuals = read_individuals(output, history)
     if not count:
         raise OutputError(f"{folder} has no finished generation to fork")
-    search = make_search(saved_settings(folder), results.book)
     found: dict[str, Sequence[Genome]]
     if at in ("", str(count)):
-        found = {name: state.members for name, state in load_state(results.output, search).states.items()}
+        found = {name: one.members for name, one in state.states.items()}
         at = f"the end of {count} generations"
     else:
         nodes = [at]
@@ -106,10 +110,12 @@ def find_fork(spec: str) -> Fork:
                 raise OutputError(
                     f"{folder} has generations 0 to {count - 1}, and {count} for its end; there is no {at}"
                 )
-            nodes = [one["node"] for one in results.generations[int(at)]["population"]]
+            nodes = [one["node"] for one in history[int(at)]["population"]]
             at = f"generation {int(at)}"
-        individuals = sorted(map(results.individual, nodes), key=lambda one: -one.fitness)
-        found = {individuals[0].arm: [Genome(one.vector, one.scratchpad) for one in individuals]}
+        chosen = sorted((one for one in individuals if one.node in nodes), key=lambda one: -one.fitness)
+        if not chosen:
+            raise OutputError(f"{folder} has no individual {at!a}; individuals.jsonl has the names")
+        found = {chosen[0].arm: [Genome(one.vector, one.scratchpad) for one in chosen]}
     ids = search.any_params.cluster_ids
     arms: dict[str, ForkedArm] = {
         name: {
@@ -120,4 +126,4 @@ def find_fork(spec: str) -> Fork:
         }
         for name, genomes in found.items()
     }
-    return Fork(folder, {"run": results.run, "folder": str(folder.resolve()), "at": at, "arms": arms})
+    return Fork(folder, {"run": known["id"], "folder": str(folder.resolve()), "at": at, "arms": arms})

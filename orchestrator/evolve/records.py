@@ -13,7 +13,6 @@ import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, cast, get_args
 
 from pydantic import Field, FiniteFloat
@@ -23,7 +22,15 @@ from orchestrator.evolve.optimisers import Evaluated, Generation, canonical_orde
 from orchestrator.evolve.resume import read_changes
 from orchestrator.evolve.systems import Arm, System
 from orchestrator.report.statistics import Point
-from orchestrator.runs.folder import OutputFolder, append_lines, json_line, load_lines, read_json, write_output
+from orchestrator.runs.folder import (
+    OutputError,
+    OutputFolder,
+    append_lines,
+    json_line,
+    load_lines,
+    read_json,
+    write_output,
+)
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.common.validation import Delta
 from tasks.cpu.plots import EVOLUTION_PLOTS
@@ -79,8 +86,17 @@ class GenerationRecord(TypedDict):
 History = Sequence[GenerationRecord]
 
 
-def read_history(output: OutputFolder) -> list[GenerationRecord]:
-    return cast("list[GenerationRecord]", load_lines(output.history, GenerationRecord, "generation"))
+def read_history(output: OutputFolder, generations: int | None = None) -> list[GenerationRecord]:
+    """All lines, or those of the first `generations`, which the saved state counts; a damaged file is refused."""
+    found = cast("list[GenerationRecord]", load_lines(output.history, GenerationRecord, "generation", is_whole=True))
+    if generations is None:
+        return found
+    if len(found) < generations:
+        raise OutputError(
+            f"{output.history} has {len(found)} of the {generations} generations that {output.state.name} counts: "
+            "it is damaged; restore it"
+        )
+    return found[:generations]
 
 
 def evaluations_of(history: History) -> Evaluations:
@@ -136,9 +152,19 @@ class Individual:
         return System(self.node, "evolved", arm.system_prompt, arm.name, self.vector, arm.clustering)
 
 
-def read_individuals(path: Path) -> list[Individual]:
-    """What the lines of the file hold; none where there is no file.  A last line that a kill cut short is left out."""
-    return [Individual(**line) for line in load_lines(path, Individual, "individual")]
+def read_individuals(output: OutputFolder, history: History) -> list[Individual]:
+    """Those of the generations of the history; a file that lacks some is refused.
+
+    What a generation that was killed has left behind them is left out.
+    """
+    lines = [Individual(**line) for line in load_lines(output.individuals, Individual, "individual")]
+    found = [one for one in lines if one.generation < len(history)]
+    if (count := sum(len(line["population"]) + len(line["offspring"]) for line in history)) != len(found):
+        raise OutputError(
+            f"{output.individuals} has {len(found)} of the {count} individuals that {output.history.name} names: "
+            "it is damaged; restore it"
+        )
+    return found
 
 
 EdgeKind = Literal["parent", "mutation", "next"]
@@ -241,16 +267,15 @@ class Recorder:
         artifacts: ArtifactRequests,
         *,
         is_priced: bool,
-        history: Sequence[GenerationRecord],
-        generation: int,
+        history: History,
     ) -> None:
-        """Take up what the folder holds of the generations before `generation`; `history` is of these."""
+        """Take up what the folder holds of the generations of `history`."""
         self._output, self._store, self._run_id, self._search = output, store, run_id, search
         self._artifacts, self._is_priced = artifacts, is_priced
         self._ids = search.any_params.cluster_ids
         self._best: BestOfRun | None = None  # of which the files were requested
         self.history = list(history)
-        self.individuals = [one for one in read_individuals(output.individuals) if one.generation < generation]
+        self.individuals = read_individuals(output, history)
         if output.individuals.exists():
             write_output(output.individuals, b"".join(json_line(dataclasses.asdict(one)) for one in self.individuals))
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
@@ -264,8 +289,8 @@ class Recorder:
         self.history.append(self._line(finished, best, wall_s))
         new = individuals_of(generation, arm.name, self._ids)
         self.individuals += new
+        append_lines(output.individuals, map(dataclasses.asdict, new))  # before the line that names them
         output.write("history.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
-        append_lines(output.individuals, map(dataclasses.asdict, new))
         self._write_deltas(generation.leader.genome.deltas, arm, best)
         output.write("evolution_state.json", self._search.to_json(finished.state))
         return best

@@ -21,7 +21,7 @@ from orchestrator.evolve.fork import Fork
 from orchestrator.evolve.optimisers import list_to_deltas
 from orchestrator.evolve.progress import InProgress, ProgressReporter
 from orchestrator.evolve.questions import Examples
-from orchestrator.evolve.records import GenerationRecord, Recorder, evaluations_of, read_history
+from orchestrator.evolve.records import GenerationRecord, History, Recorder, evaluations_of, read_history
 from orchestrator.evolve.report import build_report, write_report
 from orchestrator.evolve.search import RunState, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import PLAIN, SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
@@ -117,6 +117,7 @@ def _run(
     if output.state.exists() and not book.arms:
         raise OutputError(f"{output.state} is of a search whose {SYSTEMS_FILE} is missing: it has the arms")
     state = load_state(output, make_search(settings, book)) if book.arms else RunState()
+    history = read_history(output, state.generation) if state.generation else []
     output.run_id(KIND_NAME)  # first of all: files without it are no run
     with restored_if_refused(output.config, output.path / resume.CHANGES_FILE):
         if output.config.exists():
@@ -129,7 +130,7 @@ def _run(
             only=only, budget_usd=settings.budget_usd, is_priced=priced, notify=view.notify, unit="generations",
             total=settings.ngen,
         ) as opened:  # fmt: skip
-            session = _Session(settings, output, view, callbacks, opened, book, state.generation)
+            session = _Session(settings, output, view, callbacks, opened, book, history)
             with session.publisher.publish_final_state():
                 asked = session.check(book, examples)
                 search = _Search(session, *session.prepare(book, examples, asked), state)
@@ -161,21 +162,21 @@ class _Session:
         callbacks: Callbacks,
         opened: Session,
         book: Book,
-        done: int,
+        history: History,
     ) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         self.settings, self.output, self.view, self.callbacks = settings, output, view, callbacks
-        self.opened, self.done = opened, done
+        self.opened = opened
         self.store, self.run_id = opened.farm.store, opened.run_id
         self.dispatcher, self.publisher = opened.dispatcher, opened.publisher
         self.scheduler = Scheduler(self.dispatcher)
         self.artifacts = ArtifactRequests(self.scheduler, output, stage_limit_s())
-        self.history = [line for line in read_history(output) if line["generation"] < done] if done else []
+        self.history, self.done = history, len(history)
 
         self._put_run(book.cap, book if book.arms else None)
         self.reporter = ProgressReporter(self.dispatcher, settings, output, view, self.artifacts, self.publisher)
         self.reporter.take_up(self.history, self.evaluations(self.history))
-        callbacks.start(RunInfo(self.run_id, KIND_NAME, output.path, dict(vars(settings)), settings.ngen, done))
+        callbacks.start(RunInfo(self.run_id, KIND_NAME, output.path, dict(vars(settings)), settings.ngen, self.done))
 
     def _put_run(self, cap: int = 0, book: Book | None = None) -> None:
         """What workers read: with another cap than the settings', and the fitness relative to the plain model."""
@@ -252,7 +253,7 @@ class _Search:
         self.search = make_search(self.settings, book)
         self.recorder = Recorder(
             self.output, session.store, session.run_id, self.search, session.artifacts,
-            is_priced=session.publisher.is_priced, history=session.history, generation=state.generation,
+            is_priced=session.publisher.is_priced, history=session.history,
         )  # fmt: skip
         self.reporter.recorded = session.evaluations(session.history)
         self.reporter.arms = {arm.name: arm.system_prompt for arm in self.search.arms}
@@ -269,8 +270,7 @@ class _Search:
         recorder, store, run_id = self.recorder, self.session.store, self.session.run_id
         if self.state.generation:
             self.session.view.notify(f"going on with generation {self.state.generation} of {self.settings.ngen}")
-            if recorder.history:
-                recorder.write_again(self.state)
+            recorder.write_again(self.state)
         started = time.monotonic()
         for finished in self.search.generations(
             self.state, self.measurer.evaluate, self.reporter.end_population, self._turns, known_of(self.book)

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.evolve.records import read_individuals
 from orchestrator.evolve.resume import MODEL, read_model
 from orchestrator.evolve.systems import System
 from orchestrator.export.engines import LLAMA_CPP, TRANSFORMERS, VLLM
@@ -88,7 +87,7 @@ def _chosen(results: RunResults, system: str, node: str) -> System:
             if one.name == name:
                 return one
         raise OutputError(f"{results.folder} has no system {name!a}; systems.json has the names")
-    found = [one for one in read_individuals(results.output.individuals) if node in ("", one.node)]
+    found = [one for one in results.individuals if node in ("", one.node)]
     if not found:
         problem = f"no individual {node!a}; individuals.jsonl has the names" if node else "no individual yet"
         raise OutputError(f"{results.folder} has {problem}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,26 @@ def test_what_a_fork_begins_with(finished_run: Path, tmp_path: Path) -> None:
 def test_a_place_that_a_run_does_not_have_is_refused(finished_run: Path, place: str, fault: str) -> None:
     with pytest.raises(OutputError, match=fault):
         find_fork(f"{finished_run}{place}")
+
+
+def halved(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def without_last_line(content: bytes) -> bytes:
+    return b"".join(content.splitlines(keepends=True)[:-1])
+
+
+@pytest.mark.parametrize("place", ["", "@0", "@g0_pop0"])
+@pytest.mark.parametrize("name", ["history.jsonl", "individuals.jsonl", "evolution_state.json", "systems.json"])
+@pytest.mark.parametrize("damage", [halved, without_last_line, lambda content: bytes(len(content))])
+def test_a_run_of_which_a_file_is_damaged_is_not_forked(
+    finished_run: Path, tmp_path: Path, damage: Any, name: str, place: str
+) -> None:
+    file = shutil.copytree(finished_run, tmp_path / "run") / name
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(OutputError, match=re.escape(name)):
+        find_fork(f"{tmp_path / 'run'}{place}")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ LINE: GenerationRecord = {
     "evaluations": {"computed": 1, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
     "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3, "cost_usd": None,
 }  # fmt: skip
+WHOLE: GenerationRecord = {**LINE, "offspring": LINE["population"] * 3}
+"""The line of a generation of four individuals."""
 
 
 def lines(number: int) -> list[dict[str, Any]]:
@@ -44,14 +46,10 @@ def test_each_evaluation_has_its_deltas_and_scratchpad(tmp_path: Path) -> None:
     assert (mut["node"], mut["deltas"]["1"], mut["scratchpad"], mut["target"]) == ("g0_child0_mut", -2.0, "more", "1")
     assert other["skip_reason"] == "refused"
     # The choice reads the same: the arm, and the deltas in the order of the clusters.
-    append_lines(path := tmp_path / "individuals.jsonl", lines(0))
-    read = read_individuals(path)[2]
-    assert (read.node, read.arm, read.vector, read.point) == (
-        "g0_child0_mut",
-        "80 words",
-        (0.0, -2.0),
-        Point(12.0, 0.6),
-    )
+    append_lines((output := OutputFolder(tmp_path)).individuals, lines(0))
+    read = read_individuals(output, [WHOLE])[2]
+    assert (read.node, read.arm, read.vector) == ("g0_child0_mut", "80 words", (0.0, -2.0))
+    assert read.point == Point(12.0, 0.6)
 
 
 @pytest.mark.parametrize("damage", [b"\xff\xfe", b"{}", b'{"node": "n", "generation": 1e999}'])
@@ -59,16 +57,34 @@ def test_a_damaged_line_is_named_and_the_file_stays(tmp_path: Path, damage: byte
     append_lines(path := tmp_path / "individuals.jsonl", lines(0))
     path.write_bytes(content := path.read_bytes() + damage + b"\n" + path.read_bytes())
     with pytest.raises(OutputError, match=r"individuals.jsonl: line 5 is no individual"):
-        read_individuals(path)
+        read_individuals(OutputFolder(tmp_path), [WHOLE])
     assert path.read_bytes() == content
 
 
-def test_a_last_generation_that_was_cut_short_is_left_out_and_one_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_history_that_was_cut_or_zeroed_is_named(tmp_path: Path) -> None:
     output = OutputFolder(tmp_path)
     assert read_history(output) == []
     second: GenerationRecord = {**LINE, "generation": 1}
-    output.write("history.jsonl", json_line(LINE) + json_line(second) + b'{"generation": 2, "best"')
-    assert read_history(output) == [LINE, second]
-    output.write("history.jsonl", json_line(LINE) + json_line({**LINE, "population": []}) + json_line(LINE))
-    with pytest.raises(OutputError, match=r"history\.jsonl: line 2 is no generation"):
-        read_history(output)
+    whole = json_line(LINE) + json_line(second)
+    output.write("history.jsonl", whole)
+    assert (read_history(output), read_history(output, 1)) == ([LINE, second], [LINE])
+    damage = (whole[:-9], bytes(len(whole)), whole + b"{}", json_line({**LINE, "population": []}) + json_line(LINE))
+    for damaged in damage:
+        output.write("history.jsonl", damaged)
+        with pytest.raises(OutputError, match=r"history\.jsonl: .* no generation"):
+            read_history(output)
+    # Where whole lines are missing, the saved state says so
+    output.write("history.jsonl", json_line(LINE))
+    with pytest.raises(OutputError, match=r"history\.jsonl has 1 of the 2 generations that evolution_state"):
+        read_history(output, 2)
+
+
+def test_individuals_that_are_missing_are_noticed_and_those_of_a_killed_generation_are_left_out(tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    append_lines(output.individuals, [*lines(0), *lines(1)[:2]])
+    output.individuals.write_bytes(output.individuals.read_bytes()[:-9])
+    assert [one.generation for one in read_individuals(output, [WHOLE])] == [0] * 4
+    for damaged in (output.individuals.read_bytes()[:500], b"", bytes(900)):
+        output.individuals.write_bytes(damaged)
+        with pytest.raises(OutputError, match=r"individuals\.jsonl has . of the 4 individuals that history"):
+            read_individuals(output, [WHOLE])
