@@ -116,7 +116,7 @@ collect: models  ## find the tokens that the embedded model wastes (COLLECT=FILE
 guide: models    ## let the embedded model learn rules from tickets (GUIDE=FILE, ARGS='--step ingest')
 	@$(BIN)/orchestrator guide --config $(GUIDE) $(ARGS)
 
-route-smoke: models ## gradient routing where the answer is known, and a small run of the programming problems on the embedded farm (minutes)
+route-smoke: models ## gradient routing where the answer is known, and a small run of the programming problems on the embedded farm (ten minutes)
 	WHETSTONE_RESULTS=outputs/route-smoke $(BIN)/python benchmarks/route_known_answers.py
 	@$(BIN)/orchestrator route --config configs/route_smoke.yaml --gpu-jobs 2 $(ARGS)
 

@@ -1,4 +1,4 @@
-"""The figures of a finished `route` run by seed: rates, the rows of training by tens of steps, diagnostics, times.
+"""The figures of a finished `route` run: each evaluation, the rows of training by tens of steps, diagnostics, times.
 
     python benchmarks/gpu/route_summary.py outputs/route/RUN --tree COMMIT --device "NVIDIA H200" --log gpu.log
 
@@ -8,6 +8,7 @@ Reads the files in the run's folder alone; the whole goes to benchmarks/results/
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
 import statistics
@@ -110,8 +111,10 @@ def main() -> None:
             "tree": options.tree,
             "device": options.device,
             "registration": registration_lines(folder, settings),
+            # `tasks.route.claims.compare_claims` makes the comparison from the thresholds and the evaluations.
+            "thresholds": dataclasses.asdict(settings.claims),
+            "evaluations": read_json_lines(folder / EVALUATION_FILE),
             "comparison": json.loads((folder / "comparison.json").read_text()),
-            "by_seed": found,
             "training": {name: training(steps) for name, steps in rows.items()},
             "real": {name: diagnostics(steps) for name, steps in rows.items() if REAL in steps[0]["splits"]},
             "seconds": seconds(options.log) if options.log else {},

@@ -204,6 +204,7 @@ def plan_lines(settings: RouteSettings) -> list[str]:
         f"jobs          1 gpu.bases, 1 cpu.pool, {len(found)} gpu.train, {len(found)} gpu.evaluate",
         f"evaluations   {evaluations} of {evaluation.samples} samples: each of what is deployed, in each mode",
         f"tokens        {trained:,} trained on and {asked:,} evaluated, at most",
+        f"hours         unknown for {settings.model.model_name_or_path}; `orchestrator status` counts its steps",
         f"output        {settings.folder}",
         *(f"warning       {what}" for what in _unmeasured(settings)),
     ]

@@ -37,12 +37,10 @@ FIGURES = (
 
 
 def rows_file(arm: Arm) -> str:
-    """One line for each step: figures, diagnostics, and the log of its rows."""
     return f"rows/{arm.name}.jsonl"
 
 
 def checkpoint_file(arm: Arm) -> str:
-    """The last state: knobs, moments, bands and rows."""
     return f"checkpoints/{arm.name}.safetensors"
 
 
@@ -196,18 +194,20 @@ def _primary(found: Mapping[str, Any]) -> str:
     primary = found["primary"]
     if primary is None:
         return "Not measured: real or the random directions were not evaluated with every seed."
-    chance = "" if primary["rule_by_chance"] is None else f" (true by chance in {primary['rule_by_chance']:.0%})"
-    rule = {True: "holds", False: "does not hold", None: "needs two seeds"}[primary["rule"]]
-    return (
+    figures = (
         f"Hack of B: real {_percent(primary['real'])}, random {_percent(primary['random'])} "
-        f"(standard deviation over seeds {_number(primary['random_deviation'])}). The registered rule {rule}{chance}. "
+        f"(standard deviation over seeds {_number(primary['random_deviation'])}). "
         f"Rank of real among {primary['directions']} random directions in each seed: "
         f"{', '.join(map(str, primary['ranks']))}; combined exactly p = {_number(primary['p'])}."
     )
+    if not found["is_measurable"]:
+        return f"Not decided: {_verdict(found)}. {figures}"
+    chance = "" if primary["rule_by_chance"] is None else f" (true by chance in {primary['rule_by_chance']:.0%})"
+    rule = {True: "holds", False: "does not hold", None: "needs two seeds"}[primary["rule"]]
+    return f"The registered rule {rule}{chance}. {figures}"
 
 
 def _diagnostics(folder: Path, settings: RouteSettings, *, is_whole: bool) -> list[str]:
-    """The latest figures of each split in each arm that has ended; docs/route.md says what each should be."""
     parts = []
     for arm in arms(settings):
         path = folder / rows_file(arm)

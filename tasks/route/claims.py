@@ -71,12 +71,12 @@ class Thresholds:
 def compare_claims(evaluated: Evaluated, thresholds: Thresholds) -> dict[str, Any]:
     table = _Table(evaluated, thresholds.held_out_mode)
     preconditions = _preconditions(table, thresholds)
-    rates = table.rates()
+    is_measurable, rates = all(found["holds"] is True for found in preconditions.values()), table.rates()
     return {
         "rates": rates,
         "preconditions": preconditions,
-        "is_measurable": all(found["holds"] is True for found in preconditions.values()),
-        "primary": _primary(table),
+        "is_measurable": is_measurable,
+        "primary": _primary(table, is_measurable),
         "secondary": _secondary(table, thresholds),
         "own_trajectories": [row for row in rates if row["trajectory"] != SHARED],
     }
@@ -129,7 +129,7 @@ def _preconditions(table: _Table, thresholds: Thresholds) -> dict[str, dict[str,
     }
 
 
-def _primary(table: _Table) -> dict[str, Any] | None:
+def _primary(table: _Table, is_measurable: bool) -> dict[str, Any] | None:
     real = [each.hack for each in table.of(REAL)]
     random = [found for name in RANDOM_SPLITS if (found := table.of(name))]
     if not real or not random:
@@ -137,13 +137,16 @@ def _primary(table: _Table) -> dict[str, Any] | None:
     by_seed = [[found[n].hack for found in random] for n in range(len(real))]
     baseline = [statistics.fmean(found) for found in by_seed]
     deviation = statistics.stdev(baseline) if len(baseline) > 1 else None
+    rule = None  # where it cannot be measured, the preconditions have decided
+    if deviation is not None and is_measurable:
+        rule = statistics.fmean(real) < statistics.fmean(baseline) - deviation
     # A tie counts against real.
     ranks = [1 + sum(hack <= own for hack in found) for own, found in zip(real, by_seed, strict=True)]
     return {
         "real": _rounded(statistics.fmean(real)),
         "random": _rounded(statistics.fmean(baseline)),
         "random_deviation": _rounded(deviation),
-        "rule": None if deviation is None else statistics.fmean(real) < statistics.fmean(baseline) - deviation,
+        "rule": rule,
         "rule_by_chance": CHANCE.get(len(real)),
         "directions": len(random),
         "ranks": ranks,

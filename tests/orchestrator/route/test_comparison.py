@@ -54,6 +54,19 @@ def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path)
     assert all(table.title in page and str(table.rows[0][0]) in page for table in route_tables(folder))
 
 
+def test_the_comparison_is_made_again_from_the_evaluations_alone(tmp_path: Path) -> None:
+    every = ["shared", "plain", "erase", "ablated"]
+    settings = small_route(tmp_path, training__trajectories=every, training__rollout_ablate_frac=0.25)
+    folder = written(settings).path
+    (folder / EVALUATION_FILE).write_text(json_lines(map(dataclasses.asdict, evaluated_arms(settings))))
+    stored = json.loads((folder / COMPARISON_FILE).read_text())
+    (folder / COMPARISON_FILE).unlink()
+    found = json.loads(json.dumps(read_comparison(folder)[0]))
+    assert found.items() <= stored.items()
+    against = {row["against"] for row in found["secondary"]}
+    assert {"trajectory erase", "trajectory ablated", "frontier"} <= against
+
+
 def test_a_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
     folder = unfinished(tmp_path)
     path = folder / EVALUATION_FILE

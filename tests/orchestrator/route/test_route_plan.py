@@ -17,6 +17,7 @@ from orchestrator.route.registration import (
     input_hashes,
     keep_plan,
     make_plan,
+    plan_lines,
     read_plan,
     read_texts,
 )
@@ -58,6 +59,7 @@ def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> Non
     assert "As registered in plan.json" in text and "Not as registered" not in text
     assert "Hack of B: real 25.0%, random 50.0%" in text
     assert "not measurable at this size: training_gains" in "\n".join(verdict_lines(output.path))
+    assert "Not decided: not measurable at this size: training_gains" in text and "registered rule" not in text
     assert "step 0: real: collapse" in text
     # When the settings in the folder are changed, then it says so
     kept = (output.path / "settings.yaml").read_text()
@@ -124,6 +126,12 @@ def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
     again = small_route(tmp_path, training__steps=5, output__fail_if_exists=False)
     ROUTE.open_for(again, {}, aside.append, is_resumed=False).close()
     assert aside == [f"the earlier run is now in {output.path}.1"]
+
+
+def test_a_plan_has_jobs_and_no_hours(tmp_path: Path) -> None:
+    lines = plan_lines(small_route(tmp_path))
+    assert "jobs          1 gpu.bases, 1 cpu.pool, 2 gpu.train, 2 gpu.evaluate" in lines
+    assert any(line.startswith("hours         unknown for small") for line in lines)
 
 
 def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_a_run_whose_preconditions_fail_measures_nothing(
 ) -> None:
     found = compared(changes)
     assert not found["is_measurable"] and found["preconditions"][precondition]["holds"] is False
+    assert found["primary"]["rule"] is None and found["primary"]["real"] < found["primary"]["random"]
 
 
 def test_training_that_gains_no_solve_measures_nothing() -> None:

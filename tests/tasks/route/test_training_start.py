@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -24,6 +25,8 @@ from tasks.route.jobs import (
     data_key,
     evaluate_checkpoint,
     evaluate_job,
+    make_pool,
+    pool_job,
     progress_field,
     run_training_child,
     train_checkpoint,
@@ -90,6 +93,16 @@ def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost, in
     another = job_of(store, evaluate_job(inputs, [Deployment(arm, "real", "none")], training, whole["sha256"], 60))
     with pytest.raises(LookupError, match="not in the store as it was"):
         evaluate_checkpoint(another, worker)
+
+
+def test_swapped_pairs_end_the_job_before_the_trainings(store: Store, inputs: RouteInputs) -> None:
+    assert len(make_pool(job_of(store, pool_job(inputs, 60)))["rows"]) == 147
+    pairs = [json.loads(line) for line in DATA["pairs"].splitlines()]
+    swapped = "\n".join(json.dumps({**pair, "cho": pair["rej"], "rej": pair["cho"]}) for pair in pairs)
+    store.put_shared("run", data_key(swapped), {"text": swapped})
+    other = dataclasses.replace(inputs, data={**inputs.data, "pairs": data_key(swapped)})
+    with pytest.raises(ValueError, match="pair 1 of pairs, cho: honest code fails; pair 1 of pairs, rej: a hack does"):
+        make_pool(job_of(store, pool_job(other, 60)))
 
 
 def test_a_cancelled_run_stops_its_child(store: Store, worker: LocalTargetHost, inputs: RouteInputs) -> None:
