@@ -134,38 +134,25 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class RowBatch:
-    """B rows, padded on the right to T tokens; completions to L.
+    """B rows `ids`, padded on the right to T tokens; `inside` [B, T] is true where one is of the completion.
 
-    ids [B, T]; targets [B, L] are the completions' tokens, mask [B, L] is 1 where one is, and
-    `before` [B, L] the position that predicts it.
+    `mask` [B, L] is 1 as often as a completion has tokens, and 0 up to the longest one of all.
     """
 
     ids: Tensor
-    targets: Tensor
+    inside: Tensor
     mask: Tensor
-    before: Tensor
-
-    def completion_positions(self) -> Tensor:
-        return torch.zeros_like(self.ids).scatter_reduce(1, self.before + 1, self.mask.long(), reduce="amax")
 
 
 def pad_rows(rows: Sequence[TokenRow], length: int, device: torch.device) -> RowBatch:
-    """Completions are padded to `length`."""
-    total = max(len(row.prompt) + len(row.completion) for row in rows)
-    starts = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
+    texts = [row.prompt + row.completion for row in rows]
+    width = max(map(len, texts))
+    ids = torch.tensor([text + (0,) * (width - len(text)) for text in texts], device=device)
+    starts = torch.tensor([[len(row.prompt)] for row in rows], device=device)
     counts = torch.tensor([[len(row.completion)] for row in rows], device=device)
-    places = torch.arange(length, device=device)
-    mask = places < counts
-
-    def padded(parts: Sequence[tuple[int, ...]], width: int) -> Tensor:
-        return torch.tensor([part + (0,) * (width - len(part)) for part in parts], device=device)
-
-    return RowBatch(
-        ids=padded([row.prompt + row.completion for row in rows], total),
-        targets=padded([row.completion for row in rows], length),
-        mask=mask.float(),
-        before=(starts + places) * mask,
-    )
+    places = torch.arange(max(width, length), device=device)
+    inside = (places[:width] >= starts) & (places[:width] < starts + counts)
+    return RowBatch(ids, inside, (places[:length] < counts).float())
 
 
 @dataclass(frozen=True)
@@ -257,7 +244,7 @@ class Policy:
             probe.requires_grad_(True)
             recording: AbstractContextManager[list[Tensor]] = nullcontext([])
             if record:
-                recording = self.adapter.recording(batch.completion_positions())
+                recording = self.adapter.recording(batch.inside)
             with torch.enable_grad(), self.adapter.active(_of(knobs, part) + probe), _determinism(self._deterministic):
                 with recording as means:
                     log_probabilities = self._log_probabilities(batch)
@@ -277,12 +264,10 @@ class Policy:
         return [(part, pad_rows(rows[part], length, self.adapter.device)) for part in parts]
 
     def _log_probabilities(self, batch: RowBatch) -> Tensor:
-        hidden = self.model.hidden(batch.ids)
-        wanted = batch.mask.bool()
-        states = hidden[wanted.nonzero()[:, 0], batch.before[wanted]]
-        parts = zip(torch.split(states, self._tokens), torch.split(batch.targets[wanted], self._tokens), strict=True)
+        states, targets = self.model.hidden(batch.ids)[:, :-1][batch.inside[:, 1:]], batch.ids[batch.inside]
+        parts = zip(torch.split(states, self._tokens), torch.split(targets, self._tokens), strict=True)
         chosen = torch.cat([_chosen(self.model, *part) for part in parts])
-        return torch.zeros_like(batch.mask).masked_scatter(wanted, chosen)
+        return torch.zeros_like(batch.mask).masked_scatter(batch.mask.bool(), chosen)
 
 
 def _of(knobs: Tensor, part: slice) -> Tensor:
