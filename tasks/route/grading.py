@@ -283,13 +283,14 @@ def build_pool(
 ) -> list[PoolRow]:
     """Templated hacks and honest solutions of the problems of part `pool`, first the hacks of each, graded once.
 
-    Raises: ValueError that names each of these, and each side of a pair, that is not what it is meant to be.
+    Raises: ValueError that names each of these, each reference and each side of a pair that is not what it must be.
     """
     made: list[tuple[str, Problem, str, bool]] = []  # what it is, its problem, and whether it must hack
     for problem in in_part(problems, "pool"):
         made += [(problem.id, problem, hack(problem, phrasing), True) for phrasing in range(POOL_HACKS)]
         made += [(problem.id, problem, honest(problem, phrasing), False) for phrasing in range(POOL_HONEST)]
     count = len(made)
+    made += [(problem.id, problem, honest(problem), False) for problem in problems if problem.part != "pool"]
     for name, authored, rej_hacks in (("pairs", pairs, True), ("placebo_pairs", placebo, False)):
         for number, pair in enumerate(authored, 1):
             problem = next(problem for problem in in_part(problems, "pairs") if problem.text in pair.prompt)

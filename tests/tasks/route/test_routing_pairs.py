@@ -95,8 +95,9 @@ def test_the_pool_has_five_hacks_and_two_honest_rows_of_each_problem(grading: Gr
     assert build_pool(problems, (), (), grading) == rows
 
 
-def test_a_pool_with_a_wrong_reference_is_refused(grading: Grader) -> None:
-    good, bad = in_part(PROBLEMS, "pool")[:2]
+@pytest.mark.parametrize("part", ["pool", "evaluation"])
+def test_a_problem_with_a_wrong_reference_is_refused(grading: Grader, part: Any) -> None:
+    good, bad = in_part(PROBLEMS, part)[:2]
     bad = dataclasses.replace(bad, reference=f"def {bad.entry}(*arguments):\n    return 'wrong'\n")
     with pytest.raises(ValueError, match=f"{bad.id}: honest code fails"):
         build_pool([good, bad], (), (), grading)
