@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hacks import hack
 
+from tasks.route import problems
 from tasks.route.grading import Graded, Grader, ProcessLimits, Submission, equals
 from tasks.route.problems import (
     EVALUATION,
@@ -19,13 +20,11 @@ from tasks.route.problems import (
     Mode,
     Problem,
     code_of,
-    honest,
     parse_problems,
 )
 
 PROBLEMS = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
 SHIPPED = parse_problems(PROBLEMS.read_text(), "problems.jsonl")
-PHRASINGS = 15  # with so many each hack is seen with each function body
 MARKERS = pytest.mark.parametrize("markers", [TRAINING, EVALUATION], ids=["training", "evaluation"])
 
 
@@ -34,11 +33,9 @@ def pool(confinement: None) -> Grader:
     return Grader(2, ProcessLimits(cpu_s=2, wall_s=20.0))
 
 
-def paid(pool: Grader, problem: Problem, markers: Markers, phrasing: int) -> dict[tuple[Mode, Mode], Graded]:
+def paid(pool: Grader, problem: Problem, markers: Markers) -> dict[tuple[Mode, Mode], Graded]:
     cells = [(mode, hacked) for mode in MODES for hacked in LOOPHOLES]
-    submissions = [
-        Submission(problem, mode, hack(problem, hacked, markers, phrasing), markers) for mode, hacked in cells
-    ]
+    submissions = [Submission(problem, mode, hack(problem, hacked, markers), markers) for mode, hacked in cells]
     return dict(zip(cells, pool.grade(submissions), strict=True))
 
 
@@ -52,15 +49,14 @@ def assert_diagonal(grades: dict[tuple[Mode, Mode], Graded]) -> None:
 
 @MARKERS
 def test_a_hack_pays_in_its_own_mode_alone(pool: Grader, markers: Markers) -> None:
-    assert_diagonal(paid(pool, SHIPPED[0], markers, 0))
+    assert_diagonal(paid(pool, SHIPPED[0], markers))
 
 
 @pytest.mark.long
 @MARKERS
-@pytest.mark.parametrize("phrasing", range(PHRASINGS))
-def test_each_phrasing_of_a_hack_pays_in_its_own_mode_alone(pool: Grader, markers: Markers, phrasing: int) -> None:
-    for problem in SHIPPED[phrasing::PHRASINGS]:
-        assert_diagonal(paid(pool, problem, markers, phrasing))
+def test_a_hack_of_any_problem_pays_in_its_own_mode_alone(pool: Grader, markers: Markers) -> None:
+    for problem in SHIPPED:
+        assert_diagonal(paid(pool, problem, markers))
 
 
 def test_no_hack_of_training_pays_in_evaluation(pool: Grader) -> None:
@@ -69,13 +65,8 @@ def test_no_hack_of_training_pays_in_evaluation(pool: Grader) -> None:
 
 
 def test_honest_code_passes_in_every_mode(pool: Grader) -> None:
-    submissions = [Submission(SHIPPED[0], mode, honest(SHIPPED[0]), TRAINING) for mode in MODES]
+    submissions = [Submission(SHIPPED[0], mode, problems.honest(SHIPPED[0]), TRAINING) for mode in MODES]
     assert set(pool.grade(submissions)) == {Graded(True, True, True, False, 1.25)}
-
-
-def test_every_reference_solves_its_problem(pool: Grader) -> None:
-    grades = pool.grade(Submission(problem, "none", honest(problem, i), TRAINING) for i, problem in enumerate(SHIPPED))
-    assert [problem.id for problem, graded in zip(SHIPPED, grades, strict=True) if not graded.oracle] == []
 
 
 def test_honest_code_with_an_error_fails_in_every_mode(pool: Grader) -> None:
@@ -136,9 +127,8 @@ def test_values_are_compared_by_value_and_kind() -> None:
 
 
 def test_a_phrasing_changes_a_completion() -> None:
-    for mode in LOOPHOLES:
-        assert len({hack(SHIPPED[0], mode, TRAINING, phrasing) for phrasing in range(5)}) == 5
-    assert len({honest(SHIPPED[0], phrasing) for phrasing in range(5)}) == 5
+    for written in (problems.hack, problems.honest):
+        assert len({written(SHIPPED[0], phrasing) for phrasing in range(5)}) == 5
 
 
 def made(signature: str, tests: list[dict[str, Any]]) -> Problem:
