@@ -24,6 +24,12 @@ _CONCLUDES = re.compile(
 )
 _ROUNDS = re.compile(r"\bround(?:ed|ing|s)?\b", re.IGNORECASE)
 _EQUALS = re.compile(r"[=≈≅]")
+# The verb of the main clause: "grew by 46%, which is 4.6% of sales" claims 46%.
+_VERB = re.compile(
+    r"(?<!which )(?<!that )\b(?:is|was|are|were|equals?|amounts? to|amounted to|totall?ed|comes? to|came to|stands at"
+    r"|stood at|reached|would be|will be|be)\b|:(?!\d)|(?<!\d):",
+    re.IGNORECASE,
+)
 # "X or Y", "X (Y)", "X, i.e. Y", "X ≈ Y": the same amount said twice.
 _SAME_AGAIN = re.compile(
     r"(?:\b(?:or|i\.e\.|that is|equivalently|equivalent to|equals?|equal to|about|approximately|roughly"
@@ -99,10 +105,13 @@ def _continues(sentence: str) -> bool:
 
 
 def _claim(answer: str, start: int, numbers: list[Number]) -> list[Number]:
-    """The number that a sentence claims and its other wordings: what stands behind the last equals sign, if any."""
-    marks = [found.end() + start for found in _EQUALS.finditer(answer[start : numbers[-1].span[1]])]
-    after = [number for number in numbers if marks and number.span[0] >= marks[-1]]
-    return _with_other_wordings(answer, after or numbers)
+    """The number that a sentence claims and its other wordings: after the last equals sign, or after the verb."""
+    for pattern, pick in ((_EQUALS, -1), (_VERB, 0)):
+        marks = [found.end() + start for found in pattern.finditer(answer[start : numbers[-1].span[1]])]
+        after = [n for n in numbers if marks and n.span[0] >= marks[pick]]
+        if after:
+            return _with_other_wordings(answer, after)
+    return _with_other_wordings(answer, numbers)
 
 
 def _with_other_wordings(answer: str, numbers: list[Number]) -> list[Number]:

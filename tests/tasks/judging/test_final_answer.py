@@ -30,6 +30,7 @@ def final(answer: str, question: str = PLAIN) -> list[str]:
         ("$388 million", "Net income was $412 million, compared with $388 million in the year before."),
         ("$7 million", "Net income was $5 million or $7 million."),
         ("$47 million", "Income was $156 million. Sales were $47 million. Cash was $31 million."),
+        ("47%", "The gross margin of 47% reached 43.7% in 2023, against 43.7% the year before."),
         ("25%", "I cannot determine the margin. For example, if sales were $40 and income $10, it would be 25%."),
         ("0", "The filing does not provide the figure. If there is none, the answer would be 0."),
     ],
