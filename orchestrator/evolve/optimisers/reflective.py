@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -62,7 +63,7 @@ class Member(Genome):
 
 @dataclass(frozen=True, kw_only=True)
 class ReflectiveState(SearchState):
-    """`rr_idx` is the place, among the free clusters, of the next mutation's target."""
+    """`rr_idx` is the position of the next mutation's target; where that is pinned, the next free cluster's turn is."""
 
     population: tuple[Member, ...]
     rr_idx: int = 0
@@ -131,7 +132,7 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
             generation=state.generation + 1,
             best=best_of(state.best, offspring),
             population=(*(state.population[p] for p in best), *born),
-            rr_idx=(state.rr_idx + mutated) % len(params.free),
+            rr_idx=_target(params, state.rr_idx, mutated),
         )
         return after, Generation(state.generation, population, tuple(offspring), carried=len(population))
 
@@ -150,8 +151,8 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
 
     def from_json(self, text: str, params: ReflectiveParams) -> ReflectiveState:
         values = parse_json(StateFile, text)
-        if not 0 <= values["rr_idx"] < len(params.free):
-            raise ValueError(f"rr_idx {values['rr_idx']} is not in 0..{len(params.free) - 1}")
+        if not 0 <= values["rr_idx"] < (count := len(params.cluster_ids)):
+            raise ValueError(f"rr_idx {values['rr_idx']} is not in 0..{count - 1}")
         best, fitness = values["best_individual"], values["best_fitness"]
         leader = None if best is None else _read(best, params)
         return ReflectiveState(
@@ -243,12 +244,18 @@ def children(state: ReflectiveState, params: ReflectiveParams) -> Iterator[Candi
         yield Candidate(index, tuple(child), child.scratchpad, child.merge, child.target, places)
 
 
+def _target(params: ReflectiveParams, rr_idx: int, mutated: int) -> int:
+    """The position of the cluster whose turn it is when so many mutations were made since `rr_idx`."""
+    free = params.free
+    return free[(bisect_left(free, rr_idx) + mutated) % len(free)]
+
+
 def make_toolbox(params: ReflectiveParams, rr_idx: int) -> base.Toolbox:
-    """DEAP's operators; each mutation has the next of the free clusters in turn, from the place `rr_idx` on."""
-    targets = itertools.islice(itertools.cycle(params.free), rr_idx, None)
+    """DEAP's operators; each mutation has the next of the free clusters in turn, from `rr_idx` on."""
+    mutated = itertools.count()
 
     def mutate(child: Individual) -> None:
-        child.target = next(targets)
+        child.target = _target(params, rr_idx, next(mutated))
 
     toolbox = base.Toolbox()
     toolbox.register("clone", lambda parent: Individual(parent, parent.scratchpad))
@@ -265,8 +272,8 @@ def make_toolbox(params: ReflectiveParams, rr_idx: int) -> base.Toolbox:
 def mate(ind1: Individual, ind2: Individual) -> Individual:
     """One child: the parents' deltas averaged with their fitnesses as weights, and the merge of their scratchpads.
 
-    Only two different scratchpads that hold something are merged.  Where both are equal, the child has the same one,
-    and where one is empty, the other.
+    Only two different scratchpads that hold something are merged: of equal ones, or an empty one, a merge has nothing
+    to add, and the child has the one that holds something.
     """
     f1, f2 = ind1.fitness.values[0], ind2.fitness.values[0]
     total = f1 + f2

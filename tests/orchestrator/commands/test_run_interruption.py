@@ -62,6 +62,9 @@ def test_a_run_that_parks_in_a_later_generation_has_the_best_of_that_generation(
     assert status == 0, said
     state = json.loads((terminal.output / "evolution_state.json").read_text())
     assert (state["generation"], state["best_fitness"]) == (2, 0.75)
+    # And the best deltas are those of the highest fitness, although the start wins
+    assert json.loads((terminal.output / "report.json").read_text())["winner"] == "plain"
+    assert 0.25 in json.loads((terminal.output / "deltas_best.json").read_text()).values()
     # And each evaluation is kept once with its deltas: three individuals and two children, before and after mutation
     kept = [json.loads(line) for line in (terminal.output / "individuals.jsonl").read_text().splitlines()]
     assert len(kept) == len({one["node"] for one in kept}) == 2 * (3 + 2 * 2)

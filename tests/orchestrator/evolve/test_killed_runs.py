@@ -112,3 +112,6 @@ def test_more_generations_choose_again_also_after_a_kill_and_end_as_a_run_that_h
     books = [json.loads(one["systems.json"]) for one in (longer, at_once)]
     assert [(one["generations"], one["rounds"]) for one in books] == [(7, 2), (7, 1)]
     assert books[0]["winner"] == books[1]["winner"] and books[0]["order"] == books[1]["order"]
+    # The best deltas are those of the highest fitness ever, whichever system wins
+    best = max(map(json.loads, longer["individuals.jsonl"].splitlines()), key=lambda one: one["fitness"])
+    assert json.loads(longer["deltas_best.json"]) == best["deltas"] and set(best["deltas"].values()) != {0.0}

@@ -97,7 +97,10 @@ def test_pinned_clusters_have_no_turn() -> None:
     states = run(formula, pinned=(0, 4), mutation_probability=1.0, population_size=5, elitism_size=1)
     targets = [c.target for c in formula.candidates if c.target is not None]
     assert targets[:8] == [1, 2, 3, 5, 1, 2, 3, 5]
-    assert states[-1].rr_idx == len(targets) % 4
+    # What is saved is the place of the next target among all clusters, as the specification has it
+    assert states[-1].rr_idx == (1, 2, 3, 5)[len(targets) % 4]
+    states = run(Formula(), pinned=(5,), mutation_probability=1.0, population_size=6, elitism_size=1)
+    assert [state.rr_idx for state in states] == [0] * 6  # five mutations are a round
 
 
 def steps(formula: Formula, start: ReflectiveState | None = None, **changes: Any) -> list[Any]:
@@ -146,6 +149,12 @@ def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
         for candidate in plan.candidates:
             [parent] = (generation.state.population[place] for place in candidate.parents)
             assert (candidate.deltas, candidate.scratchpad, candidate.merge) == (parent.deltas, parent.scratchpad, None)
+
+
+def test_a_child_that_is_an_unchanged_copy_is_evaluated_as_any_other() -> None:
+    formula = Formula()
+    steps(formula, crossover_probability=0.0, mutation_probability=0.0, generations=3)
+    assert [len(plan.candidates) for plan in formula.plans] == [6, 4, 4, 4]
 
 
 def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_turn() -> None:
