@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from orchestrator.evolve.resume import (
     check_resumable,
     read_changes,
     record_change,
+    saved_settings,
 )
-from orchestrator.runs.folder import OutputFolder
+from orchestrator.evolve.session import start_evolution
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings, write_config
 from orchestrator.settings.options import Settings
@@ -62,3 +65,11 @@ def test_what_no_verdict_depends_on_may_change(output: OutputFolder, overrides: 
     judge = [one for one in overrides if one.startswith("JUDGE=")]
     write_config(settings(*judge), output.config)
     check_resumable(output, settings(*overrides))
+
+
+def test_a_run_whose_history_was_cut_does_not_go_on(finished_run: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    history = (folder / "history.jsonl").read_text().splitlines(keepends=True)
+    (folder / "history.jsonl").write_text(history[0])
+    with pytest.raises(OutputError, match=r"history\.jsonl has 1 of the 2 generations"):
+        start_evolution(saved_settings(folder), fresh=False, plain=True)

@@ -30,6 +30,7 @@ from orchestrator.evolve.systems import Arm, Book, System
 from orchestrator.report.statistics import Measurement, Point
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings.options import Settings
+from orchestrator.settings.run import by_rules
 from tasks.plan import Evaluations, Outcome, Plan
 
 ARMS = (Arm("plain", "", "clusters a"), Arm("80 words", "In 80 words.", "clusters b"), Arm("brief", "Be brief.", "c"))
@@ -169,6 +170,8 @@ def test_the_state_in_its_file_is_exact_and_the_run_ends_where_the_undisturbed_o
 
 
 def test_the_file_has_the_five_keys_of_the_specification_and_with_several_arms_their_names() -> None:
+    # `make evolve` runs the specification's search, with the rules in place of a reflector
+    assert evolve_settings().optimiser == "reflective" and by_rules(evolve_settings())
     keys = ["generation", "population", "best_individual", "best_fitness", "rr_idx"]
     one, two = (make_search(settings(ngen=3), dataclasses.replace(BOOK, arms=ARMS[:count])) for count in (1, 2))
     for search, more in ((one, []), (two, ["arm", "others"])):
