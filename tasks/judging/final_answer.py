@@ -13,6 +13,7 @@ import dataclasses
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from fractions import Fraction
 
 from tasks.judging.numbers import Number, final_mark, read_numbers
 
@@ -46,6 +47,7 @@ _REFERENCE = re.compile(
     r"|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec)[a-z]*\.?)\s*$",
     re.IGNORECASE,
 )
+_DATE = re.compile(r"\b\d{1,2}/\d{1,2}/(?:\d{4}|\d{2})\b|\b(?:19|20)\d\d[-/]\d{1,2}[-/]\d{1,2}\b")
 _COUNTS_TIME = re.compile(
     r"\s*(?:-?\s*(?:decimal|digit|significant|months?|weeks?|quarters?|years?|fiscal)\b"
     r"|(?:st|nd|rd|th)\b|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b)",
@@ -59,13 +61,12 @@ def final_numbers(question: str, answer: str) -> list[Number]:
     The spans are those of the whole answer.
     """
     if (mark := final_mark(answer)) is not None:
-        found, by = read_numbers(mark.text), mark.start
-        marked = [dataclasses.replace(one, span=(one.span[0] + by, one.span[1] + by)) for one in found]
+        marked = [_moved(number, mark.start) for number in read_numbers(mark.text)]
         return marked if len(marked) == 1 and is_single(question, answer, marked, marked) else []
-    requested = {(number.total, number.unit) for number in read_numbers(question)}
+    requested = {_identity(number) for number in read_numbers(question)}
     figures = [number for number in read_numbers(answer) if not is_incidental(answer, number)]
     # Where every figure of the answer stands in the question as well, such a figure is the answer.
-    numbers = [number for number in figures if (number.total, number.unit) not in requested] or figures
+    numbers = [number for number in figures if _identity(number) not in requested] or figures
     sentences = _sentences_with(answer, numbers)
     if not sentences:
         return []
@@ -84,7 +85,8 @@ def is_incidental(text: str, number: Number) -> bool:
     is_year = 1900 <= abs(number.value) < 2100 and "," not in text[start:end]
     opens_line = (start <= _NEAR and not before.strip(" *(")) or _OPENS_LINE.search(before) is not None
     is_item = opens_line and _ITEM_MARK.match(after) is not None
-    return is_year or is_item or bool(_REFERENCE.search(before)) or bool(_COUNTS_TIME.match(after))
+    is_date = any(date.start() <= start < date.end() for date in _DATE.finditer(text, max(0, start - 10), end + 10))
+    return is_year or is_item or is_date or bool(_REFERENCE.search(before)) or bool(_COUNTS_TIME.match(after))
 
 
 def _final_sentence(answer: str, sentences: list[tuple[int, int]]) -> tuple[int, int]:
@@ -157,10 +159,17 @@ def _inside(number: Number, sentence: tuple[int, int]) -> bool:
     return sentence[0] <= number.span[0] < sentence[1]
 
 
-# Whether an answer states a number as its one value.  "5% to 7%", "$5 million or $7 million", "up to 5", "not 5" and
-# "1,248 / 87,583" have a number, and do not.
+def _moved(number: Number, by: int) -> Number:
+    return dataclasses.replace(number, span=(number.span[0] + by, number.span[1] + by))
 
-_STROKES = "-‐‑−–"
+
+def _identity(number: Number) -> tuple[Fraction, str]:
+    return number.total, number.unit
+
+
+# Whether an answer states a number as its one value.  "5% to 7%", "$5 million or $7 million", "up to 5", "not 5",
+# "1,248 / 87,583" and "$5 million in 2021" in reply to a question about 2022 have a number, and do not.
+
 _ABOUT = r"(?:(?:about|approximately|around|roughly|nearly|perhaps|maybe|even|possibly|the)\s+)?"
 
 _RANGE = re.compile(rf"\s*(?:[-‐‑−–—~]|\.{{2,3}}|…|\b(?:to|through|until|and)\b)\s*{_ABOUT}|:", re.IGNORECASE)
@@ -173,6 +182,7 @@ _OPERATION = re.compile(
     r"|\s*\)?\s*x\s*\(?\s*",
     re.IGNORECASE,
 )
+_ENDPOINT = re.compile(rf"\b(?:from|between)\s+{_ABOUT}$", re.IGNORECASE)
 _BOUND = re.compile(
     r"(?:\b(?:up to|at (?:least|most)|(?:more|less|greater|fewer|higher|lower) than|over|under|above|below|exceed\w*"
     r"|in excess of|north of|max(?:imum)?|min(?:imum)?|(?:less|greater) than or equal to|\\leq?|\\geq?|as (?:much"
@@ -191,6 +201,10 @@ _ASKS_BOUND = re.compile(
     r"|above|below)\b",
     re.IGNORECASE,
 )
+# What follows a second number that only qualifies the first: "$389 million, $21 million more", "or $0.07 a share".
+_QUALIFIES = re.compile(
+    r"\s*(?:(?:per|a|each)\s+share\b|cents\b|(?:more|less|higher|lower|above|below)\b)", re.IGNORECASE
+)
 _DENIED = re.compile(
     r"(?:\b(?:hardly|doubt(?:\s\w+){0,3}|anything but|incorrect:?|wrong:?|false(?:\s\w+){0,4}|assum\w+|suppos\w+|if"
     r"|is it|not|never|neither|nor|cannot be|rather than|instead of|no longer|except(?: for)?|without|other than)"
@@ -204,6 +218,13 @@ _DENIED_AFTER = re.compile(
     re.IGNORECASE,
 )
 _LONG_FRACTION = re.compile(r"\D*\d[\d,]*/\d[\d,]{2,}\D*|\D*\d[\d,]{2,}/[\d,]+\D*")
+_YEAR = re.compile(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,]*\d)")
+_SHORT_YEAR = re.compile(r"\b(?:FY|CY)\s?'?(\d\d)(?!\d)", re.IGNORECASE)
+_OF_YEAR = re.compile(
+    r"\)?,?\s*(?:in|for|at the end of)\s+(?:the\s+)?(?:(?:fiscal|financial|calendar)\s+)?(?:year\s+)?(?:FY\s?)?"
+    r"((?:19|20)\d\d)(?![\d,]*\d)(?!\s*(?:and|to|[-–])\s*(?:FY\s?)?(?:19|20)\d\d)",
+    re.IGNORECASE,
+)
 
 
 def is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequence[Number]) -> bool:
@@ -220,8 +241,10 @@ def is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequ
         return False
     if _LONG_FRACTION.fullmatch(answer[slice(*first.span)]):  # a calculation without its result
         return False
+    if later and _ENDPOINT.search(before):
+        return False
     pairs = [*((number, first) for number in earlier), *((last, number) for number in later)]
-    return not any(_is_joined(answer, *pair) for pair in pairs)
+    return not any(_is_joined(answer, *pair) for pair in pairs) and not _is_of_other_year(question, answer, last)
 
 
 def _is_bound(question: str, before: str, after: str) -> bool:
@@ -232,15 +255,37 @@ def _is_bound(question: str, before: str, after: str) -> bool:
 
 def _is_joined(answer: str, one: Number, other: Number) -> bool:
     """Whether two numbers that follow each other are a range, a choice, a list or a calculation without its result."""
-    between = answer[one.span[1] : other.span[0]]
-    if (sign := answer[other.span[0]]) in _STROKES:  # it was read as the second number's, and may as well join the two
-        between += sign
+    between = answer[one.span[1] : other.span[0]] + _leading_stroke(answer, other)
     if len(between) > _NEAR:
         return False
-    if _OPERATION.fullmatch(between) and between.strip() not in tuple(_STROKES):
+    if _OPERATION.fullmatch(between) and not _is_stroke(between):
         return True
     is_comparable = one.unit == other.unit or "plain" in (one.unit, other.unit)
-    if not is_comparable:
+    if not is_comparable or _QUALIFIES.match(answer, other.span[1]):
         return False
     is_ratio = other.value == 1 and between.strip().lower() in ("to", ":")  # "1.5 to 1" is a ratio of 1.5
     return bool(_RANGE.fullmatch(between) or _CHOICE.fullmatch(between)) and not is_ratio
+
+
+def _leading_stroke(answer: str, number: Number) -> str:
+    """The stroke that was read as the sign of a second number, and may as well join it to the first."""
+    sign = answer[number.span[0]]
+    return sign if sign in "-‐‑−–" else ""
+
+
+def _is_stroke(between: str) -> bool:
+    return between.strip() in tuple("-‐‑−–")
+
+
+def _is_of_other_year(question: str, answer: str, number: Number) -> bool:
+    """Whether the number is said to be of a year that the question does not name, though it names some."""
+    match = _OF_YEAR.match(answer, number.span[1])
+    years = [int(year) for year in _YEAR.findall(question)]
+    years += [2000 + int(year) for year in _SHORT_YEAR.findall(question)]
+    if not years:
+        return False
+    if match is not None:
+        return not min(years) <= int(match[1]) <= max(years)
+    start = max(answer.rfind(end, 0, number.span[0]) for end in (". ", "\n", "; "))
+    named = [int(year) for year in _YEAR.findall(answer[start + 1 : number.span[0]])]
+    return bool(named) and not any(min(years) <= year <= max(years) for year in named)

@@ -21,6 +21,7 @@ GOLD = "$5 million"
         "It was $5 million–$7 million.",
         "It was $5-7 million.",
         "It was $5 million through about $7 million.",
+        "It was somewhere from $5 million in the first to $7 million in the last version.",
         "Therefore, net income was $5 million to $7 million.",
         "Sales - costs = $5 million to $7 million",
     ],
@@ -87,11 +88,30 @@ def test_a_calculation_without_its_result_is_no_value(gold: str, answer: str) ->
 
 
 @pytest.mark.parametrize(
+    ("question", "answer", "is_right"),
+    [
+        (INCOME, "Net income was $5 million in 2022.", None),
+        (INCOME, "Net income was $5 million in fiscal year 2022 and $7 million in 2023.", None),
+        (INCOME, "Net income was $5 million in 2023 and $7 million in 2022.", True),
+        ("What was the net income of Acme in FY23?", "It was $5 million in 2023.", True),
+        ("What was the income from FY2020 to FY2023?", "It was $5 million in 2022.", True),
+        ("What was the net income of Acme?", "It was $5 million in 2022.", True),
+    ],
+)
+def test_a_figure_of_a_year_that_was_not_asked_for_is_no_value(
+    question: str, answer: str, is_right: bool | None
+) -> None:
+    assert bool(find_match(question, GOLD, answer, 0.01)) == bool(is_right)
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         "It was approximately $5 million.",
         "It was nearly $5,000,000.",
+        "It was $5 million, or $0.07 per share.",
         "It was $5 million, or 3% of sales.",
+        "It was $5 million, $2 million more than before.",
         "It was $5 million (up from $3 million).",
         "It was $5 million, an increase of 7% to a new record.",
         "**$5 million** (**3%** of sales)",

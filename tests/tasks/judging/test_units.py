@@ -30,6 +30,7 @@ CHANGE = "What was the change in sales?"
         # percent, fraction, basis points
         (MARGIN, "65.4%", "The margin is 0.654."),
         (MARGIN, "65.4%", "The margin is 65.4."),
+        (MARGIN, "24.3", "The margin is 24.3%."),
         (MARGIN, "0.5%", "It changed by 50 basis points."),
         (MARGIN, "50 bps", "It changed by 0.5%."),
         ("What was the margin, in percent?", "0.5%", "It was 0.5."),
@@ -45,6 +46,7 @@ CHANGE = "What was the change in sales?"
         ("What was the net loss?", "-$12.5 million", "It was $12.5 million."),
         ("What was the net loss?", "$12.5 million", "The net loss was $(12.5) million."),
         ("By how much did sales decline?", "5%", "Sales declined by 5%."),
+        (MILLIONS, "$1577.00", "Purchases of property (1,577)."),
     ],
 )
 def test_the_same_amount_in_another_unit_is_correct(question: str, gold: str, answer: str) -> None:
@@ -56,6 +58,7 @@ def test_the_same_amount_in_another_unit_is_correct(question: str, gold: str, an
     [
         (MILLIONS, "$1577.00", "It was $1,577 billion."),
         (MILLIONS, "$1577.00", "It was $1,577 thousand."),
+        (MILLIONS, "$1577.00", "It was $1,577 (in thousands)."),
         ("How much was sold in 2 million homes?", "5", "It was 5 million."),
         (MARGIN, "65.4%", "It was $65.4 million."),
         (MARGIN, "0.5%", "It was 0.5."),  # a fraction: 50 %
@@ -97,6 +100,7 @@ def test_an_unscaled_gold_takes_no_scale_that_a_heading_of_the_answer_names(answ
     ("question", "gold", "answer"),
     [
         (INCOME, "-$12.5 million", "The net income was $12.5 million."),
+        (INCOME, "-$12.5 million", "The profit or loss was $12.5 million."),
         (INCOME, "-$12.5 million", "Sales declined, while net income was $12.5 million."),
         (INCOME, "$12.5 million", "Net income was -$12.5 million."),
         (INCOME, "$12.5 million", "Net income was $(12.5) million."),
@@ -104,6 +108,7 @@ def test_an_unscaled_gold_takes_no_scale_that_a_heading_of_the_answer_names(answ
         (INCOME, "$12.5 million", "Net income was negative $12.5 million."),
         (CHANGE, "5%", "Sales decreased by 5%."),
         (CHANGE, "5%", "It was a 5% decline."),
+        (CHANGE, "-5%", "The growth of sales decreased to 5%."),
     ],
 )
 def test_the_opposite_sign_is_left_to_stage_two(question: str, gold: str, answer: str) -> None:
