@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO, TypeVar
 
 from tasks.common.files import open_regular
-from tasks.common.validation import PAGE_BYTES, REPORTED_FAULTS, ROW_BYTES, ROWS
+from tasks.common.validation import MIB, PAGE_BYTES, REPORTED_FAULTS, ROW_BYTES, ROWS
 
 T = TypeVar("T")
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
@@ -26,7 +26,8 @@ SUFFIXES: Mapping[str, Format] = {
     ".parquet": "parquet",
 }
 UNREADABLE = (UnicodeDecodeError, OverflowError)  # values of Arrow for which Python has none
-BATCH_ROWS = 256  # of Parquet in memory at a time; a row may have megabytes
+BATCH_ROWS, BATCH_BYTES = 256, 256 * MIB  # of Parquet in memory at a time; a row may have megabytes
+TABLE_BYTES = 512 * MIB  # of all rows: a value that is repeated takes a few bytes of a Parquet file
 
 
 class WrittenFloat(float):
@@ -110,21 +111,18 @@ def json_object(line: bytes, hook: PairsHook | None = None) -> dict[str, Any]:
 def text_field(row: dict[str, Any], name: str, faults: list[str], most: int, where: str = "") -> str:
     """The text of a field, of `most` bytes at most, or "" with a fault noted."""
     value = row.get(name)
-    label = where + name
-    if name not in row:
-        faults.append(f"{label} is missing")
+    if isinstance(value, str) and value.strip():
+        try:
+            if len(value) <= most and len(value.encode()) <= most:
+                return value
+            fault = f"is longer than {most:,} bytes"
+        except UnicodeEncodeError:
+            fault = "holds half of a surrogate pair"
     elif value is None:
-        faults.append(f"{label} is null")
-    elif not isinstance(value, str):
-        faults.append(f"{label} is not text")
-    elif len(value) > most or len(value.encode("utf-8", "replace")) > most:
-        faults.append(f"{label} is longer than {most:,} bytes")
-    elif not value.strip():
-        faults.append(f"{label} is empty")
-    elif any("\ud800" <= letter <= "\udfff" for letter in value):
-        faults.append(f"{label} holds half of a surrogate pair")
+        fault = "is null" if name in row else "is missing"
     else:
-        return value
+        fault = "is empty" if isinstance(value, str) else "is not text"
+    faults.append(f"{where}{name} {fault}")
     return ""
 
 
@@ -211,22 +209,35 @@ def _parquet(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     try:
         file = pyarrow.parquet.ParquetFile(path)
         _check_columns(path, required, file.schema_arrow.names)
-        yield from _table_rows(file.iter_batches(batch_size=BATCH_ROWS))
+        footer = file.metadata
+        check_row_count(path, footer.num_rows)
+        places = [(group, column) for group in range(footer.num_row_groups) for column in range(footer.num_columns)]
+        chunks = [footer.row_group(group).column(column).total_uncompressed_size for group, column in places]
+        # A value of a chunk is no longer than the chunk; each row of a batch may repeat it.
+        rows = max(1, min(BATCH_ROWS, BATCH_BYTES // max(chunks, default=1)))
+        yield from _table_rows(path, file.iter_batches(batch_size=rows))
     except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
         raise DatasetError(f"{path}: no Parquet file that can be read: {_one_line(error)}") from None
 
 
-def _table_rows(batches: Any) -> Iterator[TableRow]:
+def _table_rows(path: Path, batches: Any) -> Iterator[TableRow]:
     import numpy as np  # pyarrow needs it as well; files of text do not
 
-    number = 0
+    number = size = 0
     for batch in batches:
         narrow = {
             field.name: field.type.to_pandas_dtype()
             for field in batch.schema
             if str(field.type) in ("float", "halffloat")
         }
-        for values in batch.to_pylist():
+        rows = batch.to_pylist()
+        # Values of a dictionary are in a batch once, and in its rows as often as they are named.
+        size += max(batch.nbytes, sum(len(value) for row in rows for value in row.values() if isinstance(value, str)))
+        if size > TABLE_BYTES:
+            raise DatasetError(
+                f"{path}: its rows have more than {TABLE_BYTES:,} bytes; give a file with a part of them"
+            )
+        for values in rows:
             number += 1
             for name, kind in narrow.items():  # as a double, 0.1 of a float column is 0.10000000149011612
                 if values[name] is not None:

@@ -105,7 +105,9 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
             pool.shutdown(cancel_futures=True)
             print(f"{counts.total()} rows: " + ", ".join(f"{n} {word}" for word, n in counts.items()), file=sys.stderr)
             if endpoint is not None and limits is not None:
-                cost = format_cost(limits.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
+                spent = limits.spending
+                dollars = spent.spent if is_priced(endpoint) else None
+                cost = format_cost(dollars, endpoint.budget_usd, spent.unconfirmed)
                 print(f"{limits.used.requests} calls, cost: {cost}", file=sys.stderr)
     return console.DONE
 

@@ -127,11 +127,13 @@ class ProgressReporter:
         )
         if usage is None:
             return now
+        calls = int(usage.get("requests", 0))
+        cost = usage.get("cost_usd", None if calls else 0.0)  # no call has told its usage
         return replace(
             now,
-            calls=int(usage.get("requests", 0)),
+            calls=calls,
             tokens=int(usage.get("target", 0)),
-            cost_usd=usage.get("cost_usd", 0.0) if self.publisher.is_priced else None,
+            cost_usd=cost if self.publisher.is_priced else None,
             budget_usd=self.publisher.budget_usd,
         )
 

@@ -35,9 +35,12 @@ def format_money(dollars: float | None) -> str:
 
 
 def format_cost(dollars: float | None, budget: float, unconfirmed: float = 0.0) -> str:
-    """`$0.0123 of $5.00`; `unconfirmed` is the most that calls with an unknown outcome may have cost."""
-    unknown = f", and up to {format_money(unconfirmed)} for calls whose outcome is unknown" if unconfirmed else ""
-    return format_money(dollars) + (f" of {format_money(budget)}" if budget else "") + unknown
+    """`$0.0123 of $5.00`; `unconfirmed` is the most that calls without an outcome, or without usage, may have cost."""
+    of = f" of {format_money(budget)}" if budget else ""
+    if not unconfirmed:
+        return f"{format_money(dollars)}{of}"
+    known = f"{format_money(dollars)}{of}, and " if dollars else f"unknown{of}, "
+    return f"{known}up to {format_money(unconfirmed)} for calls whose cost is unknown"
 
 
 def format_score(value: float | None) -> str:

@@ -71,7 +71,7 @@ def set_formatter(handler: logging.Handler) -> None:
             with suppress(SecretError):
                 secret(found[1])
         elif name.endswith(("_URL", "_URI", "_ENDPOINT")):
-            for password in re.findall(r"(?<=:)[^/?#@]*(?=@)|(?<=[?&]password=)[^&#]*", value):
+            for password in (_login_of(value)[2], *re.findall(r"[?&]password=([^&]*)", value)):
                 register_secret(password)
     handler.setFormatter(JsonLines() if is_json_format() else Text())
 
@@ -163,6 +163,18 @@ def redact(text: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """`url` with stars for its password: the only form that may be shown or logged."""
-    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
-    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
+    """`url` with stars for its password: the only form that may be shown or logged, also of what is no URL."""
+    before, user, password, host = _login_of(url)
+    shown = f"{before}{user}:***@{host}" if password else url
+    return re.sub(r"([?&]password=).*?(?=&\w+=|$)", r"\1***", shown, flags=re.DOTALL)
+
+
+def _login_of(url: str) -> tuple[str, str, str, str]:
+    """What precedes the login of an address, user, password ("" for none), and what follows it.
+
+    Of an address that cannot be parsed too: all up to the last "@" may be a password with characters of its own.
+    """
+    login, _, host = url.rpartition("@")
+    scheme, slashes, name = login.partition("://")
+    user, _, password = (name if slashes else login).partition(":")
+    return f"{scheme}{slashes}" if slashes else "", user, password, host

@@ -29,6 +29,7 @@ from tasks.gpu.target import Generated, GenerateRequest
 from tasks.guide.jobs import GUIDE, GuideContext
 from tasks.guide.reflect import Critique, GuideProposal
 from tasks.openai.calls import client_for
+from tasks.openai.client import usable_text
 from tasks.openai.endpoint import cost_usd
 from tasks.records import Reflector
 from tasks.task import Job, JobTask, discard, run_job
@@ -126,7 +127,7 @@ def ask_endpoint(job: Job, name: str, kind: type) -> dict[str, Any]:
     job.store.add_providers(job.run, "reflector", [written.provider])
     used = dataclasses.asdict(written.usage)
     return {
-        "text": written.text,
+        "text": usable_text(kind, written.text),
         "finish": written.finish,
         "by": written.provider,
         "tokens": written.usage.completion,

@@ -6,32 +6,35 @@ The SDK's own are off; tenacity waits as long as the endpoint asks for, or else 
 from __future__ import annotations
 
 import json
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import tenacity
 from pydantic import FailFast, Field
 from typing_extensions import TypedDict
 
-from tasks.common.logs import SecretError, secret
-from tasks.common.text import escape_control, estimate_tokens
+from tasks.common.logs import SecretError, redacted, secret
+from tasks.common.text import escape_control, estimate_tokens, quote
 from tasks.common.validation import InvalidData, ReplyModel, check_value, parse_json, reply_bytes
 from tasks.openai import endpoint as errors
-from tasks.openai.endpoint import CONTEXT_EXCEEDED, NO_RULE, Usage, api_path, provider_of, url_of
+from tasks.openai.endpoint import Usage, api_path, provider_of, url_of
+from tasks.openai.failures import Refused, adapted, is_retried, is_unbilled, replacement_for, to_call_error
 from tasks.openai.limits import Limits
 from tasks.records import Endpoint, Judge, Reflector
 
 if TYPE_CHECKING:
     import openai
 
-RETRIED_STATUS = frozenset({408, 409, 429})
+log = logging.getLogger(__name__)
 LONGEST_BACKOFF_S = 30.0
 # When the endpoint asks for a longer wait, the call fails as transient and the task is retried later.
 LONGEST_REQUESTED_S = 300.0
 _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=LONGEST_BACKOFF_S)
-NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"})  # errors of httpx2
 
 
 R = TypeVar("R", bound=ReplyModel)
@@ -67,9 +70,10 @@ class OpenAIClient:
         if written.finish in _UNUSABLE:
             raise errors.UnusableReplyError(_UNUSABLE[written.finish].format(written.text), written.text)
         try:
-            return parse_json(reply, written.text), written
+            return parse_json(reply, usable_text(reply, written.text)), written
         except InvalidData as error:
-            raise errors.UnusableReplyError(f"the reply does not fit its schema: {error}", written.text) from None
+            reason = f"the reply does not fit its schema: {error}; it is {quote(written.text)}"
+            raise errors.UnusableReplyError(reason, written.text) from None
 
     def write(
         self,
@@ -101,7 +105,7 @@ class OpenAIClient:
         choice, fingerprint = completion["choices"][0], completion.get("system_fingerprint") or ""
         refusal, reason = choice["message"].get("refusal"), choice.get("finish_reason")
         return Reply(
-            text=refusal or choice["message"].get("content") or "",
+            text=refusal or text_of(choice["message"]),
             finish="refusal" if refusal else reason if isinstance(reason, str) and reason else "stop",
             usage=usage_of(completion),
             system_fingerprint=fingerprint,
@@ -111,26 +115,27 @@ class OpenAIClient:
     def _complete(self, most: Usage, request: dict[str, Any]) -> Completion:
         import openai  # here, since it takes half a second, and not every process calls
 
-        key = self._key()
-        sdk = _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s, reply_bytes(most.completion))
+        key, url, model = self._key(), url_of(self._endpoint), request["model"]
+        sdk = _sdk(key, url, self._endpoint.timeout_s, reply_bytes(most.completion))
+        replacements = _replacements.setdefault((url, model), [])
 
         def attempt() -> Completion:
             call = self._limits.begin(most)
             try:
-                response = sdk.chat.completions.with_raw_response.create(**request).http_response
-                completion = read_completion(response.content, response.headers)
+                completion = _send(sdk, adapted(request, replacements))
             except BaseException as error:
-                self._limits.settle(call, request["model"], Usage() if is_unbilled(error) else None)
+                self._limits.settle(call, model, Usage() if is_unbilled(error) else None)
                 raise
-            provider = provider_of(completion.get("system_fingerprint") or "", request["model"])
-            self._limits.settle(call, provider, usage_of(completion) if completion.get("usage") else None)
+            used = usage_of(completion)
+            provider = provider_of(completion.get("system_fingerprint") or "", model)
+            self._limits.settle(call, provider, used if used.prompt else None)  # without counts at its most
             return completion
 
         def requested_s(state: tenacity.RetryCallState) -> float | None:
             error = state.outcome.exception() if state.outcome else None
-            if not isinstance(error, openai.APIStatusError):
+            if not isinstance(error, Refused):
                 return None
-            seconds = sdk._parse_retry_after_header(error.response.headers)
+            seconds = sdk._parse_retry_after_header(error.headers)
             return None if seconds is None else max(0.0, seconds)
 
         tries = tenacity.stop_after_attempt(max(1, self._endpoint.max_tries))
@@ -140,10 +145,16 @@ class OpenAIClient:
             stop=lambda state: tries(state) or (requested_s(state) or 0.0) > LONGEST_REQUESTED_S,
             reraise=True,
         )
-        try:
-            return retrying(attempt)
-        except openai.APIError as error:
-            raise to_call_error(error, self._endpoint.max_tries, key) from error
+        while True:
+            try:
+                return retrying(attempt)
+            except (openai.APIError, Refused) as error:
+                instead = replacement_for(error, adapted(request, replacements))
+                if instead is None:
+                    raise to_call_error(error, self._endpoint.max_tries, key) from error
+                if instead not in replacements:
+                    replacements.append(instead)
+                    log.warning("%s refuses a part of the request; it is asked for %s now", redacted(url), instead)
 
     def _key(self) -> str:
         name = self._endpoint.api_key_env
@@ -165,6 +176,35 @@ _UNUSABLE = {
 }
 
 
+_replacements: dict[tuple[str, str], list[str]] = {}  # of this process, by address and model
+
+
+def _send(sdk: openai.OpenAI, request: Mapping[str, Any]) -> Completion:
+    import openai
+
+    try:
+        response = sdk.chat.completions.with_raw_response.create(**request).http_response
+    except openai.APIStatusError as error:
+        raise Refused(error.response, error.response.status_code) from error
+    try:
+        found = json.loads(_COMMENTS.sub(b"", response.content))
+    except (ValueError, RecursionError) as error:
+        if "json" not in response.headers.get("content-type", "json"):
+            said = escape_control(response.text[:200])
+            raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {said}") from None
+        reason = f"{type(error).__name__} {error}"[:300]
+        raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
+    failed = found.get("error") if isinstance(found, dict) and not found.get("choices") else None
+    if failed:  # it came after the status had been sent
+        code = failed.get("code") if isinstance(failed, dict) else None
+        raise Refused(response, code if isinstance(code, int) and 400 <= code < 600 else 500, is_paid=True)
+    try:
+        completion: Completion = check_value(Completion, found)
+    except InvalidData as error:
+        raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {error}") from None
+    return completion
+
+
 @lru_cache(maxsize=8)
 def _sdk(key: str, url: str, timeout_s: float, most: int) -> openai.OpenAI:
     """One for each address, key and limit of bytes in a process: it takes 20 ms to create."""
@@ -172,12 +212,23 @@ def _sdk(key: str, url: str, timeout_s: float, most: int) -> openai.OpenAI:
 
     from tasks.common.http import bounded_client, http_url
 
-    client, address = bounded_client(url, timeout_s, most), http_url(url, api_path(url, ""))
-    return openai.OpenAI(api_key=key, base_url=address, timeout=timeout_s, max_retries=0, http_client=client)
+    parts = urlsplit(http_url(url, api_path(url, "")))
+    query = dict(parse_qsl(parts.query))  # of Azure: ?api-version=..., which belongs to each request
+    address = parts._replace(path=parts.path.rstrip("/").removesuffix("/chat/completions"), query="")
+    return openai.OpenAI(
+        api_key=key,
+        base_url=urlunsplit(address),
+        default_query=query,
+        default_headers={"api-key": key} if "api-version" in query else {},
+        timeout=timeout_s,
+        max_retries=0,
+        http_client=bounded_client(url, timeout_s, most),
+    )
 
 
 class Message(TypedDict):
-    content: NotRequired[str | None]
+    content: NotRequired[Any]  # a text, or a list of parts
+    reasoning_content: NotRequired[Any]
     refusal: NotRequired[str | None]
 
 
@@ -194,19 +245,47 @@ class Completion(TypedDict):
     usage: NotRequired[Any]
 
 
-def read_completion(body: bytes, headers: Mapping[str, str]) -> Completion:
-    """The completion that a reply with status 200 holds."""
+_COMMENTS = re.compile(rb"\A(?:\s*:[^\n]*\n)+")  # of OpenRouter, which keep a connection open
+
+
+def text_of(message: Message) -> str:
+    """The text of a message; where a model has put all of it into its reasoning, that."""
+    content = message.get("content") or message.get("reasoning_content") or ""
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+_THOUGHTS = re.compile(r"\A.*</think>", re.DOTALL)
+MOST_OBJECTS = 50  # that are tried in one reply
+
+
+def usable_text(kind: Any, text: str) -> str:
+    """The one JSON object in a text that is of this type, whatever stands around it; without one the text itself."""
+    if _is_of(kind, text):
+        return text
+    found, at, decoder = set(), 0, json.JSONDecoder()
+    answer = _THOUGHTS.sub("", text)
+    for _ in range(MOST_OBJECTS):
+        if (at := answer.find("{", at)) < 0:
+            break
+        try:
+            _, end = decoder.raw_decode(answer, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        if _is_of(kind, answer[at:end]):
+            found.add(answer[at:end])
+        at = end
+    return found.pop() if len(found) == 1 else text
+
+
+def _is_of(kind: Any, text: str) -> bool:
     try:
-        found: Completion = check_value(Completion, json.loads(body))
-    except InvalidData as error:
-        raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {error}") from None
-    except (ValueError, RecursionError) as error:
-        if "json" not in headers.get("content-type", "json"):
-            said = escape_control(body[:200].decode("utf-8", "replace"))
-            raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {said}") from None
-        reason = f"{type(error).__name__} {error}"[:300]
-        raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
-    return found
+        parse_json(kind, text)
+    except InvalidData:
+        return False
+    return True
 
 
 def usage_of(completion: Completion) -> Usage:
@@ -226,72 +305,3 @@ def _count(used: object, *path: str) -> int:
     for name in path:
         used = used.get(name) if isinstance(used, dict) else None
     return used if isinstance(used, int) and 0 <= used < 2**31 else 0
-
-
-# When a failed attempt is repeated, after how long, and which error a call ends with.
-
-
-def is_retried(error: BaseException) -> bool:
-    """408, 409, 429, 5xx, no connection, no reply in time.
-
-    Never `insufficient_quota`, which is a 429 too, nor a reply that is too large: the same request gives it again.
-    """
-    import openai
-
-    if isinstance(error, openai.APIStatusError):
-        return not _is_quota(error) and (error.status_code in RETRIED_STATUS or error.status_code >= 500)
-    return isinstance(error, openai.APIConnectionError | errors.UnavailableError) and not _is_oversized(error)
-
-
-def is_unbilled(error: BaseException) -> bool:
-    """Whether a failed attempt was certainly not billed: it was refused, or never reached the endpoint.
-
-    After a timeout or a broken connection the endpoint may have answered.
-    """
-    import openai
-
-    is_refused = isinstance(error, openai.APIStatusError | errors.RejectedError)
-    return is_refused or type(error.__cause__).__name__ in NOT_SENT
-
-
-def to_call_error(error: openai.APIError, max_tries: int, key: str) -> errors.CallError:
-    """The CallError for an error of the SDK. The key is removed from the message: some endpoints repeat it."""
-    import openai
-
-    if isinstance(error, openai.APIStatusError):
-        return _of_status(error, max_tries, key)
-    if isinstance(error, openai.APITimeoutError):
-        return errors.UnavailableError(f"no reply in time, tried {max_tries} times")
-    if _is_oversized(error):
-        return errors.UnusableReplyError(f"the endpoint ignores max_completion_tokens: {error.__cause__}")
-    if isinstance(error, openai.APIConnectionError):
-        return errors.UnavailableError(f"no connection ({error.__cause__ or error}), tried {max_tries} times")
-    return errors.RejectedError(f"the endpoint's answer is not a completion ({error})")
-
-
-def _of_status(error: openai.APIStatusError, max_tries: int, key: str) -> errors.CallError:
-    from tasks.common.http import redirect_of
-
-    said = error.body.get("message") if isinstance(error.body, dict) else None
-    if location := redirect_of(error.response):
-        said = f"it redirects to {location}, which is not followed"
-    message = f"HTTP {error.status_code}: " + str(said or error.message)[:300].replace(key, "[key]")
-    if _is_quota(error):
-        return errors.RejectedError(f"the account's credit is used up ({message})")
-    if error.status_code == 429:
-        return errors.UnavailableError(f"rate limited ({message}), tried up to {max_tries} times")
-    if error.code == NO_RULE:
-        return errors.NoRuleError(message)
-    if error.status_code == 400 and (error.code == CONTEXT_EXCEEDED or "context length" in message):
-        return errors.ContextExceededError(f"the prompt is too long for the model ({message})")
-    if is_retried(error):
-        return errors.UnavailableError(f"the endpoint fails ({message}), tried up to {max_tries} times")
-    return errors.RejectedError(f"the endpoint does not take the request ({message})")
-
-
-def _is_oversized(error: BaseException) -> bool:
-    return type(error.__cause__).__name__ == "OversizedReply"
-
-
-def _is_quota(error: openai.APIStatusError) -> bool:
-    return "insufficient_quota" in (error.code, error.type)

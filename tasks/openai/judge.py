@@ -14,7 +14,7 @@ from tasks.judging.graders import Grader, make_grader, title_of
 from tasks.judging.verdict import JudgeReply, judge, verdict_key
 from tasks.openai.calls import ask_until_usable, client_for
 from tasks.openai.client import Messages, OpenAIClient
-from tasks.openai.endpoint import name_of
+from tasks.openai.endpoint import UnusableReplyError, name_of
 from tasks.plan import Phase
 from tasks.records import Judge
 from tasks.stage import Stage, StageTask, run_stage
@@ -57,12 +57,16 @@ def judge_missing(
     todo = {key: row for key, row in zip(keys, rows, strict=True) if key not in available}
     if not todo:
         return 0
+    ids = {key: example.id for key, example in zip(keys, stage.examples(), strict=True)}
 
     def judge_one(key: str) -> None:
         row = todo[key]
         if grader is None:
             client, call_id = client_for(store, run.id, run.endpoint), f"{run.id}-{key.replace(':', '-')}"
-            verdict = verdict_record(client, run.judge, call_id, row, store, run.id)
+            try:
+                verdict = verdict_record(client, run.judge, call_id, row, store, run.id)
+            except UnusableReplyError as error:
+                raise UnusableReplyError(f"question {ids[key]}: {error.message}", error.raw) from error
         else:
             raise_if_cancelled(store, run.id)
             verdict = {**dataclasses.asdict(grader.grade(*row)), "by": title_of(run.judge.name)}

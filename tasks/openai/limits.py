@@ -40,7 +40,7 @@ class Spending:
 
     spent: float  # by answered calls
     in_flight: float  # at most
-    unconfirmed: float  # at most, by calls whose outcome is unknown
+    unconfirmed: float  # at most, by calls whose cost is unknown
 
 
 class Limits:
@@ -234,7 +234,7 @@ class LocalLimits(Limits):
 
 def _budget_spent(spending: Spending, dollars: float, budget: float) -> BudgetSpent:
     unconfirmed = (
-        f" and up to {spending.unconfirmed:.4f} for calls whose outcome is unknown" if spending.unconfirmed else ""
+        f" and up to {spending.unconfirmed:.4f} for calls whose cost is unknown" if spending.unconfirmed else ""
     )
     return BudgetSpent(
         f"the budget of {budget:g} US dollars is reached: {spending.spent:.4f} are spent{unconfirmed}, "

@@ -105,9 +105,12 @@ def _parse(url: str) -> tuple[SplitResult, int]:
     shown = repr(redacted(url))
     try:
         parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        raise ValueError(f"{error}: {shown}") from None
+        is_sound = parts.port is None or parts.port >= 0
+    except ValueError:
+        is_sound = False
+    # The rest of a password with a "/", "?" or "#" is read as path, query or fragment.
+    if not is_sound or parts.fragment or (parts.scheme != "unix" and "@" in parts.path + parts.query):
+        raise ValueError(f"it cannot be parsed (in a password, percent-encode what is no letter or digit): {shown}")
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise ValueError(f"not a redis://, rediss:// or unix:// address: {shown}")
     if parts.scheme == "unix" and (parts.netloc or not parts.path.startswith("/")):

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from question_files import ROWS, faults, write_jsonl, write_parquet
 
+from tasks import tables
 from tasks.questions import read_questions
 from tasks.tables import DatasetError
 
@@ -79,3 +80,20 @@ def test_whatever_a_row_holds_it_is_read_or_refused(tmp_path_factory: pytest.Tem
         return
     assert len(questions) == len(rows) > 0
     assert all(q.example.question.strip() and q.example.gold.strip() for q in questions)
+
+
+def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    """Two million times one text take a few kilobytes: the footer's number of rows is checked before any is read."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+    def write(rows: int, length: int) -> Path:
+        texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), ["x" * length])
+        parquet.write_table(pyarrow.table({"question": texts, "answer": texts}), tmp_path / "q.parquet")
+        return tmp_path / "q.parquet"
+
+    path = write(2_000_000, 1000)
+    assert path.stat().st_size < 1_000_000
+    assert "more than 1,000,000 rows" in faults(path)
+    # And so are rows whose texts together are too long for a process
+    monkeypatch.setattr(tables, "TABLE_BYTES", 1_000_000)
+    assert "more than 1,000,000 bytes" in faults(write(2000, 1000))

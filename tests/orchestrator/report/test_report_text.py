@@ -10,7 +10,7 @@ from measured_book import EVOLVED, book, report, system
 from rich.cells import cell_len
 
 from orchestrator.evolve.systems import PLAIN, Book
-from orchestrator.report.format import wrap
+from orchestrator.report.format import format_cost, wrap
 from orchestrator.report.model import final_report, systems_table
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from tasks.common.text import escape_control
@@ -59,3 +59,9 @@ def test_nothing_that_acts_on_a_terminal_is_left_and_wrapping_loses_nothing(text
     assert all(character.isprintable() or character == "\n" or character.isspace() for character in shown)
     assert not set(shown) & {"\x1b", "\r", "\x07", "\x9b", "\u202e", "\u2066", "\u2028"}
     assert "".join(wrap(shown, width)).replace(" ", "") == shown.replace(" ", "").replace("\n", "")
+
+
+def test_a_cost_that_no_server_has_told_is_unknown_and_not_free() -> None:
+    assert format_cost(0.0, 0.0) == "free"
+    assert format_cost(0.0, 5.0, 0.02) == "unknown of $5.00, up to $0.0200 for calls whose cost is unknown"
+    assert format_cost(1.0, 0.0, 0.02) == "$1.00, and up to $0.0200 for calls whose cost is unknown"

@@ -141,3 +141,9 @@ def test_a_judge_that_cannot_be_reached_is_not_asked_again(
     with pytest.raises(errors.UnavailableError):
         verdict_record(call_as(max_tries=1).client, SETTINGS, "unreachable", ROW, store, "run")
     assert store.failure_count("run", "reply:unreachable") == 0 and len(service.calls("unreachable")) == 1
+
+
+def test_a_verdict_that_no_reply_gives_names_its_question(store: Store, run: Run, service: Any) -> None:
+    service.fail("verdict:refusal:*")
+    with pytest.raises(errors.UnusableReplyError, match=r"^question q: the model refused"):
+        judged(store, dataclasses.replace(run, id="refused"))

@@ -221,7 +221,7 @@ def test_a_call_that_has_no_known_outcome_stays_charged_at_its_most(store: Store
     budget.settle(budget.begin(MOST), "m", None)
     spending = budget.spending if isinstance(budget, LocalLimits) else spending_of(store.redis, "run")
     assert spending == Spending(0, 0, pytest.approx(0.05))
-    with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose outcome is unknown"):
+    with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose cost is unknown"):
         budget.begin(MOST)
 
 

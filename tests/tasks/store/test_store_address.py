@@ -51,6 +51,20 @@ def test_a_password_is_never_shown(url: str) -> None:
         assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("password", ["s3#cret", "s3/cret", "s3?cret=1", "s3#c@ret", "12/3#cret", "[s3cret"])
+@pytest.mark.parametrize("form", ["redis://:{}@host:6379/0", "rediss://u:{}@host/0", "redis:/u:{}@host", "u:{}@host"])
+def test_a_password_that_breaks_its_address_is_not_shown(password: str, form: str) -> None:
+    url = form.format(password)
+    try:
+        assert store_url(url).count("@") == 1, "it was understood"
+    except ValueError as error:
+        said = str(error)
+        assert ":***@host" in said and not [part for part in ("s3", "cret", "12") if part in said]
+        assert "percent-encode" in said or "://" not in url
+    # And no line of a log shows it
+    assert "cret" not in redacted(url)
+
+
 @pytest.mark.parametrize(
     ("url", "with_password"),
     [
