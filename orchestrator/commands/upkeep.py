@@ -30,7 +30,8 @@ DAYS = 30
 @options.json_option
 def doctor(config: Path | None, as_json: bool) -> int:
     """Check everything that a run needs, one line for each check, with a hint below one that fails: settings,
-    questions, the broker, the workers of each queue, the same code everywhere, servers and GPUs, keys, disks, clocks.
+    questions, chat template, the broker, the workers of each queue, the same code everywhere, servers, GPUs, keys,
+    disks, clocks.
 
     Nothing is started and nothing is changed.
 
@@ -53,7 +54,7 @@ def doctor(config: Path | None, as_json: bool) -> int:
 def findings(config: Path | None) -> Iterator[Finding]:
     """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
     from orchestrator.evolve.questions import check_judge, choose_examples
-    from orchestrator.farm.checks import Finding, check_disk, check_gpus_here
+    from orchestrator.farm.checks import Finding, check_disk, check_gpus_here, check_template
     from orchestrator.settings import SettingsError
     from orchestrator.settings.kconfig import load_settings
 
@@ -72,6 +73,7 @@ def findings(config: Path | None) -> Iterator[Finding]:
         except SettingsError as error:
             hint = f"edit {config}, or the data that it names"
             yield from (Finding("questions", problem, hint) for problem in error.problems)
+        yield from check_template(settings.target_model)
     folder = settings.output_dir if settings else Path("outputs")
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     yield check_disk("disk here", shutil.disk_usage(existing).free)

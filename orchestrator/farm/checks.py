@@ -178,6 +178,26 @@ def check_endpoint(address: str, key: str) -> Finding:
     return Finding("endpoint", f"{shown} answers")
 
 
+def check_template(model: str) -> Iterator[Finding]:
+    """Whether a model's chat template knows a system message; nothing where its tokenizer is not on this machine."""
+    from tasks.gpu.model_files import model_files
+
+    if not (folder := model_files(model)):
+        return
+    try:
+        from tasks.gpu.prompt import load_tokenizer, takes_system
+
+        tokenizer = load_tokenizer(folder)
+    except (ImportError, OSError, ValueError):
+        return
+    if not tokenizer.chat_template:
+        yield Finding("chat template", f"{model} has none", "use an instruction-tuned model")
+    elif takes_system(tokenizer):
+        yield Finding("chat template", "takes a system message")
+    else:
+        yield Finding("chat template", "has no system message: system prompts stand before the questions")
+
+
 def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Mapping[str, float]) -> Finding:
     """Whether a queue has a worker that takes its messages."""
     here = [report for report in reports if report["queue"] == queue]

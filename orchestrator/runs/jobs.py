@@ -45,6 +45,7 @@ class LongPrompts:
     limit: int | None
     cap: int
     lengths: Mapping[str, int]
+    takes_system: bool = True  # whether the model's chat template knows a system message
 
     def listed(self) -> str:
         """The questions with their lengths, such as "q7 (9,312 tokens)"."""
@@ -66,7 +67,8 @@ def find_long_prompts(
     arguments: dict[str, Any] = {"target": asdict(target), "examples": shown}
     key = "lengths:" + content_hash(scheduler.dispatcher.run_id, arguments)
     result = scheduler.result(key, JobSpec("gpu.lengths", "prompts", arguments), watch)
-    return LongPrompts(result["limit"], target.sampling.max_new_tokens, result["lengths"])
+    takes_system = result.get("takes_system", True)
+    return LongPrompts(result["limit"], target.sampling.max_new_tokens, result["lengths"], takes_system)
 
 
 class ArtifactRequests:

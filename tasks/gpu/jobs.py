@@ -12,7 +12,7 @@ from celery import Task, shared_task
 from tasks.collect.collection import SampleJob, sample_job
 from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.processor import check_of
-from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
+from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render, takes_system
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.records import Target
 from tasks.task import Job, JobTask, run_job
@@ -63,8 +63,9 @@ def check_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
     model = host.model_folder(target)
     with TOKENIZER_LOCK:
         total, tokenizer = known_context(target, model, host), load_tokenizer(model)
+        known = {"takes_system": takes_system(tokenizer)}
         if total is None:
-            return {"limit": None, "lengths": {}}
+            return {"limit": None, "lengths": {}, **known}
         lengths = {
             row["id"]: len(
                 render(tokenizer, target.system_prompt, target.prompt_template, row["context"], row["question"])
@@ -72,7 +73,8 @@ def check_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
             for row in job.arguments["examples"]
         }
     limit = total - target.sampling.max_new_tokens - 1
-    return {"limit": limit, "lengths": {name: length for name, length in lengths.items() if length > limit}}
+    too_long = {name: length for name, length in lengths.items() if length > limit}
+    return {"limit": limit, "lengths": too_long, **known}
 
 
 def draw_sample(job: SampleJob, host: TargetHost) -> dict[str, Any]:

@@ -59,9 +59,26 @@ def render_chat(tokenizer: Any, system: str, *turns: str) -> list[int]:
         raise ValueError(
             f"the tokenizer of {tokenizer.name_or_path} has no chat template: use an instruction-tuned model"
         )
+    if system and not takes_system(tokenizer):
+        system, turns = "", (f"{system}\n\n{turns[0]}", *turns[1:])
     messages = [{"role": "system", "content": system}] if system else []
     messages += [{"role": role, "content": text} for role, text in zip(cycle(("user", "assistant")), turns)]
     return prompt_encoder(tokenizer).encode(messages)
+
+
+@lru_cache(maxsize=4)
+def takes_system(tokenizer: Any) -> bool:
+    """Whether the chat template writes a system message: Gemma's refuses one, others leave it out.
+
+    Without, the system prompt stands at the beginning of the user's turn.
+    """
+    from jinja2 import TemplateError  # here: the orchestrator's image, which reads clusterings, does not have it
+
+    chat = [{"role": "system", "content": _MESSAGE}, {"role": "user", "content": "a question"}]
+    try:
+        return _MESSAGE in str(tokenizer.apply_chat_template(chat, tokenize=False))
+    except TemplateError:
+        return False
 
 
 EOS_NAMES = frozenset((
@@ -119,7 +136,6 @@ def _from_generation_config(name: str) -> set[int]:
 
 def _from_template(tokenizer: Any, markers: Mapping[str, int]) -> set[int]:
     """The marker that the chat template writes directly after an assistant's message, if it writes one."""
-    # Imported here: the orchestrator's image, which reads clusterings, does not have it.
     from jinja2 import TemplateError
 
     if not tokenizer.chat_template:

@@ -12,7 +12,8 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from tasks.gpu.prompt import answer_ends, load_tokenizer, render
+from orchestrator.farm.checks import check_template
+from tasks.gpu.prompt import answer_ends, load_tokenizer, render, render_chat, takes_system
 
 TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
 
@@ -75,3 +76,26 @@ def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="trust_remote_code"):
         load_tokenizer(str(folder))
     assert not (tmp_path / "PWNED").exists()
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_template_without_a_system_message_has_the_system_prompt_before_the_question(
+    refuses: bool, tmp_path: Path
+) -> None:
+    # Given Gemma's template, which refuses a system message, and one that leaves it out
+    tokenizer = _tokenizer("<end>", "<end>")
+    without = "{{ raise_exception('System role not supported') }}" if refuses else ""
+    tokenizer.chat_template = tokenizer.chat_template.replace(
+        "<|{{ m.role }}|>{{ m.content }}<end>",
+        "{% if m.role == 'system' %}" + without + "{% else %}<|{{ m.role }}|>{{ m.content }}<end>{% endif %}",
+    )
+    # Then nothing of it is lost
+    assert not takes_system(tokenizer)
+    assert _text(tokenizer, render_chat(tokenizer, "Be brief.", "Why?", "So.", "And?")) == (
+        "<|user|>Be brief.\n\nWhy?<end><|assistant|>So.<end><|user|>And?<end><|assistant|>"
+    )
+    assert _text(tokenizer, render_chat(tokenizer, "", "Why?")) == "<|user|>Why?<end><|assistant|>"
+    # And `orchestrator doctor` says so
+    tokenizer.save_pretrained(tmp_path)
+    [finding] = check_template(str(tmp_path))
+    assert finding.ok and "no system message" in finding.message
