@@ -16,7 +16,7 @@ from celery import shared_task
 from pydantic import AfterValidator
 
 from tasks.common.text import break_control_tokens, fill
-from tasks.common.validation import ContentKey, Count, JsonRecord, ReplyModel, RunId
+from tasks.common.validation import JsonRecord, ReplyModel
 from tasks.judging.verdict import verdict_key
 from tasks.openai.calls import ask_until_usable, client_for
 from tasks.openai.endpoint import EMBEDDED
@@ -161,10 +161,10 @@ def judge_sample(job: SampleJob) -> dict[str, Any]:
 
 
 @shared_task(name="openai.compress", base=JobTask)
-def compress_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+def compress_task(run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: compress(sample_job(job)))
 
 
 @shared_task(name="openai.verdict", base=JobTask)
-def verdict_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+def verdict_task(run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: judge_sample(sample_job(job)))

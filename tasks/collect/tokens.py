@@ -13,7 +13,6 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.common.validation import ContentKey, Count, RunId
 from tasks.task import Job, JobTask, run_job
 
 log = logging.getLogger(__name__)
@@ -123,5 +122,5 @@ def tokenize(job: Job) -> dict[str, Any]:
 
 
 @shared_task(name="cpu.tokenize", base=JobTask)
-def tokenize_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+def tokenize_task(run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), tokenize)

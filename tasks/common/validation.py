@@ -43,10 +43,7 @@ CHECKPOINT_BYTES = 64 * MIB  # of how far a training is
 LARGEST_DELTA = 1_000.0  # logits: beyond it a token is forced or forbidden anyway, and float16 overflows
 
 RunId = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{1,80}$")]
-PlanName = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,39}$")]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
-ContentKey = Annotated[str, StringConstraints(pattern="^[a-z]{1,20}:[0-9a-f]{64}$")]
-Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16,64}$")]
 
 Moment = Annotated[float, Ge(0), Lt(1e11)]  # seconds of the epoch that a calendar has: up to the year 5138
 Delta = Annotated[FiniteFloat, Ge(-LARGEST_DELTA), Le(LARGEST_DELTA)]

@@ -7,7 +7,6 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.common.validation import Count, PlanName, RunId
 from tasks.objective import score_answers
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
@@ -22,11 +21,11 @@ def score_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="cpu.score", base=StageTask)
-def score_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+def score_task(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
     run_stage("score", (run, plan, index, phase, attempt), score_stage)
 
 
 @shared_task(name="cpu.gather", ignore_result=True)
-def notify_driver(run: RunId, plan: PlanName, attempt: Count) -> None:
+def notify_driver(run: str, plan: str, attempt: int) -> None:
     """The body of a plan's chord: all candidates have ended, so the driver reads the record now."""
     store_of(run).notify(run)

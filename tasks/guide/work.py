@@ -21,7 +21,7 @@ from typing import Any
 from celery import Task, shared_task
 
 from tasks.common.named import ChildFunction, ChildFunctionError
-from tasks.common.validation import ContentKey, Count, RunId, adapter, parse_json
+from tasks.common.validation import adapter, parse_json
 from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.jobs import known_context
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render_chat
@@ -171,35 +171,35 @@ def _tokens(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 @shared_task(name="gpu.rollout", base=JobTask, card="serves", bind=True)
-def rollout_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def rollout_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: roll_out(job, host_of(task)), _tokens)
 
 
 @shared_task(name="gpu.prompt_lengths", base=JobTask, bind=True)
-def prompt_lengths_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def prompt_lengths_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: prompt_lengths(job, host_of(task)))
 
 
 @shared_task(name="gpu.critique", base=JobTask, card="serves", bind=True)
-def critique_on_target(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def critique_on_target(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: ask_itself(job, host_of(task)), _tokens)
 
 
 @shared_task(name="gpu.propose", base=JobTask, card="serves", bind=True)
-def propose_on_target(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def propose_on_target(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: ask_itself(job, host_of(task)), _tokens)
 
 
 @shared_task(name="openai.critique", base=JobTask)
-def critique_by_endpoint(run: RunId, key: ContentKey, attempt: Count) -> None:
+def critique_by_endpoint(run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: ask_endpoint(job, "critique", Critique))
 
 
 @shared_task(name="openai.propose", base=JobTask)
-def propose_by_endpoint(run: RunId, key: ContentKey, attempt: Count) -> None:
+def propose_by_endpoint(run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: ask_endpoint(job, "proposal", GuideProposal))
 
 
 @shared_task(name="cpu.verify", base=JobTask)
-def verify_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+def verify_task(run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: verify_candidates(job.arguments))

@@ -24,7 +24,6 @@ from typing import Any, Literal
 from celery import Task, shared_task
 
 from tasks.common.process import CardMemoryFull, ComputeChild, Report, run_child
-from tasks.common.validation import ContentKey, Count, RunId
 from tasks.gpu.host import TargetHost, host_of
 from tasks.records import JobSpec, Target
 from tasks.route.claims import Quarantine, Trajectory
@@ -211,20 +210,20 @@ def make_pool(job: Job) -> dict[str, Any]:
 
 
 @shared_task(name="gpu.bases", base=JobTask, card="computes", bind=True)
-def bases_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def bases_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: run_training_child(job, host_of(task), "bases"))
 
 
 @shared_task(name="gpu.train", base=JobTask, card="computes", bind=True)
-def train_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def train_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: run_training_child(job, host_of(task), "train"))
 
 
 @shared_task(name="gpu.evaluate", base=JobTask, card="computes", bind=True)
-def evaluate_task(task: Task[Any, Any], run: RunId, key: ContentKey, attempt: Count) -> None:
+def evaluate_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), lambda job: evaluate_checkpoint(job, host_of(task)))
 
 
 @shared_task(name="cpu.pool", base=JobTask)
-def pool_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+def pool_task(run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), make_pool)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 
 from celery import shared_task
 
-from tasks.common.validation import ContentKey, Count, RunId
 from tasks.task import Job, JobTask, run_job
 
 
@@ -62,5 +61,5 @@ def draw_job(job: Job) -> dict[str, Any]:
 
 
 @shared_task(name="cpu.plot", base=JobTask)
-def plot_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+def plot_task(run: str, key: str, attempt: int) -> None:
     run_job((run, key, attempt), draw_job)
