@@ -18,7 +18,7 @@ from orchestrator import console
 from orchestrator.commands import options
 
 if TYPE_CHECKING:
-    from tasks.openai.limits import LocalLimits
+    from tasks.openai.limits import Limits
     from tasks.questions import AnswerRow
     from tasks.records import Endpoint, Judge
 
@@ -66,7 +66,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     from tasks.common.text import PromptTooLong
     from tasks.judging.graders import UserFunctionError, needs_model, unfit
     from tasks.openai.endpoint import CallError, is_priced
-    from tasks.openai.limits import LocalLimits
+    from tasks.openai.limits import Limits
     from tasks.questions import read_answer_rows
     from tasks.tables import DatasetError
 
@@ -75,7 +75,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     settings = judge_of(chosen)
     asks = config is not None and not by_rules(chosen) and needs_model(settings.name)
     endpoint = endpoint_of(chosen) if asks else None
-    limits = LocalLimits(endpoint) if endpoint else None
+    limits = Limits(endpoint) if endpoint else None
     if output is not None:
         check_inputs("--output", output, {"the rows to judge": file})
     counts: Counter[str] = Counter()
@@ -112,9 +112,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     return console.DONE
 
 
-def _grade(
-    settings: Judge, endpoint: Endpoint | None, limits: LocalLimits | None
-) -> Callable[[AnswerRow], dict[str, Any]]:
+def _grade(settings: Judge, endpoint: Endpoint | None, limits: Limits | None) -> Callable[[AnswerRow], dict[str, Any]]:
     """Judges a row; without an endpoint by rules alone, which leave open what only a model can decide."""
     from tasks.judging.graders import make_grader
     from tasks.judging.verdict import judge as decide

@@ -44,10 +44,23 @@ class Spending:
 
 
 class Limits:
-    """What a call passes before and after it, whoever keeps the counts."""
+    """What a call passes before and after it, for the threads of one process: calls go one after another."""
 
-    def __init__(self, endpoint: Endpoint, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._endpoint, self._sleep = endpoint, sleep
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._endpoint, self._sleep, self._clock = endpoint, sleep, clock
+        self.used, self._lock = Usage(), threading.Lock()
+        self._free = -math.inf  # when the next call may begin
+        self._in_flight: dict[str, float] = {}
+        self._unconfirmed = 0.0
+
+    @property
+    def spending(self) -> Spending:
+        return Spending(cost_usd(self.used, self._endpoint), sum(self._in_flight.values()), self._unconfirmed)
 
     def begin(self, most: Usage) -> str:
         """Count a call that uses `most`, and return its id when it may be sent."""
@@ -64,20 +77,39 @@ class Limits:
             if fits:
                 return call
             if spending.spent + spending.unconfirmed + dollars > budget:
-                raise _budget_spent(spending, dollars, budget)
+                unconfirmed = f" and up to {spending.unconfirmed:.4f} for calls whose cost is unknown"
+                raise BudgetSpent(
+                    f"the budget of {budget:g} US dollars is reached: {spending.spent:.4f} are spent"
+                    f"{unconfirmed if spending.unconfirmed else ''}, and the next call may take {dollars:.4f}"
+                )
             self._sleep(PAUSE_S)
 
     def settle(self, call: str, model: str, usage: Usage | None) -> None:
         """Replace what was reserved for a call by what it used, counted for `model`; None when that is unknown."""
-        raise NotImplementedError
+        with self._lock:
+            most = self._in_flight.pop(call, 0.0)
+            if usage is None:
+                self._unconfirmed += most
+            else:
+                self.used += dataclasses.replace(usage, requests=0)
 
     def _take_turn(self, seconds: dict[str, float]) -> float:
         """How long to wait, when a call takes these seconds of the requests and of the tokens."""
-        raise NotImplementedError
+        with self._lock:
+            now = self._clock()
+            start = max(now, self._free)
+            self._free = start + max(seconds.values())
+        return start - now
 
     def _reserve(self, call: str, dollars: float, budget: float) -> tuple[bool, Spending]:
         """Set money aside unless the budget (0 is none) forbids it: whether it fits, and the spending without it."""
-        raise NotImplementedError
+        with self._lock:
+            spending = self.spending
+            fits = not budget or spending.spent + spending.in_flight + spending.unconfirmed + dollars <= budget
+            if fits:
+                self._in_flight[call] = dollars
+                self.used += Usage(requests=1)
+        return fits, spending
 
 
 # A limit's key holds when all admitted calls are paid off, and when that was written.  The server's clock is used, so
@@ -185,58 +217,3 @@ def _run(client: redis.Redis, script: str, run_id: str, *arguments: str) -> Sequ
 
 def _read_spending(reply: Sequence[bytes]) -> Spending:
     return Spending(*map(float, reply[1].split()))
-
-
-class LocalLimits(Limits):
-    """The same for the threads of one process: calls go one after another, in their order."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(endpoint, sleep)
-        self.used = Usage()
-        self._clock, self._lock = clock, threading.Lock()
-        self._free = -math.inf  # when the next call may begin
-        self._in_flight: dict[str, float] = {}
-        self._unconfirmed = 0.0
-
-    @property
-    def spending(self) -> Spending:
-        return Spending(cost_usd(self.used, self._endpoint), sum(self._in_flight.values()), self._unconfirmed)
-
-    def settle(self, call: str, model: str, usage: Usage | None) -> None:
-        with self._lock:
-            most = self._in_flight.pop(call, 0.0)
-            if usage is None:
-                self._unconfirmed += most
-            else:
-                self.used += dataclasses.replace(usage, requests=0)
-
-    def _take_turn(self, seconds: dict[str, float]) -> float:
-        with self._lock:
-            now = self._clock()
-            start = max(now, self._free)
-            self._free = start + max(seconds.values())
-        return start - now
-
-    def _reserve(self, call: str, dollars: float, budget: float) -> tuple[bool, Spending]:
-        with self._lock:
-            spending = self.spending
-            fits = not budget or spending.spent + spending.in_flight + spending.unconfirmed + dollars <= budget
-            if fits:
-                self._in_flight[call] = dollars
-                self.used += Usage(requests=1)
-        return fits, spending
-
-
-def _budget_spent(spending: Spending, dollars: float, budget: float) -> BudgetSpent:
-    unconfirmed = (
-        f" and up to {spending.unconfirmed:.4f} for calls whose cost is unknown" if spending.unconfirmed else ""
-    )
-    return BudgetSpent(
-        f"the budget of {budget:g} US dollars is reached: {spending.spent:.4f} are spent{unconfirmed}, "
-        f"and the next call may take {dollars:.4f}"
-    )

@@ -12,11 +12,11 @@ from rules_server import KEY, RulesServer, rules_server
 
 from tasks.openai.client import OpenAIClient
 from tasks.openai.endpoint import Usage
-from tasks.openai.limits import LocalLimits
+from tasks.openai.limits import Limits
 from tasks.records import Endpoint
 
 
-class RecordingLimits(LocalLimits):
+class RecordingLimits(Limits):
     """Limits that also record each try: its usage, or None when that is unknown."""
 
     def __init__(self, endpoint: Endpoint) -> None:

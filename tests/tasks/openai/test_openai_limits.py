@@ -18,7 +18,7 @@ import pytest
 from farm_bench import Bench
 
 from tasks.openai.endpoint import BudgetSpent, Usage, cost_usd
-from tasks.openai.limits import MARGIN_S, Limits, LocalLimits, RunLimits, Spending, spending_of
+from tasks.openai.limits import MARGIN_S, Limits, RunLimits, Spending, spending_of
 from tasks.records import Endpoint
 from tasks.store.address import store_url
 from tasks.store.client import connect
@@ -101,14 +101,14 @@ def test_large_calls_are_not_overtaken_by_small_ones(valkey_url: str) -> None:
 def test_the_limit_of_one_process_spaces_its_calls() -> None:
     # given 60 requests and 600 tokens a minute, and a clock that stands still
     slept: list[float] = []
-    limiter = LocalLimits(endpoint(0, requests=60, tokens=600), clock=lambda: 100.0, sleep=slept.append)
+    limiter = Limits(endpoint(0, requests=60, tokens=600), clock=lambda: 100.0, sleep=slept.append)
     # when small calls, a large one, and one larger than a minute has are made
     for cost in (1, 1, 30, 9000, 1):
         limiter.begin(Usage(prompt=cost))
     # then each waits until those before it are paid off: 1 s, 1 s, 3 s and a minute
     assert slept == pytest.approx([1.0, 2.0, 5.0, 65.0])
     # and without a limit nobody waits
-    free = LocalLimits(endpoint(0), clock=lambda: 100.0, sleep=slept.append)
+    free = Limits(endpoint(0), clock=lambda: 100.0, sleep=slept.append)
     free.begin(Usage(prompt=10**9))
     free.begin(Usage(prompt=1))
     assert len(slept) == 4
@@ -168,7 +168,7 @@ def endpoint(budget: float, requests: int = 0, tokens: int = 0) -> Endpoint:
 
 
 def limits_of(kind: str, store: Store, asked: Endpoint, sleep: Callable[[float], None] = time.sleep) -> Limits:
-    return RunLimits(store.redis, "run", asked, sleep) if kind == "run" else LocalLimits(asked, sleep)
+    return RunLimits(store.redis, "run", asked, sleep) if kind == "run" else Limits(asked, sleep)
 
 
 def test_four_processes_of_four_threads_spend_one_budget_and_count_each_call_once(
@@ -219,7 +219,7 @@ def test_a_call_that_has_no_known_outcome_stays_charged_at_its_most(store: Store
     asked = endpoint(0.07)
     budget = limits_of(kind, store, asked)
     budget.settle(budget.begin(MOST), "m", None)
-    spending = budget.spending if isinstance(budget, LocalLimits) else spending_of(store.redis, "run")
+    spending = budget.spending if not isinstance(budget, RunLimits) else spending_of(store.redis, "run")
     assert spending == Spending(0, 0, pytest.approx(0.05))
     with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose cost is unknown"):
         budget.begin(MOST)
