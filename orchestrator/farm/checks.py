@@ -175,6 +175,8 @@ def check_endpoint(address: str, key: str) -> Finding:
         return Finding("endpoint", f"{shown} refuses the key (HTTP {status})", "set a key that it takes")
     if status >= 500:
         return Finding("endpoint", f"{shown} answers HTTP {status}", "wait, or ask its operator")
+    if status == 404 and "/v1" not in address and "?" not in address:
+        return Finding("endpoint", f"{shown} knows no /models (HTTP 404)", "most addresses end with /v1")
     return Finding("endpoint", f"{shown} answers")
 
 

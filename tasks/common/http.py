@@ -41,8 +41,8 @@ class _Limited(httpx2.SyncByteStream):
 
 def http_url(base_url: str, path: str) -> str:
     """What to request of a server; over a Unix socket the host has no meaning."""
-    base = "http://localhost" if unix_path(base_url) is not None else base_url
-    return base.rstrip("/") + path
+    base, mark, query = ("http://localhost" if unix_path(base_url) is not None else base_url).partition("?")
+    return base.rstrip("/") + path + mark + query
 
 
 def bounded_client(url: str, timeout_s: float, most: int = REPLY_BYTES) -> httpx2.Client:

@@ -28,7 +28,8 @@ class ModelsOnly(BaseHTTPRequestHandler):
     """Lists models to whoever has the right key, as an endpoint does."""
 
     def do_GET(self) -> None:
-        self.send_response(200 if self.headers["Authorization"] == "Bearer right" else 401)
+        is_known = self.path.partition("?")[0] == "/v1/models"
+        self.send_response(404 if not is_known else 200 if self.headers["Authorization"] == "Bearer right" else 401)
         self.end_headers()
 
 
@@ -92,6 +93,8 @@ def test_an_endpoint_answers_or_refuses_the_key(endpoint: str) -> None:
     refused = check_endpoint(endpoint, "wrong")
     assert (refused.ok, "refuses the key (HTTP 401)" in refused.message) == (False, True)
     assert check_endpoint(endpoint, "").ok  # the workers have the key, and we have not
+    assert check_endpoint(f"{endpoint}?api-version=2024-10-21", "right").ok
+    assert "end with /v1" in check_endpoint(endpoint.removesuffix("/v1"), "right").hint
     gone = check_endpoint("http://127.0.0.1:1/v1", "right")
     assert (gone.ok, "does not answer" in gone.message) == (False, True)
 
