@@ -194,15 +194,20 @@ def _send(sdk: openai.OpenAI, request: Mapping[str, Any]) -> Completion:
             raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {said}") from None
         reason = f"{type(error).__name__} {error}"[:300]
         raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
-    failed = found.get("error") if isinstance(found, dict) and not found.get("choices") else None
-    if failed:  # it came after the status had been sent
-        code = failed.get("code") if isinstance(failed, dict) else None
-        raise Refused(response, code if isinstance(code, int) and 400 <= code < 600 else 500, is_paid=True)
+    if isinstance(found, dict) and (failed := _failure_in(found)) is not None:  # it came after the status had been sent
+        code = str(failed.get("code")) if isinstance(failed, dict) else ""
+        raise Refused(response, int(code) if re.fullmatch("[45][0-9][0-9]", code) else 500, is_paid=True)
     try:
         completion: Completion = check_value(Completion, found)
     except InvalidData as error:
         raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {error}") from None
     return completion
+
+
+def _failure_in(found: Mapping[str, Any]) -> Any:
+    """The error in the body of a reply, or in its one choice."""
+    choices = found.get("choices")
+    return choices[0].get("error") if choices and isinstance(choices[0], dict) else found.get("error")
 
 
 @lru_cache(maxsize=8)
@@ -228,7 +233,8 @@ def _sdk(key: str, url: str, timeout_s: float, most: int) -> openai.OpenAI:
 
 class Message(TypedDict):
     content: NotRequired[Any]  # a text, or a list of parts
-    reasoning_content: NotRequired[Any]
+    reasoning_content: NotRequired[Any]  # or `reasoning`
+    reasoning: NotRequired[Any]
     refusal: NotRequired[str | None]
 
 
@@ -250,7 +256,7 @@ _COMMENTS = re.compile(rb"\A(?:\s*:[^\n]*\n)+")  # of OpenRouter, which keep a c
 
 def text_of(message: Message) -> str:
     """The text of a message; where a model has put all of it into its reasoning, that."""
-    content = message.get("content") or message.get("reasoning_content") or ""
+    content = message.get("content") or message.get("reasoning_content") or message.get("reasoning") or ""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else json.dumps(content)

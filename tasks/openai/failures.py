@@ -30,6 +30,8 @@ class Refused(Exception):
         except (ValueError, RecursionError):
             body = text
         error = body.get("error", body) if isinstance(body, dict) else body
+        if isinstance(body, dict) and body.get("choices"):  # OpenRouter's place for what failed in the middle
+            error = body = body["choices"][0]
         self.codes = {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
         self.said = escape_control(said_of(body))
 

@@ -165,9 +165,15 @@ if redis.call("HDEL", KEYS[2], ARGV[1]) == 0 then return 0 end
 for i = 2, #ARGV, 2 do redis.call("HINCRBYFLOAT", KEYS[1], ARGV[i], ARGV[i + 1]) end
 return 1
 """
+# All such calls have one field: a server without usage makes one of every call.
 _MARK_UNCONFIRMED = """
 local text = redis.call("HGET", KEYS[2], ARGV[1])
-if text then redis.call("HSET", KEYS[2], ARGV[1], cjson.encode({cjson.decode(text)[1], 0})) end
+if not text then return 0 end
+local known = redis.call("HGET", KEYS[2], "unconfirmed")
+local most = cjson.decode(text)[1] + (known and cjson.decode(known)[1] or 0)
+redis.call("HDEL", KEYS[2], ARGV[1])
+redis.call("HSET", KEYS[2], "unconfirmed", cjson.encode({most, 0}))
+return 1
 """
 
 

@@ -65,6 +65,9 @@ def test_an_error_in_a_reply_of_status_200_is_one_of_its_own_status(call_as: Any
     server.troubles = [(200, {"error": {"code": 402, "message": "Insufficient credits"}})]
     with pytest.raises(errors.RejectedError, match="Insufficient credits"):
         ask(caller)
+    in_choice = {"finish_reason": "error", "message": {"content": ""}, "error": FAILED["error"] | {"code": "503"}}
+    server.troubles = [(200, {"choices": [in_choice]})]
+    assert ask(caller)[0].scratchpad == "End earlier."
     server.troubles = [(200, FAILED)] * 2
     with pytest.raises(errors.UnavailableError, match=r"Provider returned error.*upstream is down"):
         ask(call_as(base_url=f"{server.url}/api/v1", max_tries=2))
