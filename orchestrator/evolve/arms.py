@@ -189,8 +189,9 @@ class Clusters:
         """Have the store hold the clusters of all arms, and write what they are into the folder."""
         kept, settings, store, run_id = self._kept(), self.settings, self._store, self.scheduler.dispatcher.run_id
         for clustering in dict.fromkeys(arm.clustering for arm in arms):
-            is_there = store.clusterings.hold(run_id, clustering)
-            if not is_there and ensure_clustering(self.scheduler, self.watch, kept[clustering]) != clustering:
+            if not store.clusterings.hold(run_id, clustering) and (
+                clustering not in kept or ensure_clustering(self.scheduler, self.watch, kept[clustering]) != clustering
+            ):
                 raise OutputError(f"{self.output.path / SIDES_FILE} does not make the clusters {clustering} again")
             self.output.write(f"clusters/{clustering}.labels", store.clusterings.labels(clustering))
             if settings.whole:

@@ -29,15 +29,15 @@ from orchestrator.evolve.optimisers import (
 )
 from orchestrator.evolve.systems import Arm, Book, System
 from orchestrator.report.statistics import Point
-from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.folder import OutputError, OutputFolder, read_json
 from orchestrator.settings.inputs import (
     FORK,
     FORK_FILE,
     ForkedArm,
+    ForkFile,
     StartVector,
     layout_of,
     pinned_of,
-    read_fork,
     read_population,
 )
 from orchestrator.settings.options import Settings
@@ -201,7 +201,8 @@ def make_search(settings: Settings, book: Book) -> Search:
     """The search that the settings ask for, in the arms of the book."""
     optimiser, params = make_optimiser(settings.optimiser), {}
     fields = {one.name for one in dataclasses.fields(optimiser.params_type)}
-    forked = read_fork(settings.output_dir / FORK_FILE)["arms"] if settings.initial_deltas_path == FORK else {}
+    is_fork = settings.initial_deltas_path == FORK
+    forked = read_json(settings.output_dir / FORK_FILE, ForkFile)["arms"] if is_fork else {}
     for arm in book.arms:
         first, *further = starts_of(settings, book, arm, forked.get(arm.name))
         values = {

@@ -32,7 +32,6 @@ from tasks.common.validation import (
     Delta,
     Scratchpad,
     check_value,
-    parse_json,
     unrepeated,
 )
 from tasks.records import ClusteredBy, Sides
@@ -239,11 +238,6 @@ def read_population(path: Path, layout: ClusterLayout) -> tuple[StartVector, ...
     if not found:
         raise ValueError(f"{where} has no vectors")
     return tuple(_member(f"{where}: vector {number}", one, layout) for number, one in enumerate(found, start=1))
-
-
-def read_fork(path: Path) -> ForkFile:
-    found: ForkFile = parse_json(ForkFile, read_limited(path, DELTAS_BYTES))
-    return found
 
 
 def population_problem(vectors: Sequence[StartVector], optimiser: str, population: int, pinned: Sequence[int]) -> str:

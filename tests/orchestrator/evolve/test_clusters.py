@@ -1,16 +1,21 @@
-"""The answers of a collection that make clusters by waste."""
+"""The answers that make clusters by waste: those of a collection, and those that a run keeps of its own."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from orchestrator.evolve.arms import collected_sides
+from orchestrator.evolve.arms import Clusters, collected_sides
+from orchestrator.evolve.systems import Arm
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings
 from tasks.records import Sides
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]
@@ -32,3 +37,13 @@ def test_clusters_by_waste_take_the_answers_of_a_collection_where_one_is_named(t
     path.unlink()
     with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_FROM"):
         collected_sides(settings)
+
+
+def test_clusters_whose_answers_are_lost_with_the_store_are_refused_by_the_file_that_had_them(
+    store: Store, tmp_path: Path
+) -> None:
+    lost: Any = SimpleNamespace(dispatcher=SimpleNamespace(store=store, run_id="run"))
+    settings = load_settings(ROOT / "configs" / "embedded.config", WASTE)
+    clusters = Clusters(lost, settings, OutputFolder(tmp_path), lambda step, progress: None)
+    with pytest.raises(OutputError, match=r"cluster_sides\.json does not make the clusters abcd again"):
+        clusters.restore([Arm("plain", "", "abcd")])

@@ -209,5 +209,8 @@ def test_a_fork_begins_with_its_population_in_the_same_clusters_alone(tmp_path: 
     assert (first.deltas, first.scratchpad) == ((5.0,) * CLUSTERS, "learnt")
     # Another arm begins as ever
     assert search.params["plain"].start[1].deltas == (3.0,) * CLUSTERS
+    (tmp_path / "fork.json").write_text('{"run": "r", "folder"')
+    with pytest.raises(OutputError, match=r"fork\.json"):
+        make_search(settings(initial_deltas_path="fork", output_dir=tmp_path), BOOK)
     with pytest.raises(OutputError, match='the arm "plain" has other clusters'):
         starts_of(settings(), BOOK, ARMS[0], forked)
