@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-RESULTS = 3  # the descriptor behind the standard streams
+RESULTS, MESSAGES = 3, 4  # the descriptors behind the standard streams
 FINISHED = 70
 """The exit status when all calls were made, and when the code raised: no loophole's."""
 
@@ -41,11 +41,13 @@ def main(parent: int, results: int, limits: Mapping[str, int], readable: Sequenc
     """Run one solution; never returns."""
     die_with(parent)
     os.dup2(results, RESULTS)
-    os.closerange(RESULTS + 1, 256)
+    os.dup2(0, MESSAGES)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the code's own standard input is empty
+    os.closerange(MESSAGES + 1, 256)
     confine(limits, readable, writable)
     status = FINISHED
     try:
-        _run(sys.stdin)
+        _run(os.fdopen(MESSAGES))
     except SystemExit as exited:
         code = exited.code
         status = 0 if code is None else code & 0xFF if isinstance(code, int) else 1

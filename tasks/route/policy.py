@@ -219,16 +219,14 @@ class Policy:
                 found.append(tuple(row[: ends[0]] if ends else row))
         return found
 
-    def log_probabilities(self, rows: Sequence[TokenRow], knobs: Tensor) -> tuple[Tensor, Tensor]:
-        """[G, L] of each completion's tokens, 0 beyond its end, and the mask [G, L]."""
+    @torch.no_grad()
+    def log_probabilities(self, rows: Sequence[TokenRow], knobs: Tensor) -> Tensor:
+        """[G, L] of each completion's tokens, 0 beyond its end."""
         found: list[Tensor] = []
-        masks: list[Tensor] = []
-        with torch.no_grad():
-            for part, batch in self._batches(rows):
-                with self.adapter.active(_of(knobs, part)):
-                    found.append(self._log_probabilities(batch))
-                masks.append(batch.mask)
-        return torch.cat(found), torch.cat(masks)
+        for part, batch in self._batches(rows):
+            with self.adapter.active(_of(knobs, part)):
+                found.append(self._log_probabilities(batch))
+        return torch.cat(found)
 
     def gradients(self, rows: Sequence[TokenRow], knobs: Tensor, loss: RowLoss, record: bool = False) -> RowGradients:
         """Each row's own gradient: the sum over rows is the gradient of the sum of losses.

@@ -154,7 +154,7 @@ class Trajectory:
         knobs = self._knobs(False)
         if ablated.any():
             knobs = torch.where(ablated[:, None], self._knobs(True), knobs)
-        reference = policy.log_probabilities(rows, policy.adapter.zeros())[0] if settings.beta else None
+        reference = policy.log_probabilities(rows, policy.adapter.zeros()) if settings.beta else None
         denominator = float(len(rollout.rows) * settings.longest)
 
         def row_loss(new: Tensor, mask: Tensor, part: slice) -> Tensor:

@@ -82,9 +82,9 @@ def test_a_row_alone_has_the_gradient_that_it_has_in_a_padded_batch(policy: Poli
 
 def test_each_row_can_have_knobs_of_its_own(policy: Policy) -> None:
     several = torch.stack([some_knobs(policy, seed) for seed in range(3)])
-    together, _ = policy.log_probabilities(ROWS, several)
+    together = policy.log_probabilities(ROWS, several)
     for number, row in enumerate(ROWS):
-        alone, _ = policy.log_probabilities([row], several[number])
+        alone = policy.log_probabilities([row], several[number])
         assert torch.allclose(together[number, : alone.shape[1]], alone[0], atol=1e-6)
     gradients = policy.gradients(ROWS, several, mean_nll).gradients
     assert torch.allclose(gradients[2], policy.gradients(ROWS[2:], several[2], mean_nll).gradients[0], atol=1e-6)

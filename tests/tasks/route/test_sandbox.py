@@ -115,6 +115,11 @@ def test_a_solution_may_import_the_standard_library_and_nothing_else(sandbox: Sa
         assert sandbox.execute(Execution(f"import {name}\ndef f(): return 1", "f", [[]])).results is None
 
 
+def test_standard_input_is_empty(sandbox: Sandbox) -> None:
+    code = "import sys\nread = sys.stdin.read()\ndef f(): return read"
+    assert sandbox.execute(Execution(code, "f", [[]])).results == [{"value": ""}]
+
+
 def test_each_solution_starts_anew(sandbox: Sandbox) -> None:
     leave = "import math, builtins\nmath.pi = builtins.mark = 3\ndef f(): return math.pi"
     look = "import math, builtins\ndef f(): return [math.pi == 3, hasattr(builtins, 'mark')]"
