@@ -10,11 +10,14 @@ import json
 import math
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
+from tasks.common.text import quote
 from tasks.common.validation import ANSWER_BYTES, CONTEXT_BYTES, GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES
 from tasks.records import Example
 from tasks.tables import (
@@ -33,7 +36,7 @@ from tasks.tables import (
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns.  Without an `id`, rows are numbered; `context` and `split` may be "" or absent.
+    """The names of the columns.  Without an `id`, rows are numbered; `context`, `split` and `choices` may be "".
 
     A name other than these must be that of a column.
     """
@@ -43,12 +46,13 @@ class Columns:
     answer: str = "answer"
     context: str = "context"
     split: str = "split"
+    choices: str = "choices"
 
     def __post_init__(self) -> None:
         names = [getattr(self, field.name) for field in fields(self)]
         named = [name for name in names if name]
         if not self.question or not self.answer or len(set(named)) != len(named):
-            raise ValueError(f"the columns {names} are not five different names with a question and an answer")
+            raise ValueError(f"the columns {names} are not six different names with a question and an answer")
 
     @property
     def named(self) -> list[str]:
@@ -126,10 +130,16 @@ def _question(row: TableRow, columns: Columns, number: int) -> tuple[SplitExampl
     if row.fault:
         return SplitExample(Example("", "", "", ""), ""), [row.fault]
     values = {name: value for name, value in row.values.items() if name}
+    faults: list[str] = []
+    if values.get(columns.choices) not in (None, "") and columns.question in values and columns.answer in values:
+        try:
+            texts, values[columns.answer] = _chosen(values[columns.choices], values[columns.answer])
+            values[columns.question] = "\n- ".join([f"{values[columns.question]}\n\nChoices:", *texts])
+        except DatasetError as error:
+            faults.append(f'{columns.choices}: {error}; DATA_COLUMNS="choices=" leaves choices out')
     for name, read in ((columns.id, _as_text), (columns.answer, _as_gold), (columns.context, _joined)):
         if name in values:
             values[name] = read(values[name])
-    faults: list[str] = []
     identifier = text_field(values, columns.id, faults, NAME_BYTES) if columns.id in values else str(number)
     question = text_field(values, columns.question, faults, QUESTION_BYTES)
     answer = text_field(values, columns.answer, faults, GOLD_BYTES)
@@ -156,11 +166,44 @@ def _as_text(value: Any) -> Any:
     return format(Decimal(repr(value)) if isinstance(value, float) else value, "f").removesuffix(".0")
 
 
+def _chosen(choices: Any, gold: Any) -> tuple[list[str], str]:
+    """The texts of a multiple-choice row, a list or {"text": [...], "label": [...]}; and the right one of them.
+
+    The gold is an index from 0, a label (A, B, ... where the row names none), or the text itself.
+    """
+    if isinstance(choices, str) and choices.lstrip().startswith(("[", "{")):  # of a CSV file
+        with suppress(ValueError):
+            choices = json.loads(choices)
+    labels: Sequence[Any] = ()
+    if isinstance(choices, dict):
+        labels, choices = choices.get("label") or (), choices.get("text")
+    texts = [_as_text(one) for one in choices] if isinstance(choices, list) else []
+    if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise DatasetError("not a list of two or more texts")
+    named = str(_as_text(gold)).strip()
+    if isinstance(gold, int) and not isinstance(gold, bool):
+        index = gold
+    elif named in texts and named not in labels:
+        index = texts.index(named)
+    else:
+        labels = [str(label) for label in labels or ascii_uppercase[: len(texts)]]
+        index = labels.index(named) if named in labels else int(named) if named.isdecimal() else -1
+    if not 0 <= index < len(texts):
+        raise DatasetError(f"the answer {quote(named)} is none of these {len(texts)}")
+    return texts, texts[index]
+
+
 def _as_gold(value: Any) -> Any:
-    """Several accepted answers, of which any is right, as one JSON list of texts; whatever else as `_as_text`."""
+    """Several accepted answers, of which any is right, as one JSON list of texts; whatever else as `_as_text`.
+
+    They are a list of texts, {"text": [...]} as in SQuAD, or {"value": ..., "aliases": [...]} as in TriviaQA.
+    """
+    if isinstance(value, dict):
+        value = value.get("text") if "text" in value else [value.get("value"), *(value.get("aliases") or ())]
     if isinstance(value, list) and value:
         texts = [_as_text(part) for part in value]
         if all(isinstance(text, str) and text.strip() for text in texts):
+            texts = [*dict.fromkeys(texts)]
             return texts[0] if len(texts) == 1 else json.dumps(texts, ensure_ascii=False)
     return _as_text(value)
 
@@ -238,6 +281,8 @@ def read_answer_rows(path: Path) -> list[AnswerRow]:
         values = json_object(line)
         faults: list[str] = []
         question = text_field(values, "question", faults, QUESTION_BYTES)
+        if "gold" in values:
+            values["gold"] = _as_gold(values["gold"])
         gold, answer = text_field(values, "gold", faults, GOLD_BYTES), values.get("answer")
         if not isinstance(answer, str) or answer.strip():  # an empty answer is one: it is judged, and wrong
             answer = text_field(values, "answer", faults, ANSWER_BYTES)

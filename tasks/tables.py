@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import importlib
+import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ SUFFIXES: Mapping[str, Format] = {
     ".parquet": "parquet",
 }
 UNREADABLE = (UnicodeDecodeError, OverflowError)  # values of Arrow for which Python has none
+DELIMITERS = ",;\t|"
+_SEPARATOR = re.compile(r'"?sep=([^\w"])"?')  # the first line of a file of Excel
 BATCH_ROWS, BATCH_BYTES = 256, 256 * MIB  # of Parquet in memory at a time; a row may have megabytes
 TABLE_BYTES = 512 * MIB  # of all rows: a value that is repeated takes a few bytes of a Parquet file
 
@@ -173,18 +177,32 @@ def _csv(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
             before = csv.field_size_limit(PAGE_BYTES)
             try:
                 lines = _limited_lines(path, file)
-                reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+                first, above = next(lines, ""), 0
+                delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(first, required)
+                if said := _SEPARATOR.fullmatch(first.rstrip("\r\n")):
+                    first, above, delimiter = next(lines, ""), 1, said[1]
+                reader = csv.DictReader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
                 _check_columns(path, required, reader.fieldnames or ())
                 for row in reader:
-                    yield _csv_row(row, reader.line_num)
+                    yield _csv_row(row, above + reader.line_num)
             except csv.Error as error:
-                raise DatasetError(f"{path}: line {reader.reader.line_num}: {error}") from None
+                raise DatasetError(f"{path}: line {above + reader.reader.line_num}: {error}") from None
             finally:
                 csv.field_size_limit(before)
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path}: invalid UTF-8 at byte {error.start}") from None
+        raise DatasetError(f"{path}: invalid UTF-8 at byte {error.start}; save it as UTF-8") from None
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _delimiter(header: str, required: Sequence[str]) -> str:
+    """What separates the columns: with it the header has those that are required, and the most; or else a comma."""
+
+    def fit(delimiter: str) -> tuple[bool, int]:
+        cells = next(csv.reader([header[:PAGE_BYTES]], delimiter=delimiter), [])
+        return set(required) <= set(cells), len(cells)
+
+    return max(DELIMITERS, key=fit)
 
 
 def _limited_lines(path: Path, file: TextIO) -> Iterator[str]:

@@ -56,10 +56,11 @@ LEAST_QUESTIONS = 20
 LOOKED_AT = 100  # rows, for the names of columns
 COLUMNS: Mapping[str, Sequence[str]] = {
     "question": ("question", "query", "prompt", "problem", "input"),
-    "answer": ("answer", "gold", "gold_answer", "target", "output", "solution"),
+    "answer": ("answer", "answers", "gold", "gold_answer", "answerkey", "target", "output", "solution"),
     "context": ("context", "passage", "document", "documents", "evidence"),
     "id": ("id", "question_id", "uid"),
     "split": ("split", "subset"),
+    "choices": ("choices", "options"),
 }
 """By which names a column is found, the likelier first; upper and lower case do not matter."""
 SPLITS: Mapping[ExampleSet, Sequence[str]] = {

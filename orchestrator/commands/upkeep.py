@@ -90,8 +90,17 @@ def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
 
     from orchestrator.farm import FarmUnavailable, StoreLost, workers
     from orchestrator.farm.checks import Finding, check_all, check_broker
-    from orchestrator.farm.connection import named_address, reach
+    from orchestrator.farm.connection import control, farm_spec, named_address, reach
+    from orchestrator.settings import SettingsError
 
+    if settings is not None and settings.is_embedded:
+        try:
+            farm_spec(settings)
+        except SettingsError as error:
+            yield Finding("key", str(error), "put it into the environment of `orchestrator evolve`")
+        if not control.status(settings.farm_dir.resolve()).up:
+            yield Finding("farm", "embedded: it is started with the run", control.missing_parts())
+            return
     try:
         address = named_address(config)
         with reach(address) as farm:

@@ -35,8 +35,10 @@ NAME = re.compile(r"[\w.]+:[\w.]+|[^,]+\.py:[\w.]+|[\w.-]+")
 
 
 def absolute(name: str) -> str:
-    """The name, with the whole path of a file: a worker may have another working directory."""
+    """The name, with the whole path of a file or of a module here: a worker may have another working directory."""
     file, colon, path = name.rpartition(":")
+    if file.isidentifier() and Path(f"{file}.py").is_file():  # the console script has no folder of its own on sys.path
+        file += ".py"
     return f"{Path(file).resolve()}{colon}{path}" if file.endswith(".py") else name
 
 
@@ -46,7 +48,7 @@ def load_named(name: str, group: str) -> Any:
         for entry in metadata.entry_points(group=group, name=name):
             return entry.load()
         raise LookupError(f"there is no entry point of this name in the group {group}; or write module:name")
-    module, _, path = name.rpartition(":")
+    module, _, path = absolute(name).rpartition(":")
     value: Any = _import_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
     for part in path.split("."):
         value = getattr(value, part)

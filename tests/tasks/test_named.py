@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tasks.common.named import load_named
+from tasks.common.named import absolute, load_named
 
 
 def test_two_files_of_one_stem_are_two_modules_and_each_is_run_once(tmp_path: Path) -> None:
@@ -16,6 +17,17 @@ def test_two_files_of_one_stem_are_two_modules_and_each_is_run_once(tmp_path: Pa
     names = [f"{tmp_path}/{folder}/judges.py:value" for folder in ("one", "two")]
     assert [load_named(name, "none")() for name in names] == [1, 2]
     assert load_named(names[0], "none") is load_named(names[0], "none")
+
+
+def test_a_module_of_the_working_directory_is_found_from_a_console_script_and_from_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "judges_here.py").write_text("def right():\n    return 7\n")
+    monkeypatch.chdir(tmp_path)
+    assert "" not in sys.path and str(tmp_path) not in sys.path
+    assert load_named("judges_here:right", "none")() == 7
+    assert absolute("judges_here:right") == f"{tmp_path}/judges_here.py:right"
+    assert absolute("json:loads") == "json:loads"
 
 
 def test_a_file_that_fails_is_run_again_when_it_is_mended(tmp_path: Path) -> None:

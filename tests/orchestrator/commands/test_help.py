@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from orchestrator.cli import orchestrator
+from orchestrator.cli import main, orchestrator
 
 
 def commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
@@ -35,3 +35,8 @@ def test_the_help_of_a_command_imports_neither_celery_nor_redis(name: str) -> No
     code = f"import sys; from orchestrator.cli import main; main(['{name}', '--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"celery", "redis", "torch"} & set(done.stdout.splitlines()[-1].split())
+
+
+def test_a_command_that_is_misspelt_is_answered_with_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evolv"]) == 1
+    assert "'evolve'" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typed_terminal import TypedTerminal
 
+from orchestrator.cli import main
 from orchestrator.commands.init import (
     FREE,
     SIZES,
@@ -163,6 +164,26 @@ def test_a_complete_file_is_written_and_none_is_replaced_unasked(place: Path) ->
     status, said = piped("init", *GIVEN)
     assert (status, "--replace" in said, (place / ".config").read_text()) == (1, True, "mine")
     assert piped("init", *GIVEN, "--replace")[0] == 0 and load_settings(place / ".config") == settings
+
+
+def test_the_doctor_passes_what_init_writes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", "")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert main(["init", *GIVEN]) == 0
+    assert main(["doctor", "--config", ".config"]) == 0
+    # and tells what the run would be refused for: a model without a key, and what is not installed
+    model = ("--judge", "gpt-4o", "--config", "model.config")
+    assert main(["init", *GIVEN[:4], "--budget", "60 evaluations", *model]) == 0
+    assert main(["doctor", "--config", "model.config"]) == 1
+    monkeypatch.setattr("workers.embedded.farm.NEEDED", ("json", "no_such_module"))
+    assert main(["doctor", "--config", ".config"]) == 1
+    assert main(["evolve", "--output", "elsewhere"]) == 2
+
+
+def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "a"\n{"question": "b"\n')
+    with pytest.raises(ValueError, match=r"(?s)line 1: invalid JSON.*line 2: invalid JSON"):
+        read_data(str(tmp_path / "q.jsonl"), SMALL)
 
 
 def test_a_place_that_cannot_be_written_and_a_missing_answer_are_refused(place: Path) -> None:

@@ -89,6 +89,15 @@ def test_a_budget_that_is_spent_ends_it_and_what_was_judged_is_written(
     assert f"{calls} calls" in done.stderr and "$0.3" in done.stderr
 
 
+def test_a_config_is_read_for_its_judge_alone(tmp_path: Path) -> None:
+    (tmp_path / "judge.config").write_text('CONFIG_JUDGE="exact_number"\nCONFIG_DATA_PATH="nowhere.csv"\n')
+    row = {"question": "How many?", "gold": "72", "answer": "So 72."}
+    done = judge(tmp_path, [row], "--config", str(tmp_path / "judge.config"))
+    assert verdicts(done.stdout) == [(True, 1)], done.stderr
+    (tmp_path / "judge.config").write_text('CONFIG_JUDGE_TOLERANCE="9"\n')
+    assert "JUDGE_TOLERANCE" in judge(tmp_path, [row], "--config", str(tmp_path / "judge.config")).stderr
+
+
 def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(tmp_path: Path) -> None:
     done = judge(tmp_path, [PROSE, NUMBER], *with_model(tmp_path, "http://127.0.0.1:9/v1"))  # and without a key
     assert done.returncode == 2 and "OPENAI_API_KEY" in done.stderr and "Traceback" not in done.stderr, done.stderr
