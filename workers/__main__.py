@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shutil
 import sys
+from multiprocessing.util import get_temp_dir
 
 from tasks.common.files import keep_private
 from tasks.queues import QUEUES
@@ -51,6 +53,7 @@ def main() -> None:
     ]
     status: int = app.start([*quiet, "worker", *options]) or 0
     logging.shutdown()
+    shutil.rmtree(get_temp_dir(), ignore_errors=True)  # of the pool; Python would remove it at its own end
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -8,6 +8,7 @@ still running.  A pid that was given to another process meanwhile is never signa
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -24,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from tasks.common.files import write_atomic
+from tasks.common.files import runtime_folder, write_atomic
 from tasks.common.process import (
     ProcessIdentity,
     dying_with_parent,
@@ -264,3 +265,14 @@ def rotate_logs(paths: Iterable[Path], limit: int = LOG_BYTES) -> None:
                 os.truncate(path, 0)
         except OSError as error:
             logger.warning("%s has reached its limit of %d bytes and cannot be rotated: %s", path, limit, error)
+
+
+def clear_temporary(records: Path) -> Path:
+    """Remove the temporary files of a server that has ended; returns their folder."""
+    temporary = runtime_folder() / f"{runtime_name(records)}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    return temporary
+
+
+def runtime_name(records: Path) -> str:
+    return f"target-{hashlib.sha256(os.fsencode(records)).hexdigest()[:12]}"

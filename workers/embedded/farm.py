@@ -29,6 +29,7 @@ from workers.processes import (
     PidRecord,
     PidRecords,
     ProcessFailed,
+    clear_temporary,
     is_full,
     log_tail,
     read_own_file,
@@ -123,6 +124,7 @@ class FarmFiles:
         for socket in (farm_socket(VALKEY, self.folder), farm_socket(RULES, self.folder)):
             if is_own_folder(socket.parent):
                 socket.unlink(missing_ok=True)
+        clear_temporary(self.target_pids)
         for path in (self.state, self.owner, self.error):
             path.unlink(missing_ok=True)
         return bool(ended)

@@ -38,6 +38,7 @@ from workers.processes import (
     Command,
     PidRecords,
     ProcessFailed,
+    clear_temporary,
     describe_exit,
     is_full,
     is_healthy,
@@ -177,6 +178,7 @@ class Supervisor:
             worker.wait_end(deadline - time.monotonic())
             worker.stop(0)
         PidRecords(self.files.target_pids).clear(grace_s=ENDPOINT_GRACE_S)
+        clear_temporary(self.files.target_pids)
         if self.endpoint is not None:
             self.endpoint.stop(ENDPOINT_GRACE_S)
         if self.listener is not None:

@@ -25,7 +25,7 @@ from tasks.gpu.target import REQUESTS, SERVER_STATS
 from tasks.records import PROCESSOR_FILE, Target
 from workers import steering
 from workers.embedded import models
-from workers.processes import PidRecords
+from workers.processes import PidRecords, clear_temporary
 from workers.sglang import gpus
 from workers.sglang.engines import ENGINES
 from workers.sglang.identity import read_identity
@@ -33,7 +33,6 @@ from workers.sglang.server import (
     ServerKilled,
     ServerSpec,
     TargetServer,
-    clear_temporary,
     is_server_healthy,
     make_steering_path,
     temporary_environment,

@@ -20,7 +20,15 @@ from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.target import SERVER_STATS
 from tasks.records import PROCESSOR_FILE
 from workers import steering
-from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed, is_healthy
+from workers.processes import (
+    ChildProcess,
+    Command,
+    PidRecords,
+    ProcessFailed,
+    clear_temporary,
+    is_healthy,
+    runtime_name,
+)
 from workers.sglang.engines import ENGINES
 from workers.sglang.identity import local_weights, read_identity
 
@@ -59,9 +67,9 @@ class TargetServer:
 
     def __init__(self, spec: ServerSpec, log: Path, records: PidRecords, key_file: Path) -> None:
         self.spec, self._engine = spec, ENGINES[spec.engine]
-        for old in runtime_folder().glob(f"{_runtime_name(records.path)}-*.sock"):  # of killed servers
+        for old in runtime_folder().glob(f"{runtime_name(records.path)}-*.sock"):  # of killed servers
             old.unlink(missing_ok=True)
-        self._socket = runtime_socket(f"{_runtime_name(records.path)}-{secrets.token_hex(4)}")
+        self._socket = runtime_socket(f"{runtime_name(records.path)}-{secrets.token_hex(4)}")
         self.url = unix_url(self._socket)
         # The prefix keeps YAML from reading a number, and the server's option parser from reading an option.
         self.api_key = f"key-{secrets.token_hex(24)}"
@@ -171,17 +179,6 @@ def temporary_environment(records: Path, environment: Mapping[str, str]) -> dict
     temporary = clear_temporary(records)
     compiled = environment.get(COMPILED_VARIABLE) or str(private_folder(runtime_folder() / "torchinductor"))
     return {"TMPDIR": str(private_folder(temporary)), COMPILED_VARIABLE: compiled}
-
-
-def clear_temporary(records: Path) -> Path:
-    """Remove the temporary files of a server that has ended; returns their folder."""
-    temporary = runtime_folder() / f"{_runtime_name(records)}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    return temporary
-
-
-def _runtime_name(records: Path) -> str:
-    return f"target-{hashlib.sha256(os.fsencode(records)).hexdigest()[:12]}"
 
 
 def redact_file(log: Path, secret: str) -> None:

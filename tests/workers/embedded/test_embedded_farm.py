@@ -1,7 +1,9 @@
 """The embedded farm: its start, its restarts, its limits, and that no process is left when it ends."""
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +13,13 @@ from celery import chain, chord
 from farm_bench import until
 from farm_processes import farm_spec, kill, processes_of
 
+from tasks.common.files import private_folder
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect
 from workers.app import create_app
 from workers.embedded import farm as control
 from workers.embedded.farm import Farm, FarmError
-from workers.processes import LOG_BYTES
+from workers.processes import LOG_BYTES, clear_temporary
 from workers.queues import MODULES_VARIABLE
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -103,7 +106,12 @@ def running_again(running: Running) -> bool:
         return False
 
 
-def test_a_stopped_farm_leaves_no_process_and_no_socket(farm_folder: Path) -> None:
+def test_a_stopped_farm_leaves_no_process_no_socket_and_no_temporary_folder(
+    farm_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tempfile.mkdtemp(prefix="farm")  # short, for the paths of sockets
+    monkeypatch.setenv("TMPDIR", temporary)
+    monkeypatch.setattr(tempfile, "tempdir", None)
     before = os.umask(0)
     with control.start(farm_spec(farm_folder)) as farm:
         os.umask(before)
@@ -113,12 +121,15 @@ def test_a_stopped_farm_leaves_no_process_and_no_socket(farm_folder: Path) -> No
         assert all(one.alive and one.rss > 0 for one in status.processes)
         assert len(processes_of(farm_folder)) >= 6
         assert socket_of(farm.redis_url).exists()
+        # Given what a target server leaves that was killed
+        private_folder(clear_temporary(farm_folder / "target-gpu.json")).joinpath("socket").touch()
         # And its data is open to its user alone, whatever the umask
         files = [farm_folder, *(farm_folder / "valkey").rglob("*")]
         assert len(files) > 3
         assert [path for path in files if path.stat().st_mode & 0o077] == []
     assert processes_of(farm_folder) == []
-    assert not socket_of(farm.redis_url).exists()
+    assert [path.name for path in Path(temporary).rglob("*")] == [f"whetstone-{os.getuid()}"]
+    shutil.rmtree(temporary)
     assert not control.status(farm_folder).up
 
 
