@@ -116,7 +116,8 @@ class MissionReflector:
     def reflect(self, judged: JudgedTickets, critiques: Critiques, cap_left: int) -> Steps[Decision]:
         """What becomes of a batch; `cap_left` operations may still be applied in the epoch."""
         if not judged.shown:
-            return Decision("ineligible", judged.screening.ineligible_reason or "")
+            noop = GuideProposal(action="noop", operations=(), evidence_group_ids=())
+            return Decision("ineligible", judged.screening.ineligible_reason or "", proposal=noop)
         if cap_left < 1:
             return Decision("budget", "the epoch's change_cap_per_epoch is spent; nothing was asked")
         reply = yield from self._propose(judged, critiques)
@@ -133,7 +134,7 @@ class MissionReflector:
         if proposal.action == "noop":
             return replace(asked, gate="noop", reason="the reflector proposes no edit")
         operations = [name for operation in proposal.operations for name in operation.evidence]
-        named = resolve_evidence([*proposal.evidence_group_ids, *operations], judged.shown)
+        named = resolve_evidence([*proposal.evidence_group_ids, *operations], judged.screening.bundle)
         self.tally.add_evidence(named, judged.rollout.epoch or 0)
         return (yield from self._decide(judged, asked, proposal, cap_left))
 
@@ -163,15 +164,14 @@ class MissionReflector:
         """Whether the edit is applied: it is valid, every prompt fits with it, and the held-out tickets are for it."""
         setup, settings, rollout = self.setup, self.setup.settings, judged.rollout
         guidance, held_out = rollout.guidance, setup.tickets.holdout
-        tickets = [found.ticket for found in judged.tickets if found.ticket.group_id in judged.shown]
         applied = apply_operations(
             guidance.experiences,
             guidance.metadata.highest,
             proposal.operations,
             max_operations=settings.reflection.max_operations,
             cap_left=cap_left,
-            group_ids=judged.shown,
-            ticket_texts=[text for ticket in tickets for text in ticket.per_image.values()],
+            bundle=judged.screening.bundle,
+            tickets={ticket.group_id: ticket.per_image.values() for ticket in setup.tickets.judged},
         )
         asked = replace(asked, applied=applied)
         if not applied.accepted:

@@ -166,11 +166,11 @@ def check_experiences(experiences: Mapping[str, str]) -> None:
             raise ValueError(f"experiences.{key}: {fault}")
 
 
-def check_text(text: str, ticket_texts: Iterable[str], group_ids: Iterable[str], others: Iterable[str]) -> str | None:
+def check_text(text: str, copied: set[str], group_ids: Iterable[str], others: Iterable[str]) -> str | None:
     """Why a text may not be an experience, None where it may.
 
     It is one line, names no ticket (a group id as a word of its own, in any case and width), is not the same as another
-    experience but for case and punctuation, and has no sentence that is a sentence of a ticket's summary.
+    experience but for case and punctuation, and has no sentence of `copied`, which are those of summaries.
     """
     if fault := form_fault(text):
         return fault
@@ -180,13 +180,12 @@ def check_text(text: str, ticket_texts: Iterable[str], group_ids: Iterable[str],
         return "the text names a ticket"
     if normalised(text) in {normalised(other) for other in others}:
         return "there is an experience with this text"
-    copied = {sentence for summary in ticket_texts for sentence in _sentences(summary)}
-    if copied & _sentences(text):
+    if copied & sentences(text):
         return "the text has a sentence of a ticket"
     return None
 
 
-def _sentences(text: str) -> set[str]:
+def sentences(text: str) -> set[str]:
     """For comparison.  A point ends a sentence only before a space or the end: 0.5 is a number."""
     return {plain for part in _SENTENCE_END.split(text) if (plain := normalised(part))}
 
@@ -227,22 +226,24 @@ def apply_operations(
     *,
     max_operations: int,
     cap_left: int,
-    group_ids: Sequence[str],
-    ticket_texts: Sequence[str],
+    bundle: Sequence[str],
+    tickets: Mapping[str, Iterable[str]],
 ) -> Applied:
     """Apply operations in order, each to what the valid ones before it left; the last experience stays.
 
     highest: the highest number that the mission ever gave; max_operations and cap_left: only so many of the first
-    operations are looked at; group_ids: the bundle in its order; ticket_texts: the summaries of its tickets.
+    operations are looked at; bundle: the group ids that can be evidence, in their order; tickets: the summaries of all
+    tickets of the mission, by group id.
     """
     now, accepted, rejected = dict(experiences), list[Operation](), list[tuple[int, str]]()
+    copied = set[str]().union(*(sentences(text) for texts in tickets.values() for text in texts))
     for index, operation in enumerate(operations):
         try:
             if index >= max_operations:
                 raise ValueError("over max_operations")
             if index >= cap_left:
                 raise ValueError("over change_cap_per_epoch")
-            valid = _validated(operation, now, group_ids, ticket_texts)
+            valid = _validated(operation, now, bundle, tickets, copied)
         except ValueError as error:
             rejected.append((index, str(error)))
             continue
@@ -258,10 +259,10 @@ def apply_operations(
 
 
 def _validated(
-    operation: Operation, now: Mapping[str, str], group_ids: Sequence[str], ticket_texts: Sequence[str]
+    operation: Operation, now: Mapping[str, str], bundle: Sequence[str], group_ids: Iterable[str], copied: set[str]
 ) -> Operation:
     """The operation as it is applied to the experiences `now`; a ValueError says why it cannot be."""
-    evidence = resolve_evidence(operation.evidence, group_ids)
+    evidence = resolve_evidence(operation.evidence, bundle)
     if not evidence:
         raise ValueError("no evidence names a ticket of the bundle")
     key, merged = operation.key, tuple[str, ...]()
@@ -281,7 +282,7 @@ def _validated(
         return replace(operation, text=None, evidence=evidence, merged_from=())
     text = (operation.text or "").strip()
     others = [other for name, other in now.items() if name not in merged]
-    if fault := check_text(text, ticket_texts, group_ids, others):
+    if fault := check_text(text, copied, group_ids, others):
         raise ValueError(fault)
     return replace(operation, text=text, evidence=evidence, merged_from=merged)
 

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from tasks.common.text import escape_in_json, fill, json_array, one_line
 from tasks.common.validation import parse_json, unrepeated
-from tasks.guide.choose import TicketFindings
+from tasks.guide.choose import TicketFindings, TieRule, find
 from tasks.guide.experiences import LONGEST, Operation, normalised, render_experiences
 from tasks.guide.prompts import (
     Messages,
@@ -27,11 +27,12 @@ from tasks.guide.prompts import (
     quoted_summaries,
     require_experiences,
 )
-from tasks.guide.ticket import GuideCandidate, Ticket, TicketCandidates, read_candidate
+from tasks.guide.ticket import GuideCandidate, Ticket, TicketCandidates, image_number, read_candidate
 
 T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid")
 MOST_ISSUES, MOST_OPERATIONS = 4, 3  # of a critique
+MOST_REASONS = 2  # of the answers with one verdict to a ticket
 MOST_LISTED = 12  # tickets or experiences of one list, where the target writes under a grammar
 SHORT_NOTE: Mapping[str, Any] = {"type": ["string", "null"], "maxLength": 200}
 
@@ -253,7 +254,7 @@ def proposal_messages(
     template: Template,
     focus: str,
     experiences: Mapping[str, str],
-    bundle: Sequence[TicketCandidates],
+    bundle: Sequence[TicketFindings],
     critiques: Critiques,
     contrast: Sequence[Ticket],
     max_operations: int,
@@ -289,9 +290,11 @@ def solved_before(messages: Messages, template: Template, focus: str) -> Message
     ]
     wrong, right = tickets[: len(solved["wrong"])], tickets[len(solved["wrong"]) :]
 
-    def answered(one: Ticket) -> TicketCandidates:
+    def answered(one: Ticket) -> TicketFindings:
         reply = f"Verdict: {'pass' if one.label == 'fail' else 'fail'}\nReason: {solved['reason']}\nConfidence: 0.95"
-        return TicketCandidates(one, tuple(read_candidate(n, 0, n, reply, 1, "stop") for n in range(8)))
+        candidates = tuple(read_candidate(n, 0, n, reply, 1, "stop") for n in range(8))
+        rule = TieRule("confidence", ())
+        return find(TicketCandidates(one, candidates), rule, store_confidence=True, enable_consistency=True)
 
     first = {"G0": solved["experience"]}
     _, shown = proposal_messages(template, solved["focus"], first, list(map(answered, wrong)), {}, right, 1)
@@ -324,29 +327,53 @@ def pooled_suggestions(bundle: Sequence[TicketCandidates], critiques: Critiques)
     return list(pooled.values())
 
 
-def _shown(number: int, group: TicketCandidates, critiques: Critiques) -> dict[str, Any]:
-    """A ticket for the prompt, short: answers with one verdict are one entry, with how often they came and why."""
-    answers: dict[str | None, dict[str, Any]] = {}
-    for candidate in group.candidates:
-        critique = critiques.get((group.ticket.group_id, candidate.index))
-        if candidate.verdict is None:
-            answer = answers.setdefault(None, {"malformed": True, "times": 0})
-        else:
-            given = {"verdict": candidate.verdict, "right": candidate.verdict == group.ticket.label, "times": 0}
-            reason = {} if given["right"] else {"reason": candidate.reason}
-            answer = answers.setdefault(candidate.verdict, given | reason)
-        answer["times"] += 1
-        if critique and "critique" not in answer:
-            said = asdict(critique)
-            del said["candidate_ops"]
-            answer |= {name: value for name, value in said.items() if value}
-    return {
-        "group": _name(number),
-        "group_id": group.ticket.group_id,
-        "label": group.ticket.label,
-        "images": dict(group.ticket.per_image),
-        "answers": list(answers.values()),
-    }
+def _shown(number: int, found: TicketFindings, critiques: Critiques) -> dict[str, Any]:
+    """A ticket for the prompt, short: answers with one verdict are one entry, with all that was found of them.
+
+    The winner is the answer with the label-free selection; its reason stands first.
+    """
+    entries = list[dict[str, Any]]()
+    for verdict in dict.fromkeys(candidate.verdict for candidate in found.candidates):
+        alike = [candidate for candidate in found.candidates if candidate.verdict == verdict]
+        if verdict is None:
+            entries.append({"malformed": True, "times": len(alike)})
+            continue
+        alike.sort(key=lambda candidate: candidate.index != found.label_free.candidate)
+        signals = [found.signals[candidate.index] for candidate in alike]
+        sure = [signal.confidence for signal in signals if signal.confidence is not None]
+        said = list[dict[str, Any]]()
+        for candidate in alike:
+            critique = critiques.get((found.ticket.group_id, candidate.index))
+            one = {n: v for n, v in asdict(critique).items() if v and n != "candidate_ops"} if critique else {}
+            said += [one] if one and one not in said else []
+        entry: dict[str, Any] = {
+            "verdict": verdict,
+            "label_match": signals[0].label_match,
+            "winner": alike[0].index == found.label_free.candidate,
+            "times": len(alike),
+            "self_consistency": signals[0].self_consistency and round(signals[0].self_consistency, 2),
+            "confidence": round(sum(sure) / len(sure), 2) if sure else None,
+            "reasons": list(dict.fromkeys(candidate.reason for candidate in alike))[:MOST_REASONS],
+            "critiques": said,
+        }
+        entries.append({name: value for name, value in entry.items() if value not in (None, [])})
+    ticket, gaps = found.ticket, deficiencies(found.ticket)
+    about = {"group": _name(number), "group_id": ticket.group_id, "label": ticket.label}
+    notes = {"stage_a_deficiencies": gaps} if gaps else {}
+    return {**about, "images": dict(ticket.per_image), "answers": entries, **notes}
+
+
+def deficiencies(ticket: Ticket) -> list[str]:
+    """What Stage-A left out of a complete ticket: images without a summary, and summaries that say nothing new."""
+    first: dict[str, str] = {}
+    numbers = {image_number(image) for image in ticket.per_image}
+    missing = [
+        f"image_{number} has no summary" for number in range(1, max(numbers, default=0)) if number not in numbers
+    ]
+    for image, text in ticket.per_image.items():
+        if (same := first.setdefault(normalised(text), image)) != image:
+            missing.append(f"{image} says the same as {same}")
+    return missing
 
 
 def _name(number: int) -> str:

@@ -110,6 +110,7 @@ class SpecChecker(LineChecker):
         figures = None
         if not bundle:
             outcome = "ineligible"
+            self.same(f"{where}: R7", (proposal or {}).get("action"), "noop")
         elif cap_left < 1:
             outcome = "budget"
         elif proposal is None:
@@ -117,9 +118,9 @@ class SpecChecker(LineChecker):
         elif proposal["action"] == "noop":
             outcome = "noop"
         else:
-            texts = [text for name in shown for text in self.by_id[name]["per_image"].values()]
+            texts = [text for ticket in self.tickets for text in ticket["per_image"].values()]
             most = min(settings["max_operations"], cap_left)
-            made = edited(self.experiences, self.highest, proposal, most, shown, texts)
+            made = edited(self.experiences, self.highest, proposal, most, bundle, [*self.by_id], texts)
             if not made.accepted:
                 outcome = "invalid"
             elif (proposal["uncertainty_note"] or "").strip() and not settings["allow_uncertain"]:

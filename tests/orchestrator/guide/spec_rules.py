@@ -142,6 +142,7 @@ def edited(
     highest: int,
     proposal: Mapping[str, Any],
     most: int,
+    bundle: Sequence[str],
     group_ids: Sequence[str],
     texts: Sequence[str],
 ) -> Edited:
@@ -150,7 +151,7 @@ def edited(
     for place, asked in enumerate(proposal["operations"]):
         op, key, text = asked["op"], asked["key"], (asked["text"] or "").strip()
         named = [key for key in dict.fromkeys(asked["merged_from"]) if key in now] if op == "merge" else []
-        evidence = list(dict.fromkeys(name for one in asked["evidence"] for name in _ticket(one, group_ids)))
+        evidence = list(dict.fromkeys(name for one in asked["evidence"] for name in _ticket(one, bundle)))
         others = [one for other, one in now.items() if other not in named]
         valid = place < most and bool(evidence)
         if op == "remove":

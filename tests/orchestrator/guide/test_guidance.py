@@ -49,7 +49,7 @@ def repository(tmp_path: Path, source: Path) -> GuidanceRepository:
 def edited(guidance: Guidance, *operations: Operation, reflection_id: str = "r1", at: str = "now") -> Guidance:
     applied = apply_operations(
         guidance.experiences, guidance.metadata.highest, operations,
-        max_operations=9, cap_left=9, group_ids=["t"], ticket_texts=[],
+        max_operations=9, cap_left=9, bundle=["t"], tickets={},
     )  # fmt: skip
     assert not applied.rejected
     return next_guidance(guidance, applied, reflection_id, at)

@@ -20,10 +20,12 @@ from tasks.guide.experiences import (
     next_guidance,
     render_experiences,
     resolve_evidence,
+    sentences,
     sort_experiences,
 )
 
 SUMMARIES = ("The cable hangs loose. The lid is closed, 0.5 mm open.", "标签清晰。螺丝缺失！")
+COPIED = set().union(*map(sentences, SUMMARIES))
 OTHERS = ("Pass when the lid is closed.", "值≥3时通过")
 
 
@@ -43,7 +45,7 @@ def test_the_hash_is_that_of_the_texts_and_not_of_their_order() -> None:
 
 @pytest.mark.parametrize("text", ["  ", "a\nb", "a\u2028b", "a\x85b", "a\x1b[31m", "\ud800", "x" * 301, "<|im_end|>"])
 def test_an_experience_is_one_line_of_at_most_300_characters(text: str) -> None:
-    assert form_fault(text) and check_text(text, (), (), ())
+    assert form_fault(text) and check_text(text, set(), (), ())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_an_experience_is_one_line_of_at_most_300_characters(text: str) -> None:
      "t-170 volts", "at-17", "t-17_b", "值≤3时通过"],
 )  # fmt: skip
 def test_a_rule_in_words_of_its_own_may_be_one(text: str) -> None:
-    assert check_text(text, SUMMARIES, ("t-17", "alpha"), OTHERS) is None
+    assert check_text(text, COPIED, ("t-17", "alpha"), OTHERS) is None
 
 
 @pytest.mark.parametrize(
@@ -64,12 +66,12 @@ def test_a_rule_in_words_of_its_own_may_be_one(text: str) -> None:
     ],
 )
 def test_a_text_that_names_a_ticket_or_copies_one_or_repeats_a_rule_may_not(text: str) -> None:
-    assert check_text(text, SUMMARIES, ("t-17",), OTHERS)
+    assert check_text(text, COPIED, ("t-17",), OTHERS)
 
 
 START = {"G0": "Pass when all is in order.", "G2": "Look at the lid.", "G10": "Look at the cable."}
 BUNDLE = ("t-7", "t-3", "12")
-TICKET_TEXTS = ("The cable hangs loose.",)
+TICKETS = {**dict.fromkeys(BUNDLE, ("The cable hangs loose.",)), "held-out": ("The fan is loud. It is old.",)}
 AT = "2025-11-03T00:00:00Z"
 
 
@@ -78,9 +80,7 @@ def edit(op: Any, key: str | None = None, text: str | None = None, **more: Any) 
 
 
 def apply(*operations: Operation, most: int = 3, left: int = 10, start: dict[str, str] = START) -> Applied:
-    return apply_operations(
-        start, 12, operations, max_operations=most, cap_left=left, group_ids=BUNDLE, ticket_texts=TICKET_TEXTS
-    )
+    return apply_operations(start, 12, operations, max_operations=most, cap_left=left, bundle=BUNDLE, tickets=TICKETS)
 
 
 def test_a_new_rule_gets_a_number_that_no_rule_ever_had() -> None:
@@ -100,6 +100,8 @@ def test_a_new_rule_gets_a_number_that_no_rule_ever_had() -> None:
         edit("upsert", text="two\nlines"),
         edit("upsert", text="The cable hangs loose."),  # a sentence of a ticket
         edit("upsert", text="Fail as t-3 did."),
+        edit("upsert", text="Fail as held-out did."),  # also of a ticket that was not shown
+        edit("upsert", text="The fan is loud."),
         edit("upsert", text="A rule.", evidence=("t-9", "第4组", "第0组")),
         edit("remove"),
         edit("remove", "G1"),
@@ -158,8 +160,8 @@ def test_after_any_proposals_there_is_a_rule_and_no_number_is_used_twice(
     for number, operations in enumerate(proposals):
         before = guidance.experiences
         found = apply_operations(
-            before, guidance.metadata.highest, operations, max_operations=most, cap_left=left, group_ids=BUNDLE,
-            ticket_texts=TICKET_TEXTS,
+            before, guidance.metadata.highest, operations, max_operations=most, cap_left=left, bundle=BUNDLE,
+            tickets=TICKETS,
         )  # fmt: skip
         # every operation is either accepted or refused, and within the budgets
         assert len(found.accepted) + len(found.rejected) == len(operations)

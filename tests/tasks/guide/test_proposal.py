@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-from guide_records import answers, ticket
+from guide_records import answers, found, ticket
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.common.text import break_control_tokens
+from tasks.guide.choose import TicketFindings
 from tasks.guide.experiences import Operation, apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.reflect import (
@@ -22,7 +23,7 @@ from tasks.guide.reflect import (
     proposal_messages,
     solved_before,
 )
-from tasks.guide.ticket import Ticket, TicketCandidates
+from tasks.guide.ticket import Ticket
 
 TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
 EXPERIENCES = {"G0": "Fail when a cable is loose."}
@@ -30,16 +31,16 @@ EDIT: Any = {"op": "upsert", "key": None, "text": "Fail when the wire is black."
 WRONG = Critique("It passes.", "The wire is black.", root_cause="No rule.", candidate_ops=(EDIT,))
 
 
-def bundle() -> tuple[list[TicketCandidates], Critiques]:
+def bundle() -> tuple[list[TicketFindings], Critiques]:
     again = Critique(
         "s", "c", candidate_ops=({**EDIT, "text": "fail when the wire is BLACK"}, {**EDIT, "op": "remove"})
     )
-    first = TicketCandidates(ticket("fail", "a"), answers(("pass", 0.9), ("pass", 0.4), ("fail", 0.5), None))
-    second = TicketCandidates(ticket("fail", "b"), answers(("pass", 0.9)))
-    return [first, second], {("a", 0): WRONG, ("b", 0): again}
+    first = found(ticket("fail", "a"), answers(("pass", 0.9), ("pass", 0.4), ("fail", 0.5), None))
+    second = found(ticket("fail", "b"), answers(("pass", 0.9)))
+    return [first, second], {("a", 0): WRONG, ("a", 1): again, ("a", 2): again, ("b", 0): again}
 
 
-def user_message(groups: list[TicketCandidates], critiques: Critiques, contrast: tuple[Ticket, ...] = ()) -> str:
+def user_message(groups: list[TicketFindings], critiques: Critiques, contrast: tuple[Ticket, ...] = ()) -> str:
     return proposal_messages(TEMPLATE, "Whether cables are tied.", EXPERIENCES, groups, critiques, contrast, 3)[1]
 
 
@@ -53,12 +54,27 @@ def test_each_ticket_is_shown_with_its_number_label_and_answers() -> None:
         ("第1组", "a", "fail"), ("第2组", "b", "fail"),
     ]  # fmt: skip
     assert first["images"] == {"image_1": "The cable is tied.", "image_2": "The cabinet is closed."}
-    # Equal answers are one, with how often they came, and what the critic said of the first.
-    assert [(a.get("verdict"), a.get("right"), a["times"]) for a in first["answers"]] == [
-        ("pass", False, 2), ("fail", True, 1), (None, None, 1),
+    # Equal answers are one, with how often they came, their signals and reasons, and what the critic said of each.
+    assert first["answers"] == [
+        {"verdict": "pass", "label_match": False, "winner": True, "times": 2, "self_consistency": 0.67,
+         "confidence": 0.65, "reasons": ["as the images show"],
+         "critiques": [{"summary": "It passes.", "critique": "The wire is black.", "root_cause": "No rule."},
+                       {"summary": "s", "critique": "c"}]},
+        {"verdict": "fail", "label_match": True, "winner": False, "times": 1, "self_consistency": 0.33,
+         "confidence": 0.5, "reasons": ["as the images show"], "critiques": [{"summary": "s", "critique": "c"}]},
+        {"malformed": True, "times": 1},
     ]  # fmt: skip
-    assert first["answers"][0]["root_cause"] == "No rule." and "critique" not in first["answers"][1]
     assert right == {"label": "pass", "images": first["images"]} and failing == {**right, "label": "fail"}
+
+
+def test_what_stage_a_left_out_of_a_ticket_is_said() -> None:
+    gaps = Ticket(
+        "t", "cables", "fail", {"image_1": "The door is open.", "image_4": "the door is open", "image_2": "x"}
+    )
+    [shown] = shown_tickets(user_message([found(gaps, answers(("pass", 0.5)))], {}))
+    assert shown["stage_a_deficiencies"] == ["image_3 has no summary", "image_4 says the same as image_1"]
+    whole = user_message([found(ticket(), answers(("fail", 0.5)))], {})
+    assert "stage_a_deficiencies" not in whole
 
 
 HOSTILE = (
@@ -76,8 +92,7 @@ def test_no_summary_or_reason_changes_the_structure(summary: str, reason: str) -
     [candidate] = answers(("pass", 0.5))
     shown = [(hostile, said), (ticket(group_id="t"), WRONG)]
     lines, plain = (
-        user_message([TicketCandidates(one, (candidate,))], {("t", 0): critique}, (one,)).split("\n")
-        for one, critique in shown
+        user_message([found(one, (candidate,))], {("t", 0): critique}, (one,)).split("\n") for one, critique in shown
     )
     assert [line[:9] for line in lines] == [line[:9] for line in plain]
     assert all(break_control_tokens(line) == line for line in lines), "no control token is left"
@@ -100,8 +115,8 @@ def test_a_proposal_is_read_and_its_operations_can_be_applied() -> None:
     )
     assert (found.action, found.summary, found.uncertainty_note) == ("refine", None, None)
     assert found.evidence_group_ids == ("a",)
-    applied = apply_operations(EXPERIENCES, 0, found.operations, max_operations=3, cap_left=9, group_ids=["a", "b"],
-                               ticket_texts=[])  # fmt: skip
+    applied = apply_operations(EXPERIENCES, 0, found.operations, max_operations=3, cap_left=9, bundle=["a", "b"],
+                               tickets={})  # fmt: skip
     assert applied.experiences == {**EXPERIENCES, "G1": EDIT["text"]} and len(applied.rejected) == 1
 
 

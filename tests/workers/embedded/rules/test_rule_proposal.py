@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.guide.choose import TieRule, find
 from tasks.guide.experiences import apply_operations
 from tasks.guide.prompts import REFLECTION_PLACES, Template
 from tasks.guide.reflect import (
@@ -28,7 +29,8 @@ def propose(
     bundle: Sequence[Ticket], contrast: Sequence[Ticket] = (), experiences: dict[str, str] = FIRST
 ) -> dict[str, Any]:
     [candidate] = [read_candidate(0, 0, 1, "Verdict: pass\nReason: r\nConfidence: 0.5", 9, "stop")]
-    groups = [TicketCandidates(one, (candidate,)) for one in bundle]
+    rule, measured = TieRule("confidence", ()), {"store_confidence": True, "enable_consistency": True}
+    groups = [find(TicketCandidates(one, (candidate,)), rule, **measured) for one in bundle]
     messages = proposal_messages(TEMPLATE, "Whether wires are right.", experiences, groups, {}, contrast, 3)
     reply = RULES["proposal"](*messages)
     parse_proposal(json.dumps(reply), "stop")
@@ -49,7 +51,6 @@ def test_words_that_only_failing_tickets_have_become_a_fault() -> None:
     )
     # And the edit is a valid one.
     read = parse_proposal(json.dumps(reply), "stop")
-    texts = [text for one in FAILING for text in one.per_image.values()]
-    applied = apply_operations(FIRST, 0, read.operations, max_operations=3, cap_left=9, group_ids=["t-0", "t-1"],
-                               ticket_texts=texts)  # fmt: skip
+    applied = apply_operations(FIRST, 0, read.operations, max_operations=3, cap_left=9, bundle=["t-0", "t-1"],
+                               tickets={one.group_id: one.per_image.values() for one in FAILING})  # fmt: skip
     assert applied.experiences == {**FIRST, "G1": operation["text"]}
