@@ -6,6 +6,7 @@ through them anew: what was answered comes from the store or the journal, and gu
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -14,7 +15,7 @@ from orchestrator.guide import artifacts
 from orchestrator.guide.guidance import GuidanceRepository, utc_now
 from orchestrator.guide.inputs import epoch_batches
 from orchestrator.guide.reflecting import Decision, Extras, MissionReflector
-from orchestrator.guide.report import REFLECTIONS, Tally, Value, judged_value
+from orchestrator.guide.report import REFLECTIONS, Tally, Value, judged_value, selection_diff
 from orchestrator.guide.rollouts import (
     JudgedTickets,
     MissionSetup,
@@ -30,6 +31,8 @@ from tasks.guide.choose import accuracy
 from tasks.guide.experiences import Guidance, next_guidance
 from tasks.guide.jobs import verify_job
 from tasks.guide.ticket import Ticket
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -88,6 +91,7 @@ class Mission:
         critiques, critic_extras = yield from self._reflector.criticise(judged)
         decision = yield from self._reflector.reflect(judged, critiques, cap_left)
         self._write_batch(judged, [extras, critic_extras], decision)
+        self._tell(rolled, judged, decision)
         return len(decision.edit.accepted) if decision.edit else 0
 
     def _verify(self, rolled: RolledOut, label: str) -> Steps[Extras]:
@@ -148,6 +152,27 @@ class Mission:
         self.tally.number["eligible"] += bool(judged.screening.bundle)
         self.tally.gates.append(decision.gate)
 
+    def _tell(self, rolled: RolledOut, judged: JudgedTickets, decision: Decision) -> None:
+        """What a batch came to, for the log: a line for it, one for its gate, one for each edit and each warning."""
+        step, value = judged.rollout.step, judged_value(rolled.judged)
+        where, total = f"{self.setup.mission}: batch {step}", self.stats()["batches"]["total"]
+        log.info("%s of %d, epoch %d: %d of %d tickets are right (balanced accuracy %s)", where, total,
+                 judged.rollout.epoch or 0, value["right"], value["tickets"], value["balanced_accuracy"])  # fmt: skip
+        candidates = [candidate for found in rolled.tickets for candidate in found.candidates]
+        malformed = sum(not candidate.format_ok for candidate in candidates)
+        unjudged = [one.group_id for one in rolled.scores if one.judged[1] is None]
+        for number, what in (
+            (malformed, f"of {len(candidates)} candidates do not keep the three lines"),
+            (len(unjudged), f"tickets have no valid candidate and count as wrong: {', '.join(unjudged[:5])}"),
+            (len(judged.screening.manual_review), "tickets are all wrong and for manual review"),
+            (len(decision.applied.rejected) if decision.applied else 0, "operations of the proposal cannot be applied"),
+        ):
+            if number:
+                log.warning("%s: %d %s", where, number, what)
+        log.info("%s: gate: %s: %s", where, decision.gate, decision.reason)
+        for one in decision.edit.accepted if decision.edit else ():
+            log.info("%s: edit: %s %s: %s", where, one.op, one.key, one.text or "")
+
     def _final_pass(self) -> Steps[None]:
         """Every ticket under the last guidance, and the held-out ones under the first, with the seeds of previews."""
         tickets = self.setup.tickets
@@ -164,26 +189,19 @@ class Mission:
         self.folder.write_lines("final/trajectories.jsonl", artifacts.trajectory_lines(judged, [extras]))
         self.folder.write_lines("final/selections.jsonl", artifacts.selection_lines(judged, None, held_out))
         self.tally.final = judged_value(rolled.judged)
-        self.tally.before = self._held_out(first, held_out)
-        self.tally.after = self._held_out(rolled, held_out)
+        self.tally.before, self.tally.after = self._held_out(first), self._held_out(rolled.of(held_out))
+        self.tally.against_greedy = {
+            "all_tickets": selection_diff(rolled, rolled),
+            "held_out_first_guidance": selection_diff(first, rolled.of(held_out)),
+        }
         self.repository.load()  # as after each batch
 
-    def _held_out(self, rolled: RolledOut, held_out: set[str]) -> Value | None:
+    def _held_out(self, rolled: RolledOut) -> Value | None:
         """The figures of the held-out tickets: by majority and, where a cell is greedy, by the first such candidate."""
-        if not held_out:
+        if not rolled.tickets:
             return None
-        judged = [ticket.judged for ticket in rolled.scores if ticket.group_id in held_out]
-        cells = [number for number, cell in enumerate(self.setup.settings.sampler.grid) if cell.is_greedy]
-        greedy = [
-            (found.ticket.label, next(c.verdict for c in found.candidates if c.cell == cells[0]))
-            for found in rolled.tickets
-            if found.ticket.group_id in held_out and cells
-        ]
-        return {
-            **rolled.rollout.guided_by,
-            "majority": judged_value(judged),
-            "greedy": judged_value(greedy) if greedy else None,
-        }
+        greedy = judged_value(rolled.greedy) if rolled.greedy else None
+        return {**rolled.rollout.guided_by, "majority": judged_value(rolled.judged), "greedy": greedy}
 
     def _keep(self, name: str, *rollouts: RolledOut) -> None:
         """Write rollouts as one file, and count them."""

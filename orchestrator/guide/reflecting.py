@@ -7,6 +7,7 @@ answered is in the store or the journal after its first preview; its jobs have t
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -33,6 +34,7 @@ from tasks.guide.prompts import Messages
 from tasks.guide.reflect import Critique, Critiques, GuideProposal, UnusableReply
 from tasks.guide.ticket import GuideCandidate, Ticket
 
+log = logging.getLogger(__name__)
 REPLY_SHOWN = 2000  # characters of an unusable reply that artifacts keep
 MOST_REJECTED = 5  # unusable replies in a row, before the run parks
 
@@ -111,6 +113,9 @@ class MissionReflector:
                 extras[place] = {"warnings": ["critic_rejected"], **by, "critic_rejected": shown}
             self.tally.add_critique(reply, is_rejected=rejected is not None)
             self._count("critique", rejected)
+        if unusable := len(extras) - len(critiques):
+            where = f"{self.setup.mission}: batch {judged.rollout.step}"
+            log.warning("%s: %d of %d critiques cannot be used", where, unusable, len(extras))
         return critiques, extras
 
     def reflect(self, judged: JudgedTickets, critiques: Critiques, cap_left: int) -> Steps[Decision]:

@@ -41,6 +41,7 @@ GATES = {
     "rapid": "none, because reflection.rapid_mode is true: edits are applied without a preview",
     "no_holdout": "none, because holdout.fraction is 0: edits are applied without a preview",
 }
+SAME = ("pass_to_pass", "fail_to_fail", "none_to_none")
 NOT_NEW = "the held-out tickets have decided which edits are applied: new tickets will show a smaller gain"
 Value = dict[str, Any]
 
@@ -64,6 +65,7 @@ class Tally:
     before: Value | None = None  # the held-out tickets under the first guidance, and under the last
     after: Value | None = None
     final: Value | None = None
+    against_greedy: Value | None = None  # what the selections change, at the end
     _counted: set[str] = field(default_factory=set)  # keys of jobs
     _first_wrong: dict[str, int] = field(default_factory=dict)  # epoch, by group id
     _surfaced: set[str] = field(default_factory=set)
@@ -160,6 +162,7 @@ class Tally:
             "learning": list(self.learning),
             "holdout": {"before": self.before, "after": self.after},
             "final": self.final,
+            "against_greedy": self.against_greedy,
         }
 
 
@@ -171,6 +174,30 @@ def judged_value(judged: Sequence[Judged]) -> Value:
         "accuracy": accuracy(judged),
         "balanced_accuracy": balanced_accuracy(judged),
         "false_pass_rate": false_pass_rate(judged),
+    }
+
+
+def selection_diff(greedy: RolledOut, selected: RolledOut) -> Value | None:
+    """The label-free selections beside greedy answers to the same tickets; None where there are none."""
+    pairs = list(zip(greedy.greedy, selected.judged, strict=True)) if greedy.greedy else []
+    if not pairs:
+        return None
+    ways = Counter(f"{before or 'none'}_to_{after or 'none'}" for (_, before), (_, after) in pairs)
+    sides = {
+        side: Counter(judged[side == "selected"][1] or "none" for judged in pairs) for side in ("greedy", "selected")
+    }
+    malformed = (not all(c.format_ok for c in found.candidates) for found in selected.tickets)
+    return {
+        "tickets": len(pairs),
+        **{side: {word: counts[word] for word in ("pass", "fail", "none")} for side, counts in sides.items()},
+        "pass_delta": sides["selected"]["pass"] - sides["greedy"]["pass"],
+        "fail_delta": sides["selected"]["fail"] - sides["greedy"]["fail"],
+        "right_delta": sum((label == after) - (label == before) for (label, before), (_, after) in pairs),
+        "changed": {way: count for way, count in sorted(ways.items()) if way not in SAME},
+        "warnings": {
+            "no_valid_candidate": sum(verdict is None for _, verdict in selected.judged),
+            "malformed_candidates": sum(malformed),
+        },
     }
 
 
@@ -257,6 +284,7 @@ def closing_lines(all_stats: Sequence[Value], folder: Path) -> list[str]:
 def _closing_of(stats: Value) -> Iterator[str]:
     reflections = stats["reflections"]
     gates = ", ".join(f"{number} {gate}" for gate, number in reflections["by_gate"].items())
+    diff = (stats["against_greedy"] or {}).get("all_tickets")
     yield (
         f"{stats['mission']}: {format_count(stats['batches']['done'], 'batches')}; proposed edits: "
         f"{reflections['refine']}, applied: {reflections['applied']} ({gates})"
@@ -273,6 +301,11 @@ def _closing_of(stats: Value) -> Iterator[str]:
                 f"{after['right']} of {after['tickets']} right under the last "
                 f"(balanced {balanced}, false passes {passes})"
             )
+    if diff:
+        yield (
+            f"  all {diff['tickets']} tickets, selections against greedy answers: {diff['pass_delta']:+d} pass, "
+            f"{diff['fail_delta']:+d} fail, {diff['right_delta']:+d} right; {sum(diff['warnings'].values())} warnings"
+        )
 
 
 _MISSIONS = (

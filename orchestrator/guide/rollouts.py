@@ -7,7 +7,7 @@ drives it with a dictionary of results.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Container, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -20,7 +20,6 @@ from tasks.guide.experiences import Guidance, guidance_hash
 from tasks.guide.jobs import GuideContext, KeyedJob, lengths_job, rollout_job
 from tasks.guide.prompts import Messages, rollout_messages
 from tasks.guide.ticket import (
-    REASON_CHARACTERS,
     Ticket,
     TicketCandidates,
     preview_seed,
@@ -32,8 +31,6 @@ from tasks.guide.ticket import (
 JOB_LIMIT_S = 1800.0
 """The hard time limit of one job."""
 PROMPTS_A_JOB = 256
-FORM_TOKENS, SHORTEST_REASON = 24, 8
-"""Tokens of an answer beside its reason, and the characters that a reason may have at least."""
 
 T = TypeVar("T")
 Results = Mapping[str, Mapping[str, Any]]
@@ -119,9 +116,8 @@ class Rollout:
     def _request(self, ticket: Ticket, prompt: Messages, index: int) -> Request:
         setup, cell = self.setup, self.setup.settings.sampler.grid[index]
         label = setup.label(self.purpose, self.step or "all", ticket.group_id, index)
-        form = None
-        if setup.settings.sampler.constrain == "three_line":  # with a reason that English does not run out of
-            form = three_lines_regex(min(REASON_CHARACTERS, max(SHORTEST_REASON, cell.max_new_tokens - FORM_TOKENS)))
+        is_bound = setup.settings.sampler.constrain == "three_line"
+        form = three_lines_regex(cell.max_new_tokens) if is_bound else None
         return as_request(rollout_job(setup.context, prompt, cell, self._seeds(ticket, index), form, label))
 
     def _seeds(self, ticket: Ticket, index: int) -> list[int]:
@@ -175,6 +171,17 @@ class RolledOut:
     @property
     def judged(self) -> list[Judged]:
         return [ticket.judged for ticket in self.scores]
+
+    @property
+    def greedy(self) -> list[Judged]:
+        """By the first greedy candidate of each ticket; empty where no cell of the grid is greedy."""
+        cells = [number for number, cell in enumerate(self.rollout.setup.settings.sampler.grid) if cell.is_greedy]
+        firsts = ((t.ticket.label, [c.verdict for c in t.candidates if c.cell in cells[:1]]) for t in self.tickets)
+        return [(label, verdicts[0]) for label, verdicts in firsts if verdicts]
+
+    def of(self, group_ids: Container[str]) -> RolledOut:
+        """Of these tickets alone."""
+        return dataclasses.replace(self, tickets=tuple(t for t in self.tickets if t.ticket.group_id in group_ids))
 
 
 @dataclass(frozen=True)

@@ -105,8 +105,8 @@ class PrefilterSettings(Document):
 class CriticSettings(Document):
     backend: Backend
     prompt_path: Text
-    temperature: Temperature
-    top_p: Share
+    temperature: Annotated[StrictFloat, Field(ge=0.1, le=0.3)]
+    top_p: Annotated[StrictFloat, Field(ge=0.85, le=0.95)]
     max_new_tokens: Count
     max_candidates: Annotated[Count, Field(le=MOST_CRITICS)]
     summary_max_chars: Count

@@ -23,7 +23,7 @@ Verdict = Literal["pass", "fail"]
 NO_VALID_CANDIDATE = "no_valid_candidate"  # the warning of a ticket without one
 WORDS: dict[str, Verdict] = {"通过": "pass", "pass": "pass", "不通过": "fail", "未通过": "fail", "fail": "fail"}
 LABELS = ("Verdict", "Reason", "Confidence")
-REASON_CHARACTERS = 160  # that a server which enforces the form allows
+REASON_CHARACTERS, SHORTEST_REASON = 160, 8  # that a server which enforces the form allows, and at least allows
 _SEEDS = 2**31 - 2**16  # so that the seeds of 65,536 samples of a cell fit in 31 bits
 
 _IMAGE = re.compile(r"image_([0-9]{1,9})")
@@ -176,8 +176,15 @@ def parse_confidence(text: str) -> float | None:
     return number if number <= 1 else None
 
 
-def three_lines_regex(reason_characters: int = REASON_CHARACTERS) -> str:
-    """A regular expression for a server's grammar: all that it matches, `parse_three_lines` takes."""
+def three_lines_regex(max_new_tokens: int) -> str:
+    """A regular expression for a server's grammar: all that it matches, `parse_three_lines` takes.
+
+    With room for `SHORTEST_REASON`, no answer is cut at `max_new_tokens`: a token is one byte at least, a printable
+    ASCII character is one, and others that a reason may have are three.
+    """
+    form = max(len(f"Verdict: {word}\nReason: \nConfidence: 1.00".encode()) for word in WORDS) + 1  # the turn's end
+    left = min(REASON_CHARACTERS, max(SHORTEST_REASON, max_new_tokens - form))
+    plain = f"[A-Za-z0-9][ -~]{{0,{left - 1}}}"
+    other = f"[{_FIRST}][{_REST}]{{0,{left // 3 - 1}}}"
     words = "|".join(WORDS)
-    reason = f"[{_FIRST}][{_REST}]{{0,{reason_characters - 1}}}"
-    return rf"Verdict: ({words})\nReason: {reason}\nConfidence: (0\.[0-9][0-9]|1\.00)"
+    return rf"Verdict: ({words})\nReason: ({plain}|{other})\nConfidence: (0\.[0-9][0-9]|1\.00)"

@@ -90,9 +90,32 @@ def test_the_counts_are_those_of_the_artifacts(on_disk: MissionOnDisk) -> None:
     before, after = stats["holdout"]["before"], stats["holdout"]["after"]
     assert (before["majority"]["balanced_accuracy"], after["majority"]["balanced_accuracy"]) == (0.5, 1.0)
     assert (before["greedy"]["false_pass_rate"], after["greedy"]["false_pass_rate"]) == (1.0, 0.0)
+    every, held_out = (stats["against_greedy"][name] for name in ("all_tickets", "held_out_first_guidance"))
+    assert (every["tickets"], every["pass_delta"], every["changed"]) == (16, 0, {})
+    assert held_out["greedy"] == {"pass": 8, "fail": 0, "none": 0} and held_out["right_delta"] == 4
+    assert (held_out["pass_delta"], held_out["fail_delta"], held_out["changed"]) == (-4, 4, {"pass_to_fail": 4})
+    assert held_out["warnings"] == {"no_valid_candidate": 0, "malformed_candidates": 0}
     assert stats["cost_usd"] == pytest.approx(0.001 * (stats["critiques"]["asked"] + 1))
     rollouts = [line for step in (1, 2) for line in on_disk.lines(f"step_{step}/rollout.jsonl")]
     assert stats["tokens"]["rollout"] <= sum(line["tokens"] for line in rollouts), "what is asked again costs nothing"
+
+
+def test_each_batch_gate_edit_and_warning_is_said(on_disk: MissionOnDisk, caplog: pytest.LogCaptureFixture) -> None:
+    world, right = World(), World().verdict
+    world.verdict = lambda system, user, seed: "?" if "unit 1:" in user else right(system, user, seed)
+    world.critique = lambda number: "?" if number == 1 else json.dumps({"summary": "s", "critique": "c"})
+    with caplog.at_level("INFO"):
+        on_disk.run(world)
+    first = [line for line in caplog.messages if line.startswith(f"{MISSION}: batch 1")]
+    assert first == [
+        f"{MISSION}: batch 1: 1 of 14 critiques cannot be used",
+        f"{MISSION}: batch 1 of 2, epoch 1: 4 of 8 tickets are right (balanced accuracy 0.5)",
+        f"{MISSION}: batch 1: 4 of 32 candidates do not keep the three lines",
+        f"{MISSION}: batch 1: 1 tickets have no valid candidate and count as wrong: t01",
+        f"{MISSION}: batch 1: gate: applied: uplift +0.5000 (at least 0.02), probability 0.995 (at least 0.8), "
+        "false passes -1.0000 (at most +0.05)",
+        f"{MISSION}: batch 1: edit: upsert G1: {RULE}",
+    ]
 
 
 def test_a_verifier_scores_each_candidate_and_decides_nothing(tmp_path: Path, finished_mission: MissionOnDisk) -> None:

@@ -103,9 +103,16 @@ def test_one_changed_character_never_turns_a_verdict_into_the_other(word: str, p
     assert not found.format_ok or found.verdict == parse_verdict(word) or "不" in (word[0], other)
 
 
-@given(st.from_regex(three_lines_regex(), fullmatch=True))
-def test_all_that_a_servers_grammar_lets_through_is_read(text: str) -> None:
+ENFORCED = [
+    st.tuples(st.just(most), st.from_regex(three_lines_regex(most), fullmatch=True)) for most in (53, 64, 128, 512)
+]
+
+
+@given(st.one_of(ENFORCED))
+def test_all_that_a_servers_grammar_lets_through_is_read_and_is_not_cut(answer: tuple[int, str]) -> None:
+    most, text = answer
     assert 1 <= len(parse_three_lines(text)[1]) <= 160
+    assert len(text.encode()) < most, "a token has one byte at least, and the end of the turn is one token"
 
 
 WARM = DecodeCell(0.8, 0.95, 64)
