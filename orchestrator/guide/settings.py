@@ -60,7 +60,7 @@ class ModelSettings(Document):
 @dataclass(frozen=True)
 class GuidanceSettings(Document):
     path: Text
-    retention: Count
+    retention: Count = 10
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,13 @@ class CellSettings(DecodeCell, Document):
 
 @dataclass(frozen=True)
 class SamplerSettings(Document):
-    group_batch_size: Count
-    samples_per_decode: Annotated[Count, Field(le=256)]
-    grid: Annotated[tuple[CellSettings, ...], Field(min_length=1, max_length=64)]
-    constrain: Literal["none", "three_line"]
+    group_batch_size: Count = BATCHES[0]
+    samples_per_decode: Annotated[Count, Field(le=256)] = 7
+    grid: Annotated[tuple[CellSettings, ...], Field(min_length=1, max_length=64)] = (
+        CellSettings(0.0, 1.0, 128),
+        CellSettings(0.5, 0.95, 128),
+    )
+    constrain: Literal["none", "three_line"] = "none"
     enforce_three_line: StrictBool = True
     prompt: PromptForm = "plain"
 
@@ -91,8 +94,8 @@ class WeightSettings(SignalWeights, Document):
 
 @dataclass(frozen=True)
 class SignalSettings(Document):
-    store_confidence: StrictBool
-    enable_consistency: StrictBool
+    store_confidence: StrictBool = True
+    enable_consistency: StrictBool = True
     weights: WeightSettings | None = None
 
 
@@ -101,23 +104,25 @@ class PrefilterSettings(Document):
     top_k: Annotated[Count, Field(le=MOST_CRITICS)] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CriticSettings(Document):
-    backend: Backend
+    backend: Backend = "target"
     prompt_path: Text
-    temperature: Annotated[StrictFloat, Field(ge=0.1, le=0.3)]
-    top_p: Annotated[StrictFloat, Field(ge=0.85, le=0.95)]
-    max_new_tokens: Count
-    max_candidates: Annotated[Count, Field(le=MOST_CRITICS)]
-    summary_max_chars: Count
-    critique_max_chars: Count
+    temperature: Annotated[StrictFloat, Field(ge=0.1, le=0.3)] = 0.2
+    top_p: Annotated[StrictFloat, Field(ge=0.85, le=0.95)] = 0.9
+    max_new_tokens: Count = 512
+    max_candidates: Annotated[Count, Field(le=MOST_CRITICS)] = MOST_CRITICS
+    summary_max_chars: Count = 300
+    critique_max_chars: Count = 600
     enabled: StrictBool = True
     prefilter: PrefilterSettings | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReflectionSettings(Document):
-    backend: Backend
+    """Those without a default must be chosen by whoever starts a run."""
+
+    backend: Backend = "target"
     prompt_path: Text
     batch_size: Count
     apply_if_delta: Ratio
@@ -126,9 +131,9 @@ class ReflectionSettings(Document):
     change_cap_per_epoch: Count
     eligibility_policy: EligibilityPolicy
     all_wrong_strategy: AllWrongStrategy
-    temperature: Temperature
-    top_p: Share
-    max_new_tokens: Count
+    temperature: Temperature = 0.2
+    top_p: Share = 0.9
+    max_new_tokens: Count = 1024
     rapid_mode: StrictBool = False
 
 
@@ -136,24 +141,24 @@ class ReflectionSettings(Document):
 class HoldoutSettings(Document):
     """The tickets of each mission that only the gate sees; with `fraction` 0 there is no gate."""
 
-    fraction: Annotated[StrictFloat, Field(ge=0, lt=1)]
-    seed: Seed
-    max_false_pass_rise: Ratio
-    min_probability: Ratio
+    fraction: Annotated[StrictFloat, Field(ge=0, lt=1)] = 0.3334
+    seed: Seed = 17
+    max_false_pass_rise: Ratio = 0.02
+    min_probability: Ratio = 0.8
 
 
 @dataclass(frozen=True)
 class SelectionSettings(Document):
-    policy: Literal["label_first"]
-    tie_break: TieBreak
+    policy: Literal["label_first"] = "label_first"
+    tie_break: TieBreak = "confidence"
 
 
 @dataclass(frozen=True)
 class RunnerSettings(Document):
     """`shuffle_seed` is the seed of the run."""
 
-    epochs: Annotated[Count, Field(le=1000)]
-    shuffle_seed: Seed
+    epochs: Annotated[Count, Field(le=1000)] = 2
+    shuffle_seed: Seed = 42
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,7 @@ class EndpointSettings(Document):
     seed: Seed | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GuideSettings(Document):
     """The whole file.  `missions` has the focus of each mission, by name."""
 
@@ -173,13 +178,13 @@ class GuideSettings(Document):
     model: ModelSettings
     guidance: GuidanceSettings
     output: RunOutput
-    sampler: SamplerSettings
-    signals: SignalSettings
+    sampler: SamplerSettings = SamplerSettings()
+    signals: SignalSettings = SignalSettings()
     critic: CriticSettings
     reflection: ReflectionSettings
-    holdout: HoldoutSettings
-    selection: SelectionSettings
-    runner: RunnerSettings
+    holdout: HoldoutSettings = HoldoutSettings()
+    selection: SelectionSettings = SelectionSettings()
+    runner: RunnerSettings = RunnerSettings()
     verifier: Text | None = None
     endpoint: EndpointSettings | None = None
 

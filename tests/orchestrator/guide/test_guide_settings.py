@@ -11,17 +11,10 @@ from orchestrator.guide.settings import guide_settings_from
 
 # The keys that a file must have, written down a second time, so that none can be dropped by mistake.
 MANDATORY = """
-stage_a_paths missions model.model_name_or_path guidance.path guidance.retention output.root
-sampler.group_batch_size sampler.samples_per_decode sampler.grid sampler.constrain
-signals.store_confidence signals.enable_consistency
-critic.backend critic.prompt_path critic.temperature critic.top_p critic.max_new_tokens critic.max_candidates
-critic.summary_max_chars critic.critique_max_chars
-reflection.backend reflection.prompt_path reflection.batch_size reflection.apply_if_delta reflection.allow_uncertain
+stage_a_paths missions model.model_name_or_path guidance.path output.root critic.prompt_path
+reflection.prompt_path reflection.batch_size reflection.apply_if_delta reflection.allow_uncertain
 reflection.max_operations reflection.change_cap_per_epoch reflection.eligibility_policy reflection.all_wrong_strategy
-reflection.temperature reflection.top_p reflection.max_new_tokens
-holdout.fraction holdout.seed holdout.max_false_pass_rise holdout.min_probability
-selection.policy selection.tie_break runner.epochs runner.shuffle_seed
-""".split()  # noqa: SIM905  # as the specification lists them, and readable
+""".split()  # noqa: SIM905  # readable
 
 
 def named(values: dict[str, Any]) -> list[str]:
@@ -34,15 +27,30 @@ def test_every_key_that_is_missing_or_null_is_named(values: dict[str, Any]) -> N
         assert named(without_key(values, name)) == [name] == named(with_value(values, name, None))
 
 
+def test_a_file_with_these_keys_alone_is_whole(values: dict[str, Any]) -> None:
+    short: dict[str, Any] = {}
+    for name in MANDATORY:
+        section, _, key = name.rpartition(".")
+        (short.setdefault(section, {}) if section else short)[key] = (values[section] if section else values)[key]
+    settings = guide_settings_from(short)
+    assert not settings.needs_endpoint and settings.gate == "preview"
+    assert [cell.temperature for cell in settings.sampler.grid] == [0.0, 0.5]
+
+
+def test_a_critic_is_sampled_as_the_specification_wants(values: dict[str, Any]) -> None:
+    for key, wrong in (("temperature", 0.05), ("temperature", 0.4), ("top_p", 0.8), ("top_p", 1.0)):
+        assert named(with_value(values, f"critic.{key}", wrong)) == [f"critic.{key}"]
+
+
 def test_everything_wrong_is_told_at_once(values: dict[str, Any]) -> None:
-    broken = with_value(without_key(values, "runner.epochs"), "critic.max_candidates", 7)
+    broken = with_value(without_key(values, "reflection.batch_size"), "critic.max_candidates", 7)
     broken = with_value(with_value(broken, "critic.taste", 1), "sampler.grid", [{"temperature": -1, "top_p": "x"}])
     broken = with_value(with_value(broken, "holdout.fraction", 1.0), "missions", {})
     broken = with_value(with_value(broken, "selection.tie_break", "dice"), "reflection.rapid_mode", "yes")
     assert set(named(broken)) == {
         "missions", "sampler.group_batch_size", "sampler.grid.0.temperature", "sampler.grid.0.top_p",
-        "sampler.grid.0.max_new_tokens", "critic.max_candidates", "critic.taste", "reflection.rapid_mode",
-        "holdout.fraction", "selection.tie_break", "runner.epochs",
+        "sampler.grid.0.max_new_tokens", "critic.max_candidates", "critic.taste", "reflection.batch_size",
+        "reflection.rapid_mode", "holdout.fraction", "selection.tie_break",
     }  # fmt: skip
 
 
