@@ -1,10 +1,12 @@
-"""What `orchestrator guide` learns of planted rules, and what that is worth on tickets that it has not seen.
+"""What `orchestrator guide` learns of planted rules with the shipped settings, and what a critic on the card says.
 
 Each seed has tickets of its own (guide_tickets.py, one rule a mission) and one run with configs/guide_gpu.yaml over all
-missions, on one server.  Then new tickets are judged, greedily, under the initial, the learned and the planted
-experiences: balanced accuracy and false passes, over all seeds and missions.
+missions, on one server; only the tickets, the model's folder and the seed are other ones than in the file.  Then new
+tickets are judged, greedily, under the initial, the learned and the planted experiences: balanced accuracy and false
+passes, over all seeds and missions.  At last a short run of the first mission has the critic on, with the same model:
+64 tickets, one epoch, without previews.  One critique of a wrong answer is shown, and how many could be used.
 
-    python benchmarks/gpu/guide.py --model FOLDER --folder WORK --seeds 11 12
+    python benchmarks/gpu/guide.py --model FOLDER --folder WORK --seeds 11 --test 100
     python benchmarks/gpu/guide.py --engine embedded --model embedded --folder WORK --training 48 --test 8 --missions 0
 """
 
@@ -15,6 +17,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,27 +42,38 @@ Values = dict[str, Any]
 Judged = list[tuple[Verdict, Verdict | None]]
 
 
-def run_settings(options: argparse.Namespace, missions: Sequence[PlantedMission], data: Path, seed: int) -> Values:
+CRITIC_TICKETS = 64
+CRITIC = ("critic.enabled=true", "reflection.rapid_mode=true", "runner.epochs=1", "holdout.fraction=0.0")
+
+
+def run_settings(
+    options: argparse.Namespace,
+    missions: Sequence[PlantedMission],
+    data: Path,
+    name: str,
+    seed: int,
+    changes: Sequence[str] = (),
+) -> Values:
     """The shipped settings with these tickets and this model; the embedded one has those of `make guide`."""
     is_embedded = options.engine == "embedded"
-    name = "guide.yaml" if is_embedded else "guide_gpu.yaml"
-    values: Values = yaml.safe_load((ROOT / "configs" / name).read_text())
+    shipped = "guide.yaml" if is_embedded else "guide_gpu.yaml"
+    values: Values = yaml.safe_load((ROOT / "configs" / shipped).read_text())
     values["stage_a_paths"] = [str(data / "tickets.jsonl")]
     values["missions"] = {mission.name: mission.focus for mission in missions}
     values["guidance"]["path"] = str(data / "guidance.json")
-    values["output"] = {"root": str(options.folder / "runs"), "run_id": f"seed-{seed}", "fail_if_exists": True}
-    values["runner"] |= {"shuffle_seed": seed, "epochs": options.epochs}
+    values["output"] = {"root": str(options.folder / "runs"), "run_id": name, "fail_if_exists": True}
+    values["runner"]["shuffle_seed"] = seed
     if not is_embedded:
         values["model"]["model_name_or_path"] = common.model_folder(options)
-    for text in options.set:
+    for text in [*options.set, *changes]:
         dotted, _, value = text.partition("=")
         section, _, key = dotted.rpartition(".")
         (values[section] if section else values)[key] = yaml.safe_load(value)
     return values
 
 
-def learn(options: argparse.Namespace, values: Values, url: str) -> dict[str, dict[str, str]]:
-    """One run, gone on with while it parks; the experiences of each mission at its end."""
+def learn(options: argparse.Namespace, values: Values, url: str) -> Path:
+    """One run, gone on with while it parks; its folder."""
     folder, name = options.folder, values["output"]["run_id"]
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(values, allow_unicode=True, sort_keys=False))
@@ -80,11 +94,39 @@ def learn(options: argparse.Namespace, values: Values, url: str) -> dict[str, di
         else:
             with control.start(spec) as farm:
                 run(["--farm", "external", "--redis-url", farm.redis_url, "--sglang-url", url])
-    runs = folder / "runs" / name
-    return {
-        mission: json.loads((runs / mission / "guidance.json").read_text())[mission]["experiences"]
-        for mission in values["missions"]
-    }
+    return folder / "runs" / name
+
+
+def figures_of(run: Path) -> dict[str, Values]:
+    """What a run says of itself, by mission: all but the lists of its batches."""
+    found = {path.parent.name: json.loads(path.read_text()) for path in sorted(run.glob("*/stats.json"))}
+    kept = ("batches", "reflections", "precision", "recall", "format", "critiques", "tokens", "against_greedy")
+    return {mission: {name: stats[name] for name in kept} for mission, stats in found.items()}
+
+
+def learned_in(run: Path) -> dict[str, dict[str, str]]:
+    """The experiences of each mission at the end of a run."""
+    files = {path.parent.name: json.loads(path.read_text()) for path in sorted(run.glob("*/guidance.json"))}
+    return {mission: content[mission]["experiences"] for mission, content in files.items()}
+
+
+def with_critic(options: argparse.Namespace, missions: Sequence[PlantedMission], url: str) -> Values:
+    """A short run with the critic: what it said of a wrong answer, and how many of its replies could be used."""
+    data, seed = options.folder / "data-critic", options.seeds[0]
+    tickets = [t for one in missions for t in generate_tickets(one, CRITIC_TICKETS, seed, shape=STATED)]
+    write_tickets(data, missions, tickets=tickets)
+    run = learn(options, run_settings(options, missions, data, "critic", seed, CRITIC), url)
+    lines = [json.loads(line) for path in sorted(run.glob("*/step_*/trajectories.jsonl")) for line in path.open()]
+    said = [line for line in lines if "critic" in line]
+    said.sort(key=lambda line: line["signals"]["label_match"] is not False)
+    stats = [json.loads(path.read_text())["critiques"] for path in run.glob("*/stats.json")]
+    shown = (
+        {name: said[0][name] for name in ("group_id", "response_text", "signals", "critic", "critic_by")}
+        if said
+        else {}
+    )
+    rejected = [line["critic_rejected"] for line in lines if "critic_rejected" in line]
+    return {"critiques": stats, "one": shown, "one_rejected": rejected[:1]}
 
 
 def judge(
@@ -126,10 +168,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[11], help="of tickets and runs")
     parser.add_argument("--training", type=int, default=384, help="tickets of each mission, a third held out (384)")
     parser.add_argument("--test", type=int, default=300, help="new tickets of each mission (300)")
-    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rollout-jobs", type=int, default=192, help="jobs of the target in flight (192)")
     parser.add_argument("--in-flight", type=int, default=256, help="requests of the new tickets (256)")
     parser.add_argument("--parks", type=int, default=30, help="how often a run that parks is gone on with (30)")
+    parser.add_argument("--critic", action=argparse.BooleanOptionalAction, default=True, help="the run with a critic")
     parser.add_argument("--set", action="append", default=[], help="a setting of all runs, as section.key=VALUE")
     options = parser.parse_args()
     options.cap, options.folder = 128, common.fresh(options.folder)
@@ -137,6 +179,7 @@ def main() -> None:
     missions = [with_rules(MISSIONS[number], 1) for number in options.missions]
     judged: dict[str, Judged] = {condition: [] for condition in CONDITIONS}
     learned: dict[int, Any] = {}
+    runs: dict[int, Any] = {}
     with common.open_server(options, common.target_of(options, options.in_flight)) as server:
         with common.client(*server) as http:
             version = common.server_version(http)
@@ -144,8 +187,14 @@ def main() -> None:
             data = options.folder / f"data-{seed}"
             tickets = [t for one in missions for t in generate_tickets(one, options.training, seed, shape=STATED)]
             write_tickets(data, missions, tickets=tickets)
-            values = run_settings(options, missions, data, seed)
-            learned[seed] = learn(options, values, server[0])
+            values = run_settings(options, missions, data, f"seed-{seed}", seed)
+            started = time.perf_counter()
+            run = learn(options, values, server[0])
+            learned[seed], runs[seed] = learned_in(run), figures_of(run)
+            print(f"seed {seed}: learned in {time.perf_counter() - started:.0f} s", flush=True)
+            print(
+                json.dumps({"learned": learned[seed], "figures": runs[seed]}, indent=1, ensure_ascii=False), flush=True
+            )
             for one in missions:
                 rules = {f"G{number}": rule.text for number, rule in enumerate(one.rules, 1)}
                 under = {
@@ -157,6 +206,7 @@ def main() -> None:
                 form = values["sampler"].get("prompt", "plain")
                 for condition in CONDITIONS:
                     judged[condition] += judge(options, server, one, under[condition], new, form)
+        critique = with_critic(options, missions[:1], server[0]) if options.critic else {}
     accuracies = {condition: balanced_accuracy(pairs) for condition, pairs in judged.items()}
     false_passes = {condition: false_pass_rate(pairs) for condition, pairs in judged.items()}
     rows = [
@@ -164,7 +214,9 @@ def main() -> None:
         for condition in CONDITIONS
     ]
     print(figures.table(["experiences", "tickets", "balanced accuracy", "false passes"], rows))
-    found = {"balanced_accuracy": accuracies, "false_pass_rate": false_passes, "learned": learned}
+    print(json.dumps(critique, indent=1, ensure_ascii=False))
+    found = {"balanced_accuracy": accuracies, "false_pass_rate": false_passes, "learned": learned, "runs": runs}
+    found |= {"critique": critique}
     about = {"command": " ".join(["python", *sys.argv]), "gpus": common.gpus(), "sglang": version}
     figures.write("gpu_guide", about | {"model": Path(options.model).name, **found})
 

@@ -27,6 +27,7 @@ from orchestrator.guide.rollouts import (
     find_too_long,
     judge,
 )
+from orchestrator.report.format import format_percent
 from tasks.guide.choose import accuracy
 from tasks.guide.experiences import Guidance, next_guidance
 from tasks.guide.jobs import verify_job
@@ -156,8 +157,9 @@ class Mission:
         """What a batch came to, for the log: a line for it, one for its gate, one for each edit and each warning."""
         step, value = judged.rollout.step, judged_value(rolled.judged)
         where, total = f"{self.setup.mission}: batch {step}", self.stats()["batches"]["total"]
-        log.info("%s of %d, epoch %d: %d of %d tickets are right (balanced accuracy %s)", where, total,
-                 judged.rollout.epoch or 0, value["right"], value["tickets"], value["balanced_accuracy"])  # fmt: skip
+        right = f"{value['right']} of {value['tickets']} tickets are right"
+        balanced = format_percent(value["balanced_accuracy"] or 0.0)
+        log.info("%s of %d, epoch %s: %s (balanced accuracy %s)", where, total, judged.rollout.epoch, right, balanced)
         candidates = [candidate for found in rolled.tickets for candidate in found.candidates]
         malformed = sum(not candidate.format_ok for candidate in candidates)
         unjudged = [one.group_id for one in rolled.scores if one.judged[1] is None]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
+import yaml
 from dotted_values import with_value, without_key
 from guide_values import setting_problems
 
+from orchestrator.guide.guidance import read_guidance
 from orchestrator.guide.settings import guide_settings_from
+from tasks.guide.prompts import CRITIC_PLACES, REFLECTION_PLACES
 
 # The keys that a file must have, written down a second time, so that none can be dropped by mistake.
 MANDATORY = """
@@ -79,3 +84,15 @@ def test_the_endpoint_is_needed_where_it_is_asked(values: dict[str, Any]) -> Non
     without = with_value(with_value(without, "critic.enabled", False), "reflection.backend", "target")
     assert not guide_settings_from(without).needs_endpoint
     assert named(with_value(without, "endpoint", {"model": "m"})) == ["endpoint.api_base", "endpoint.api_key_env"]
+
+
+def test_the_examples_of_the_docs_can_be_used(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
+    [settings, guidance] = (re.search(f"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("yaml", "json"))
+    assert settings and guidance
+    found = guide_settings_from(yaml.safe_load(settings[1]))
+    (tmp_path / "guidance.json").write_text(guidance[1])
+    assert [*read_guidance(tmp_path / "guidance.json")] == [*found.missions] == ["cabinet"]
+    for name in (found.critic.prompt_path, found.reflection.prompt_path):
+        assert (Path(__file__).parents[3] / name).exists()
+    assert {*re.findall(r"\{(\w+)\}", text)} >= {*CRITIC_PLACES, *REFLECTION_PLACES}
