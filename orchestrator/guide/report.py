@@ -41,7 +41,6 @@ GATES = {
     "rapid": "none, because reflection.rapid_mode is true: edits are applied without a preview",
     "no_holdout": "none, because holdout.fraction is 0: edits are applied without a preview",
 }
-SAME = ("pass_to_pass", "fail_to_fail", "none_to_none")
 NOT_NEW = "the held-out tickets have decided which edits are applied: new tickets will show a smaller gain"
 Value = dict[str, Any]
 
@@ -178,25 +177,21 @@ def judged_value(judged: Sequence[Judged]) -> Value:
 
 
 def selection_diff(greedy: RolledOut, selected: RolledOut) -> Value | None:
-    """The label-free selections beside greedy answers to the same tickets; None where there are none."""
-    pairs = list(zip(greedy.greedy, selected.judged, strict=True)) if greedy.greedy else []
-    if not pairs:
+    """What the label-free selections change of greedy answers to the same tickets; None where no cell is greedy."""
+    if not greedy.greedy:
         return None
-    ways = Counter(f"{before or 'none'}_to_{after or 'none'}" for (_, before), (_, after) in pairs)
-    sides = {
-        side: Counter(judged[side == "selected"][1] or "none" for judged in pairs) for side in ("greedy", "selected")
-    }
-    malformed = (not all(c.format_ok for c in found.candidates) for found in selected.tickets)
+    before, after = ([verdict for _, verdict in judged] for judged in (greedy.greedy, selected.judged))
+    right = [sum(label == verdict for label, verdict in judged) for judged in (greedy.greedy, selected.judged)]
+    ways = Counter(zip(before, after, strict=True))
     return {
-        "tickets": len(pairs),
-        **{side: {word: counts[word] for word in ("pass", "fail", "none")} for side, counts in sides.items()},
-        "pass_delta": sides["selected"]["pass"] - sides["greedy"]["pass"],
-        "fail_delta": sides["selected"]["fail"] - sides["greedy"]["fail"],
-        "right_delta": sum((label == after) - (label == before) for (label, before), (_, after) in pairs),
-        "changed": {way: count for way, count in sorted(ways.items()) if way not in SAME},
+        "tickets": len(before),
+        **{f"{word}_delta": after.count(word) - before.count(word) for word in ("pass", "fail")},
+        "right_delta": right[1] - right[0],
+        "pass_to_fail": ways["pass", "fail"],
+        "fail_to_pass": ways["fail", "pass"],
         "warnings": {
-            "no_valid_candidate": sum(verdict is None for _, verdict in selected.judged),
-            "malformed_candidates": sum(malformed),
+            "no_valid_candidate": after.count(None),
+            "malformed_candidates": sum(not all(c.format_ok for c in t.candidates) for t in selected.tickets),
         },
     }
 

@@ -1,6 +1,6 @@
 """The critic and the reflector of guide by rules, which count words.
 
-The critic says whether the answer is the label, and which words of its reason stand in the summaries.  The reflector
+The critic says whether the answer is the label, and how many words of its reason stand in the summaries.  The reflector
 proposes one experience, of the words that best tell failing from passing tickets among those shown.  Both read what
 `tasks.guide` fills into the prompts, wherever the template has put it.
 
@@ -25,9 +25,8 @@ PIECES = range(2, 7)  # characters
 MOST_WORDS = 4  # of a phrase
 LEAST_TICKETS, LEAST_RATIO = 2, 1.0
 DUTY = 0.8  # the share of passing tickets that have the words; labels may be wrong
-SHOWN = 8  # words that a critique names
 
-_IMAGE = re.compile(r'^- (image_\d+): (".*")$', re.MULTILINE)
+_IMAGE = re.compile(r'^- image_\d+: (".*")$', re.MULTILINE)
 _EXPERIENCE = re.compile(r"^\[G\d+\]\. (.*)$", re.MULTILINE)
 _SENTENCE = re.compile(r"[^.。!！?？;；\n]+")
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
@@ -145,28 +144,18 @@ def critique(_: str, user: str) -> dict[str, Any]:
     """The reply to `critic_messages`."""
     with_signals = (line for line in user.split("\n") if line.startswith("{") and '"signals"' in line)
     candidate = json.loads(next(with_signals, "null"))
-    images = {name: str(json.loads(text)) for name, text in _IMAGE.findall(user)}
-    if not images or candidate is None:
+    summaries = " ".join(str(json.loads(text)) for text in _IMAGE.findall(user))
+    if not summaries or candidate is None:
         raise ValueError("the prompt has no summaries, or no answer with signals")
     verdict, is_right = candidate["verdict"], candidate["signals"]["label_match"]
     label = verdict if is_right else {"pass": "fail", "fail": "pass"}[verdict]
-    seen = content_words(" ".join(images.values()))
-    reason = sorted(content_words(candidate["reason"] or ""))
-    shared = [word for word in reason if word in seen]
-    guided = sorted({word for text in _EXPERIENCE.findall(user) for word in content_words(text)} & seen)
-    empty = [f"{name} has no summary." for name, text in images.items() if not text.strip()]
+    words = content_words(candidate["reason"] or "")
+    shared = words & content_words(summaries)
     return {
         "summary": f"The answer is {verdict} and the label is {label}: {'right' if is_right else 'wrong'}.",
-        "critique": f"{len(shared)} of {len(reason)} words of the reason stand in the summaries{_listed(shared)}.",
-        "root_cause": None if is_right else f"{len(guided)} words of the experiences stand there{_listed(guided)}.",
-        "issues": empty or None,
-        "candidate_ops": None,
-        "uncertainty_note": None,
+        "critique": f"{len(shared)} of {len(words)} words of the reason stand in the summaries.",
+        **dict.fromkeys(("root_cause", "issues", "candidate_ops", "uncertainty_note")),
     }
-
-
-def _listed(words: list[str]) -> str:
-    return f": {', '.join(words[:SHOWN])}" if words else ""
 
 
 def propose(_: str, user: str) -> dict[str, Any]:
