@@ -27,15 +27,11 @@ class StageBPipeline:
             self.settings = read_guide_settings(Path(config))
         self.options = options or GuideOptions()
 
-    def run_all(self) -> Path:
-        """The whole run, or what is left of one that was interrupted; returns its folder.
+    def run_all(self, step: Literal["all", "ingest"] = "all") -> Path:
+        """The whole run, or what is left of one that was interrupted, or one step, as `--step`; returns its folder.
 
         Raises: SettingsError, OutputError, FarmUnavailable; RunStopped when it parked or was stopped by its data.
         """
-        return self.run_step("all")
-
-    def run_step(self, step: Literal["all", "ingest"]) -> Path:
-        """One step, as `--step`.  Raises: as `run_all`."""
         from orchestrator import console
         from orchestrator.api import RunStopped
         from orchestrator.guide.run import start_guide

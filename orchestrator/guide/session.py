@@ -152,13 +152,6 @@ def write_ingest(folder: Path, settings: GuideSettings, tickets: MissionTickets)
     return repository, first
 
 
-@dataclass(frozen=True)
-class MissionRequest(Request):
-    """A request of one mission, by its place among the missions."""
-
-    of: int
-
-
 @dataclass
 class MissionRun:
     """The steps of one mission under way, its journal, and what it waits for."""
@@ -199,9 +192,12 @@ def drive_missions(scheduler: Scheduler, missions: Sequence[MissionRun], watch: 
     `watch` is called after each look at the store.
     """
 
-    def submit(number: int, requests: Iterable[Request]) -> None:
+    owner: dict[str, MissionRun] = {}  # by key: what a mission asks names it
+
+    def submit(one: MissionRun, requests: Iterable[Request]) -> None:
         for request in requests:
-            scheduler.submit(MissionRequest(request.key, request.spec, number))
+            owner[request.key] = one
+            scheduler.submit(request)
 
     def flush() -> None:
         for one in missions:
@@ -212,11 +208,10 @@ def drive_missions(scheduler: Scheduler, missions: Sequence[MissionRun], watch: 
         watch()
 
     try:
-        for number, one in enumerate(missions):
-            submit(number, one.advance())
+        for one in missions:
+            submit(one, one.advance())
         for request, value in scheduler.results(look):
-            assert isinstance(request, MissionRequest)
-            submit(request.of, missions[request.of].take(request.key, value))
+            submit(owner[request.key], owner[request.key].take(request.key, value))
     except RunTaken:
         raise  # the folder is another process's
     except BaseException:
