@@ -43,7 +43,10 @@ Judged = list[tuple[Verdict, Verdict | None]]
 
 
 CRITIC_TICKETS = 64
-CRITIC = ("critic.enabled=true", "reflection.rapid_mode=true", "runner.epochs=1", "holdout.fraction=0.0")
+CRITIC = (
+    "critic.enabled=true", "reflection.batch_size=8", "reflection.rapid_mode=true", "runner.epochs=1",
+    "holdout.fraction=0.0",
+)  # fmt: skip
 
 
 def run_settings(
