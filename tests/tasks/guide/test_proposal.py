@@ -73,8 +73,9 @@ def test_what_stage_a_left_out_of_a_ticket_is_said() -> None:
     )
     [shown] = shown_tickets(user_message([found(gaps, answers(("pass", 0.5)))], {}))
     assert shown["stage_a_deficiencies"] == ["image_3 has no summary", "image_4 says the same as image_1"]
-    whole = user_message([found(ticket(), answers(("fail", 0.5)))], {})
-    assert "stage_a_deficiencies" not in whole
+    dated = Ticket("t", "cables", "fail", {"image_20250101": "x", "image_999999999": "y"})
+    for whole in (ticket(), dated):
+        assert "stage_a_deficiencies" not in user_message([found(whole, answers(("fail", 0.5)))], {})
 
 
 HOSTILE = (
