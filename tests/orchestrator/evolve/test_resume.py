@@ -1,4 +1,4 @@
-"""Settings that change while a run is stopped: recorded once, with the generation from which they hold."""
+"""A run that goes on: settings that may change, recorded once, and the target servers that it began with."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ import pytest
 from orchestrator.evolve.resume import (
     SettingsChange,
     check_resumable,
+    keep_servers,
     read_changes,
+    read_servers,
     record_change,
     saved_settings,
+    unknown_servers,
 )
 from orchestrator.evolve.session import start_evolution
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings, write_config
 from orchestrator.settings.options import Settings
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 
@@ -73,3 +77,21 @@ def test_a_run_whose_history_was_cut_does_not_go_on(finished_run: Path, tmp_path
     (folder / "history.jsonl").write_text(history[0])
     with pytest.raises(OutputError, match=r"history\.jsonl has 1 of the 2 generations"):
         start_evolution(saved_settings(folder), fresh=False, plain=True)
+
+
+def test_each_server_that_has_answered_is_kept_once(output: OutputFolder) -> None:
+    keep_servers(output, [{"version": "1"}])
+    keep_servers(output, [{"version": "1"}, {"version": "2"}])
+    assert read_servers(output) == [{"version": "1"}, {"version": "2"}]
+
+
+def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(store: Store, tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    keep_servers(output, [{"model": "own"}])
+    store.add_server("run", {"model": "own"})
+    assert unknown_servers(output, store, "run") == []
+    # When a task that was left in a queue is answered by another server
+    store.add_server("run", {"model": "upgraded"})
+    assert unknown_servers(output, store, "run") == [{"model": "upgraded"}]
+    store.forget_servers("run")
+    assert unknown_servers(output, store, "run") == []

@@ -1,17 +1,28 @@
-"""The sets of a run are chosen from data of any format; whatever is wrong with them is said before anything starts."""
+"""The questions of a run: chosen from data of any format, the same in every session, and short enough."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.evolve.questions import check_judge, choose_examples, repeated_questions
+from orchestrator.evolve.questions import (
+    apply_too_long,
+    check_judge,
+    check_same_questions,
+    choose_examples,
+    keep_questions,
+    repeated_questions,
+)
+from orchestrator.runs.folder import OutputFolder
+from orchestrator.runs.jobs import LongPrompts
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.options import Settings
+from tasks.records import Example
 
 ROOT = Path(__file__).parents[3]
 CSV = """nr,part,q,gold
@@ -122,3 +133,45 @@ def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settl
         "2 questions of the test set are in the training set as well, under another id",
     ]
     assert repeated_questions({**examples, "test": [], "validation": []}) == []
+
+
+TRAINING = [Example(f"q{number}", "the pages", f"question {number}?", "so") for number in range(14)]
+EXAMPLES = {"training": TRAINING, "validation": [Example("v", "", "and now?", "yes")], "test": []}
+
+
+@pytest.mark.parametrize("change", [{"question": "another?"}, {"gold": "not so"}, {"context": "other pages"}])
+def test_a_question_that_has_changed_is_named_with_both_hashes(tmp_path: Path, change: dict[str, str]) -> None:
+    keep_questions(output := OutputFolder(tmp_path), EXAMPLES)
+    changed = [dataclasses.replace(TRAINING[0], **change), *TRAINING[1:]]
+    with pytest.raises(SettingsError) as error:
+        check_same_questions(output, EXAMPLES | {"training": changed})
+    [line] = error.value.problems
+    assert line.startswith("CONFIG_DATA_PATH: the training set has changed (q0): its hash is ")
+    assert " here, but " in line and f" in the run in {output.path}; " in line
+    # And the first hashes stand
+    keep_questions(output, EXAMPLES | {"training": changed})
+    check_same_questions(output, EXAMPLES)
+
+
+SETS = ("training", "validation")
+ROWS = {which: [Example(f"{which}{i}", "a long context", "why?", "so") for i in range(2)] for which in SETS}
+FOUND = LongPrompts(8_127, 64, {"training1": 9_312, "validation0": 10_000})
+
+
+def test_an_error_names_each_with_its_length_and_says_what_to_do() -> None:
+    with pytest.raises(SettingsError) as raised:
+        apply_too_long("error", ROWS, FOUND, lambda line: None)
+    text = str(raised.value)
+    assert "8,127 tokens" in text and "training1 (9,312 tokens), validation0 (10,000 tokens)" in text
+    assert "CONFIG_TOO_LONG" in text and '"drop"' in text
+
+
+def test_what_is_dropped_is_said() -> None:
+    said: list[str] = []
+    kept = apply_too_long("drop", ROWS, FOUND, said.append)
+    assert {which: [row.id for row in rows] for which, rows in kept.items()} == {
+        "training": ["training0"], "validation": ["validation1"],
+    }  # fmt: skip
+    assert len(said) == 1 and "training1 (9,312 tokens)" in said[0]
+    with pytest.raises(SettingsError, match="no question to learn from"):
+        apply_too_long("drop", ROWS, LongPrompts(1, 64, {"training0": 2, "training1": 2}), said.append)
