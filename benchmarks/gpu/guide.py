@@ -114,22 +114,25 @@ def learned_in(run: Path) -> dict[str, dict[str, str]]:
 
 
 def with_critic(options: argparse.Namespace, missions: Sequence[PlantedMission], url: str) -> Values:
-    """A short run with the critic: what it said of a wrong answer, and how many of its replies could be used."""
+    """What a short run with the critic shows."""
     data, seed = options.folder / "data-critic", options.seeds[0]
     tickets = [t for one in missions for t in generate_tickets(one, CRITIC_TICKETS, seed, shape=STATED)]
     write_tickets(data, missions, tickets=tickets)
-    run = learn(options, run_settings(options, missions, data, "critic", seed, CRITIC), url)
+    return critiques_in(learn(options, run_settings(options, missions, data, "critic", seed, CRITIC), url))
+
+
+def critiques_in(run: Path) -> Values:
+    """What the critic said of a wrong answer, a reply that could not be used, and how many of each there were."""
     lines = [json.loads(line) for path in sorted(run.glob("*/step_*/trajectories.jsonl")) for line in path.open()]
-    said = [line for line in lines if "critic" in line]
-    said.sort(key=lambda line: line["signals"]["label_match"] is not False)
-    stats = [json.loads(path.read_text())["critiques"] for path in run.glob("*/stats.json")]
-    shown = (
-        {name: said[0][name] for name in ("group_id", "response_text", "signals", "critic", "critic_by")}
-        if said
-        else {}
-    )
+    said = sorted((line for line in lines if "critic" in line), key=lambda line: bool(line["signals"]["label_match"]))
     rejected = [line["critic_rejected"] for line in lines if "critic_rejected" in line]
-    return {"critiques": stats, "one": shown, "one_rejected": rejected[:1]}
+    shown = ("group_id", "response_text", "signals", "critic", "critic_by")
+    return {
+        "used": len(said),
+        "rejected": len(rejected),
+        "one": {name: said[0][name] for name in shown} if said else None,
+        "one_rejected": rejected[:1],
+    }
 
 
 def judge(
