@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchestrator.collect.report import CollectionFile, read_collection
 from orchestrator.evolve.questions import QUESTIONS, QuestionHashes
@@ -36,7 +36,8 @@ from orchestrator.evolve.resume import (
     written_settings,
 )
 from orchestrator.evolve.systems import Book, read_book
-from orchestrator.report.model import FrontFile, ReportedSystem, ReportFile
+from orchestrator.report.conclusion import report_of
+from orchestrator.report.model import ReportedSystem, ReportFile, front_file
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputError, OutputFolder, find_json, read_output_text, run_file
 from orchestrator.runs.kinds import SETTINGS_FILE, ShownTable, kind_of
@@ -44,6 +45,7 @@ from orchestrator.runs.status import RunStatus, Versions, read_usage, read_versi
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.inputs import FORK_FILE, ForkFile
+from orchestrator.settings.kconfig import default_values, read_values
 from tasks.common.validation import Delta
 
 EVOLVE, COLLECT = "evolve", "collect"
@@ -88,6 +90,11 @@ class RunResults:
         except SettingsError as error:
             raise OutputError("; ".join(error.problems)) from None
         return {name: str(value) for name, value in found.items()}
+
+    @cached_property
+    def values(self) -> Mapping[str, Any]:
+        """The settings of an evolution by the names of `Settings`, the default of one that its file lacks."""
+        return read_values({**default_values(), **self.settings})[0]
 
     @cached_property
     def figures(self) -> Sequence[tuple[str, str]]:
@@ -166,13 +173,16 @@ class RunResults:
 
     @cached_property
     def report(self) -> ReportFile | None:
-        return self._read("report.json", ReportFile)
+        """What was shown, computed from the measurements (`book`); None for a run that has not ended."""
+        if not self.book.winner or not self.output.answers.exists():
+            return None
+        goal, margin, seed, whole = (self.values[name] for name in ("goal", "margin", "seed", "whole"))
+        return report_of(self.run, self.book, goal, margin, seed, whole=whole)
 
-    @cached_property
+    @property
     def front(self) -> tuple[ReportedSystem, ...]:
-        """What `front.json` lists, the fewest tokens first; none for a run that has not ended."""
-        found = self._read("front.json", FrontFile)
-        return found.members if found else ()
+        """The members of the front, those that passed and the winner, the fewest tokens first; none before the end."""
+        return () if self.report is None else front_file(self.report).members
 
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:

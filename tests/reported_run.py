@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from measured_book import book, report
+from measured_book import MARGIN, book, report
 
 from orchestrator.evolve.systems import Book
 from orchestrator.report.model import front_file
@@ -18,7 +18,7 @@ def write_reported(folder: Path, made: Book | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     output, made = OutputFolder(folder), made or book()
     output.write_json("run.json", {"id": f"{folder.name}-1", "kind": "evolve", "folder": str(folder.resolve())})
-    output.write("config", "CONFIG_NGEN=3\n")
+    output.write("config", f'CONFIG_NGEN=3\nCONFIG_MARGIN="{MARGIN}"\nCONFIG_SEED=7\n')
     output.write_json("questions.json", {"test": {f"q{index}": f"{index}" for index in range(100)}})
     made.write(output)
     found = report(made, run=f"{folder.name}-1")

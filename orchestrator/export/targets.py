@@ -75,7 +75,7 @@ def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSte
     if not chosen.deltas:
         return ExportedSteering(chosen, check, np.zeros(0, np.uint8), weights=weights, is_shown=is_shown)
     file = folder / "clusters" / f"{chosen.clustering}.labels"
-    ends = None if results.settings.get("WHOLE") == "n" else _read_labels(file.with_suffix(".ends"))
+    ends = _read_labels(file.with_suffix(".ends")) if results.values["whole"] else None
     clusters = next((arm.clusters for arm in results.arms if arm.clustering == chosen.clustering), ())
     return ExportedSteering(chosen, check, _read_labels(file), ends, tuple(map(asdict, clusters)), weights, is_shown)
 

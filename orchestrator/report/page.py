@@ -184,9 +184,8 @@ def _evolution(results: RunResults) -> dict[str, Any]:
 
 def _systems(results: RunResults) -> list[dict[str, Any]]:
     """All measured systems, the winner and the plain model first; of a run at work, as far as they are measured."""
-    report, whole = results.report, results.settings.get("WHOLE") != "n"
-    seed = int(results.settings.get("SEED", 0))
-    measured = report.systems if report else reported_systems(results.book, seed, whole=whole)
+    report, whole = results.report, results.values["whole"]
+    measured = report.systems if report else reported_systems(results.book, results.values["seed"], whole=whole)
     systems = list[dict[str, Any]]()
     for one in measured:
         if any(getattr(one, which) for which in SETS):
