@@ -113,26 +113,31 @@ def rivals_of(book: Book) -> list[Rival]:
 
 
 def _won(book: Book, winner: System, which: SetName, rivals: Sequence[Rival]) -> tuple[Outcome, str, str]:
-    """The outcome, the first sentence, and the last."""
-    outcome: Outcome = "use_prompt" if winner.kind == "prompt" else "deploy"
-    use = f"{'Use the system prompt' if winner.kind == 'prompt' else 'Deploy'} {_name(winner)}"
+    """The outcome, the first sentence, and the last, which says what to do."""
     free = [one for one in rivals if one.does_as_well and (one.system.kind == "cut" or one.system.name in book.passed)]
     free.sort(key=lambda one: one.system.kind)  # cuts first: they change nothing that is asked
-    last = f"{use}: deploy/README.md says how."
-    if free:
-        kind = free[0].system.kind
-        outcome = "use_cut" if kind == "cut" else "use_prompt"
-        what = f"the {'cut' if kind == 'cut' else 'system prompt'} {_name(free[0].system)}"
-        last = f"deploy/ holds {_name(winner)}; {what} is free and does as well on the test questions."
-        if not free[0].system.max_tokens:  # which each request sets
-            command = f"orchestrator export RUN --system {shlex.quote(free[0].system.name)} --to sglang-server"
-            last += f" `{command}` writes it."
-    first = f"{use}: {_gain(book, winner, which)}"
+    chosen = free[0].system if free else winner
+    outcome, use = _use(chosen)
+    head, last = use, f"{use}: deploy/README.md says how."
+    if chosen is not winner:
+        head = f"{_name(winner)} passed"
+        last = f"{use} instead: that does as well on the test questions as {_name(winner)}, which deploy/ holds."
+        if not chosen.max_tokens:  # which each request sets
+            last += f" `orchestrator export RUN --system {shlex.quote(chosen.name)} --to sglang-server` writes it."
+    first = f"{head}: {_gain(book, winner, which)}"
     for one in dict.fromkeys([*rivals[:1], *free[:1]]):
         rank = "the strongest rival" if one is rivals[0] else "a rival"
         failed = "" if one.system.kind == "cut" or one.system.name in book.passed else " (it did not pass)"
         first += f"; {rank}, {_name(one.system)}{failed}, {'does as well:' if one in free else 'has'} {one.figures}"
     return outcome, f"{first}.", last
+
+
+def _use(one: System) -> tuple[Outcome, str]:
+    if one.kind == "prompt":
+        return "use_prompt", f"Use the system prompt {_name(one)}"
+    if one.kind == "cut":
+        return "use_cut", f"Set max_tokens to {one.max_tokens}" if one.max_tokens else "Stop after the first sentence"
+    return "deploy", f"Deploy {_name(one)}"
 
 
 def _gain(book: Book, winner: System, which: SetName) -> str:

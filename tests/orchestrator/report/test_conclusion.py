@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,11 +15,23 @@ from orchestrator.evolve.systems import PLAIN, Book, System, SystemKind
 from orchestrator.report.conclusion import added_by_search, conclude
 from orchestrator.report.statistics import Measurement, correctness_change, non_inferiority, questions_needed
 
+ADVICE = {
+    "deploy": r'Deploy "',
+    "use_prompt": r'Use the system prompt "',
+    "use_cut": r"Set max_tokens to \d+ instead|Stop after the first sentence instead",
+    "nothing_shown": r"Nothing is safe yet",
+}
+"""How the last sentence begins, by outcome."""
+
 
 def outcome(made: Book) -> tuple[str, str, str]:
     """With the first and the last sentence."""
     found = conclude(made, MARGIN, seed=7)
-    return found.outcome, found.sentences[0], found.sentences[-1]
+    first, *_, last = found.sentences
+    # The report ends with exactly one advice, that of its outcome, and begins with no other
+    given = [outcome for outcome, advice in ADVICE.items() if re.match(advice, last)]
+    assert given == [found.outcome] and not any(re.match(ADVICE[one], first) for one in {*ADVICE} - {found.outcome})
+    return found.outcome, first, last
 
 
 def test_what_passed_is_deployed_with_what_it_saves_and_loses_at_most() -> None:
@@ -49,9 +62,9 @@ def test_a_limit_of_tokens_is_enough_only_where_it_has_as_many_right_and_whole(
     cut = replace(system("max_tokens 22", "cut", factor, "va te", **answers), max_tokens=22)
     found, first, last = outcome(book(cut))
     assert found == expected
-    assert first.startswith(f'Deploy "{EVOLVED}": 60 % fewer')  # the figures are of the system that is named
-    # deploy/ holds the winner also where something else is free
-    assert ('"max_tokens 22" is free' in last and EVOLVED in last) == (expected == "use_cut")
+    # the figures are of the system that is named, and deploy/ holds it also where something else is free
+    assert first.startswith(f'Deploy "{EVOLVED}": 60 % fewer' if expected == "deploy" else f'"{EVOLVED}" passed: 60 %')
+    assert (last.startswith("Set max_tokens to 22 instead") and EVOLVED in last) == (expected == "use_cut")
     assert ("does as well" in first) == (expected == "use_cut")
 
 
@@ -79,7 +92,7 @@ def test_a_prompt_alone_is_recommended_where_it_won_and_where_one_that_passed_do
     assert found == "use_prompt" and first.startswith(f'Use the system prompt "{ONE_SENTENCE}": ')
     assert last.startswith(f'Use the system prompt "{ONE_SENTENCE}"')
     found, first, last = outcome(book(prompt, passed=(EVOLVED, ONE_SENTENCE)))
-    assert found == "use_prompt" and first.startswith(f'Deploy "{EVOLVED}"') and "does as well" in first
+    assert found == "use_prompt" and first.startswith(f'"{EVOLVED}" passed') and "does as well" in first
     assert EVOLVED in last and ONE_SENTENCE in last
     # The strongest on the test questions is named too
     assert '"first sentence", has' not in first
