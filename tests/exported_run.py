@@ -85,7 +85,7 @@ def biases_of(deltas: dict[str, float], size: int = VOCABULARY) -> np.ndarray:
 
 def rendered(target: str, run: Path, node: str = "") -> str:
     """The text of a run's file for an engine."""
-    return TARGETS[target].render(read_steering(run, node=node))
+    return TARGETS[target].render(read_steering(run, node=node), Path(TARGETS[target].file_name).stem)
 
 
 def asked_prompts(count: int) -> list[list[int]]:

@@ -14,7 +14,6 @@ import click
 
 from orchestrator import console
 from orchestrator.commands import options
-from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
     from orchestrator.evolve.systems import SystemKind
@@ -199,7 +198,8 @@ def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
     "--output", type=options.path_option, metavar="FILE", help="the file (default: in the run's folder exports)"
 )
 def export(run: Path, to: str, system: str, node: str, output: Path | None) -> int:
-    """Write what a run has found as a file for an inference engine, and print the command that uses it.
+    """Write what a run has found as a file for an inference engine, and print the command that uses it
+    and one complete request.
 
       sglang         a custom logit processor (as processor_best.py), named by each request
       sglang-server  a system and a plugin for all chat completions of a server; also a system prompt alone
@@ -233,7 +233,7 @@ def export(run: Path, to: str, system: str, node: str, output: Path | None) -> i
     target.check_name(file)
     read = ("systems.json", "individuals.jsonl", "processor_best.py")
     check_inputs("--output", file, {name: run / name for name in read})
-    text = target.render(steering)
+    text = target.render(steering, file.stem)
     file.parent.mkdir(parents=True, exist_ok=True)
     for name, content in target.beside(steering).items():
         (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
@@ -242,9 +242,7 @@ def export(run: Path, to: str, system: str, node: str, output: Path | None) -> i
     if not steering.is_shown:
         shown = f"it is not shown that {chosen.name} loses less than the margin of correct answers"
         print(f"warning: {shown}", file=sys.stderr)
-    print(f"{file}\n\n  {target.command_for(file)}")
-    if chosen.system_prompt and to != "sglang-server":
-        print(f"\nsystem prompt, to be sent with each request: {escape_control(chosen.system_prompt)}")
+    print(f"{file}\n\n  {target.command_for(file)}\n\n{steering.said}\n\n{target.request_text(steering, file.stem)}")
     if file.suffix == ".py":
         print(f"\nmore: python {shlex.quote(str(file))}")
     return console.DONE

@@ -11,7 +11,6 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from orchestrator.console import command_line, format_count
 from orchestrator.evolve.records import History
@@ -26,7 +25,6 @@ from orchestrator.report.statistics import Comparison
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings.options import EMBEDDED, Settings
 from orchestrator.settings.run import endpoint_of
-from tasks.common.text import fill
 from tasks.cpu.plots import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.openai.endpoint import is_priced, join_providers
 from tasks.openai.limits import spending_of
@@ -64,17 +62,15 @@ def write_report(
     output.write_json("answers.json", [asdict(comparison) for comparison in comparisons])
     examples = store.examples(run_id)
     example = (examples.get("validation") or examples["training"])[0]
-    write_deploy(output, run_id, settings, book.system(book.winner), book.cap, example)
+    write_deploy(output, run_id, settings, book.system(book.winner), example)
     return report
 
 
-def write_deploy(
-    output: OutputFolder, run_id: str, settings: Settings, winner: System, cap: int, example: Example
-) -> None:
+def write_deploy(output: OutputFolder, run_id: str, settings: Settings, winner: System, example: Example) -> None:
     """Write the winner's files; where the plain model stays, there are none.
 
-    What an earlier end of the run has written is removed: the run may have another winner.  `cap`: the most tokens of
-    an answer; `example` is the request's question.
+    What an earlier end of the run has written is removed: the run may have another winner.  `example` is the request's
+    question.
     """
     shutil.rmtree(output.path / DEPLOY, ignore_errors=True)
     if winner.name == PLAIN:
@@ -84,25 +80,13 @@ def write_deploy(
         output.write(f"{DEPLOY}/{name}", content)
     output.write(f"{DEPLOY}/{SYSTEM_FILE}", system_text(steering))
     output.write(f"{DEPLOY}/system_prompt.txt", winner.system_prompt)
-    output.write_json(f"{DEPLOY}/request.json", request_of(winner, settings, cap, example))
+    output.write_json(f"{DEPLOY}/request.json", steering.request(example.context, example.question))
     if winner.deltas:
-        output.write(f"{DEPLOY}/{PROCESSOR_FILE}", TARGETS["sglang"].render(steering))
+        output.write(f"{DEPLOY}/{PROCESSOR_FILE}", TARGETS["sglang"].render(steering, "processor"))
     about = STEERS if winner.deltas else NO_STEERING
     model = embedded_model() if settings.target_model == EMBEDDED else settings.target_model
     text = README.format(name=winner.name, model=model, run=run_id, steers=about)
     output.write(f"{DEPLOY}/README.md", text)
-
-
-def request_of(winner: System, settings: Settings, cap: int, example: Example) -> dict[str, Any]:
-    """The body of a request to `/v1/chat/completions`, as the run has asked it."""
-    question = fill(settings.target_prompt_template, {"context": example.context, "query": example.question})
-    system = [{"role": "system", "content": winner.system_prompt}] if winner.system_prompt else []
-    return {
-        "model": settings.target_model,
-        "messages": [*system, {"role": "user", "content": question}],
-        "temperature": settings.target_temperature,
-        "max_tokens": cap,
-    }
 
 
 def build_report(

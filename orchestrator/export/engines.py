@@ -8,14 +8,8 @@ runner, V1's interface works on the rows of its persistent batch, V2's on slots 
 from tasks.gpu.processor import MAY_END, TORCH, Parts
 
 _LLAMA_USAGE = """\
-llama-cpp-python:
-
-       from llama_cpp import Llama, LogitsProcessorList
-       from <this module> import DeltaProcessor
-
-       Llama("<model>.gguf").create_completion("...", logits_processor=LogitsProcessorList([DeltaProcessor()]))
-
-Make a new DeltaProcessor for each answer: it takes the tokens of the first step for the prompt.
+llama-cpp-python: as in the program below. Make a new DeltaProcessor for each answer: it takes the tokens of the first
+step for the prompt.
 
 llama-server: this prints the entry "logit_bias" for the body of each request, to /completion or to
 /v1/chat/completions:
@@ -92,12 +86,7 @@ LLAMA_CPP = Parts(
 )
 
 _TRANSFORMERS_USAGE = """\
-       from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList
-       from <this module> import DeltaProcessor, check_model
-
-       check_model("<folder or name of the model>")  # raises for another one than this file was made for
-       model.generate(**inputs, logits_processor=LogitsProcessorList([DeltaProcessor()]))
-
+As in the program below; check_model raises for another model than this file was made for.
 Make a new DeltaProcessor for each call of generate: it takes the tokens of the first step for the prompt."""
 
 _TRANSFORMERS_ENGINE = '''\

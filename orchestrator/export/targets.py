@@ -13,7 +13,7 @@ import re
 import shlex
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ from orchestrator.evolve.systems import System
 from orchestrator.export.engines import LLAMA_CPP, TRANSFORMERS, VLLM
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
+from tasks.common.text import fill
 from tasks.gpu import model_files
+from tasks.gpu.model_files import reference
 from tasks.gpu.processor import SGLANG, ModelCheck, Parts, render_file
 from workers import steering as plugin
 
@@ -38,12 +40,14 @@ class ExportedSteering:
     """A system with the cluster of each token [V], and the words that describe each cluster; none without deltas.
 
     `ends` [V] says which tokens end a sentence where the delta of cluster 0 acts after those only, and is else None.
-    weights: those of the run's last server, "" where not known.  is_shown: the run has shown that it loses less than
-    the margin of correct answers.
+    asked: how the run has asked the model ("model", "template", "temperature", "max_tokens").  weights: those of the
+    run's last server, "" where not known.  is_shown: the run has shown that it loses less than the margin of correct
+    answers.
     """
 
     system: System
     check: ModelCheck
+    asked: Mapping[str, Any]
     labels: NDArray[np.unsignedinteger[Any]]
     ends: NDArray[np.uint8] | None = None
     descriptions: tuple[Mapping[str, Any], ...] = ()
@@ -54,6 +58,23 @@ class ExportedSteering:
     def deltas(self) -> dict[str, float]:
         """By cluster: "0", "1", ..."""
         return {str(cluster): delta for cluster, delta in enumerate(self.system.deltas)}
+
+    def request(self, context: str = "CONTEXT", query: str = "QUESTION") -> dict[str, Any]:
+        """The body of a chat completion, as the run has asked it."""
+        question = {"role": "user", "content": fill(self.asked["template"], {"context": context, "query": query})}
+        system = [{"role": "system", "content": self.system.system_prompt}] if self.system.system_prompt else []
+        sampling = {name: self.asked[name] for name in ("temperature", "max_tokens")}
+        return {"model": self.asked["model"], "messages": [*system, question], **sampling}
+
+    @property
+    def said(self) -> str:
+        """What a request of this system consists of, in words."""
+        first = self.system.deltas[0] if self.system.deltas else 0.0
+        where = "everywhere" if self.ends is None else "after a token that ends a sentence only"
+        end = f"{first:+.4g} is added to the end of a turn {where}" if first else "the end of a turn is left as it is"
+        prompt = "has the system prompt" if self.system.system_prompt else "has no system prompt"
+        steered = f"the server or program adds the deltas of this file; {end}" if self.system.deltas else "no deltas"
+        return f"One complete request: it {prompt}, and {steered}."
 
 
 def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSteering:
@@ -70,14 +91,21 @@ def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSte
         check = read_model(results.output)
     except FileNotFoundError:
         raise OutputError(f"{folder} has no {MODEL}: its run has asked no server yet") from None
+    values = results.values
+    asked = {name: values[f"target_{name}"] for name in ("model", "temperature")}
+    asked |= {
+        "template": values["target_prompt_template"],
+        "max_tokens": results.book.cap or values["target_max_new_tokens"],
+    }
     weights = str(results.servers[-1].get("weights", "")) if results.servers else ""
     is_shown = chosen.name in results.book.passed
     if not chosen.deltas:
-        return ExportedSteering(chosen, check, np.zeros(0, np.uint8), weights=weights, is_shown=is_shown)
+        return ExportedSteering(chosen, check, asked, np.zeros(0, np.uint8), weights=weights, is_shown=is_shown)
     file = folder / "clusters" / f"{chosen.clustering}.labels"
-    ends = _read_labels(file.with_suffix(".ends")) if results.values["whole"] else None
+    ends = _read_labels(file.with_suffix(".ends")) if values["whole"] else None
     clusters = next((arm.clusters for arm in results.arms if arm.clustering == chosen.clustering), ())
-    return ExportedSteering(chosen, check, _read_labels(file), ends, tuple(map(asdict, clusters)), weights, is_shown)
+    words = tuple(map(asdict, clusters))
+    return ExportedSteering(chosen, check, asked, _read_labels(file), ends, words, weights, is_shown)
 
 
 def _chosen(results: RunResults, system: str, node: str) -> System:
@@ -115,6 +143,8 @@ def system_text(steering: ExportedSteering) -> str:
         "clustering": system.clustering,
         "end": "any" if steering.ends is None else "sentence",
         "model": {**asdict(steering.check), "weights": steering.weights},
+        "about": steering.said,
+        "request": steering.request(),
     }
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
@@ -141,22 +171,39 @@ def _npy(values: NDArray[np.generic]) -> bytes:
 class ExportTarget:
     """An engine: the command that uses its file, with {folder}, {module} and {file} of that; the parts of a processor.
 
-    An engine without a processor takes `system.json` and the files beside it.
+    usage: one complete request; `request_text` fills it.  An engine without a processor takes `system.json` and the
+    files beside it.
     """
 
     command: str
+    usage: str
     parts: Parts | None = None
 
     @property
     def file_name(self) -> str:
         return self.parts.file_name if self.parts else SYSTEM_FILE
 
-    def render(self, one: ExportedSteering) -> str:
-        """The text of the file."""
+    def request_text(self, one: ExportedSteering, module: str) -> str:
+        """One request with all that the system consists of: a command, or a program."""
+        request = one.request()
+        own = {"custom_logit_processor": reference(module), "custom_params": {}} if self.parts is SGLANG else {}
+        heat = request["temperature"]
+        return self.usage.format(
+            body=json.dumps(request | own, indent=2),
+            sampling=f"do_sample=True, temperature={heat}" if heat else "do_sample=False",
+            messages=ascii(request["messages"]),
+            max_tokens=request["max_tokens"],
+            temperature=heat,
+            module=module,
+        )
+
+    def render(self, one: ExportedSteering, module: str) -> str:
+        """The text of the file, which is imported as `module`."""
         if self.parts is None:
             return system_text(one)
-        clustering = one.system.clustering
-        return render_file(self.parts, one.deltas, one.labels, clustering, one.descriptions, one.check, one.ends)
+        request = self.request_text(one, module).replace("\\", r"\\").replace('"""', r"\"\"\"")
+        parts = replace(self.parts, usage=f"{self.parts.usage}\n\n{one.said}\n\n{request}")
+        return render_file(parts, one.deltas, one.labels, one.system.clustering, one.descriptions, one.check, one.ends)
 
     def beside(self, one: ExportedSteering) -> Mapping[str, bytes]:
         return {} if self.parts else files_beside(one)
@@ -173,14 +220,43 @@ class ExportTarget:
 
 
 SERVER = "python -m sglang.launch_server --model-path MODEL --host 127.0.0.1"
+CURL = """\
+curl http://127.0.0.1:{port}/v1/chat/completions -H 'Content-Type: application/json' -d @- <<'END'
+{{body}}
+END"""
+TRANSFORMERS_PROGRAM = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList
+from {module} import DeltaProcessor, check_model
+
+check_model("MODEL")
+tokenizer, model = AutoTokenizer.from_pretrained("MODEL"), AutoModelForCausalLM.from_pretrained("MODEL")
+messages = {messages}
+prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+steering = LogitsProcessorList([DeltaProcessor()])
+answer = model.generate(**prompt, max_new_tokens={max_tokens}, {sampling}, logits_processor=steering)
+print(tokenizer.decode(answer[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True))"""
+LLAMA_PROGRAM = """\
+from llama_cpp import Llama, LogitsProcessorList
+from {module} import DeltaProcessor
+
+messages = {messages}
+steering = LogitsProcessorList([DeltaProcessor()])
+sampling = dict(max_tokens={max_tokens}, temperature={temperature}, logits_processor=steering)
+answer = Llama("MODEL.gguf", n_ctx=0).create_chat_completion(messages, **sampling)
+print(answer["choices"][0]["message"]["content"])"""
+PROGRAM = "PYTHONPATH={folder} python PROGRAM.py"
 TARGETS: Mapping[str, ExportTarget] = {
     "sglang": ExportTarget(
-        f"PYTHONPATH={{folder}} {SERVER} --enable-custom-logit-processor --disable-overlap-schedule", SGLANG
+        f"PYTHONPATH={{folder}} {SERVER} --enable-custom-logit-processor --disable-overlap-schedule",
+        CURL.format(port=30000),
+        SGLANG,
     ),
-    "vllm": ExportTarget("PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor", VLLM),
-    "transformers": ExportTarget("PYTHONPATH={folder} python PROGRAM.py", TRANSFORMERS),
-    "llama-cpp": ExportTarget("PYTHONPATH={folder} python PROGRAM.py", LLAMA_CPP),
-    "sglang-server": ExportTarget(f"PYTHONPATH={{folder}} WHETSTONE_SYSTEM={{file}} {SERVER}"),
+    "vllm": ExportTarget(
+        "PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor", CURL.format(port=8000), VLLM
+    ),
+    "transformers": ExportTarget(PROGRAM, TRANSFORMERS_PROGRAM, TRANSFORMERS),
+    "llama-cpp": ExportTarget(PROGRAM, LLAMA_PROGRAM, LLAMA_CPP),
+    "sglang-server": ExportTarget(f"PYTHONPATH={{folder}} WHETSTONE_SYSTEM={{file}} {SERVER}", CURL.format(port=30000)),
 }
 
 

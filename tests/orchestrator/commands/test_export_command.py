@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from exported_run import ENDS, HASH, NODE, write_run
-from measured_book import ONE_SENTENCE, VECTOR
+from measured_book import EVOLVED, ONE_SENTENCE, VECTOR, book
 
 from orchestrator.cli import main
+from orchestrator.runs.folder import OutputFolder
+from tasks.gpu.model_files import reference
 from workers.steering.serving import read_system
 
 
@@ -33,8 +38,38 @@ def test_it_writes_the_file_and_prints_the_command(
     # and of a system of the front that did not pass
     assert export(run, "--to", target, "--system", VECTOR) == 0
     said, warned = capsys.readouterr()
-    assert f"not shown that {VECTOR}" in warned and f"Answer in {ONE_SENTENCE}." in said
+    assert f"not shown that {VECTOR}" in warned
     assert (file.parent / f"{file.stem}_one_sentence_log_odds_x1.py").exists()
+
+
+HOSTILE = 'Say """ \\ {x}\n\u202e$y\''
+"""A system prompt that could end a head, a string or a line."""
+
+
+@pytest.mark.parametrize("prompt", [f"Answer in {ONE_SENTENCE}.", HOSTILE])
+@pytest.mark.parametrize("target", ["sglang", "sglang-server", "vllm", "transformers", "llama-cpp"])
+def test_one_request_with_all_of_the_system_is_printed_and_is_in_the_head_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, prompt: str
+) -> None:
+    run = write_run(tmp_path, ends=ENDS)
+    book(replace(book().system(EVOLVED), system_prompt=prompt)).write(OutputFolder(run))
+    assert export(run, "--to", target) == 0
+    file, said = capsys.readouterr().out.split("\n", 1)
+    text, about = Path(file).read_text(), said[said.index("One complete request") :].split("\n\nmore: ")[0].strip()
+    assert "+1.5 is added to the end of a turn after a token that ends a sentence only" in about
+    if "curl" in about:
+        body = json.loads(about[about.index("{") : about.rindex("}") + 1])
+        assert body["messages"][0] == {"role": "system", "content": prompt} and body["max_tokens"] == 128
+        assert body.get("custom_logit_processor") == (reference(Path(file).stem) if target == "sglang" else None)
+        if target == "sglang-server":
+            found = json.loads(text)
+            assert found["request"] == body and about.startswith(found["about"])
+            return
+    else:
+        program = ast.parse(about[about.index("from ") :])
+        [messages] = [one.value for one in ast.walk(program) if isinstance(one, ast.Assign) and "role" in ast.dump(one)]
+        assert ast.literal_eval(messages)[0]["content"] == prompt and "=128" in about and "DeltaProcessor()" in about
+    assert about in (ast.get_docstring(ast.parse(text), clean=False) or "")
 
 
 def test_a_system_prompt_alone_is_exported_to_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

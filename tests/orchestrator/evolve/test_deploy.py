@@ -23,7 +23,7 @@ EXAMPLE = Example("q1", "How much?", "A {page}.", "2.6 %")
 def test_a_server_gets_the_system_one_whole_request_and_how_it_is_started(tmp_path: Path) -> None:
     output, settings = OutputFolder(write_run(tmp_path, size=50, ends=ENDS)), load_settings(CONFIG)
     (tmp_path / "servers.json").write_text(json.dumps({"servers": [{"weights": "sha256:ab"}]}))
-    write_deploy(output, "quiet-1", settings, book().system(EVOLVED), 128, EXAMPLE)
+    write_deploy(output, "quiet-1", settings, book().system(EVOLVED), EXAMPLE)
     deploy = tmp_path / "deploy"
     # what the plugin of the same folder reads is there
     served = read_system(deploy / "system.json", deploy)
@@ -32,7 +32,8 @@ def test_a_server_gets_the_system_one_whole_request_and_how_it_is_started(tmp_pa
     assert served.system_prompt == prompt == f"Answer in {ONE_SENTENCE}." and served.model == asdict(CHECK)
     assert (deploy / "whetstone_steering" / "plugin.py").exists()
     # and so is the file for a server without it, as a worker makes it of the same deltas
-    assert (deploy / "processor.py").read_text() == (tmp_path / "processor_best.py").read_text()
+    code = [(tmp_path / name).read_text().split('"""', 2)[2] for name in ("deploy/processor.py", "processor_best.py")]
+    assert code[0] == code[1]
     system, request = (json.loads((deploy / name).read_text()) for name in ("system.json", "request.json"))
     assert [system[name] for name in ("name", "kind")] == [EVOLVED, "evolved"]
     assert system["model"] == {**asdict(CHECK), "weights": "sha256:ab"}
@@ -43,10 +44,10 @@ def test_a_server_gets_the_system_one_whole_request_and_how_it_is_started(tmp_pa
     [started] = [line for line in (deploy / "README.md").read_text().splitlines() if "sglang.launch_server" in line]
     assert "WHETSTONE_SYSTEM=system.json" in started and f"--model-path {embedded_model()} " in started
     # and a prompt alone is served by the same plugin, without labels and without a processor
-    write_deploy(output, "quiet-1", settings, book().system(ONE_SENTENCE), 128, EXAMPLE)
+    write_deploy(output, "quiet-1", settings, book().system(ONE_SENTENCE), EXAMPLE)
     served = read_system(deploy / "system.json", deploy)
     assert (served.params, served.system_prompt) == (None, prompt)
     assert not list(deploy.glob("*.npy")) and not (deploy / "processor.py").exists()
     # and where the plain model stays, nothing
-    write_deploy(output, "quiet-1", settings, book().plain, 128, EXAMPLE)
+    write_deploy(output, "quiet-1", settings, book().plain, EXAMPLE)
     assert not deploy.exists()
