@@ -1,4 +1,4 @@
-"""A run whose texts try to be markup: questions, answers, reasons, prompts, scratchpads, and the conclusion."""
+"""A run whose texts try to be markup: questions, answers, reasons, prompts and scratchpads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 HOSTILE = "</script><script>window.hacked=1</script><!-- <img src=x onerror=window.hacked=2> & \u2028 ]]> \\u003c '\""
-TEXTS = ("text", "question", "gold", "reasoning", "system_prompt", "sentence", "scratchpad", "description")
+TEXTS = ("text", "question", "gold", "reasoning", "system_prompt", "scratchpad", "description")
 
 
 def with_hostile_texts(run: Path, folder: Path) -> Path:
     """A copy of a finished run at `folder`, with hostile texts in all of its files."""
     shutil.copytree(run, folder)
-    for name in ("answers.json", "report.json", "clusters.json"):
+    for name in ("answers.json", "systems.json", "clusters.json"):
         if (folder / name).exists():
             (folder / name).write_text(json.dumps(_hostile(json.loads((folder / name).read_text()))))
     if (individuals := folder / "individuals.jsonl").exists():
@@ -24,7 +24,7 @@ def with_hostile_texts(run: Path, folder: Path) -> Path:
 
 
 def _hostile(value: Any) -> Any:
-    """The value with HOSTILE for each text of TEXTS, at any depth, and for each sentence."""
+    """The value with HOSTILE for each text of TEXTS, at any depth, and for each text with spaces in a list."""
     if isinstance(value, dict):
         return {name: HOSTILE if name in TEXTS else _hostile(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -52,7 +52,8 @@ def test_a_finished_run_is_in_the_store_with_its_files(run: TrackedRun) -> None:
     assert there.data.metrics["fitness/best"] == record(1)["best"]
     assert there.data.metrics["test/winner/mean_tokens"] == run.winner()["test"]["mean_tokens"]
     files = {file.path for file in client().list_artifacts(there.info.run_id)}
-    assert files == {"report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl"}
+    found = {"report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl"}
+    assert files == {*found, "systems.json", "answers.json", "config"}
     fetched = client().download_artifacts(there.info.run_id, "processor_best.py")
     assert Path(fetched).read_bytes() == (run.folder / "processor_best.py").read_bytes()
 

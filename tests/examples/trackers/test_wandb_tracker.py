@@ -81,7 +81,8 @@ def test_a_finished_run_has_its_settings_figures_and_files(run: TrackedRun) -> N
     assert (final["_step"], final["test/winner/mean_tokens"]) == (2, run.winner()["test"]["mean_tokens"])
     [artifact] = of_kind(session, "artifact")
     files = {entry.path for entry in artifact.manifest.contents}
-    assert files == {"report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl"}
+    found = {"report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl"}
+    assert files == {*found, "systems.json", "answers.json", "config"}
     [ended] = of_kind(session, "exit")
     assert ended.exit_code == 0
 

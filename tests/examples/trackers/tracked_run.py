@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from measured_book import EVOLVED, report
+from measured_book import EVOLVED, MARGIN, book, report
 
 from orchestrator.callbacks import Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
 from orchestrator.runs.folder import OutputFolder
@@ -59,6 +59,10 @@ class TrackedRun:
         told.end(end)
 
     def write_result(self) -> None:
+        self.output.write_json("run.json", {"id": self.run_id, "kind": "evolve", "folder": str(self.folder)})
+        self.output.write("config", f'CONFIG_MARGIN="{MARGIN}"\nCONFIG_SEED=7\n')
+        book().write(self.output)
+        self.output.write_json("answers.json", [])
         self.output.write_json("report.json", self.report())
         self.output.write("report.txt", "It saves tokens.\nOn 300 questions.\n")
         self.output.write("fitness.png", png(3, 2))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from measured_book import EVOLVED, ONE_SENTENCE, book, system
 from reported_run import write_reported
 from terminal import run_here as run
+
+from orchestrator.results import RunResults
 
 
 def test_the_figures_are_those_of_the_plain_model_the_winner_and_the_strongest_rival(
@@ -29,6 +32,29 @@ def test_the_figures_are_those_of_the_plain_model_the_winner_and_the_strongest_r
     assert status == 0 and said.startswith(f"run-1: {found['verdict']}\n") and "rival whole" in said
     # and all systems are listed where they are asked for, which the report does not
     assert "80 words" in run(capsys, "compare", folder, "--all")[1]
+
+
+def test_figures_are_computed_from_the_measurements_and_not_from_an_earlier_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Given a run whose report was changed, then its figures are those of its answers, which the report had
+    folder = write_reported(tmp_path / "run")
+    written = json.loads((folder / "report.json").read_text())
+    (folder / "report.json").write_text("{")
+    report = RunResults.open(folder).report
+    assert report is not None and json.loads(json.dumps(asdict(report))) == written
+    # And when an answer is another one, they follow
+    measured = json.loads((folder / "systems.json").read_text())
+    [winner] = (one for one in measured["systems"] if one["name"] == EVOLVED)
+    winner["test"]["tokens"][0] += 80
+    (folder / "systems.json").write_text(json.dumps(measured))
+    [found] = json.loads(run(capsys, "compare", folder, "--json")[1])
+    assert found["tokens_after"] == pytest.approx(book().system(EVOLVED).on("test").mean_tokens + 80 / 100)
+    assert found["verdict"] != report.conclusion.sentence
+    # And without the answers there are none
+    (folder / "systems.json").write_text(json.dumps(measured)[:-900])
+    status, said = run(capsys, "compare", folder)
+    assert status == 1 and "systems.json cannot be read" in said
 
 
 def test_two_runs_with_the_same_questions_are_compared_by_pairs(

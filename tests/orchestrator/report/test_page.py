@@ -86,10 +86,14 @@ def test_a_run_at_work_is_shown_as_far_as_it_is(folder: Path, tmp_path: Path) ->
 
 
 def test_hostile_texts_stay_texts(folder: Path, tmp_path: Path) -> None:
-    page = page_of(with_hostile_texts(folder, tmp_path / "run"))
+    run = with_hostile_texts(folder, tmp_path / "run")
+    measured = (run / "systems.json").read_text().replace(json.dumps(EVOLVED), json.dumps(HOSTILE))
+    (run / "systems.json").write_text(measured)
+    page = page_of(run)
     assert [tag for tag, _ in page.elements if tag in ("script", "img", "style")] == ["style", "script", "script"]
     assert page.html.count("<script") == page.html.count("</script") == 2 and "<!--" not in page.html
-    assert [text for tag, text in page.texts if tag == "h1"] == [HOSTILE]
+    [conclusion] = [text for tag, text in page.texts if tag == "h1"]
+    assert conclusion.startswith(f'Deploy "{HOSTILE}": ')
     assert page.data[0]["systems"][0]["system_prompt"] == HOSTILE
     assert page.seen.count(HOSTILE) > 400
 
