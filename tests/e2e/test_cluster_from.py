@@ -18,17 +18,18 @@ pytestmark = pytest.mark.long
 
 
 def cluster(run: RunFolder, data: Path) -> subprocess.CompletedProcess[str]:
-    """Run `orchestrator cluster --from`, with deltas for its clusters."""
+    """Run `orchestrator cluster` on collected tokens, with deltas for its clusters."""
     deltas = run.folder / "deltas.json"
     deltas.write_text(json.dumps({str(cluster): 0.0 for cluster in range(CLUSTERS + 2)}))
     chosen = {
         "FARM_DIR": run.farm,
         "CLUSTERS": CLUSTERS,
         "INITIAL_DELTAS_PATH": deltas,
+        "CLUSTERS_FROM": data,
     }
     sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     config = ["--config", str(ROOT / "configs" / "embedded.config")]
-    return finish(start([sys.executable, "-m", "orchestrator", "cluster", *config, *sets, "--from", str(data)]))
+    return finish(start([sys.executable, "-m", "orchestrator", "cluster", *config, *sets]))
 
 
 def test_evolution_steers_the_clusters_of_the_collected_tokens(
