@@ -75,6 +75,14 @@ def write_run(
             for node, (fitness, deltas) in nodes.items()
         )
     )
+    scored = {"shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}
+    generation = {
+        "generation": 0, "arm": ONE_SENTENCE, "best": 0.5, "mean": 0.45, "best_ever": 0.5, "offspring": [],
+        "population": [{"node": node, "fitness": fitness, **scored} for node, (fitness, _) in nodes.items()],
+        "evaluations": {"computed": 2, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
+        "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 0, "cost_usd": 0.0,
+    }  # fmt: skip
+    (folder / "history.jsonl").write_text(json.dumps(generation) + "\n")
     return folder
 
 
