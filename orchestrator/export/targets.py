@@ -73,8 +73,8 @@ class ExportedSteering:
         where = "everywhere" if self.ends is None else "after a token that ends a sentence only"
         end = f"{first:+.4g} is added to the end of a turn {where}" if first else "the end of a turn is left as it is"
         prompt = "has the system prompt" if self.system.system_prompt else "has no system prompt"
-        steered = f"the server or program adds the deltas of this file; {end}" if self.system.deltas else "no deltas"
-        return f"One complete request: it {prompt}, and {steered}."
+        steered = f"is steered by the deltas of this file: {end}" if self.system.deltas else "is not steered"
+        return f"One complete request. It {prompt} and {steered}."
 
 
 def read_steering(folder: Path, system: str = "", node: str = "") -> ExportedSteering:
