@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -31,6 +32,8 @@ from tasks.store.plans import JobContext, WorkState
 from tasks.store.store import Store, open_store
 
 log = logging.getLogger(__name__)
+SUSPECTED_S = 5.0
+MOST_RETURNS = 20  # of a task whose worker always dies later
 
 
 @cache
@@ -87,36 +90,50 @@ def raise_if_cancelled(store: Store, run_id: str) -> None:
 class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task whose worker dies is tried again, soon, and a limited number of times.
 
-    Celery counts the deaths of a pool process.  When the whole worker dies, its messages come back without a count.  So
-    a task that comes back is counted when it begins, and not counted when a worker that shuts down in order gives it
-    back (`workers/celery_ext/lease.py`).
+    Celery counts the deaths of a pool process.  When the whole worker dies, all that it had in hand comes back, without
+    a count.  So a task that comes back is counted when it begins, until it has ended or run for `SUSPECTED_S`; and from
+    the second time on these begin one after the other.  So the one that a worker dies of at once is counted further
+    and fails, and what ran beside it is not.
     """
 
     abstract = True
-    max_retries = 5
+    max_retries = 3
     default_retry_delay = 1  # seconds
     card: Literal["", "serves", "computes"] = ""
     """What the task needs the card of a gpu worker for: a server on it, or its own computation."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with rejected_without_store():
+        is_back = args and (self.request.delivery_info or {}).get("redelivered")
+        with rejected_without_store(), self._suspected(str(args[0])) if is_back else nullcontext():
             try:
                 return super().__call__(*args, **kwargs)
             except GiveBack as error:
-                if args and self._is_redelivered():
-                    current_store().count_failure(str(args[0]), self.request.id or "", -1)  # no worker has died
                 raise Reject(str(error), requeue=True) from None
 
-    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        if not (args and self._is_redelivered()):
-            return
-        with rejected_without_store():
-            deaths = current_store().count_failure(str(args[0]), task_id, 1)
-        if deaths > self.max_retries:
-            raise RuntimeError(f"{deaths} times the worker died or was lost while it ran this task")
+    @contextmanager
+    def _suspected(self, run_id: str) -> Iterator[None]:
+        store, task, turn, is_over = current_store(), self.request.id or "", ExitStack(), threading.Lock()
+        if store.failure_count(run_id, task) > 0:
+            turn.enter_context(hold_lock(store.redis, f"back:{self.request.hostname}"))
 
-    def _is_redelivered(self) -> bool:
-        return bool((self.request.delivery_info or {}).get("redelivered"))
+        def clear() -> None:
+            if is_over.acquire(blocking=False):
+                with suppress(redis.RedisError):
+                    turn.close()
+                    store.count_failure(run_id, task, -1)
+
+        with turn:
+            deaths, returns = (store.count_failure(run_id, what, 1) for what in (task, f"{task}:returns"))
+            if deaths > self.max_retries or returns > MOST_RETURNS:
+                raise RuntimeError(f"{returns} times the worker died or was lost while it ran this task")
+            timer = threading.Timer(SUSPECTED_S, clear)
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
+                clear()
 
 
 class FailureLocation(NamedTuple):

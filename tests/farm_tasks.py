@@ -71,6 +71,17 @@ def kill_own_process_on_record(name: str) -> None:
     os.kill(os.getpid(), 9)
 
 
+@shared_task(name="gpu.kill_recorded", base=Recorded, max_retries=FarmTask.max_retries)
+def kill_own_worker_on_record(name: str) -> None:
+    hold(name)
+    os.kill(os.getpid(), 9)
+
+
+@shared_task(name="gpu.hold_recorded", base=Recorded, max_retries=FarmTask.max_retries)
+def hold_on_record(name: str) -> None:
+    hold(name)
+
+
 @shared_task(name="cpu.count")
 def count(names: list[str]) -> int:
     return len(names)

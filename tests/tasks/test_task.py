@@ -65,7 +65,6 @@ def test_a_task_that_this_worker_cannot_do_now_goes_back_and_counts_as_never_sta
     for _ in range(FarmTask.max_retries + 1):
         request = {"id": "some-id", "delivery_info": {"redelivered": redelivered}, "is_eager": True}
         busy.push_request(**request)
-        busy.before_start("some-id", ("run",), {})
         with pytest.raises(Reject, match="the card computes") as given_back:
             FarmTask.__call__(busy, "run")
         busy.pop_request()

@@ -14,7 +14,7 @@ over.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -22,9 +22,8 @@ from celery.worker import request, state
 from celery.worker.state import task_ready
 from redis import RedisError
 
-from tasks.store.store import Store
 from tasks.task import is_store_error
-from workers.celery_ext.report import PeriodicStep, store_client
+from workers.celery_ext.report import PeriodicStep
 
 logger = get_logger(__name__)
 
@@ -52,7 +51,6 @@ class Lease(PeriodicStep):
         """The worker ends: its channel is closed right after this, and then returns what is not acknowledged."""
         super().shutdown(consumer)
         if self.channel is not None and not self.channel.closed:
-            uncount_deliveries(unacknowledged(self.channel).values())
             self.channel.qos.return_held()
             self.channel.qos.restore_at_shutdown = True
 
@@ -87,17 +85,6 @@ def move_messages(lost: Any, channel: Any) -> None:
         message.channel = channel
         if tag in running:
             channel.qos._delivered[tag] = message
-
-
-def uncount_deliveries(messages: Iterable[Any]) -> None:
-    """Subtract each message from the count of lost workers (`tasks/task.py`): it returns, but no worker was lost."""
-    try:
-        store = Store(store_client())
-        for message in messages:
-            if arguments := message.payload[0]:
-                store.count_failure(str(arguments[0]), message.headers["id"], -1)
-    except (RedisError, OSError, LookupError, TypeError) as error:
-        logger.warning("tasks that are returned will count as tried: %r", error)
 
 
 class SettledRequest(request.Request):

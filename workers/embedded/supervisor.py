@@ -19,16 +19,20 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import cast
+
+import redis
 
 from tasks.common import logs
 from tasks.common.files import NO_ROOM, keep_private, unix_url, write_atomic
 from tasks.openai.endpoint import EMBEDDED, NAME_VARIABLE
 from tasks.queues import QueueName
-from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, queues_url
+from tasks.store.client import NO_WAITING, connect
 from workers.embedded import valkey
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 from workers.embedded.farm import FARM_VARIABLE, RULES, FarmFiles, FarmSpec, farm_socket
@@ -58,11 +62,12 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 class RestartPolicy:
     """Restarts one child process when it dies, after a pause that doubles with each recent death.
 
-    While there is no room on the disk, deaths are not counted, and it tries again and again.
+    While there is no room on the disk, or when it `is_at_work`, deaths are not counted, and it tries again and again: a
+    task that a worker dies of fails after some deaths (`FarmTask` in tasks/task.py).
     """
 
-    def __init__(self, child: ChildProcess) -> None:
-        self.child = child
+    def __init__(self, child: ChildProcess, is_at_work: Callable[[], bool] = lambda: False) -> None:
+        self.child, self._is_at_work = child, is_at_work
         self._deaths: deque[float] = deque(maxlen=DEATHS_ALLOWED)
         self._restart_at: float | None = None
 
@@ -90,6 +95,8 @@ class RestartPolicy:
         if recent >= DEATHS_ALLOWED and is_full(log.parent):
             logger.warning("%s died with %s, and its disk is full", name, how)
             self._deaths.clear()
+        elif recent >= DEATHS_ALLOWED and self._is_at_work():
+            logger.warning("%s died with %s, and has tasks in hand again and again", name, how)
         elif recent >= DEATHS_ALLOWED:
             window = f"{recent} times in {DEATHS_WINDOW_S:g} s"
             raise ProcessFailed(f"{name} died {window}, at last with {how}{log_tail(log)}")
@@ -120,7 +127,8 @@ class Supervisor:
             state = {"supervisor": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
             write_atomic(self.files.state, json.dumps(state | addresses, indent=1))
             logger.info("the farm is up: %s", ", ".join(child.command.name for child in self.children()))
-            policies, rotate_at = [RestartPolicy(child) for child in self.children()], 0.0
+            policies = [RestartPolicy(child, partial(self.is_at_work, child)) for child in self.children()]
+            rotate_at = 0.0
             while not self.stopping.wait(CHECK_PERIOD_S):
                 now = time.monotonic()
                 for policy in policies:
@@ -135,6 +143,15 @@ class Supervisor:
 
     def children(self) -> list[ChildProcess]:
         return [child for child in (self.valkey, self.endpoint, *self.workers) if child is not None]
+
+    def is_at_work(self, child: ChildProcess) -> bool:
+        """Whether a worker, alive or dead, has messages that it has taken and not acknowledged."""
+        queue = child.command.name.rstrip("0123456789")
+        url = valkey.redis_url(valkey.socket_path(self.files.folder))
+        with contextlib.suppress(redis.RedisError), connect(queues_url(url), NO_WAITING) as broker:
+            taken = cast("list[bytes]", broker.hvals("unacked"))  # kombu's name: [message, exchange, routing key]
+            return any(json.loads(text)[2] == queue for text in taken)
+        return False
 
     def start(self) -> dict[str, str | None]:
         """Start everything and wait until all of it is ready; returns the addresses."""

@@ -1,5 +1,6 @@
 """The embedded farm: its start, its restarts, its limits, and that no process is left when it ends."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from farm_processes import farm_spec, kill, processes_of
 from tasks.common.files import private_folder
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.app import create_app
 from workers.embedded import farm as control
 from workers.embedded.farm import Farm, FarmError
@@ -168,6 +170,29 @@ def test_a_farm_that_cannot_start_gives_the_reason_and_leaves_no_process(
     with pytest.raises(FarmError, match=r"ended with status 1[\s\S]*No module named 'no_such_module'"):
         control.start(farm_spec(farm_folder))
     assert processes_of(farm_folder) == []
+
+
+def test_a_task_that_always_kills_its_worker_fails_and_what_ran_beside_it_goes_on(farm_folder: Path) -> None:
+    with control.start(dataclasses.replace(farm_spec(farm_folder), gpu_slots=2)) as farm:
+        end_a_killer(farm)
+
+
+def end_a_killer(farm: Farm) -> None:
+    # Given a worker with two tasks, one of which kills it each time
+    running, store = Running(farm), Store(connect(store_url(farm.redis_url)))
+    for task, name in (("gpu.kill_recorded", "killer"), ("gpu.hold_recorded", "other")):
+        running.app.send_task(task, (name,))
+        until(lambda name=name: running.store.llen(f"{name}:began"))
+    running.store.set("killer:go", 1)
+    until(lambda: store.failures("run"), 150)
+    # Then it alone has failed, the farm is up, and the other task ends
+    [failure] = store.failures("run")
+    assert failure.name == "killer" and "times the worker died or was lost while it ran this task" in failure.error
+    assert farm.alive
+    running.store.set("other:go", 1)
+    until(lambda: running.store.llen("other:ended"))
+    until(lambda: not running.app.connection_for_read().default_channel.client.hlen("unacked"))
+    assert store.failures("run") == [failure]
 
 
 def test_a_child_that_keeps_dying_stops_the_farm(farm: Farm, farm_folder: Path) -> None:
