@@ -149,7 +149,9 @@ class RunResults:
 
     @cached_property
     def generations(self) -> Sequence[GenerationRecord]:
-        return read_history(self.output)
+        """As many as evolution_state.json counts."""
+        state = self._read(self.output.state.name, dict[str, Any])
+        return read_history(self.output, state["generation"] if state else None)
 
     @cached_property
     def individuals(self) -> Sequence[Individual]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator import console
+from orchestrator.cli import main
 from orchestrator.export.targets import read_steering
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
@@ -62,6 +64,8 @@ def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> 
         (folder / name).unlink()
     first, _ = (folder / "history.jsonl").read_text().splitlines(keepends=True)
     (folder / "history.jsonl").write_text(first)
+    state = json.loads((folder / "evolution_state.json").read_text())
+    (folder / "evolution_state.json").write_text(json.dumps({**state, "generation": 1}))
     # When it is read
     results = RunResults.open(folder)
     # Then it has the first generation, without what comes later
@@ -95,6 +99,25 @@ def test_a_damaged_file_is_named_in_one_line(folder: Path, name: str) -> None:
         getattr(results, part)
     assert name in str(raised.value) and "\n" not in str(raised.value)
     assert results.run
+
+
+HALVES = {
+    "bytes": lambda data: data[: len(data) // 2],
+    "lines": lambda data: b"".join(data.splitlines(keepends=True)[: data.count(b"\n") // 2]),
+    "zeros": lambda data: bytes(len(data)),
+}
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("name", ["history.jsonl", "individuals.jsonl", "systems.json", "evolution_state.json"])
+def test_a_file_that_has_lost_its_second_half_is_named_by_a_report(
+    folder: Path, name: str, half: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / name).write_bytes(HALVES[half]((folder / name).read_bytes()))
+    for command in ("report", "compare"):
+        assert main([command, str(folder)]) == console.WRONG
+        said = capsys.readouterr().err
+        assert name in said and len(said.splitlines()) == 1
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
