@@ -267,10 +267,13 @@ MOST_OBJECTS = 50  # that are tried in one reply
 
 
 def usable_text(kind: Any, text: str) -> str:
-    """The one JSON object in a text that is of this type, whatever stands around it; without one the text itself."""
+    """The one JSON object in a text that is of this type, whatever stands around it.
+
+    Without one the only object there is, whose fault is then told, or the text itself.
+    """
     if _is_of(kind, text):
         return text
-    found, at, decoder = set(), 0, json.JSONDecoder()
+    objects, at, decoder = set(), 0, json.JSONDecoder()
     answer = _THOUGHTS.sub("", text)
     for _ in range(MOST_OBJECTS):
         if (at := answer.find("{", at)) < 0:
@@ -280,10 +283,10 @@ def usable_text(kind: Any, text: str) -> str:
         except (ValueError, RecursionError):
             at += 1
             continue
-        if _is_of(kind, answer[at:end]):
-            found.add(answer[at:end])
+        objects.add(answer[at:end])
         at = end
-    return found.pop() if len(found) == 1 else text
+    found = [one for one in objects if _is_of(kind, one)] or list(objects)
+    return found[0] if len(found) == 1 else text
 
 
 def _is_of(kind: Any, text: str) -> bool:

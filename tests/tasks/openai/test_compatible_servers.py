@@ -135,6 +135,13 @@ def test_a_reply_without_one_usable_object_is_shown(call_as: Any, start: Any, co
     assert repr(content[:20])[1:-1] in str(raised.value) and len(str(raised.value)) < 400
 
 
+def test_the_one_object_of_a_reply_is_told_what_it_lacks(call_as: Any, start: Any) -> None:
+    server = start(Server())
+    server.troubles = [(200, completion({"content": '```json\n{"scratchpad": 3}\n```'}))]
+    with pytest.raises(errors.UnusableReplyError, match="scratchpad: 3 is not a valid string"):
+        ask(call_as(base_url=f"{server.url}/v1"))
+
+
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
 def test_a_priced_call_without_usage_is_not_free(call_as: Any, start: Any, usage: Any) -> None:
     server = start(Server())
