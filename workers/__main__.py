@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import logging
+import multiprocessing
 import os
-import shutil
 import sys
-from multiprocessing.util import get_temp_dir
 
-from tasks.common.files import keep_private
+from tasks.common.files import keep_private, runtime_folder
 from tasks.queues import QUEUES
 from workers.health import free_name
 from workers.queues import POOLS, worker_environment
@@ -38,6 +37,8 @@ def main() -> None:
     from workers.celery_ext.logs import format_worker_logs
     from workers.celery_ext.threads import limit_shutdown
 
+    # Celery's pool makes a file here and unlinks it; a folder of its own would stay behind when this process is killed.
+    multiprocessing.current_process()._config["tempdir"] = str(runtime_folder())  # type: ignore[attr-defined]
     # For lines that come before Celery sets up its logs, such as its warning about the superuser.
     logs.set_process_fields(worker=arguments.name)
     logs.set_up([logging.StreamHandler()], logging.INFO)
@@ -53,7 +54,6 @@ def main() -> None:
     ]
     status: int = app.start([*quiet, "worker", *options]) or 0
     logging.shutdown()
-    shutil.rmtree(get_temp_dir(), ignore_errors=True)  # of the pool; Python would remove it at its own end
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from tasks.common.files import runtime_folder, write_atomic
+from tasks.common.files import is_own_folder, runtime_path, write_atomic
 from tasks.common.process import (
     ProcessIdentity,
     dying_with_parent,
@@ -103,6 +103,18 @@ class PidRecords:
 def read_own_file(path: Path) -> Any:
     """What a JSON file that this project wrote holds; None when there is no file."""
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def temporary_folder(records: Path) -> Path:
+    """Where a target server with these records has its temporary files: short, since paths of sockets have to be."""
+    return runtime_path() / f"target-{hashlib.sha256(os.fsencode(records.absolute())).hexdigest()[:12]}.tmp"
+
+
+def clear_temporary(records: Path) -> None:
+    """Remove the temporary files of a server that has ended."""
+    folder = temporary_folder(records)
+    if is_own_folder(folder.parent):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def end_processes(processes: list[ProcessIdentity], grace_s: float) -> None:
@@ -265,14 +277,3 @@ def rotate_logs(paths: Iterable[Path], limit: int = LOG_BYTES) -> None:
                 os.truncate(path, 0)
         except OSError as error:
             logger.warning("%s has reached its limit of %d bytes and cannot be rotated: %s", path, limit, error)
-
-
-def clear_temporary(records: Path) -> Path:
-    """Remove the temporary files of a server that has ended; returns their folder."""
-    temporary = runtime_folder() / f"{runtime_name(records)}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    return temporary
-
-
-def runtime_name(records: Path) -> str:
-    return f"target-{hashlib.sha256(os.fsencode(records)).hexdigest()[:12]}"

@@ -80,7 +80,9 @@ class LocalTargetHost:
 
     def clear_leftovers(self) -> list[str]:
         """End a server that a killed worker of this name left running. Returns the names of such processes."""
-        return self._records.clear(ENGINES["embedded"].stop_grace_s)
+        ended = self._records.clear(ENGINES["embedded"].stop_grace_s)
+        clear_temporary(self._records.path)
+        return ended
 
     def serving(self, target: Target) -> AbstractContextManager[None]:
         return nullcontext() if target.url else self._card.serving()

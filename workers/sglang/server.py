@@ -27,7 +27,7 @@ from workers.processes import (
     ProcessFailed,
     clear_temporary,
     is_healthy,
-    runtime_name,
+    temporary_folder,
 )
 from workers.sglang.engines import ENGINES
 from workers.sglang.identity import local_weights, read_identity
@@ -67,9 +67,10 @@ class TargetServer:
 
     def __init__(self, spec: ServerSpec, log: Path, records: PidRecords, key_file: Path) -> None:
         self.spec, self._engine = spec, ENGINES[spec.engine]
-        for old in runtime_folder().glob(f"{runtime_name(records.path)}-*.sock"):  # of killed servers
+        name = temporary_folder(records.path).stem
+        for old in runtime_folder().glob(f"{name}-*.sock"):  # of killed servers
             old.unlink(missing_ok=True)
-        self._socket = runtime_socket(f"{runtime_name(records.path)}-{secrets.token_hex(4)}")
+        self._socket = runtime_socket(f"{name}-{secrets.token_hex(4)}")
         self.url = unix_url(self._socket)
         # The prefix keeps YAML from reading a number, and the server's option parser from reading an option.
         self.api_key = f"key-{secrets.token_hex(24)}"
@@ -176,9 +177,9 @@ def temporary_environment(records: Path, environment: Mapping[str, str]) -> dict
     SGLang leaves the Unix sockets between its processes behind, so its folder is emptied.  The code that torch has
     compiled is in another folder, which all servers of this user share.
     """
-    temporary = clear_temporary(records)
+    clear_temporary(records)
     compiled = environment.get(COMPILED_VARIABLE) or str(private_folder(runtime_folder() / "torchinductor"))
-    return {"TMPDIR": str(private_folder(temporary)), COMPILED_VARIABLE: compiled}
+    return {"TMPDIR": str(private_folder(temporary_folder(records))), COMPILED_VARIABLE: compiled}
 
 
 def redact_file(log: Path, secret: str) -> None:

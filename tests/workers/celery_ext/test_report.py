@@ -2,9 +2,11 @@
 
 import os
 import signal
+from pathlib import Path
 
 from farm_bench import Bench, until
 
+from tasks.common.files import runtime_path
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.workers import WorkerRegistry, code_version
@@ -43,9 +45,11 @@ def test_a_worker_has_a_report_until_it_shuts_down(bench: Bench) -> None:
     assert registry(bench).workers() == []
 
 
-def test_the_report_of_a_killed_worker_expires(bench: Bench) -> None:
-    worker = bench.start_worker("cpu")
+def test_the_report_of_a_killed_worker_expires_and_no_folder_stays_behind(bench: Bench, tmp_path: Path) -> None:
+    (temporary := tmp_path / "temporary").mkdir()
+    worker = bench.start_worker("cpu", TMPDIR=str(temporary))
     os.kill(worker.pid or 0, signal.SIGKILL)
+    assert [path.name for path in temporary.rglob("*")] == [runtime_path().name]
     client = registry(bench).redis
     (key,) = client.keys("whetstone:worker:*")
     assert 0 < client.ttl(key) <= report.EXPIRES_S

@@ -21,7 +21,7 @@ from tasks.store.store import Store
 from workers.app import create_app
 from workers.embedded import farm as control
 from workers.embedded.farm import Farm, FarmError
-from workers.processes import LOG_BYTES, clear_temporary
+from workers.processes import LOG_BYTES, temporary_folder
 from workers.queues import MODULES_VARIABLE
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -124,7 +124,7 @@ def test_a_stopped_farm_leaves_no_process_no_socket_and_no_temporary_folder(
         assert len(processes_of(farm_folder)) >= 6
         assert socket_of(farm.redis_url).exists()
         # Given what a target server leaves that was killed
-        private_folder(clear_temporary(farm_folder / "target-gpu.json")).joinpath("socket").touch()
+        private_folder(temporary_folder(farm_folder / "target-gpu.json")).joinpath("socket").touch()
         # And its data is open to its user alone, whatever the umask
         files = [farm_folder, *(farm_folder / "valkey").rglob("*")]
         assert len(files) > 3

@@ -12,8 +12,10 @@ import pytest
 from server_target import http_client, server_reply, server_target
 
 from tasks.common.files import runtime_path, unix_path
+from workers.embedded.farm import FarmFiles
+from workers.processes import clear_temporary
 from workers.sglang.host import LocalTargetHost
-from workers.sglang.server import clear_temporary, temporary_environment
+from workers.sglang.server import temporary_environment
 
 
 @pytest.fixture
@@ -39,7 +41,18 @@ def test_temporary_files_of_a_server_are_in_a_folder_of_its_user_and_do_not_pile
     variables = temporary_environment(tmp_path / "records.json", {"TORCHINDUCTOR_CACHE_DIR": "/own"})
     assert variables == {"TMPDIR": str(first), "TORCHINDUCTOR_CACHE_DIR": "/own"}
     assert (list(first.iterdir()), stat.S_IMODE(first.stat().st_mode)) == ([], 0o700)
-    assert (first.parent, clear_temporary(tmp_path / "records.json"), first.exists()) == (runtime_path(), first, False)
+    clear_temporary(tmp_path / "records.json")
+    assert (first.parent, first.exists()) == (runtime_path(), False)
+
+
+def test_what_the_server_of_a_killed_worker_left_is_removed_by_the_next_worker_and_with_the_farm(
+    host: LocalTargetHost, tmp_path: Path
+) -> None:
+    for remove in (host.clear_leftovers, FarmFiles(tmp_path).clear):
+        left = Path(temporary_environment(tmp_path / "target-gpu.json", {})["TMPDIR"])
+        assert left.is_dir()
+        remove()
+        assert not left.exists()
 
 
 def test_each_start_has_a_key_and_a_socket_of_its_own(host: LocalTargetHost) -> None:
