@@ -97,6 +97,15 @@ def test_a_step_has_no_more_rows_than_the_cache(calibrated: Callable[[torch.dtyp
     torch.testing.assert_close(found[0], alone, atol=0.1, rtol=0.05)
 
 
+def test_a_long_row_takes_memory_for_itself_alone() -> None:
+    cache = KVCache(layers=1, rows=16, kv_heads=2, d=8, dtype=torch.float32)
+    cache.admit(3, torch.zeros(2, 1, 2, 4000, 8))
+    for row in range(3):
+        cache.admit(row, torch.zeros(2, 1, 2, 60, 8))
+    kept = cache._block.nbytes + sum(own.nbytes for own in cache._long.values())
+    assert kept < 2 * (4000 + 16 * 64) * 2 * 2 * 8 * 4
+
+
 def _together(decoder: Decoder, cache: KVCache, prompts: dict[int, Prompt]) -> torch.Tensor:
     for row, prompt in prompts.items():
         cache.admit(row, prompt.kv)

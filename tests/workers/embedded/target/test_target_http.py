@@ -9,9 +9,11 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 
 import httpx
-from embedded_server import CLUSTERS, KEY, TargetServer, steered_body
+import pytest
+from embedded_server import CLUSTERS, HEADERS, KEY, TargetServer, serving, steered_body
 from transformers import AutoTokenizer
 
 from workers.embedded.models import embedded_model
@@ -165,3 +167,17 @@ def test_health_answers_while_a_long_prompt_is_read(http: httpx.Client) -> None:
             answered += 1
         assert long.result().json()["meta_info"]["prompt_tokens"] == 1200
     assert answered > 10 and slowest < 1
+
+
+@pytest.mark.long  # it waits for the limit
+def test_a_server_that_is_stopped_says_so_to_an_answer_that_takes_too_long(
+    model_folder: Path, labels_folder: Path, tmp_path: Path
+) -> None:
+    endless = steered_body([-1000.0] + [0.0] * (CLUSTERS - 1), max_new_tokens=8000)
+    with serving(model_folder, labels_folder, tmp_path / "log") as server, ThreadPoolExecutor(1) as threads:
+        with httpx.Client(base_url=server.url, headers=HEADERS, trust_env=False, timeout=120) as http:
+            asked = threads.submit(http.post, "/generate", json=endless)
+            _until(http, (1, 0))
+            server.process.terminate()
+            assert asked.result().status_code == 503 and "stopped" in asked.result().json()["error"]["message"]
+        assert server.process.wait(timeout=10) == 0
