@@ -7,6 +7,7 @@ ends.  So the host has a thread of its own, which lives as long as the worker an
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import logging
 import os
 import shlex
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tasks.common.files import private_folder
 from tasks.common.logs import secret
@@ -71,6 +72,7 @@ class LocalTargetHost:
         self._claim_lock = threading.Lock()
         self._closing = threading.Event()
         self._claim: gpus.Claim | None = None
+        self._only: IO[str] | None = None
         self._card = gpus.Card()
         self._server: TargetServer | None = None
         self._starts = 0
@@ -79,7 +81,17 @@ class LocalTargetHost:
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
 
     def clear_leftovers(self) -> list[str]:
-        """End a server that a killed worker of this name left running. Returns the names of such processes."""
+        """End a server that a killed worker of this name left running. Returns the names of such processes.
+
+        Only the one worker of this name may: another one's server would be taken for left over.
+        """
+        only = (self._folder / f"target-{self._name}.lock").open("w")
+        try:
+            fcntl.flock(only, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            only.close()
+            raise TargetUnavailable(f"another gpu worker of this host is called {self._name}: give --name") from None
+        self._only = only
         ended = self._records.clear(ENGINES["embedded"].stop_grace_s)
         clear_temporary(self._records.path)
         return ended
@@ -157,9 +169,12 @@ class LocalTargetHost:
         self._closing.set()
         self.stop()
         self._starter.shutdown()
-        clear_temporary(self._records.path)
+        if self._only is not None or self._starts:
+            clear_temporary(self._records.path)
         if self._claim is not None:
             self._claim.release()
+        if self._only is not None:
+            self._only.close()
 
     def describe(self) -> dict[str, Any]:
         """The target's part of the worker's report, without a request to the server.

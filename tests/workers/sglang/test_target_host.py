@@ -151,6 +151,21 @@ def test_an_external_server_is_used_and_never_stopped(host: LocalTargetHost, tmp
         elsewhere.close()
 
 
+def test_a_second_worker_of_a_name_does_not_end_the_server_of_the_first(host: LocalTargetHost, tmp_path: Path) -> None:
+    host.clear_leftovers()
+    server = server_reply(host, server_target())
+    second = LocalTargetHost(tmp_path, "gpu", os.environ)
+    with pytest.raises(TargetUnavailable, match="another gpu worker of this host is called gpu"):
+        second.clear_leftovers()
+    second.close()
+    assert server_reply(host, server_target())["pid"] == server["pid"]
+    # When the first has ended, the name is free
+    host.close()
+    third = LocalTargetHost(tmp_path, "gpu", os.environ)
+    assert third.clear_leftovers() == []
+    third.close()
+
+
 def test_a_worker_stops_its_server_when_it_stops(bench: Bench) -> None:
     # Given a gpu worker with a server
     worker = bench.start_worker("gpu", 1)

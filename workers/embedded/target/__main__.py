@@ -19,7 +19,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 import torch
 import uvicorn
@@ -61,7 +61,7 @@ class Service:
     limits: Limits
     tokenizer: Any
     model: dict[str, str]
-    requests_log: TextIO | None
+    requests_log: IO[bytes] | None
 
 
 def build_target_app(service: Service) -> Starlette:
@@ -124,8 +124,8 @@ async def _answer(service: Service, http: Request) -> Response:
     if service.requests_log is not None:
         tokens = len(finished.output_ids)
         line = {"rid": request.rid, "sha256": request.digest, "completion_tokens": tokens, "at": time.time()}
-        service.requests_log.write(json.dumps(line) + "\n")
-        service.requests_log.flush()
+        with suppress(OSError):  # a full disk costs no answer
+            service.requests_log.write(f"{json.dumps(line)}\n".encode())
     text = finished.text(lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)))
     return JSONResponse(make_reply(request, finished, text, time.perf_counter() - start))
 
@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> int:
     engine = Engine(decoder, rows, prompts, processor, lambda ids: str(tokenizer.decode(list(ids))))
     weights, dtype_name = weights_fingerprint(options.model), str(dtype).removeprefix("torch.")
     model = {"path": str(options.model), "weights": weights, "dtype": dtype_name}
-    with options.requests_log.open("a") if options.requests_log else nullcontext() as requests_log:
+    with options.requests_log.open("ab", buffering=0) if options.requests_log else nullcontext() as requests_log:
         grammars = Grammars(tokenizer, decoder.vocabulary, ends)
         return _serve(Service(engine, grammars, limits, tokenizer, model, requests_log), key, options)
 

@@ -10,13 +10,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
 from embedded_server import CLUSTERS, HEADERS, KEY, TargetServer, serving, steered_body
+from starlette.testclient import TestClient
 from transformers import AutoTokenizer
 
 from workers.embedded.models import embedded_model
+from workers.embedded.target.__main__ import Service, build_target_app
+from workers.embedded.target.engine import Engine, PendingRequest
+from workers.embedded.target.protocol import Finished, GenerationRequest, Limits
+from workers.embedded.target.sampling import Grammars
 
 JSON = "application/json"
 FRANCE = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
@@ -167,6 +173,26 @@ def test_health_answers_while_a_long_prompt_is_read(http: httpx.Client) -> None:
             answered += 1
         assert long.result().json()["meta_info"]["prompt_tokens"] == 1200
     assert answered > 10 and slowest < 1
+
+
+class ReadyEngine:
+    """Answers at once."""
+
+    rows, alive, in_flight = 1, True, (0, 0)
+
+    def submit(self, request: GenerationRequest) -> PendingRequest:
+        pending = PendingRequest(request)
+        pending.done.set_result(Finished((7, 2), 0, "stop", 2))
+        return pending
+
+
+def test_a_disk_that_takes_no_more_of_the_requests_log_costs_no_answer(tmp_path: Path) -> None:
+    engine, tokenizer = cast(Engine, ReadyEngine()), AutoTokenizer.from_pretrained(embedded_model())
+    limits = Limits(context=1000, vocabulary=50, eos=frozenset({2}), labels=tmp_path)
+    with Path("/dev/full").open("ab", buffering=0) as full:
+        service = Service(engine, Grammars(tokenizer, 50, {2}), limits, tokenizer, {"path": "", "weights": ""}, full)
+        reply = TestClient(build_target_app(service)).post("/generate", json={"input_ids": [5]})
+    assert (reply.status_code, reply.json()["output_ids"]) == (200, [7, 2])
 
 
 @pytest.mark.long  # it waits for the limit
