@@ -15,6 +15,7 @@ to another worker or waits in the queue.  A task that computes alone waits for t
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tasks.common.files import private_folder, runtime_folder
+from tasks.common.files import private_folder
 from tasks.gpu.host import CardComputes, CardUse
 
 GPU_VARIABLE = "WHETSTONE_GPU"
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 LOCKS_VARIABLE = "WHETSTONE_GPU_LOCKS"  # the folder of the locks
+# Of the host, whatever TMPDIR a worker was started with: a job of Slurm and a service of systemd have their own.
+HOST_FOLDER = Path("/dev/shm" if os.path.isdir("/dev/shm") else "/tmp")
 SHARED = "shared"
 RELEASE_S = 15.0  # how long the server of a killed worker may still hold its GPU
 PAUSE_S = 0.2
@@ -135,7 +138,7 @@ def claim_own(environment: Mapping[str, str], cancelled: threading.Event) -> Cla
 def claim(gpus: Sequence[Gpu], folder: Path | None = None) -> Claim:
     """The first of `gpus` that no other worker of this host has claimed; `folder` holds the locks."""
     try:
-        folder = private_folder(folder or runtime_folder() / "gpus")
+        folder = private_folder(folder or HOST_FOLDER / f"whetstone-gpus-{os.getuid()}")
     except OSError as error:
         raise GpuUnavailable(f"the folder of the locks: {error}") from error
     for gpu in gpus:

@@ -46,6 +46,18 @@ def test_workers_of_one_host_claim_different_gpus(tmp_path: Path) -> None:
     second.release()
 
 
+def test_workers_with_different_folders_for_temporary_files_claim_different_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.sglang.gpus.HOST_FOLDER", tmp_path)
+    first = claim(GPUS[:1])
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "other"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(GpuUnavailable, match="in use by another worker"):
+        claim(GPUS[:1])
+    first.release()
+
+
 def test_a_gpu_is_free_when_the_worker_and_its_server_have_ended(tmp_path: Path) -> None:
     # Given a worker whose server holds the claim too
     claimed = claim(GPUS[:1], tmp_path)
