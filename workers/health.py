@@ -52,7 +52,7 @@ def worker_answers(redis_url: str, name: str) -> bool:
     with Celery("ping", broker=broker_url(redis_url), set_as_current=False) as app:
         try:
             return bool(app.control.ping(timeout=PING_S, limit=1, pattern=f"^{name}@", matcher="pcre"))
-        except OperationalError:
+        except (OperationalError, redis.RedisError, OSError):
             return False
 
 

@@ -153,6 +153,13 @@ class Supervisor:
             return any(json.loads(text)[2] == queue for text in taken)
         return False
 
+    def all_alive(self) -> bool:
+        """True, or ProcessFailed with the log of a child that has ended."""
+        for child in self.children():
+            if not child.alive:
+                child.wait_ready(lambda: False, 0)
+        return True
+
     def start(self) -> dict[str, str | None]:
         """Start everything and wait until all of it is ready; returns the addresses."""
         limit, folder = self.spec.ready_timeout_s, self.files.folder
@@ -182,7 +189,8 @@ class Supervisor:
         if self.endpoint is not None and endpoint_url is not None:
             self.endpoint.wait_ready(partial(is_healthy, endpoint_url), limit, self.stopping)
         for worker in self.workers:
-            worker.wait_ready(partial(worker_answers, redis_url, worker.command.name), limit, self.stopping)
+            answers = partial(worker_answers, redis_url, worker.command.name)
+            worker.wait_ready(lambda: self.all_alive() and answers(), limit, self.stopping)  # noqa: B023
         return {"redis_url": redis_url, "endpoint_url": endpoint_url}
 
     def take_down(self) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,17 @@ def end_a_killer(farm: Farm) -> None:
     until(lambda: running.store.llen("other:ended"))
     until(lambda: not running.app.connection_for_read().default_channel.client.hlen("unacked"))
     assert store.failures("run") == [failure]
+
+
+def test_a_valkey_that_dies_while_the_farm_starts_is_the_reason_that_it_did_not(farm_folder: Path) -> None:
+    def kill_valkey() -> None:
+        until(lambda: any(one.name == "gpu" for one in control.status(farm_folder).processes))
+        kill(next(one.pid for one in control.status(farm_folder).processes if one.name == "valkey"))
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(FarmError, match="valkey ended with SIGKILL"):
+        pool.submit(kill_valkey)
+        control.start(farm_spec(farm_folder))
+    assert processes_of(farm_folder) == []
 
 
 def test_a_child_that_keeps_dying_stops_the_farm(farm: Farm, farm_folder: Path) -> None:
