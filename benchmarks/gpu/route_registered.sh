@@ -47,8 +47,7 @@ import os, sys, yaml
 config, to, model, runs = sys.argv[1:]
 with open(config) as file:
     settings = yaml.safe_load(file)
-if settings["world"] == "programs":
-    settings["model"]["model_name_or_path"] = model
+settings["model"]["model_name_or_path"] = model
 if seeds := os.environ["ROUTE_SEEDS"].split():
     settings["training"]["seeds"] = [int(seed) for seed in seeds]
 if trajectories := os.environ["ROUTE_TRAJECTORIES"].split():
