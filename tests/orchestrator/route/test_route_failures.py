@@ -116,7 +116,7 @@ def test_a_training_whose_child_is_killed_parks_the_run_and_retry_goes_on(bench:
     # Given a training that ends in its midst
     where = ("--farm", "external", "--redis-url", bench.redis_url, "--gpu-jobs", "1")
     process = bench.start("failing", *where, training__seeds=[0, 1])
-    until(lambda: bench.done("failing") >= 3, 120)
+    until(lambda: bench.done("failing") >= 3, 600)
     bench.children()[0].kill()
     output, _ = process.communicate()
     assert process.returncode == console.PARKED, output
@@ -137,7 +137,7 @@ def test_a_training_whose_child_is_killed_parks_the_run_and_retry_goes_on(bench:
 def test_cancel_ends_the_child_in_mid_training_and_retry_goes_on(bench: Bench, undisturbed: str) -> None:
     # Given a training in its midst
     process = bench.start("cancelled", training__seeds=[2])
-    until(lambda: bench.done("cancelled") >= 3, 120)
+    until(lambda: bench.done("cancelled") >= 3, 600)
     assert bench.children() and bench.card() == "computes"
     # When the run is cancelled, then the child ends, and the card is free
     run = str(bench.output("cancelled"))

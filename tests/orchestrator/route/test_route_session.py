@@ -98,8 +98,8 @@ def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Path, tmp_p
     trained = random.Random(moment).uniform(0.0, 2 * STEPS)
     what = ("child", "worker", "command")[moment % 3]
     running = start(tmp_path, "run")
-    until((tmp_path / "outputs" / "run" / "journal.jsonl").exists, 120)
-    until(lambda: run_status(tmp_path / "outputs" / "run").done >= trained, 120)
+    until((tmp_path / "outputs" / "run" / "journal.jsonl").exists, 600)
+    until(lambda: run_status(tmp_path / "outputs" / "run").done >= trained, 600)
     # When the child, the worker or the command is killed, and the command is started again where it ended
     until(lambda: killed(running, tmp_path, what))
     status = running.wait()
@@ -119,7 +119,7 @@ def test_a_lost_store_is_put_back_from_the_output_folder(undisturbed: Path, tmp_
     # perhaps that training's checkpoint
     output, checkpoint = tmp_path / "outputs" / "run", "shared_seed0.safetensors"
     running = start(tmp_path, "run")
-    until((output / "rows" / "shared_seed0.jsonl").exists, 120)  # what is kept last of a training
+    until((output / "rows" / "shared_seed0.jsonl").exists, 600)  # what is kept last of a training
     running.kill()
     running.wait()
     until(lambda: not processes_of(tmp_path, "run"))
