@@ -10,12 +10,12 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.collect.report import token_counts
-from orchestrator.evolve.records import evaluations_of
 from orchestrator.evolve.systems import PLAIN
 from orchestrator.report.model import ReportFile
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import TOKEN_COUNTS
+from tasks.plan import Evaluations
 
 FIELDS = (
     "run", "kind", "folder", "state", "progress", "reason", "verdict", "outcome", "measured_on", "test_uses",
@@ -64,7 +64,7 @@ def _of_evolution(results: RunResults) -> dict[str, Any]:
         "generations": len(generations),
         "individuals": len(results.individuals),
         "best_fitness": generations[-1]["best_ever"] if generations else None,
-        "search_evaluations": asdict(evaluations_of(generations)),
+        "search_evaluations": asdict(sum((Evaluations(**one["evaluations"]) for one in generations), Evaluations())),
         "search_seconds": math.fsum(generation["seconds"]["wall"] for generation in generations),
         "model": settings.get("TARGET_MODEL"),
         "optimiser": settings.get("OPTIMISER"),

@@ -35,7 +35,7 @@ from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.common.validation import Delta
 from tasks.cpu.plots import EVOLUTION_PLOTS
 from tasks.openai.endpoint import Role
-from tasks.plan import Evaluations, plan_name
+from tasks.plan import plan_name
 from tasks.records import PROCESSOR_FILE
 
 if TYPE_CHECKING:
@@ -97,11 +97,6 @@ def read_history(output: OutputFolder, generations: int | None = None) -> list[G
             "it is damaged; restore it"
         )
     return found[:generations]
-
-
-def evaluations_of(history: History) -> Evaluations:
-    """The evaluations of all recorded generations."""
-    return sum((Evaluations(**line["evaluations"]) for line in history), Evaluations())
 
 
 @dataclass(frozen=True)

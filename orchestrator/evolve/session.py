@@ -21,7 +21,7 @@ from orchestrator.evolve.fork import Fork
 from orchestrator.evolve.optimisers import list_to_deltas
 from orchestrator.evolve.progress import InProgress, ProgressReporter
 from orchestrator.evolve.questions import Examples
-from orchestrator.evolve.records import GenerationRecord, History, Recorder, evaluations_of, read_history
+from orchestrator.evolve.records import GenerationRecord, History, Recorder, read_history
 from orchestrator.evolve.report import build_report, write_report
 from orchestrator.evolve.search import RunState, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import PLAIN, SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
@@ -191,7 +191,8 @@ class _Session:
 
     def evaluations(self, history: Sequence[GenerationRecord]) -> Evaluations:
         """Those of the recorded generations, and of what was measured around the search."""
-        return measured_evaluations(self.store, self.run_id) + evaluations_of(history)
+        recorded = (Evaluations(**line["evaluations"]) for line in history)
+        return sum(recorded, measured_evaluations(self.store, self.run_id))
 
     def check(self, book: Book, examples: Examples) -> Examples:
         """Check the prompts and the target server, before anything is answered.  Returns the questions that fit."""
