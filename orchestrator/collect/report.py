@@ -32,13 +32,14 @@ class Split(NamedTuple):
 class Pair:
     """One sample: a verbose answer, and its compressed form with the verdict on it, as far as they are there.
 
-    compressed_by, judged_by: who answered, "" for the judge's own rules.
+    The fields are those of the second checkpoint; compressed_by and judged_by say who answered, "" for the judge's own
+    rules.
     """
 
-    verbose: str
-    compressed: str = ""
-    compressed_by: str = ""
+    verbose_answer: str
+    compressed_answer: str = ""
     correctness: dict[str, Any] | None = None
+    compressed_by: str = ""
     judged_by: str = ""
 
     @property
@@ -114,13 +115,9 @@ def _example_fields(example: Example) -> dict[str, str]:
 
 
 def _pair_fields(pair: Pair, *ids: Sequence[int]) -> dict[str, Any]:
-    names = ("verbose_token_ids", "compressed_token_ids")
-    return {
-        "verbose_answer": pair.verbose,
-        "compressed_answer": pair.compressed,
-        **{name: list(tokens) for name, tokens in zip(names, ids, strict=False)},
-        "correctness": pair.correctness,
-    }
+    tokens = zip(("verbose_token_ids", "compressed_token_ids"), map(list, ids), strict=False)
+    answers = {"verbose_answer": pair.verbose_answer, "compressed_answer": pair.compressed_answer}
+    return {**answers, **dict(tokens), "correctness": pair.correctness}
 
 
 # What is read again: the keys of the output that others use.

@@ -182,19 +182,19 @@ class Collector:
             key = collection.compression_key(example, value["text"])
             self._submit(COMPRESS, key, index, sample, [collection.sample_key(example, sample)])
             if len(found) == collection.samples:
-                texts = [found[number].verbose for number in sorted(found)]
+                texts = [found[number].verbose_answer for number in sorted(found)]
                 self.verbose.append(example.id, collection.verbose_fingerprint(example), verbose_answers=texts)
             return
         pair = found[sample]
         if task == COMPRESS:
-            pair.compressed, pair.compressed_by = value["text"], value["by"]
-            key = collection.verdict_key(example, pair.compressed)
-            self._submit(VERDICT, key, index, sample, [collection.compression_key(example, pair.verbose)])
+            pair.compressed_answer, pair.compressed_by = value["text"], value["by"]
+            key = collection.verdict_key(example, pair.compressed_answer)
+            self._submit(VERDICT, key, index, sample, [collection.compression_key(example, pair.verbose_answer)])
             return
         pair.correctness, pair.judged_by = {name: value[name] for name in CORRECTNESS}, value["by"]
         if self._is_judged(found):
             self._log_example(example, found)
-            lines = [_line(found[number]) for number in sorted(found)]
+            lines = [dataclasses.asdict(found[number]) for number in sorted(found)]
             self.pairs.append(example.id, collection.pairs_fingerprint(example), pairs=lines)
 
     def _tokenize(self) -> dict[str, Any]:
@@ -205,8 +205,8 @@ class Collector:
             for number, pair in sorted(samples.items()):
                 if pair.is_retained:
                     sample_key = collection.sample_key(example, number)
-                    keys.append((m, sample_key, collection.compression_key(example, pair.verbose)))
-                    texts.append((m, pair.verbose, pair.compressed))
+                    keys.append((m, sample_key, collection.compression_key(example, pair.verbose_answer)))
+                    texts.append((m, pair.verbose_answer, pair.compressed_answer))
         arguments = {"tokenizer": collection.tokenizer_key(), "pairs": keys}
         spec = JobSpec(TOKENIZE, "tokens", arguments, self.session.job_s)
         return dict(self.scheduler.result(collection.tokens_key(texts), spec))
@@ -243,14 +243,3 @@ class Collector:
         if samples or compressions or verdicts:
             what = f"{samples} verbose answers, {compressions} compressions, {verdicts} verdicts"
             log.warning("not computed by this command, but taken from the store or the checkpoints: %s%s", what, hint)
-
-
-def _line(pair: Pair) -> dict[str, Any]:
-    """A pair as the second checkpoint has it."""
-    return {
-        "verbose_answer": pair.verbose,
-        "compressed_answer": pair.compressed,
-        "correctness": pair.correctness,
-        "compressed_by": pair.compressed_by,
-        "judged_by": pair.judged_by,
-    }

@@ -20,7 +20,7 @@ train_retained_examples train_discarded_examples total_retained_pairs config_sna
 
 
 def gathered(*verdicts: dict[str, object]) -> dict[int, Pair]:
-    return {n: Pair(f"long {n}", f"short {n}", "m", verdict) for n, verdict in enumerate(verdicts)}
+    return {n: Pair(f"long {n}", f"short {n}", verdict, "m") for n, verdict in enumerate(verdicts)}
 
 
 def test_the_output_has_the_keys_of_the_specification() -> None:
