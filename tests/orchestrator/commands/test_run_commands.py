@@ -109,6 +109,6 @@ def test_the_first_line_of_a_run_names_who_reflects_and_judges_and_the_highest_c
     assert "free" not in said
     status, said = terminal.run("status", str(terminal.output))
     assert "cost       unknown" in said
-    # Three equal individuals are evaluated once; two children are evaluated before and after their mutation
-    assert "5 computed, 2 from the cache, 0 carried over" in said
+    # Three individuals, and two children before and after their mutation
+    assert "7 computed, 0 from the cache, 0 carried over" in said
     assert json.loads(terminal.run("status", str(terminal.output), "--json")[1])["cost_usd"] is None
