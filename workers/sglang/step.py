@@ -7,6 +7,7 @@ next.  The number of slots is only the most that it takes.  What it does not tak
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any
 
 from celery import bootsteps
 
+from tasks.common.logs import redacted
 from tasks.gpu.target import REQUESTS, RequestQueue
+from tasks.store.address import redis_url_of
 from workers.celery_ext import report
 from workers.celery_ext.lease import unacknowledged
 from workers.embedded import models
@@ -37,7 +40,10 @@ class TargetHostStep(bootsteps.StartStopStep):
         raise_open_files_limit()
         farm = os.environ.get(FARM_VARIABLE)
         folder = Path(farm) if farm else models.cache_folder() / "workers"
-        name = worker.hostname if farm is None else worker.hostname.partition("@")[0]
+        name = worker.hostname.partition("@")[0]
+        if farm is None:  # all farms of this host share the folder
+            broker = redacted(redis_url_of(os.environ)).encode()
+            name = f"{worker.hostname}-{hashlib.sha256(broker).hexdigest()[:6]}"
         self.host = LocalTargetHost(folder, name, dict(os.environ))
         self.host.clear_leftovers()
         worker.app.target_host = self.host  # tasks.gpu.host.host_of
