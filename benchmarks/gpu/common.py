@@ -22,7 +22,7 @@ import httpx
 from benchmarks import figures
 from tasks.common.files import unix_path
 from tasks.common.http import http_url
-from tasks.judging.graders import final_number
+from tasks.judging.exact_number import final_number
 from tasks.records import Sampling, Target
 from workers.embedded import models
 from workers.embedded.farm import FarmSpec

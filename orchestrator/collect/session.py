@@ -214,7 +214,7 @@ class Collector:
     def _select(self, shares: Sequence[TokenShare]) -> dict[str, Any]:
         key = self.collection.tokenizer_key()
         found = self.store.shared(self.run_id, [key])[key]
-        vocabulary = Vocabulary(found["texts"], frozenset(found["special"]), found["eos"])
+        vocabulary = Vocabulary(found["texts"], frozenset(found["special"]), frozenset(found["ends"]))
         top = ", ".join(f"{vocabulary.texts[token]!r} {delta:+.5f}" for token, delta, _, _ in shares[:TOP])
         log.info("the %d largest differences, before the filters: %s", len(shares[:TOP]), top or "none")
         filters = Filters(**dataclasses.asdict(self.settings.phase0.filters))

@@ -23,7 +23,8 @@ from orchestrator import console
 from orchestrator.commands import options
 from orchestrator.settings.kconfig import load_settings, write_config
 from orchestrator.settings.options import EMBEDDED, Settings, parse_prices, server_address
-from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, UserFunctionError, load_function, unfit
+from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, unfit
+from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
@@ -266,7 +267,7 @@ def read_judge(text: str, examples: Sequence[Example], *, external: bool = False
     if text in RULE_JUDGES:
         if problem := unfit(text, {example.id: example.gold for example in examples}):
             raise ValueError(problem)
-        return Answer({**free, "JUDGE": text}, f"{RULE_JUDGES[text]}; free")
+        return Answer({**free, "JUDGE": text}, f"{RULE_JUDGES[text].title}; free")
     module, _, function = text.rpartition(":")
     if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
         try:

@@ -188,7 +188,8 @@ def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool
     the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
     failed` lists them.
 
-    A run that stopped where it would stop again (exit status 2, `orchestrator status RUN` says why) is not started.
+    A run that ended with an error that would occur again (exit status 2) is not started; `orchestrator status RUN`
+    shows the error.
 
     While another process drives the run, the failed tasks are sent to its farm again, and that process goes on.
 

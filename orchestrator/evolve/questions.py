@@ -12,7 +12,8 @@ from orchestrator.runs.jobs import LongPrompts, find_long_prompts
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import parse_selection
 from orchestrator.settings.options import Settings
-from tasks.judging.graders import UserFunctionError, is_function, load_function, unfit
+from tasks.judging.graders import is_function, unfit
+from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.plan import EXAMPLE_SETS
 from tasks.questions import SplitExample, in_split, parse_columns, read_questions
 from tasks.records import Example

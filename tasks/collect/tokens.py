@@ -27,16 +27,18 @@ _RESERVED = re.compile(r"<\|?(?:reserved|unused|extra_id|dummy)\w*\|?>|\[(?:rese
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """`texts` has what `decode([id])` gives of each id; `special` are ids with a role or marked as special."""
+    """`texts` has what `decode([id])` gives of each id; `special` are ids with a role or marked as special, `ends`
+    those that end an answer.
+    """
 
     texts: Sequence[str]
     special: frozenset[int]
-    eos: int | None
+    ends: frozenset[int]
 
 
 @dataclass(frozen=True)
 class Filters:
-    """`phase0.filters.*`: which tokens are not candidates.  The end-of-sequence token never is one."""
+    """`phase0.filters.*`: which tokens are not candidates.  A token that ends an answer never is one."""
 
     drop_special_tokens: bool
     drop_whitespace_only: bool
@@ -98,7 +100,7 @@ def select_tokens(shares: Sequence[TokenShare], vocabulary: Vocabulary, k: int, 
 
 def _is_candidate(token: int, vocabulary: Vocabulary, filters: Filters) -> bool:
     word = vocabulary.texts[token].strip()
-    if token == vocabulary.eos:
+    if token in vocabulary.ends:
         return False
     if filters.drop_special_tokens and (token in vocabulary.special or _RESERVED.fullmatch(word)):
         return False

@@ -114,7 +114,7 @@ def describe_tokenizer(job: SampleJob, host: TargetHost) -> dict[str, Any]:
             "backend": backend.to_str(),
             "texts": [str(tokenizer.decode([i])) for i in range(highest + 1)],
             "special": sorted(marked.union(map(int, tokenizer.all_special_ids))),
-            "eos": tokenizer.eos_token_id,
+            "ends": sorted(answer_ends(tokenizer)),
         }
 
 

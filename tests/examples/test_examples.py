@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api import RunResults, open_run
-from tasks.judging.graders import load_function
+from tasks.judging.user_function import load_function
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")

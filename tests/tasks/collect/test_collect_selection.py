@@ -18,7 +18,7 @@ NONE = Filters(False, False, False)
 
 def words(texts: list[str], special: frozenset[int] = frozenset()) -> Vocabulary:
     """A vocabulary whose last id ends a sequence."""
-    return Vocabulary(texts, special, len(texts) - 1)
+    return Vocabulary(texts, special, frozenset({len(texts) - 1}))
 
 
 def shares(verbose: list[int], compressed: list[int]) -> list[TokenShare]:

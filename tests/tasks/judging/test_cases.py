@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.judging.graders import ExactNumber
+from tasks.judging.exact_number import ExactNumber
 from tasks.judging.numbers import accepted_answers, without_thinking
 from tasks.judging.rule import find_match
 from workers.embedded.rules.verdict import JudgeInput, judge_by_rules

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.judging.graders import ExactNumber, final_number
+from tasks.judging.exact_number import ExactNumber, final_number
 
 GRADER = ExactNumber()
 

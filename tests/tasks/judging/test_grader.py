@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tasks.judging.graders import (
-    UserFunctionError,
     make_grader,
     needs_model,
     title_of,
 )
+from tasks.judging.user_function import UserFunctionError
 
 
 def test_exact_number_is_made_by_its_name_and_the_three_stages_need_a_model() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.common.named import ChildFunction
-from tasks.judging.graders import GROUP, PARAMETERS, UserFunction, UserFunctionError, load_function
+from tasks.judging.user_function import GROUP, PARAMETERS, UserFunction, UserFunctionError, load_function
 
 SOURCE = """
 import os, threading, time
