@@ -4,11 +4,13 @@ import sys
 from pathlib import Path
 
 import httpx
+import psutil
 
 from tasks.common.files import unix_path
 from tasks.common.http import http_url
 from tasks.gpu.host import TargetHost
 from tasks.records import Sampling, Target
+from workers.sglang.host import LocalTargetHost
 
 TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"
 
@@ -18,6 +20,13 @@ def server_reply(host: TargetHost, target: Target, path: str = "/server_info") -
     http = http_client(host.serve(target))
     answer: dict[str, object] = http.get(path, headers={"Authorization": f"Bearer {host.api_key(target)}"}).json()
     return answer
+
+
+def server_process(host: LocalTargetHost) -> psutil.Process:
+    """The process of the server that this host has started: what it was started with, and whether it was replaced."""
+    server = host._server
+    assert server is not None and server._process is not None and server._process.pid is not None
+    return psutil.Process(server._process.pid)
 
 
 def http_client(url: str, timeout: float = 5.0) -> httpx.Client:

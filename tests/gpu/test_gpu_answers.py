@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 from answer_runs import evaluate, own_store, put_run
 from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
+from server_target import server_process
 
 from tasks.gpu.processor import generate
 from tasks.gpu.prompt import load_tokenizer
@@ -65,9 +65,7 @@ def test_with_restart_the_generated_file_steers_sglang(model: str, store: Store,
             [short] = evaluate(host, store, "restarted", [ended])
             [numberless] = evaluate(host, store, "restarted", [wordy])
             # Then the last server has the folder of its file on its module path
-            server = host._server  # its process is the evidence
-            assert server is not None and server.pid is not None
-            folders = map(Path, psutil.Process(server.pid).environ()["PYTHONPATH"].split(":"))
+            folders = map(Path, server_process(host).environ()["PYTHONPATH"].split(":"))
             folder = next(folder for folder in folders if (folder / PROCESSOR_FILE).exists())
             assert (folder / PROCESSOR_FILE).read_text() == generate(store, "restarted", wordy)
     finally:

@@ -16,7 +16,7 @@ import pytest
 import torch
 from conftest import CLUSTERING, CLUSTERS, Server
 from other_user import as_another_user
-from server_target import http_client
+from server_target import http_client, server_process
 
 from tasks.common.files import unix_path
 from tasks.gpu.clustering.vocabulary import sentence_ends
@@ -181,8 +181,7 @@ def test_bad_parameters_are_refused_and_the_server_lives(server: Server) -> None
 
 
 def test_the_server_listens_on_its_socket_and_no_longer_on_a_port(server: Server) -> None:
-    path, process = unix_path(server.url), psutil.Process(server.host._server.pid)  # type: ignore[union-attr]
-    line = process.cmdline()
+    path, line = unix_path(server.url), server_process(server.host).cmdline()
     port = int(line[line.index("--port") + 1])
     with socket.socket() as connection:
         assert connection.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
@@ -198,7 +197,7 @@ def test_a_server_killed_in_mid_batch_is_brought_back(server: Server) -> None:
     schedulers = [
         p for p in psutil.process_iter(["cmdline"]) if "sglang::scheduler" in " ".join(p.info["cmdline"] or [])
     ]
-    before = server.host._server.pid  # type: ignore[union-attr]  # the process that will be replaced
+    before = server_process(server.host).pid
     group = os.getpgid(before)
     [scheduler] = [p for p in schedulers if os.getpgid(p.pid) == group]
     answered: list[int] = []
@@ -214,4 +213,4 @@ def test_a_server_killed_in_mid_batch_is_brought_back(server: Server) -> None:
         TargetClient(url, 30, 64, server.key, retry_s=1).generate_many(requests, kill)
     assert 1 <= len(answered) < 64
     again = server.answers([server.request(0, deltas(c1=-1.0))])
-    assert server.host._server.pid != before and again[0].completion_tokens > 0  # type: ignore[union-attr]  # as above
+    assert server_process(server.host).pid != before and again[0].completion_tokens > 0

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from answer_runs import embedded_target, evaluate, own_store, put_run
+from server_target import server_process
 
 from orchestrator.export.engines import TRANSFORMERS
 from tasks.gpu.cluster import pack_labels, write_labels
@@ -132,9 +132,7 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
     with own_store():
         from_file = evaluate(host, store, "restarted", individuals)
         # Then the server that answered last has loaded the file of one of them
-        server = host._server  # its process is the evidence
-        assert server is not None and server._process is not None and server._process.pid is not None
-        command = psutil.Process(server._process.pid).cmdline()
+        command = server_process(host).cmdline()
         loaded = Path(command[command.index("--processor") + 1])
         assert loaded.name == PROCESSOR_FILE
         assert loaded.read_text() in [generate(store, "restarted", deltas) for deltas in individuals]
