@@ -43,7 +43,7 @@ class Subject:
 
     def __init__(self, folder: Path, options: Mapping[str, str], *, own_endpoint: bool = False) -> None:
         folder.mkdir(parents=True)
-        self.folder = RunFolder(folder, options)
+        self.folder = RunFolder(folder, dict(options))  # each run has an address of its own
         self.process: subprocess.Popen[str] | None = None
         self.session_logs: list[str] = []
         self.silent: list[Proxy] = []  # proxies with silent connections
