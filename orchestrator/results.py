@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.collect.report import CollectionFile, read_collection
+from orchestrator.evolve.optimisers import generations_in
 from orchestrator.evolve.questions import QUESTIONS, QuestionHashes
 from orchestrator.evolve.records import (
     ClusterOfRun,
@@ -151,7 +152,7 @@ class RunResults:
     def generations(self) -> Sequence[GenerationRecord]:
         """As many as evolution_state.json counts."""
         state = self._read(self.output.state.name, dict[str, Any])
-        return read_history(self.output, state["generation"] if state else None)
+        return read_history(self.output, generations_in(state) if state else None)
 
     @cached_property
     def individuals(self) -> Sequence[Individual]:

@@ -162,6 +162,11 @@ class SearchFile(TypedDict):
     state: dict[str, Any]
 
 
+def generations_in(saved: Mapping[str, Any]) -> int:
+    """How many generations an `evolution_state.json` counts, of whichever optimiser."""
+    return int(saved.get("state", saved)["generation"])
+
+
 P = TypeVar("P", bound=SearchParams)
 S = TypeVar("S", bound=SearchState)
 
