@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
@@ -139,7 +140,10 @@ def _question(row: TableRow, columns: Columns, number: int) -> tuple[SplitExampl
             faults.append(f'{columns.choices}: {error}; DATA_COLUMNS="choices=" leaves choices out')
     for name, read in ((columns.id, _as_text), (columns.answer, _as_gold), (columns.context, _joined)):
         if name in values:
-            values[name] = read(values[name])
+            try:
+                values[name] = read(values[name])
+            except DatasetError as error:
+                faults.append(f"{name} {error}")
     identifier = text_field(values, columns.id, faults, NAME_BYTES) if columns.id in values else str(number)
     question = text_field(values, columns.question, faults, QUESTION_BYTES)
     answer = text_field(values, columns.answer, faults, GOLD_BYTES)
@@ -167,8 +171,9 @@ def _as_text(value: Any) -> Any:
 
 
 def _chosen(choices: Any, gold: Any) -> tuple[list[str], str]:
-    """The texts of a multiple-choice row, a list or {"text": [...], "label": [...]}; and the right one of them.
+    """The texts of a multiple-choice row, and the right one of them.
 
+    The row has a list, {"text": [...], "label": [...]}, or {label: text}.
     The gold is an index from 0, a label (A, B, ... where the row names none), or the text itself.
     """
     if isinstance(choices, str) and choices.lstrip().startswith(("[", "{")):  # of a CSV file
@@ -176,6 +181,8 @@ def _chosen(choices: Any, gold: Any) -> tuple[list[str], str]:
             choices = json.loads(choices)
     labels: Sequence[Any] = ()
     if isinstance(choices, dict):
+        if not {"label", "text"} & choices.keys():  # {"A": text, "B": text}
+            choices = {"label": list(choices), "text": list(choices.values())}
         labels, choices = choices.get("label") or (), choices.get("text")
     texts = [_as_text(one) for one in choices] if isinstance(choices, list) else []
     if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
@@ -193,11 +200,24 @@ def _chosen(choices: Any, gold: Any) -> tuple[list[str], str]:
     return texts, texts[index]
 
 
+_OBJECT = re.compile(
+    r"""\s*\{\s*['"](?:text|answer_start|value|aliases|normalized_\w+)['"]\s*:\s*(?:\[|array\(|['"])"""
+)
+
+
 def _as_gold(value: Any) -> Any:
     """Several accepted answers, of which any is right, as one JSON list of texts; whatever else as `_as_text`.
 
-    They are a list of texts, {"text": [...]} as in SQuAD, or {"value": ..., "aliases": [...]} as in TriviaQA.
+    They are a list of texts, {"text": [...]} as in SQuAD, or {"value": ..., "aliases": [...]} as in TriviaQA.  Such an
+    object may be the JSON of a cell; as Python shows it (`to_csv` of pandas) it is refused.
     """
+    if isinstance(value, str) and _OBJECT.match(value):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            raise DatasetError("is not JSON: write an object or a list of accepted answers as JSON") from None
+        if isinstance(found, dict) and any(isinstance(found.get(name), list) for name in ("text", "aliases")):
+            value = found
     if isinstance(value, dict):
         value = value.get("text") if "text" in value else [value.get("value"), *(value.get("aliases") or ())]
     if isinstance(value, list) and value:

@@ -154,10 +154,13 @@ def read_individuals(output: OutputFolder, history: History) -> list[Individual]
     """
     lines = [Individual(**line) for line in load_lines(output.individuals, Individual, "individual")]
     found = [one for one in lines if one.generation < len(history)]
-    if (count := sum(len(line["population"]) + len(line["offspring"]) for line in history)) != len(found):
+    named = {one["node"] for line in history for one in (*line["population"], *line["offspring"])}
+    if sorted(named) != sorted(one.node for one in found):
+        known = len(named & {one.node for one in found})
+        twice = ", and lines too many" if len(found) > known else ""
         raise OutputError(
-            f"{output.individuals} has {len(found)} of the {count} individuals that {output.history.name} names: "
-            "it is damaged; restore it"
+            f"{output.individuals} has {known} of the {len(named)} individuals that {output.history.name} names"
+            f"{twice}: it is damaged; restore it"
         )
     return found
 

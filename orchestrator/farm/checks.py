@@ -187,13 +187,15 @@ def check_template(model: str) -> Iterator[Finding]:
     if not (folder := model_files(model)):
         return
     try:
-        from tasks.gpu.prompt import load_tokenizer, takes_system
+        from tasks.gpu.prompt import load_tokenizer, takes_system, takes_text
 
         tokenizer = load_tokenizer(folder)
     except (ImportError, OSError, ValueError):
         return
     if not tokenizer.chat_template:
         yield Finding("chat template", f"{model} has none", "use an instruction-tuned model")
+    elif not takes_text(tokenizer):
+        yield Finding("chat template", f"{model}'s leaves out a question that is a text", "use another model")
     elif takes_system(tokenizer):
         yield Finding("chat template", "takes a system message")
     else:

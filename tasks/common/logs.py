@@ -166,7 +166,8 @@ def redacted(url: str) -> str:
     """`url` with stars for its password: the only form that may be shown or logged, also of what is no URL."""
     before, user, password, host = _login_of(url)
     shown = f"{before}{user}:***@{host}" if password else url
-    return re.sub(r"([?&]password=).*?(?=&\w+=|$)", r"\1***", shown, flags=re.DOTALL)
+    # What follows in a query may be the rest of a password, unless it is an option of an address.
+    return re.sub(r"([?&]password=).*?(?=&(?:db|username|ssl_\w+)=|$)", r"\1***", shown, flags=re.DOTALL)
 
 
 def _login_of(url: str) -> tuple[str, str, str, str]:

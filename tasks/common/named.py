@@ -37,8 +37,10 @@ NAME = re.compile(r"[\w.]+:[\w.]+|[^,]+\.py:[\w.]+|[\w.-]+")
 def absolute(name: str) -> str:
     """The name, with the whole path of a file or of a module here: a worker may have another working directory."""
     file, colon, path = name.rpartition(":")
-    if file.isidentifier() and Path(f"{file}.py").is_file():  # the console script has no folder of its own on sys.path
-        file += ".py"
+    here = f"{file.replace('.', '/')}.py"
+    # A console script has no folder of its own on sys.path.
+    if all(map(str.isidentifier, file.split("."))) and Path(here).is_file():
+        file = here
     return f"{Path(file).resolve()}{colon}{path}" if file.endswith(".py") else name
 
 
@@ -69,6 +71,11 @@ def _import_file(path: Path) -> ModuleType:
     """The module in a file, under a name of its own: two files may have one stem.  It is run once a process."""
     path = path.resolve()
     path.open("rb").close()
+    root = path.parent
+    while (root / "__init__.py").is_file():  # it may import what lies beside it, or beside its package
+        root = root.parent
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -76,6 +83,7 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    module.__package__ = ".".join(path.parent.relative_to(root).parts)  # for relative imports
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -59,6 +59,11 @@ def render_chat(tokenizer: Any, system: str, *turns: str) -> list[int]:
         raise ValueError(
             f"the tokenizer of {tokenizer.name_or_path} has no chat template: use an instruction-tuned model"
         )
+    if not takes_text(tokenizer):
+        raise ValueError(
+            f"the chat template of {tokenizer.name_or_path} leaves a question out that is a text: it is made for "
+            "messages of several parts, such as images; use another model"
+        )
     if system and not takes_system(tokenizer):
         system, turns = "", (f"{system}\n\n{turns[0]}", *turns[1:])
     messages = [{"role": "system", "content": system}] if system else []
@@ -72,13 +77,24 @@ def takes_system(tokenizer: Any) -> bool:
 
     Without, the system prompt stands at the beginning of the user's turn.
     """
+    chat = [{"role": "system", "content": _MESSAGE}, {"role": "user", "content": "a question"}]
+    return _MESSAGE in _rendered(tokenizer, chat, "")
+
+
+@lru_cache(maxsize=4)
+def takes_text(tokenizer: Any) -> bool:
+    """Whether the chat template writes a question that is a text: some go through the parts of one, and drop others."""
+    return _MESSAGE in _rendered(tokenizer, [{"role": "user", "content": _MESSAGE}], _MESSAGE)
+
+
+def _rendered(tokenizer: Any, chat: Messages, refused: str) -> str:
+    """A chat as the template writes it, or `refused` where it refuses that."""
     from jinja2 import TemplateError  # here: the orchestrator's image, which reads clusterings, does not have it
 
-    chat = [{"role": "system", "content": _MESSAGE}, {"role": "user", "content": "a question"}]
     try:
-        return _MESSAGE in str(tokenizer.apply_chat_template(chat, tokenize=False))
+        return str(tokenizer.apply_chat_template(list(chat), tokenize=False))
     except TemplateError:
-        return False
+        return refused
 
 
 EOS_NAMES = frozenset((

@@ -23,7 +23,7 @@ from tasks.common.text import escape_control, estimate_tokens, quote
 from tasks.common.validation import InvalidData, ReplyModel, check_value, parse_json, reply_bytes
 from tasks.openai import endpoint as errors
 from tasks.openai.endpoint import Usage, api_path, provider_of, url_of
-from tasks.openai.failures import Refused, adapted, is_retried, is_unbilled, replacement_for, to_call_error
+from tasks.openai.failures import Refused, adapted, address_of, is_retried, is_unbilled, replacement_for, to_call_error
 from tasks.openai.limits import Limits
 from tasks.records import Endpoint, Judge, Reflector
 
@@ -128,7 +128,8 @@ class OpenAIClient:
                 raise
             used = usage_of(completion)
             provider = provider_of(completion.get("system_fingerprint") or "", model)
-            self._limits.settle(call, provider, used if used.prompt else None)  # without counts at its most
+            is_told = used.prompt and (used.completion or not text_of(completion["choices"][0]["message"]))
+            self._limits.settle(call, provider, used if is_told else None)  # without counts at its most
             return completion
 
         def requested_s(state: tenacity.RetryCallState) -> float | None:
@@ -190,7 +191,7 @@ def _send(sdk: openai.OpenAI, request: Mapping[str, Any]) -> Completion:
         found = json.loads(_COMMENTS.sub(b"", response.content))
     except (ValueError, RecursionError) as error:
         if "json" not in response.headers.get("content-type", "json"):
-            said = escape_control(response.text[:200])
+            said = f"{escape_control(response.text[:200])}; {address_of(str(response.url))}"
             raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {said}") from None
         reason = f"{type(error).__name__} {error}"[:300]
         raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error

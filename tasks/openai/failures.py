@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     import httpx2
 
 RETRIED_STATUS = frozenset({408, 409, 429})
-FILTERS = frozenset({"content_filter", "content_policy_violation"})
+FILTERS = re.compile("content_?(filter|policy)|inspection_?failed|responsible_?ai|safety|moderation", re.IGNORECASE)
+"""In how servers name what their filter refuses: content_filter, content_policy_violation, data_inspection_failed."""
 NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"})  # errors of httpx2
 
 
@@ -37,7 +39,13 @@ class Refused(Exception):
 
     @property
     def is_filtered(self) -> bool:
-        return bool(self.codes & FILTERS) or (self.status == 403 and "flagged" in self.said)
+        is_named = self.status in (400, 403, 422, 451) and any(map(FILTERS.search, self.codes))
+        return is_named or (self.status == 403 and "flagged" in self.said)
+
+
+def address_of(url: str) -> str:
+    """What to say where an address is perhaps none of an endpoint."""
+    return f"asked for was {redacted(url)}" + ("" if "/v1" in url else ": most end with /v1")
 
 
 def said_of(body: Any) -> str:
@@ -101,8 +109,8 @@ def _of_refusal(error: Refused, max_tries: int, key: str) -> errors.CallError:
     said, status = error.said[:300], error.status
     if 300 <= status < 400:
         said = f"it redirects to {redacted(error.headers.get('location', ''))[:200]}, which is not followed"
-    if status == 404:
-        said = f"{said}; asked for was {redacted(error.url)}" + ("" if "/v1" in error.url else ": most end with /v1")
+    if status in (404, 405):
+        said = f"{said}; {address_of(error.url)}"
     message = (f"HTTP {status}: {escape_control(said)}" if said else f"HTTP {status}").replace(key, "[key]")
     tried = f"tried up to {max_tries} times"
     is_long = status == 400 and (errors.CONTEXT_EXCEEDED in error.codes or "context length" in message)

@@ -118,6 +118,8 @@ def _parse(url: str) -> tuple[SplitResult, int]:
     if parts.scheme != "unix" and not parts.hostname:
         raise ValueError(f"no host in {shown}")
     if unknown := sorted(set(_query(parts)) - set(OPTIONS)):
+        if "password" in _query(parts):
+            raise ValueError(f"it has an unknown option (in a password, percent-encode &, = and +): {shown}")
         raise ValueError(f"{unknown[0]!r} is no option of an address ({', '.join(OPTIONS)}): {shown}")
     number = _query(parts).get("db") or ("" if parts.scheme == "unix" else parts.path.strip("/")) or "0"
     if not re.fullmatch(r"\d+", number):
@@ -126,4 +128,4 @@ def _parse(url: str) -> tuple[SplitResult, int]:
 
 
 def _query(parts: SplitResult) -> dict[str, str]:
-    return dict(parse_qsl(parts.query))
+    return dict(parse_qsl(parts.query, keep_blank_values=True))

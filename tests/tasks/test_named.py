@@ -37,3 +37,22 @@ def test_a_file_that_fails_is_run_again_when_it_is_mended(tmp_path: Path) -> Non
         load_named(f"{path}:judge", "none")
     path.write_text("class Judges:\n    judge = print\n")
     assert load_named(f"{path}:Judges.judge", "none") is print
+
+
+def test_a_module_may_import_what_lies_beside_it_or_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside_mine").mkdir()
+    (tmp_path / "beside_us.py").write_text("NUMBER = 7\n")
+    for name, text in (
+        ("__init__", ""),
+        ("near", "NUMBER = 1\n"),
+        ("far", "from .near import NUMBER\nimport beside_us\n"),
+    ):
+        (tmp_path / "beside_mine" / f"{name}.py").write_text(text)
+    with (tmp_path / "beside_mine" / "far.py").open("a") as file:
+        file.write("def right():\n    return NUMBER + beside_us.NUMBER\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert absolute("beside_mine.far:right") == f"{tmp_path}/beside_mine/far.py:right"
+    assert load_named("beside_mine.far:right", "none")() == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -153,3 +154,32 @@ def test_a_split_is_picked_by_name_and_an_unknown_one_names_those_there_are() ->
         in_split(EXPECTED, "validation")
     with pytest.raises(DatasetError, match="no row names one"):
         in_split([SplitExample(EXPECTED[0].example, "")], "train")
+
+
+@pytest.mark.parametrize(
+    "cell", ['{"text": ["TV", "tube"], "answer_start": [1, 2]}', '{"value": "TV", "aliases": ["tube"]}']
+)
+def test_accepted_answers_may_be_the_json_of_a_cell(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "rows.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["question", "answer"], ["Where?", cell]])
+    assert [one.example.gold for one in read_questions(path)] == ['["TV", "tube"]']
+    shown = "{'text': array(['TV'], dtype=object), 'answer_start': array([1])}"
+    with path.open("a", newline="") as file:
+        csv.writer(file).writerow(["When?", shown])
+    with pytest.raises(DatasetError, match="line 3: column answer is not JSON"):
+        read_questions(path)
+
+
+def test_an_answer_that_is_an_object_of_its_own_stays(tmp_path: Path) -> None:
+    path, golds = tmp_path / "rows.jsonl", ['{"text": "a"}', "{'a': 1}", "['a', 'b']", '{"name": ["x"]}']
+    path.write_text("\n".join(json.dumps({"question": "?", "answer": gold}) for gold in golds))
+    assert [one.example.gold for one in read_questions(path)] == golds
+
+
+@pytest.mark.parametrize("answer", ["C", "Copper"])
+def test_choices_may_be_an_object_of_labels(tmp_path: Path, answer: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"question": "Which?", "choices": {"A": "Iron", "C": "Copper"}, "answer": answer}))
+    [found] = read_questions(path)
+    assert found.example.gold == "Copper" and found.example.question.endswith("- Iron\n- Copper")

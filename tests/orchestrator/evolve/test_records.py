@@ -21,7 +21,10 @@ LINE: GenerationRecord = {
     "evaluations": {"computed": 1, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
     "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3, "cost_usd": None,
 }  # fmt: skip
-WHOLE: GenerationRecord = {**LINE, "offspring": LINE["population"] * 3}
+WHOLE: GenerationRecord = {
+    **LINE,
+    "offspring": [{**LINE["population"][0], "node": f"g0_child{name}"} for name in ("0_pre", "0_mut", "1_pre")],
+}
 """The line of a generation of four individuals."""
 
 
@@ -88,3 +91,11 @@ def test_individuals_that_are_missing_are_noticed_and_those_of_a_killed_generati
         output.individuals.write_bytes(damaged)
         with pytest.raises(OutputError, match=r"individuals\.jsonl has . of the 4 individuals that history"):
             read_individuals(output, [WHOLE])
+
+
+def test_an_individual_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    whole = lines(0)
+    append_lines(output.individuals, [whole[0], whole[0], *whole[2:]])
+    with pytest.raises(OutputError, match=r"has 3 of the 4 individuals that history"):
+        read_individuals(output, [WHOLE])

@@ -99,3 +99,13 @@ def test_a_template_without_a_system_message_has_the_system_prompt_before_the_qu
     tokenizer.save_pretrained(tmp_path)
     [finding] = check_template(str(tmp_path))
     assert finding.ok and "no system message" in finding.message
+
+
+def test_a_template_that_leaves_out_a_question_is_refused() -> None:
+    tokenizer = _tokenizer("<end>", "<end>")
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|user|>{% for part in m.content %}{% if part['type'] == 'text' %}{{ part['text'] }}"
+        "{% endif %}{% endfor %}<end>{% endfor %}"
+    )
+    with pytest.raises(ValueError, match="leaves a question out"):
+        render_chat(tokenizer, "", "x")

@@ -150,3 +150,30 @@ def test_a_priced_call_without_usage_is_not_free(call_as: Any, start: Any, usage
     ask(caller)
     assert caller.budget.tries == [None] and caller.budget.spending.spent == 0
     assert caller.budget.spending.unconfirmed > 0.005, "the estimate of prompt and longest reply"
+
+
+@pytest.mark.parametrize("code", ["data_inspection_failed", "DataInspectionFailed", "ResponsibleAIPolicyViolation"])
+def test_filters_have_several_names(call_as: Any, start: Any, code: str) -> None:
+    server = start(Server())
+    server.troubles = [(400, {"error": {"code": code, "message": "inappropriate"}})]
+    with pytest.raises(errors.UnusableReplyError, match="filter refuses the prompt"):
+        ask(call_as(base_url=f"{server.url}/v1"))
+
+
+def test_the_address_is_shown_where_no_endpoint_answers(call_as: Any, start: Any) -> None:
+    server = start(Server())
+    server.troubles = [(405, "<h1>405 Not Allowed</h1>")]
+    with pytest.raises(
+        errors.RejectedError, match=r"405 Not.*asked for was http.*/chat/completions: most end with /v1"
+    ):
+        ask(call_as(base_url=server.url))
+
+
+def test_a_count_that_is_missing_makes_the_cost_unknown(call_as: Any, start: Any) -> None:
+    class Half(Server):
+        def complete(self, body: dict[str, Any]) -> Any:
+            return completion({"content": CONTENT}, usage={"prompt_tokens": 300, "completion_tokens": None})
+
+    caller = call_as(base_url=f"{start(Half()).url}/v1")
+    assert ask(caller)[0].scratchpad == "End earlier."
+    assert caller.budget.tries == [None]

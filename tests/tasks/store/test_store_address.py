@@ -81,3 +81,11 @@ def test_a_password_of_the_environment_joins_an_address_without_one(url: str, wi
     # and every client finds it there
     store = redis.ConnectionPool.from_url(store_url(with_password)).connection_kwargs
     assert store["password"] in ("a/b", "known")
+
+
+@pytest.mark.parametrize("rest", ["&cret9", "&cret9=", "&cret9=1", "+&cret9=1&db=1"])
+@pytest.mark.parametrize("address", ["redis://h/0", "unix:///s"])
+def test_a_password_in_a_query_that_goes_on_is_refused_and_not_shown(address: str, rest: str) -> None:
+    with pytest.raises(ValueError, match="percent-encode") as refused:
+        store_url(f"{address}?password=s3x{rest}")
+    assert "cret9" not in str(refused.value) and "s3x" not in str(refused.value)
