@@ -8,7 +8,7 @@ that line rises by no more than its bound from its beginning to its end.  Exit s
 run fails.
 
 The results and the records of a run are kept for 30 days, so within an hour they only grow.  After
-each run, `orchestrator gc --days 0 --remove` removes what it no longer needs: the soak shows what is left for ever.
+each run, `orchestrator farm gc --days 0 --remove` removes what it no longer needs: the soak shows what is left.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Soak:
         return self.collect()
 
     def collect(self) -> str:
-        done = orchestrator("gc", "--days", "0", "--remove", **{ENVIRONMENT_VARIABLE: self.url})
+        done = orchestrator("farm", "gc", "--days", "0", "--remove", **{ENVIRONMENT_VARIABLE: self.url})
         return f"gc: exit status {done.returncode}: {done.stderr[-500:]}" if done.returncode else ""
 
 

@@ -27,30 +27,34 @@ exit status: 0 finished; 1 the settings or arguments are wrong, and nothing was 
 143 terminated (SIGTERM): the same command resumes it; 141 a list whose reader has ended, as in `orchestrator runs |
 head`.  A run goes on when nobody reads what it prints."""
 
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "collect": ("yaml_runs", "find the tokens that a model wastes"),
-    "evolve": ("evolve", "run the evolution, or resume it"),
-    "guide": ("yaml_runs", "let a frozen model learn the rules in its prompt"),
-    "route": ("yaml_runs", "train with gradient routing, and test what it keeps out"),
-    "cluster": ("evolve", "cluster the vocabulary of the target, without evolving"),
-    "failed": ("runs", "list failed tasks and their errors"),
-    "retry": ("runs", "resume a parked run; finished work is not repeated"),
-    "cancel": ("runs", "stop a run and keep its results"),
-    "runs": ("runs", "list runs and their state, or delete one from the farm"),
-    "status": ("runs", "show the state of one run"),
-    "judge": ("judge", "judge the answers in a file against their gold answers"),
-    "export": ("report", "write what a run has found as a file for an inference engine"),
-    "report": ("report", "write a page that shows a run, or several"),
-    "compare": ("report", "print the most important figures of runs side by side"),
-    "answers": ("report", "show a run's answers before and after, side by side"),
-    "workers": ("farm", "list the workers of the farm and their tasks, or pause some"),
-    "doctor": ("upkeep", "check everything that a run needs, with a hint for each problem"),
-    "gc": ("upkeep", "show what a farm no longer needs, and remove it"),
-    "farm": ("farm", "start, stop or show the embedded farm"),
-    "init": ("init", "write a .config from four answers"),
-    "flower": ("farm", "monitor a farm in a browser, and retry failed tasks"),
+GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "run": {
+        "init": ("init", "write a .config from four answers"),
+        "evolve": ("evolve", "run the evolution, or go on with it; --step cluster only clusters the vocabulary"),
+        "collect": ("yaml_runs", "find the tokens that a model wastes"),
+        "guide": ("yaml_runs", "let a frozen model learn the rules in its prompt"),
+        "route": ("yaml_runs", "train with gradient routing, and test what it keeps out"),
+        "retry": ("runs", "go on with a run that parked or was stopped; finished work is not repeated"),
+        "cancel": ("runs", "stop a run and keep its results"),
+    },
+    "look": {
+        "runs": ("runs", "list runs and their state, or delete one from the farm"),
+        "status": ("runs", "show the state of one run"),
+        "failed": ("runs", "list failed tasks and their errors"),
+        "report": ("report", "write a page that shows a run, or several side by side"),
+        "compare": ("report", "print the figures of runs side by side, or a run's answers before and after"),
+        "best": ("report", "name the best system over several runs on the same questions"),
+        "judge": ("judge", "judge the answers in a file against their gold answers"),
+    },
+    "serve": {"export": ("export", "write what a run has found as a file for an inference engine")},
+    "farm": {
+        "farm": ("farm", "start, stop or show the embedded farm; list or pause workers; remove what is old"),
+        "doctor": ("doctor", "check everything that a run needs, with a hint for each problem"),
+        "flower": ("flower", "monitor a farm in a browser, and retry failed tasks"),
+    },
 }
-"""The module in `orchestrator/commands` that has the command under its name, and a line about it."""
+"""The commands by what they are for: the module in `orchestrator/commands` that has one under its name, and a line."""
+COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
 
 
 class Commands(click.Group):
@@ -67,9 +71,11 @@ class Commands(click.Group):
         return command
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        listed = "\n".join(f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items())
-        formatter.write(f"usage: orchestrator COMMAND ...\n\n{DESCRIPTION}\n\n")
-        formatter.write(f"commands (each has its own --help):\n{listed}\n\n{EPILOG}\n")
+        formatter.write(f"usage: orchestrator COMMAND ...   (each has its own --help)\n\n{DESCRIPTION}\n\n")
+        for group, commands in GROUPS.items():
+            listed = "\n".join(f"  {name:<9} {text}" for name, (_, text) in commands.items())
+            formatter.write(f"{group}:\n{listed}\n\n")
+        formatter.write(f"{EPILOG}\n")
 
 
 # The names are there for the suggestion after a misspelt one.

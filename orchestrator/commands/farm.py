@@ -1,10 +1,10 @@
-"""`orchestrator farm`, `workers` and `flower`: an embedded farm that stays, the workers of a farm, and its monitor."""
+"""`orchestrator farm`: an embedded farm that stays, the workers of any farm, and what a farm no longer needs."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import secrets
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,51 +15,79 @@ import click
 from orchestrator import console
 from orchestrator.commands import options
 from orchestrator.console import raise_on_signals
-from tasks.common.logs import redacted, secret
+from tasks.common.logs import redacted
 from tasks.common.text import escape_control
 
 if TYPE_CHECKING:
-    from orchestrator.farm.connection import FarmStatus
+    from orchestrator.farm.connection import FarmConnection, FarmStatus
+    from tasks.store.retention import StoredRun
 
 COMPOSE_HINTS = (
-    "  its workers        orchestrator workers",
+    "  its workers        orchestrator farm workers",
     "  Flower             docker compose port flower 5555 prints its address,",
     "                     secrets/flower/flower_basic_auth has name and password",
 )
+DAYS = 30
 
 
-@options.command()
-@click.argument("action", type=click.Choice(("up", "down", "status")))
-@options.settings_options(Path("configs/embedded.config"))
-@options.json_option
-def farm(action: str, config: Path, overrides: Sequence[str], output: str | None, as_json: bool) -> int:
+@click.group(cls=options.CommandWithForms)
+@click.pass_context
+def farm(ctx: click.Context) -> int:
     """Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, with an empty
     CONFIG_OPENAI_BASE_URL, the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running and
-    leaves it running.  `status` also names the farm that `docker compose up` runs in this folder.
+    leaves it running.  `workers` and `gc` are for every farm, also an external one.
 
     examples:
       orchestrator farm up                                  with configs/embedded.config
       orchestrator farm up --config my.config --set FARM_DIR=outputs/other
       orchestrator farm status --json
       orchestrator farm down
+      orchestrator farm workers
+      orchestrator farm gc
 
     results: data and logs are in CONFIG_FARM_DIR (outputs/farm); addresses and processes are printed to standard
     output.
 
-    exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started or, of status, is not
-    up.
+    exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started or reached or, of status,
+    is not up.
     """
+    if ctx.invoked_subcommand is None:
+        raise click.UsageError(f"which of its forms: {', '.join(farm.list_commands(ctx))}?")
+    return console.DONE
+
+
+UP_AND_DOWN = {
+    "up": "Start the embedded farm; it stays up until `orchestrator farm down`.",
+    "down": "Stop the embedded farm.",
+    "status": "Show the processes of the embedded farm, and the farm of `docker compose up` in this folder.",
+}
+STATUSES = "exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started, or is not up."
+
+
+def _add(action: str, about: str) -> None:
+    @farm.command(action, help=about, epilog=STATUSES)
+    @options.settings_options(Path("configs/embedded.config"))
+    @options.json_option
+    def form(**given: Any) -> int:
+        return _up_or_down(action, **given)
+
+
+for _action, _about in UP_AND_DOWN.items():
+    _add(_action, _about)
+
+
+def _up_or_down(action: str, config: Path, overrides: Sequence[str], output: str | None, as_json: bool) -> int:
     from orchestrator.farm.connection import control, farm_spec
 
     settings = options.load_given(config, overrides, output)
     raise_on_signals()
     try:
         if action == "up":
-            farm = control.up(farm_spec(settings))
+            started = control.up(farm_spec(settings))
             lines = [
-                f"the farm is up in {farm.folder}",
-                f"  store and broker   {farm.redis_url}",
-                f"  reflector, judge   {farm.endpoint_url or 'OpenAI, with your key'}",
+                f"the farm is up in {started.folder}",
+                f"  store and broker   {started.redis_url}",
+                f"  reflector, judge   {started.endpoint_url or 'OpenAI, with your key'}",
                 "  stop it with       orchestrator farm down (with the same --config)",
             ]
         elif action == "down":
@@ -87,56 +115,7 @@ def _status_lines(folder: Path, found: FarmStatus) -> list[str]:
     return lines
 
 
-@options.command(drives=True)
-@click.option("--address", default="127.0.0.1", help="the address to listen on (127.0.0.1: this machine only)")
-@click.option("--port", type=int, default=5555, help="the port (default 5555; 0 for any free port)")
-@click.option("--note", default="", metavar="TEXT",
-              help="printed in place of the address, where that is another one from outside")  # fmt: skip
-@click.option("--outputs", type=options.path_option, default="outputs", metavar="DIR",
-              help="folder of the runs' output folders (default outputs); Retry writes there")  # fmt: skip
-@click.option("--data", type=options.path_option, default="outputs/flower", metavar="DIR",
-              help="folder of the history (default outputs/flower), readable by you only")  # fmt: skip
-def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int:
-    """Serve Flower for the farm at WHETSTONE_REDIS_URL, or the one that is up in this folder: its workers and tasks,
-    the run of each task, the cost of each run so far, and Retry.
-
-    The user name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
-    names.  Without either a password is made anew and printed.
-
-    examples:
-      orchestrator flower                                         the farm that `orchestrator farm up` started
-      FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0
-      FLOWER_BASIC_AUTH=me:secret orchestrator flower --port 5556 --outputs runs
-
-    results: a web page at http://ADDRESS:PORT until it is stopped; the history of tasks in --data.
-
-    exit status: 0 stopped; 1 the arguments or the environment are wrong; 2 no farm is up, or the port or a folder
-    cannot be used.
-    """
-    from orchestrator.farm.connection import named_address
-    from tasks.store.address import ENVIRONMENT_VARIABLE
-
-    accounts = secret("FLOWER_BASIC_AUTH")
-    if ":" not in accounts and (accounts or os.environ.get("FLOWER_BASIC_AUTH_FILE")):
-        return console.fail(console.WRONG, "FLOWER_BASIC_AUTH and FLOWER_BASIC_AUTH_FILE name no USER:PASSWORD")
-    farm = os.environ[ENVIRONMENT_VARIABLE] = named_address(None)  # Retry starts commands for the same farm
-    if not accounts:
-        accounts = f"whetstone:{secrets.token_urlsafe(12)}"
-        print(f"user name and password, until it ends: {accounts}", flush=True)
-    try:
-        from orchestrator.flower_ext.server import serve
-    except ModuleNotFoundError as error:
-        return console.fail(console.WRONG, f"{error.name} is not installed: pip install '.[flower]'")
-    credentials = [account.strip() for account in accounts.split(",")]
-    try:
-        serve(farm, outputs, data, address, port, credentials, note)
-    except OSError as error:
-        place = error.filename or f"{address}:{port}"
-        return console.fail(console.BROKEN, f"{place}: {error.strerror or error}")
-    return console.DONE
-
-
-@options.command()
+@farm.command()
 @click.option("--pause", metavar="NAME", help="have a queue or a worker take no more tasks")  # fmt: skip
 @click.option("--resume", metavar="NAME", help="the opposite")
 @options.farm_option
@@ -151,28 +130,28 @@ def workers(pause: str | None, resume: str | None, config: Path | None, as_json:
     A paused queue or worker takes no more tasks, also when it starts anew, and finishes those that it has.
 
     examples:
-      orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one
-      orchestrator workers --config configs/gpu.config     the farm that a .config names
-      orchestrator workers --json                          for a program
-      orchestrator workers --pause openai                  no more calls, for example to change the endpoint's limits
-      orchestrator workers --resume openai
+      orchestrator farm workers                               the farm of WHETSTONE_REDIS_URL, else the embedded one
+      orchestrator farm workers --config configs/gpu.config   the farm that a .config names
+      orchestrator farm workers --json                        for a program
+      orchestrator farm workers --pause openai                no more calls, for example to change the endpoint's limits
+      orchestrator farm workers --resume openai
 
     To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2
 
     exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached.
     """
-    from orchestrator.farm import workers
+    from orchestrator.farm import workers as registry
     from orchestrator.farm.connection import named_address, reach
 
     if pause and resume:
         raise click.UsageError("--pause and --resume exclude each other")
-    with reach(named_address(config)) as farm:
+    with reach(named_address(config)) as reached:
         if name := pause or resume:
-            states = workers.set_paused(farm, name, bool(pause))
+            states = registry.set_paused(reached, name, bool(pause))
             options.print_found(as_json, {"workers": states}, [f"{one}: {state}" for one, state in states.items()])
             return console.DONE
-        found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
-    listed = _lines(found) if found else [f"no worker is available; {workers.start_hint('QUEUE')}"]
+        found, paused, queues = registry.reports(reached), registry.paused(reached), reached.queues()
+    listed = _lines(found) if found else [f"no worker is available; {registry.start_hint('QUEUE')}"]
     for name, since in sorted(paused.items()):
         listed.append(f"paused: {escape_control(name)}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
     listed.append("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
@@ -206,3 +185,108 @@ def _target(target: Mapping[str, Any]) -> str:
     if target.get("url"):
         parts.insert(0, f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip())
     return "; ".join(parts)
+
+
+@farm.command()
+@options.farm_option
+@click.option("--days", type=click.FloatRange(0, 1e6), metavar="N", default=DAYS, help="what is old (default: 30)")
+@click.option("--run", "runs", multiple=True, metavar="ID",
+              help="also this run, whatever its state; may be repeated")  # fmt: skip
+@click.option("--remove", is_flag=True, help="remove it; without this option nothing is changed")
+@options.json_option
+def gc(config: Path | None, days: float, runs: Sequence[str], remove: bool, as_json: bool) -> int:
+    """Show what a farm no longer needs, and how much it is; with --remove, remove it.
+
+      finished runs    the records of runs that finished more than --days days ago; their output folders stay
+      results          answers, verdicts, clusterings and others that no run holds, last used more than --days days ago
+
+    What a running, parked or stopped run needs is never removed, also when it begins while this command is at work.
+    Runs apply the same rule, with 30 days, whenever they begin.  `--run ID` removes a run that will never be resumed
+    and whose output folder is gone; `orchestrator runs --delete RUN` removes one that has its folder.
+
+    An embedded farm must be up: `orchestrator farm up` starts it.
+
+    examples:
+      orchestrator farm gc                         what would be removed; nothing is changed
+      orchestrator farm gc --days 7 --remove       what is older than a week
+      orchestrator farm gc --run demo-1a2b3c4d --remove
+
+    results: what is or would be removed, on standard output.  Output folders of runs are never touched.
+
+    exit status: 0 done; 1 the arguments or the settings are wrong, or a named run is at work; 2 the farm cannot be
+    reached.
+    """
+    from orchestrator.farm.connection import named_address, reach
+    from orchestrator.report.format import format_table
+    from orchestrator.runs.lifecycle import delete_run
+    from tasks.store.retention import DAY_S, KEPT_S
+
+    before, removed = time.time() - days * DAY_S, None
+    with reach(named_address(config)) as reached:
+        retention = reached.store.retention
+        ended, known, (used, limit) = set(retention.finished_before(before)), retention.runs(), retention.memory()
+        old, others = ([run for run in known if (run.run in ended) is is_old] for is_old in (True, False))
+        results = [result for result in retention.unheld() if result.expires_s <= KEPT_S - days * DAY_S]
+        for run_id in runs:
+            if problem := _why_not(reached, run_id, known):
+                return console.fail(console.WRONG, f"--run {run_id}: {problem}")
+        if remove:  # what a run has begun to use in between stays: the store decides on each once more
+            for run_id in runs:
+                delete_run(reached, run_id)
+            removed = {"runs": len(runs) + sum(retention.remove_finished(run.run, before) for run in old)}
+            retention.expire_unheld(KEPT_S)
+            removed["results"] = retention.remove_results(results)
+    sizes: Counter[str] = Counter()
+    for result in results:
+        sizes[result.kind] += result.size
+    kinds = Counter(result.kind for result in results)
+    rows = [("UNNEEDED", "NUMBER", "SIZE"), ("finished runs", f"{len(old):,}", _size(sum(run.size for run in old)))]
+    rows += [(f"results: {kind}", f"{kinds[kind]:,}", _size(sizes[kind])) for kind in sorted(kinds)]
+    stay = [run for run in others if run.run not in runs]
+    lines = [
+        *format_table(rows),
+        *(f"  run {run.run}, {_state(run)}" for run in old),
+        *(f"  run {run}, by --run" for run in runs),
+        *([f"these runs stay ({_size(sum(run.size for run in stay))}):"] if stay else []),
+        *(f"  run {run.run}, {_state(run)}, {_size(run.size)}" for run in stay),
+        f"the store uses {_size(used)}{f' of {_size(limit)}' if limit else ''}; the rule is {days:g} days",
+        "nothing was removed; add --remove to remove it"
+        if removed is None
+        else f"removed {removed['runs']} runs and {removed['results']} results",
+    ]
+    value = {
+        "days": days,
+        "runs": [dataclasses.asdict(run) for run in old],
+        "results": len(results),
+        "results_bytes": sizes.total(),
+        "other_runs": [dataclasses.asdict(run) for run in others],
+        "used_bytes": used,
+        "limit_bytes": limit,
+        "removed": removed,
+    }
+    options.print_found(as_json, value, lines)
+    return console.DONE
+
+
+def _why_not(farm: FarmConnection, run_id: str, known: Sequence[StoredRun]) -> str:
+    """Why this run cannot be removed, or ""."""
+    from orchestrator.runs.lifecycle import active_tasks
+    from tasks.store.ownership import read_lease
+
+    if run_id not in [run.run for run in known]:
+        return "the store has no such run"
+    held = read_lease(farm.store.redis, run_id)
+    if held is not None and not held.owner.has_ended():
+        return f"it is running, {held}; stop it first"
+    active = active_tasks(farm, run_id)
+    return f"workers still have tasks of it: {active[0]}" if active else ""
+
+
+def _state(run: StoredRun) -> str:
+    if not run.state:
+        return "without a state that can be read"
+    return f"{run.state} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.updated))}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.1f} MB"

@@ -1,11 +1,9 @@
-"""`orchestrator report`, `compare`, `answers` and `export`: what runs have found, and how to use it."""
+"""`orchestrator report`, `compare` and `best`: what runs have found."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,6 @@ from orchestrator import console
 from orchestrator.commands import options
 
 if TYPE_CHECKING:
-    from orchestrator.evolve.systems import SystemKind
     from orchestrator.report.statistics import Comparison, JudgedAnswer
     from orchestrator.results import RunResults
 
@@ -56,25 +53,40 @@ def report(runs: Sequence[Path], output: Path | None) -> int:
 @options.runs_argument
 @options.json_option
 @click.option("--all", "is_all", is_flag=True, help="print every measured system of each run")
-def compare(runs: Sequence[Path], as_json: bool, is_all: bool) -> int:
+@click.option(
+    "--answers", type=click.Choice(("all", "changed", "lost", "gained")), help="print the answers of one finished run "
+    "before (the plain model) and after (the winner): all; those whose text changed, became wrong, or became correct",
+)  # fmt: skip
+def compare(runs: Sequence[Path], as_json: bool, is_all: bool, answers: str | None) -> int:
     """Print the most important figures of a run, or of several side by side: tokens and right answers before and after,
     against which rival, on which questions, and what it took.
 
-    Where two runs have answered the same questions, their winners are also compared with one another.
+    Where two runs have answered the same questions, their winners are also compared with one another.  `orchestrator
+    report RUN RUN` writes the same as a page.
 
     examples:
       orchestrator compare outputs/evolve
       orchestrator compare outputs/evolve --all
+      orchestrator compare outputs/evolve --answers lost      what steering has made wrong
       orchestrator compare outputs/evolve outputs/embedded --json > runs.json
 
     exit status: 0 printed; 1 a folder holds no run, or a file of it is damaged.
     """
     from orchestrator.digest import digest_of
     from orchestrator.results import RunResults
+    from orchestrator.runs.folder import OutputError
 
     if as_json and is_all:
         raise click.UsageError("--json and --all exclude each other")
     found = [RunResults.open(folder) for folder in runs]
+    if answers is not None:
+        if len(found) > 1 or is_all:
+            raise click.UsageError("--answers is for one run, without --all")
+        if not (comparisons := found[0].comparisons):
+            raise OutputError(f"{runs[0]} has no answers to compare; an evolution writes them when it is finished")
+        shown = (line for one in comparisons for line in _answer_lines(one, answers))
+        options.print_found(as_json, [dataclasses.asdict(one) for one in comparisons], shown)
+        return console.DONE
     digests = [] if is_all else [digest_of(run) for run in found]
     lines = _all_systems(found) if is_all else [*_table(digests), *_direct_comparison(found)]
     options.print_found(as_json, digests, lines)
@@ -131,31 +143,69 @@ def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
 
 
 @options.command()
-@options.run_argument
-@click.option(
-    "--only", type=click.Choice(("all", "changed", "lost", "gained")), default="all",
-    help="all; those whose text changed; those that became wrong; those that became correct",
-)  # fmt: skip
+@options.runs_argument
 @options.json_option
-def answers(run: Path, only: str, as_json: bool) -> int:
-    """Show the answers of a finished run: before (the plain model) and after (the winner).
+def best(runs: Sequence[Path], as_json: bool) -> int:
+    """Name the best system over several finished evolutions on the same questions: of those that passed in their run
+    the one with the fewest tokens, or with CONFIG_GOAL="most_right" the most correct answers, on the validation
+    questions.
+
+    What each run guarantees is of its own choice.  The best of several runs is also the luckiest of them, so that its
+    figures are too good, and the 95 % do not hold for it: ask it fresh questions.
 
     examples:
-      orchestrator answers outputs/evolve
-      orchestrator answers outputs/evolve --only lost       what steering has made wrong
-      orchestrator answers outputs/evolve --json > answers.json
+      orchestrator best outputs/seed1 outputs/seed2 outputs/seed3
+      orchestrator best outputs/seed* --json
 
-    exit status: 0 printed; 1 the folder holds no finished run.
+    exit status: 0 printed, also where no system has passed; 1 a folder holds no finished evolution, a file of it is
+    damaged, or the runs have other questions, another model or another goal.
     """
+    from orchestrator.report.format import format_table
     from orchestrator.results import RunResults
     from orchestrator.runs.folder import OutputError
 
-    comparisons = RunResults.open(run).comparisons
-    if not comparisons:
-        raise OutputError(f"{run} has no answers to compare; an evolution writes them when it is finished")
-    lines = (line for one in comparisons for line in _answer_lines(one, only))
-    options.print_found(as_json, [dataclasses.asdict(comparison) for comparison in comparisons], lines)
+    found = [RunResults.open(folder) for folder in dict.fromkeys(runs)]
+    if len(found) < 2:
+        raise click.UsageError("name at least two runs")
+    passed: list[dict[str, Any]] = []
+    for run in found:
+        report = None if run.kind != "evolve" else run.report
+        if report is None:
+            raise OutputError(f"{run.folder} holds no finished evolution")
+        if other := [name for name, value in _compared(run).items() if value != _compared(found[0])[name]]:
+            raise OutputError(f"{run.folder} has another {' and another '.join(other)} than {found[0].folder}")
+        for one in report.systems:
+            if one.passed and one.validation is not None:
+                figures = {name: getattr(one.validation, name) for name in MEASURED}
+                passed.append({"run": run.run, "folder": str(run.folder), "system": one.name, **figures})
+    if found[0].values["goal"] == "most_right":
+        passed.sort(key=lambda one: (-one["correct"], one["mean_tokens"]))
+    else:
+        passed.sort(key=lambda one: (one["mean_tokens"], -one["correct"]))
+    lines = [f"No system of these {len(found)} runs has passed: the plain model stays."]
+    if passed:
+        first, rows = passed[0], [("RUN", "SYSTEM", *(name.replace("_", " ").upper() for name in MEASURED))]
+        rows += [(one["run"], one["system"], *(_cell(one[name]) for name in MEASURED)) for one in passed]
+        export = console.command_line("export", first["folder"], "--system", first["system"], "--to", "ENGINE")
+        lines = [
+            f'The best of {len(passed)} that passed in {len(found)} runs: "{first["system"]}" of {first["run"]}.',
+            "It was chosen among several runs on the same questions, so that no run's guarantee holds for it any more.",
+            "Ask it fresh questions before you deploy it: validation and test questions that none of the runs has had.",
+            f"write it: {export}",
+            "",
+            *format_table(rows),
+        ]
+    options.print_found(as_json, {"best": passed[0] if passed else None, "guaranteed": False, "passed": passed}, lines)
     return console.DONE
+
+
+MEASURED = ("n", "mean_tokens", "right", "whole", "correct")
+
+
+def _compared(run: RunResults) -> dict[str, object]:
+    """What must be the same in runs whose systems are compared, by its name."""
+    questions = run.question_hashes.get("validation") or {}
+    return {"set of validation questions": questions, **{name: run.values[name] for name in ("target_model", "goal")}}
 
 
 def _answer_lines(comparison: Comparison, only: str) -> Iterator[str]:
@@ -178,71 +228,3 @@ def _answer_lines(comparison: Comparison, only: str) -> Iterator[str]:
 def _changes(before: JudgedAnswer, after: JudgedAnswer) -> list[str]:
     side = {(False, True): ["gained"], (True, False): ["lost"]}.get((before.is_correct, after.is_correct), [])
     return [*side, *(["changed"] if before.text != after.text else [])]
-
-
-ENGINES = ("sglang", "sglang-server", "vllm", "transformers", "llama-cpp")
-
-
-def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
-    """The engines that such a system can be exported to; without deltas there is nothing for a processor to add."""
-    return ENGINES if deltas else ("sglang-server",) if kind == "prompt" else ()
-
-
-@options.command()
-@options.run_argument
-@click.option("--to", required=True, type=click.Choice(ENGINES), metavar="ENGINE", help="one of the engines above")
-@click.option("--system", default="", metavar="NAME",
-              help="a system of the run, as front.json names it (default: the winner)")  # fmt: skip
-@click.option("--node", default="", help="an individual of the search, as individuals.jsonl names it")
-@click.option(
-    "--output", type=options.path_option, metavar="FILE", help="the file (default: in the run's folder exports)"
-)
-def export(run: Path, to: str, system: str, node: str, output: Path | None) -> int:
-    """Write what a run has found as a file for an inference engine, and print the command that uses it
-    and one complete request.
-
-      sglang         a custom logit processor (as processor_best.py), named by each request
-      sglang-server  a system and a plugin for all chat completions of a server; also a system prompt alone
-      vllm           a logits processor for model runner V1 and V2
-      transformers   a LogitsProcessor for generate()
-      llama-cpp      a processor for llama-cpp-python, and biases for llama-server
-
-    Each processor explains itself: its head, or `python FILE`, says how it is used (docs/export.md).
-
-    examples:
-      orchestrator export outputs/evolve --to vllm
-      orchestrator export outputs/evolve --to sglang --system "two sentences: log-odds x1"
-      orchestrator export outputs/evolve --to transformers --node g2_child3_mut --output steer.py
-
-    exit status: 0 written; 1 the arguments are wrong, or the folder has no such result; 2 the file cannot be written.
-    """
-    from orchestrator.export.targets import TARGETS, default_file, read_steering
-    from orchestrator.runs.folder import OutputError, check_inputs, write_output
-
-    if system and node:
-        raise click.UsageError("--system and --node exclude each other")
-    target = TARGETS[to]
-    steering = read_steering(run, system, node)
-    chosen = steering.system
-    if to not in (engines := engines_for(chosen.kind, chosen.deltas)):
-        instead = f"--to {' or '.join(engines)} takes it" if engines else "--system names another one (front.json)"
-        if chosen.max_tokens:
-            instead = f'set "max_tokens": {chosen.max_tokens} in each request'
-        raise OutputError(f"{run}: {chosen.name!a} has nothing that {to} could add: {instead}")
-    file = output or default_file(run, to, system or node)
-    target.check_name(file)
-    read = ("systems.json", "individuals.jsonl", "processor_best.py")
-    check_inputs("--output", file, {name: run / name for name in read})
-    text = target.render(steering, file.stem)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    for name, content in target.beside(steering).items():
-        (file.parent / name).parent.mkdir(parents=True, exist_ok=True)
-        write_output(file.parent / name, content)
-    write_output(file, text)
-    if not steering.is_shown:
-        shown = f"it is not shown that {chosen.name} loses less than the margin of correct answers"
-        print(f"warning: {shown}", file=sys.stderr)
-    print(f"{file}\n\n  {target.command_for(file)}\n\n{steering.said}\n\n{target.request_text(steering, file.stem)}")
-    if file.suffix == ".py":
-        print(f"\nmore: python {shlex.quote(str(file))}")
-    return console.DONE

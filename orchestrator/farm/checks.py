@@ -103,7 +103,7 @@ def check_persistence(info: dict[str, Any]) -> Iterator[Finding]:
     elif not limit:
         hint = "CONFIG SET maxmemory: without a limit it takes the memory of the workers"
     elif used > 0.9 * limit:
-        hint = "`orchestrator gc` shows what can be removed; or raise maxmemory"
+        hint = "`orchestrator farm gc` shows what can be removed; or raise maxmemory"
     of = f"{limit / 1e6:.0f} MB" if limit else "no limit"
     yield Finding("memory", f"{used / 1e6:.0f} MB used of {of}, {policy}", hint)
 
@@ -211,7 +211,7 @@ def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Map
     if "ready" in states:
         hint = ""
     elif queue in paused or "paused" in states:
-        hint = f"orchestrator workers --resume {queue if queue in paused else 'WORKER'}"
+        hint = f"orchestrator farm workers --resume {queue if queue in paused else 'WORKER'}"
     elif "refusing" in states:
         said += f": {next(str(report.get('why')) for report in here if report.get('state') == 'refusing')}"
         hint = "see its reason"
@@ -251,7 +251,7 @@ def check_all(
     for queue in QUEUES:
         yield check_queue(queue, reports, waiting.get(queue, 0), paused)
     for name in sorted(set(paused) - set(QUEUES)):
-        yield Finding(f"worker {name}", "paused", f"orchestrator workers --resume {name}")
+        yield Finding(f"worker {name}", "paused", f"orchestrator farm workers --resume {name}")
     if reports:
         yield check_versions(reports)
         yield from check_targets(reports, settings) if settings else ()

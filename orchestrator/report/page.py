@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 
 from orchestrator.collect.report import CollectedExample, CollectedPair, token_counts
-from orchestrator.commands.report import engines_for
+from orchestrator.commands.export import engines_for
 from orchestrator.digest import digest_of
 from orchestrator.evolve.choice import front
 from orchestrator.evolve.records import Individual

@@ -53,7 +53,7 @@ def write_labels(packed: bytes, name: str, folder: Path) -> Path:
     """Write `<name>.npy` into the server's folder; of one that exists, record the use."""
     path = folder / f"{name}.npy"
     try:
-        os.utime(path)  # `orchestrator gc` removes those that nothing has used for long
+        os.utime(path)  # `orchestrator farm gc` removes those that nothing has used for long
     except FileNotFoundError:
         write_atomic(path, zlib.decompress(packed))  # several tasks of one worker may do so at the same time
     return path

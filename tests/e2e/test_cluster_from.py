@@ -1,4 +1,4 @@
-"""Three commands on one farm: `collect` finds tokens, `cluster --from` clusters them, `evolve` steers them."""
+"""Three commands on one farm: `collect` finds tokens, `evolve --step cluster` clusters them, `evolve` steers them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 
 
 def cluster(run: RunFolder, data: Path) -> subprocess.CompletedProcess[str]:
-    """Run `orchestrator cluster` on collected tokens, with deltas for its clusters."""
+    """Run `orchestrator evolve --step cluster` on collected tokens, with deltas for its clusters."""
     deltas = run.folder / "deltas.json"
     deltas.write_text(json.dumps({str(cluster): 0.0 for cluster in range(CLUSTERS + 2)}))
     chosen = {
@@ -29,7 +29,7 @@ def cluster(run: RunFolder, data: Path) -> subprocess.CompletedProcess[str]:
     }
     sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
     config = ["--config", str(ROOT / "configs" / "embedded.config")]
-    return finish(start([sys.executable, "-m", "orchestrator", "cluster", *config, *sets]))
+    return finish(start([sys.executable, "-m", "orchestrator", "evolve", "--step", "cluster", *config, *sets]))
 
 
 def test_evolution_steers_the_clusters_of_the_collected_tokens(

@@ -131,7 +131,7 @@ def test_a_changed_password_is_the_only_one_that_opens(clone: ComposeClone) -> N
     clone("up", "--detach", "--force-recreate")
     evolve(clone, "outputs/another")
     path.write_text(earlier)
-    status, printed = clone.orchestrator("workers")
+    status, printed = clone.orchestrator("farm", "workers")
     assert status == 2, printed
     path.unlink()
     clone("up", "--detach", "--force-recreate")  # one that was removed is made anew

@@ -1,4 +1,4 @@
-"""A worker's report about itself, written to the store every few seconds, for `orchestrator workers` and `doctor`.
+"""A worker's report about itself, written to the store every few seconds, for `orchestrator farm workers` and `doctor`.
 
 The report expires soon after the time of the next one.  It is written from the loop that consumes messages, so a worker
 whose loop stands still has none.  `inspect` of the command `whetstone_report` returns it at once.

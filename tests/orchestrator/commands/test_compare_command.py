@@ -1,4 +1,4 @@
-"""`orchestrator compare` and `answers`, on folders of finished runs."""
+"""`orchestrator compare` and `best`, on folders of finished runs."""
 
 from __future__ import annotations
 
@@ -72,16 +72,37 @@ def test_two_runs_with_the_same_questions_are_compared_by_pairs(
     assert "on the same" not in run(capsys, "compare", *folders)[1]
 
 
+def test_the_best_of_runs_on_the_same_questions_is_named_without_a_guarantee(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shorter = book(system(EVOLVED, "evolved", 0.3, "tr or va te", ONE_SENTENCE))
+    failed = book(system(EVOLVED, "evolved", 0.2, "tr or va te", ONE_SENTENCE), winner="plain", passed=())
+    made = {"one": None, "two": shorter, "three": failed}
+    one, two, three = (write_reported(tmp_path / name, found) for name, found in made.items())
+    status, said = run(capsys, "best", one, two, three, "--json")
+    found = json.loads(said)
+    assert (status, found["best"]["folder"], found["best"]["system"]) == (0, str(two), EVOLVED)
+    assert found["best"]["mean_tokens"] == shorter.system(EVOLVED).on("validation").mean_tokens
+    assert (found["guaranteed"], len(found["passed"])) == (False, 2)  # a system that did not pass is none of them
+    status, said = run(capsys, "best", one, two)
+    assert status == 0 and "fresh questions" in said and "guarantee" in said
+    # other questions, one run, and a run without an end are refused
+    (one / "questions.json").write_text('{"validation": {"q0": "another"}}')
+    (three / "answers.json").unlink()
+    for folders in ((one, two), (two,), (two, three)):
+        assert run(capsys, "best", *folders)[0] == 1
+
+
 def test_answers_are_shown_by_what_has_become_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_reported(tmp_path, book(system(EVOLVED, "evolved", 0.4, "tr or va te", ONE_SENTENCE, lost=3, cut=1)))
     answers = json.loads((folder / "answers.json").read_text())[0]
     for only, count in (("all", 100), ("changed", 100), ("lost", 3), ("gained", 0)):
-        status, said = run(capsys, "answers", folder, "--only", only)
+        status, said = run(capsys, "compare", folder, "--answers", only)
         assert status == 0 and "\x1b" not in said and said.count("question  ") == count
-    assert "wrong, cut" in run(capsys, "answers", folder)[1]
-    assert json.loads(run(capsys, "answers", folder, "--json")[1]) == [answers]
+    assert "wrong, cut" in run(capsys, "compare", folder, "--answers", "all")[1]
+    assert json.loads(run(capsys, "compare", folder, "--answers", "all", "--json")[1]) == [answers]
     (folder / "answers.json").unlink()
-    assert run(capsys, "answers", folder)[0] == 1
+    assert run(capsys, "compare", folder, "--answers", "all")[0] == 1
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

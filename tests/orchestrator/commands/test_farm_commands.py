@@ -30,7 +30,7 @@ def orchestrator(simulated_farm: Bench, monkeypatch: pytest.MonkeyPatch, capsys:
 @pytest.fixture
 def workers(orchestrator: Run) -> Callable[[], dict[str, dict[str, object]]]:
     def look() -> dict[str, dict[str, object]]:
-        status, said = orchestrator("workers", "--json")
+        status, said = orchestrator("farm", "workers", "--json")
         assert status == 0
         return {worker["worker"].partition("@")[0]: worker for worker in json.loads(said)["workers"]}
 
@@ -47,21 +47,21 @@ def test_workers_are_listed_with_what_they_are(
         "openai": ("openai", "ready", 2),
     }
     assert {w["pid"] for w in found.values()} == {worker.pid for worker in simulated_farm.workers}
-    assert orchestrator("workers")[1].count(code_version()) == 3
+    assert orchestrator("farm", "workers")[1].count(code_version()) == 3
 
 
 def test_a_queue_is_paused_and_resumed(orchestrator: Run, workers: Callable[[], dict[str, dict[str, object]]]) -> None:
-    status, said = orchestrator("workers", "--pause", "openai")
+    status, said = orchestrator("farm", "workers", "--pause", "openai")
     assert (status, said.split("@")[0], said.rpartition(" ")[2]) == (0, "openai", "paused\n")
     assert workers()["openai"]["state"] == "paused"
     # The doctor sees it, and says how to mend it
     status, said = orchestrator("doctor")
     assert status == 1
-    assert "orchestrator workers --resume openai" in said
-    assert orchestrator("workers", "--resume", "openai")[0] == 0
+    assert "orchestrator farm workers --resume openai" in said
+    assert orchestrator("farm", "workers", "--resume", "openai")[0] == 0
     assert workers()["openai"]["state"] == "ready"
-    assert orchestrator("workers", "--pause", "gpu7")[0] == 1
-    assert orchestrator("workers", "--resume", "cpu")[0] == 1
+    assert orchestrator("farm", "workers", "--pause", "gpu7")[0] == 1
+    assert orchestrator("farm", "workers", "--resume", "cpu")[0] == 1
 
 
 def test_the_doctor_looks_at_everything(orchestrator: Run) -> None:
@@ -81,7 +81,7 @@ def test_the_doctor_says_when_there_is_no_broker(orchestrator: Run, monkeypatch:
     status, said = orchestrator("doctor")
     assert status == 1
     assert "WRONG  broker" in said
-    assert orchestrator("workers")[0] == 2
+    assert orchestrator("farm", "workers")[0] == 2
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""`orchestrator gc` shows what it would remove, removes it when told to, and refuses what is at work."""
+"""`orchestrator farm gc` shows what it would remove, removes it when told to, and refuses what is at work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gc(valkey_url: str, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: p
         store.put_metadata(run, keys.STATUS, json.dumps({"state": state, "updated": time.time() - 31 * DAY_S}))
 
     def run(*arguments: str) -> tuple[int, str]:
-        status, printed = main(["gc", *arguments]), capsys.readouterr()
+        status, printed = main(["farm", "gc", *arguments]), capsys.readouterr()
         return status, printed.out + printed.err
 
     return run

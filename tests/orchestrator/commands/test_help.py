@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from orchestrator.cli import main, orchestrator
+from orchestrator.cli import GROUPS, main, orchestrator
 
 
 def commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
@@ -37,6 +37,19 @@ def test_the_help_of_a_command_imports_neither_celery_nor_redis(name: str) -> No
     assert not {"celery", "redis", "torch"} & set(done.stdout.splitlines()[-1].split())
 
 
+def test_the_help_groups_at_most_eighteen_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    groups = capsys.readouterr().out.split("\n\n")
+    assert [text.partition(":")[0] for text in groups if text.startswith(tuple(GROUPS))] == [
+        "run",
+        "look",
+        "serve",
+        "farm",
+    ]
+    assert len(orchestrator.list_commands(click.Context(orchestrator))) <= 18
+
+
 def test_a_command_that_is_misspelt_is_answered_with_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evolv"]) == 1
-    assert "'evolve'" in capsys.readouterr().err
+    for typed, meant in ((["evolv"], "evolve"), (["farm", "stauts"], "status"), (["runs", "--jsno"], "--json")):
+        assert main(typed) == 1
+        assert meant in capsys.readouterr().err

@@ -46,7 +46,7 @@ def report(queue: str = "gpu", **more: object) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     ("state", "hint"),
-    [("paused", "orchestrator workers --resume"), ("refusing", "see its reason"), ("silent", "see its log")],
+    [("paused", "orchestrator farm workers --resume"), ("refusing", "see its reason"), ("silent", "see its log")],
 )
 def test_a_queue_without_a_ready_worker_is_wrong(state: str, hint: str) -> None:
     found = check_queue("gpu", [report(state=state, why="another model")], 3, {})

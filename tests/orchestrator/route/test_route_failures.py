@@ -86,7 +86,7 @@ class Bench:
 
     def card(self) -> str:
         """What the card of the gpu worker does."""
-        workers = json.loads(self.said("workers", "--json"))["workers"]
+        workers = json.loads(self.said("farm", "workers", "--json"))["workers"]
         [card] = [worker["target"]["card"] for worker in workers if worker["queue"] == "gpu"]
         return str(card)
 

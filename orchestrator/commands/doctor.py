@@ -1,0 +1,105 @@
+"""`orchestrator doctor`: what a run lacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator import console
+from orchestrator.commands import options
+
+if TYPE_CHECKING:
+    from orchestrator.farm.checks import Finding
+    from orchestrator.settings.options import Settings
+
+
+@options.command()
+@options.farm_option
+@options.json_option
+def doctor(config: Path | None, as_json: bool) -> int:
+    """Check everything that a run needs, one line for each check, with a hint below one that fails: settings,
+    questions, chat template, the broker, the workers of each queue, the same code everywhere, servers, GPUs, keys,
+    disks, clocks.
+
+    Nothing is started and nothing is changed.
+
+    examples:
+      orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one
+      orchestrator doctor --config configs/gpu.config    also checks the settings and what they need
+      orchestrator doctor --json
+
+    exit status: 0 every check passes; 1 otherwise.
+    """
+    found = list(findings(config))
+    widest, lines = max(len(finding.check) for finding in found), list[str]()
+    for finding in found:
+        lines.append(f"{'ok   ' if finding.ok else 'WRONG'}  {finding.check.ljust(widest)}  {finding.message}")
+        lines += [f"       {' ' * widest}  hint: {finding.hint}"] if finding.hint else []
+    options.print_found(as_json, [{**dataclasses.asdict(one), "ok": one.ok} for one in found], lines)
+    return console.DONE if all(finding.ok for finding in found) else console.WRONG
+
+
+def findings(config: Path | None) -> Iterator[Finding]:
+    """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
+    from orchestrator.evolve.questions import check_judge, choose_examples
+    from orchestrator.farm.checks import Finding, check_disk, check_gpus_here, check_template
+    from orchestrator.settings import SettingsError
+    from orchestrator.settings.kconfig import load_settings
+
+    settings: Settings | None = None
+    if config is not None:
+        try:
+            settings = load_settings(config)
+        except SettingsError as error:
+            yield from (Finding("settings", problem, f"edit {config}") for problem in error.problems)
+            return
+        yield Finding("settings", str(config))
+        try:
+            examples = choose_examples(settings)
+            check_judge(settings, examples)
+            yield Finding("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
+        except SettingsError as error:
+            hint = f"edit {config}, or the data that it names"
+            yield from (Finding("questions", problem, hint) for problem in error.problems)
+        yield from check_template(settings.target_model)
+    folder = settings.output_dir if settings else Path("outputs")
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    yield check_disk("disk here", shutil.disk_usage(existing).free)
+    if not os.access(existing, os.W_OK):
+        hint = "set another CONFIG_OUTPUT_DIR, or give write permission"
+        yield Finding("output folder", f"{existing} cannot be written", hint)
+    if settings is not None and settings.device == "cuda" and settings.is_embedded:
+        yield check_gpus_here()
+    yield from _farm(config, settings)
+
+
+def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
+    import redis
+
+    from orchestrator.farm import FarmUnavailable, StoreLost, workers
+    from orchestrator.farm.checks import Finding, check_all, check_broker
+    from orchestrator.farm.connection import control, farm_spec, named_address, reach
+    from orchestrator.settings import SettingsError
+
+    if settings is not None and settings.is_embedded:
+        try:
+            farm_spec(settings)
+        except SettingsError as error:
+            yield Finding("key", str(error), "put it into the environment of `orchestrator evolve`")
+        if not control.status(settings.farm_dir.resolve()).up:
+            yield Finding("farm", "embedded: it is started with the run", control.missing_parts())
+            return
+    try:
+        address = named_address(config)
+        with reach(address) as farm:
+            yield from check_broker(farm.store.redis, address)
+            yield from check_all(workers.reports(farm), farm.queues(), workers.paused(farm), settings)
+    except StoreLost as error:  # it answers, and refuses: the checks above say what to do about it
+        yield Finding("workers", f"not looked at: {error}", "run this again when the store takes writes")
+    except (FarmUnavailable, redis.RedisError) as error:
+        hint = "start a farm: orchestrator farm up, or docker compose up -d; or set WHETSTONE_REDIS_URL or --config"
+        yield Finding("broker", str(error), hint)
