@@ -176,8 +176,8 @@ def requests_of(store: Store, model: str) -> list[GenerateRequest]:
                     continue
                 deltas = stage.deltas()
                 batch = prompt_batch(model, stage.system_prompt, run.target.prompt_template, texts)
-                rids = dict.fromkeys(range(len(batch.ids)), "")
-                for request in requests_for(run.target.sampling, clustering, deltas, batch, rids):
+                positions = range(len(batch.ids))
+                for request in requests_for(run.target.sampling, clustering, deltas, batch, positions).values():
                     found.setdefault(content_hash(list(request.input_ids), list(deltas)), request)
     return list(found.values())
 

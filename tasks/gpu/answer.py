@@ -7,11 +7,10 @@ end there too; it is kept when that is known.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 from celery import Task, shared_task
@@ -45,7 +44,7 @@ class PromptBatch:
     stops: tuple[int, ...]  # the tokens that end an answer
 
 
-@lru_cache(maxsize=PROMPT_BATCHES)
+@functools.lru_cache(maxsize=PROMPT_BATCHES)
 def prompt_batch(
     model_folder: str, system: str, template: str, examples: tuple[tuple[str, str, str], ...]
 ) -> PromptBatch:
@@ -79,27 +78,15 @@ def requests_for(
     clustering: str,
     deltas: Sequence[float],
     batch: PromptBatch,
-    rids: Mapping[int, str],
+    positions: Iterable[int],
     processor: bool = False,
-) -> list[GenerateRequest]:
-    """A request for each prompt whose position `rids` has; with `processor` the file that the server loaded steers."""
+) -> dict[int, GenerateRequest]:
+    """A request for each position; with `processor` the file that the server loaded steers."""
     steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering} if deltas else {}
     if processor:
         steering = {"processor": GENERATED}
-    return [
-        GenerateRequest(
-            input_ids=batch.prompts[j],
-            max_new_tokens=sampling.max_new_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            seed=sampling.seed,
-            stop_token_ids=batch.stops,
-            rid=rid,
-            end_after_sentence=sampling.end_after_sentence,
-            **steering,
-        )
-        for j, rid in rids.items()
-    ]
+    steering["end_after_sentence"] = sampling.end_after_sentence
+    return {j: GenerateRequest.of(batch.prompts[j], sampling, batch.stops, **steering) for j in positions}
 
 
 def answer_stage(stage: Stage, host: TargetHost) -> dict[str, Any]:
@@ -107,19 +94,26 @@ def answer_stage(stage: Stage, host: TargetHost) -> dict[str, Any]:
 
     "loop" is an answer that would have gone on repeating itself beyond the cap.
     """
-    deltas, batch = stage.deltas(), batch_of(stage, host)
+    store, run, deltas, batch = stage.store, stage.run, stage.deltas(), batch_of(stage, host)
     clustering = _write_labels(stage, host) if deltas else ""
-    identity = host.identity(stage.run.target)
-    stage.store.add_server(stage.run.id, identity)
-    keys = answer_keys(stage.sampling, stage.run.whole, identity, clustering, deltas, batch, stage.cache_salt)
+    identity = host.identity(run.target)
+    store.add_server(run.id, identity)
+    keys = answer_keys(stage.sampling, run.whole, identity, clustering, deltas, batch, stage.cache_salt)
+
+    def missing() -> list[int]:
+        found = store.shared(run.id, keys)
+        return [keys.index(key) for key in dict.fromkeys(keys) if key not in found]
+
     generated = 0
-    if len(stage.store.shared(stage.run.id, keys)) < len(set(keys)):
-        with (
-            hold_lock(stage.store.redis, f"answer:{content_hash(sorted(keys))}"),
-            _processor_file(stage, host) as processor,
-        ):
-            generated = _answer_missing(stage, host, identity, clustering, batch, keys, processor)
-    answers = stage.store.shared(stage.run.id, keys)
+    if missing():
+        lock = hold_lock(store.redis, f"answer:{content_hash(sorted(keys))}")
+        with lock, _processor_file(stage, host) as processor:
+            positions = missing()  # another task may have answered them
+            generated = len(positions)
+            requests = requests_for(stage.sampling, clustering, deltas, batch, positions, bool(processor))
+            ask = functools.partial(ask_target, host, run.target, processor=processor, identity=identity)
+            _answer(stage, batch, keys, requests, ask)
+    answers = store.shared(run.id, keys)
     return {"answers": [_record(key, answers[key]) for key in keys], "generated": generated}
 
 
@@ -128,25 +122,18 @@ def _record(key: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": key, **{name: answer[name] for name in ("tokens", "finish", "whole")}, "loop": loop}
 
 
-def _answer_missing(
+def _answer(
     stage: Stage,
-    host: TargetHost,
-    identity: Mapping[str, Any],
-    clustering: str,
     batch: PromptBatch,
     keys: Sequence[str],
-    processor: str,
-) -> int:
-    """Ask for the answers that the store does not have; how many that were."""
-    available = stage.store.shared(stage.run.id, keys)
-    positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
-    deltas = stage.deltas()
-    requests = requests_for(stage.sampling, clustering, deltas, batch, positions, bool(processor))
-    requested = dict(zip(positions, requests, strict=True))
-    undecided: dict[int, Generated] = {}
+    requests: Mapping[int, GenerateRequest],
+    ask: Callable[[Mapping[int, GenerateRequest], Callable[[int, Generated], None]], None],
+) -> None:
+    """Have the requests answered, and each answer stored when it is known whether it is whole."""
+    is_steered, undecided = any(stage.deltas()), dict[int, Generated]()
 
     def keep(position: int, generated: Generated) -> None:
-        whole = is_whole(generated.text, generated.finish, any(deltas)) if stage.run.whole else True
+        whole = is_whole(generated.text, generated.finish, is_steered) if stage.run.whole else True
         whole = generated.ends_unsteered if whole is None else whole
         if whole is None:
             undecided[position] = generated
@@ -159,26 +146,15 @@ def _answer_missing(
         stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer), {"target": tokens})
         raise_if_cancelled(stage.store, stage.run.id)
 
-    def ask(wanted: Mapping[int, GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
-        ask_target(host, stage.run.target, wanted, on_answer, processor=processor, identity=identity)
-
-    ask(requested, keep)
-    ends = {position: end_request(requested[position], generated) for position, generated in undecided.items()}
+    ask(requests, keep)
+    ends = {position: end_request(requests[position], generated) for position, generated in undecided.items()}
     ask(ends, lambda position, end: put(position, undecided[position], end.finish == "stop"))
-    return len(positions)
 
 
 def end_request(request: GenerateRequest, answer: Generated) -> GenerateRequest:
     """Asks for the greedy next token after an answer's own tokens, without deltas: "stop" if it ends the answer."""
-    return GenerateRequest(
-        input_ids=request.input_ids + answer.output_ids,
-        max_new_tokens=1,
-        temperature=0.0,
-        top_p=request.top_p,
-        seed=request.seed,
-        stop_token_ids=request.stop_token_ids,
-        rid=uuid.uuid4().hex,
-    )
+    prompt = request.input_ids + answer.output_ids
+    return GenerateRequest(prompt, 1, 0.0, request.top_p, request.seed, request.stop_token_ids)
 
 
 def _write_labels(stage: Stage, host: TargetHost) -> str:

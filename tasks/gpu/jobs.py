@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import uuid
 from typing import Any
 
 from celery import Task, shared_task
@@ -86,15 +85,7 @@ def draw_sample(job: SampleJob, host: TargetHost) -> dict[str, Any]:
             tokenizer, target.system_prompt, target.prompt_template, job.example.context, job.example.question
         )
         stops = tuple(sorted(answer_ends(tokenizer)))
-    request = GenerateRequest(
-        input_ids=tuple(prompt),
-        max_new_tokens=sampling.max_new_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        seed=sampling.seed,
-        stop_token_ids=stops,
-        rid=uuid.uuid4().hex,
-    )
+    request = GenerateRequest.of(tuple(prompt), sampling, stops)
     answers: dict[int, Generated] = {}
     ask_target(host, target, {0: request}, answers.__setitem__, collection.target_retries, identity=collection.server)
     return {"text": answers[0].text, "tokens": answers[0].completion_tokens, "finish": answers[0].finish}

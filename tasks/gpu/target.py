@@ -11,9 +11,8 @@ import asyncio
 import json
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Annotated, Any, Literal, NotRequired
@@ -27,6 +26,7 @@ from tasks.common.http import CONNECT_S, KEPT_S, OK, http_url
 from tasks.common.logs import redacted
 from tasks.common.validation import InvalidData, parse_json, reply_bytes
 from tasks.gpu.model_files import reference
+from tasks.records import Sampling
 
 PROCESSOR = reference("whetstone_steering.processor", "ClusterBias")  # adds deltas[labels] inside the server
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0  # between two tries of a request
@@ -40,7 +40,6 @@ class FinishReason(TypedDict):
 
 class Meta(TypedDict):
     finish_reason: FinishReason
-    prompt_tokens: int
     cached_tokens: int
     ends_unsteered: NotRequired[bool]  # the embedded server alone
 
@@ -69,7 +68,6 @@ class GenerateRequest:
     top_p: float
     seed: int  # sent only when temperature > 0
     stop_token_ids: tuple[int, ...]
-    rid: str = ""  # empty: the server makes one
     deltas: tuple[float, ...] | None = None  # one for each cluster of `clustering`; zeros are sent too
     clustering: str | None = None
     end_after_sentence: bool = False  # as `tasks.records.Sampling` has it
@@ -77,6 +75,11 @@ class GenerateRequest:
     stop: tuple[str, ...] = ()
     regex: str | None = None
     json_schema: str | None = None
+
+    @classmethod
+    def of(cls, prompt: tuple[int, ...], sampling: Sampling, stops: tuple[int, ...], **more: Any) -> GenerateRequest:
+        """One that samples as a run does; `more` are fields."""
+        return cls(prompt, sampling.max_new_tokens, sampling.temperature, sampling.top_p, sampling.seed, stops, **more)
 
 
 @dataclass(frozen=True)
@@ -86,68 +89,46 @@ class Generated:
     text: str
     output_ids: tuple[int, ...]
     finish: Literal["stop", "length"]
-    prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
     stop_text: str = ""  # the stop text that ended it: `text` is without it, and the tokens are with it
     ends_unsteered: bool | None = None  # whether it would have ended there without deltas; None: it is not known
 
 
-Turn = asyncio.Future[None]  # is done when its request may be sent
-
-
 class RequestQueue:
-    """First come, first served.  `batch` and `end` are for one event loop; the rest may be read from any thread."""
+    """First come, first served, list by list.  `run` is for one event loop; the figures are for any thread."""
 
     def __init__(self) -> None:
-        self.batches = 0  # lists of requests with one that waits or is in flight
-        self.on_room: Callable[[], object] = lambda: None  # called, in the loop, when no request waits any more
-        self._waiting: OrderedDict[Turn, int] = OrderedDict()  # and the limit of each
-        self._sent: set[Turn] = set()
+        self.batches = 0  # lists that have a request that waits or is in flight
+        self.waiting = 0  # those of which not all requests are sent
+        self.in_flight = 0  # requests
+        self.on_room: Callable[[], object] = lambda: None  # called in the loop when no request waits any more
+        self._turn = asyncio.Lock()  # of the list whose requests are sent
+        self._ended = asyncio.Event()
 
-    @property
-    def in_flight(self) -> int:
-        return len(self._sent)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @contextmanager
-    def batch(self, count: int, limit: int) -> Iterator[list[Turn]]:
-        """So many turns behind all earlier ones, for requests that are sent while fewer than `limit` are in flight."""
-        loop = asyncio.get_running_loop()
-        turns = [loop.create_future() for _ in range(count)]
-        self._waiting.update(dict.fromkeys(turns, limit))
-        self.batches += 1
-        self._send()
+    async def run(self, count: int, limit: int, send: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+        """Await send(0), send(1), ..., each begun while fewer than `limit` are in flight; an error cancels the rest."""
+        self.batches, self.waiting = self.batches + 1, self.waiting + 1
         try:
-            yield turns
+            async with asyncio.TaskGroup() as group:
+                try:
+                    async with self._turn:
+                        for number in range(count):
+                            while self.in_flight >= limit:
+                                self._ended.clear()
+                                await self._ended.wait()
+                            self.in_flight += 1
+                            group.create_task(send(number)).add_done_callback(self._end)
+                finally:
+                    self.waiting -= 1
+                    if not self.waiting:
+                        self.on_room()
         finally:
             self.batches -= 1
-            for turn in turns:
-                self._waiting.pop(turn, None)
-                self._sent.discard(turn)
-            self._send()
 
-    def end(self, turn: Turn) -> None:
-        """The request of this turn was answered, or is given up."""
-        waiting = self.waiting
-        self._waiting.pop(turn, None)
-        self._sent.discard(turn)
-        if waiting:
-            self._send()
-
-    def _send(self) -> None:
-        while self._waiting:
-            turn, limit = next(iter(self._waiting.items()))
-            if self.in_flight >= limit:
-                return
-            del self._waiting[turn]
-            self._sent.add(turn)
-            if not turn.done():  # a request that was given up has not ended its turn yet
-                turn.set_result(None)
-        self.on_room()
+    def _end(self, _: object) -> None:
+        self.in_flight -= 1
+        self._ended.set()
 
 
 class ServerStats:
@@ -233,37 +214,29 @@ class TargetClient:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
-        async def answer_one(turn: Turn, index: int, request: GenerateRequest) -> None:
-            try:
-                await turn
-                answer = await self._ask(http, request)
-            finally:
-                REQUESTS.end(turn)
-            SERVER_STATS.answered(self.base_url, answer.completion_tokens)
-            answered((index, answer))
+        async def answer(index: int) -> None:
+            found = await self._ask(http, requests[index])
+            SERVER_STATS.answered(self.base_url, found.completion_tokens)
+            answered((index, found))
 
-        with REQUESTS.batch(len(requests), self.concurrency) as turns:
-            async with http, asyncio.TaskGroup() as group:
-                for index, request in enumerate(requests):
-                    group.create_task(answer_one(turns[index], index, request))
+        async with http:
+            await REQUESTS.run(len(requests), self.concurrency, answer)
 
     async def _ask(self, http: aiohttp.ClientSession, request: GenerateRequest) -> Generated:
-        tries, last, pause = 1, time.monotonic() + self.retry_s, FIRST_PAUSE_S
+        last, pause = time.monotonic() + self.retry_s, FIRST_PAUSE_S
         while True:
-            # The server may still hold a failed try under its id, and refuses a second request of the same id.
-            rid = f"{request.rid}-{tries}" if request.rid and tries > 1 else request.rid
             try:
-                return await self._post(http, request, rid)
+                return await self._post(http, request)
             except TargetDown:
                 SERVER_STATS.failed(self.base_url)
                 if time.monotonic() > last:
                     raise
             await asyncio.sleep(pause)
-            tries, pause = tries + 1, min(2 * pause, LONGEST_PAUSE_S)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
 
-    async def _post(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
+    async def _post(self, http: aiohttp.ClientSession, request: GenerateRequest) -> Generated:
         timeout = aiohttp.ClientTimeout(total=self.timeout_s, sock_connect=min(CONNECT_S, self.timeout_s))
-        body, url = request_body(request, rid), http_url(self.base_url, "/generate")
+        body, url = request_body(request), http_url(self.base_url, "/generate")
         try:
             async with http.post(url, json=body, timeout=timeout, allow_redirects=False) as reply:
                 text = await _read(reply, reply_bytes(request.max_new_tokens))
@@ -281,7 +254,7 @@ class TargetClient:
         return to_generated(found, request.stop_token_ids, request.stop)
 
 
-def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
+def request_body(request: GenerateRequest) -> dict[str, Any]:
     sampling: dict[str, Any] = {
         "max_new_tokens": request.max_new_tokens,
         "temperature": request.temperature,
@@ -296,8 +269,6 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     grammar = {"stop": list(request.stop) or None, "regex": request.regex, "json_schema": request.json_schema}
     sampling |= {name: value for name, value in grammar.items() if value is not None}
     payload: dict[str, Any] = {"input_ids": list(request.input_ids), "sampling_params": sampling}
-    if rid:
-        payload["rid"] = rid
     if request.deltas is not None:
         end = {"end": "sentence"} if request.end_after_sentence else {}
         sampling["custom_params"] = {"clustering": request.clustering, "deltas": list(request.deltas), **end}
@@ -322,7 +293,6 @@ def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequ
         text=reply["text"],
         output_ids=answer_ids,
         finish="stop" if ended or reason["type"] == "stop" else "length",
-        prompt_tokens=max(0, meta["prompt_tokens"]),
         completion_tokens=len(answer_ids),
         cached_tokens=max(0, meta["cached_tokens"]),
         stop_text=matched if isinstance(matched, str) and reason["type"] == "stop" and matched in stop else "",

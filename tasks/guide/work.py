@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import json
 import math
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,7 +67,6 @@ def ask(
             top_p=one["top_p"],
             seed=one["seed"],
             stop_token_ids=ends,
-            rid=uuid.uuid4().hex,
             stop=tuple(one.get("stop", ())),
             **form,
         )

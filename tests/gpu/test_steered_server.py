@@ -168,7 +168,7 @@ BAD = [
 
 
 def test_bad_parameters_are_refused_and_the_server_lives(server: Server) -> None:
-    good = request_body(server.request(0, deltas()), "")
+    good = request_body(server.request(0, deltas()))
     http, headers = http_client(server.url, 30), {"Authorization": f"Bearer {server.key}"}
     for params in BAD:
         bad = {**good, "sampling_params": {**good["sampling_params"], "custom_params": params}}
