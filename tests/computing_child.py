@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from tasks.common.process import SendReport, work_as_child
+from tasks.common.child import SendReport, work_as_child
 
 
 def echo(report: SendReport) -> dict[str, object]:

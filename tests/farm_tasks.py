@@ -165,7 +165,7 @@ class Computing(Recorded):
 @shared_task(name="gpu.compute", base=Computing, card="computes")
 def compute(name: str) -> None:
     """Run tests/computing_child.py on the card until the key `<name>:go`; its pid is the beginning."""
-    from tasks.common.process import ComputeChild, run_child
+    from tasks.common.child import ComputeChild, run_child
 
     store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
 

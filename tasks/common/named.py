@@ -7,7 +7,6 @@ A name in a file or a module is importable where it is used: on the worker, or i
 from __future__ import annotations
 
 import atexit
-import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -19,15 +18,17 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import metadata
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tasks.common.process import has_ended, start_child, stop_child, wait_ended
+from tasks.common.child import Child, pipe_to_parent
+from tasks.common.process import has_ended, wait_ended
 from tasks.common.text import first_line
 
 NAME = re.compile(r"[\w.]+:[\w.]+|[^,]+\.py:[\w.]+|[\w.-]+")
@@ -55,16 +56,6 @@ def load_named(name: str, group: str) -> Any:
     for part in path.split("."):
         value = getattr(value, part)
     return value
-
-
-def source_identity(function: Callable[..., Any]) -> str:
-    """The SHA-256 of the file that defines the function; of its name where there is no such file."""
-    try:
-        source = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
-    except (TypeError, OSError):
-        name = getattr(function, "__qualname__", repr(type(function)))
-        source = f"{getattr(function, '__module__', '')}:{name}".encode()
-    return hashlib.sha256(source).hexdigest()
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -114,10 +105,9 @@ class ChildFunction:
 
     def __init__(self, name: str, group: str, parameters: Sequence[str], limit_s: float = CALL_LIMIT_S) -> None:
         self._arguments, self._limit_s = (name, group, *parameters), limit_s
-        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
         self._free = threading.BoundedSemaphore(MOST_CHILDREN)
-        child = _Child(self._arguments, limit_s)
-        self.identity = child.identity
+        child, self.identity = self._start()
         self._idle.put(child)
         atexit.register(self.close)
 
@@ -125,11 +115,9 @@ class ChildFunction:
         """What the function returns, as JSON has it.  Raises: ChildFunctionError."""
         with self._free:
             child = self._child()
-            try:
-                problem, value = child.call(arguments)
-            except BaseException:
-                child.close()
-                raise
+            with suppress(OSError):  # it has ended: the missing reply says how
+                child.send(arguments)
+            problem, value = self._reply(child)
             self._idle.put(child)
         if problem:
             raise ChildFunctionError(problem)
@@ -140,70 +128,55 @@ class ChildFunction:
         while not self._idle.empty():
             self._idle.get().close()
 
-    def _child(self) -> _Child:
-        with contextlib.suppress(queue.Empty):
+    def _child(self) -> Child:
+        with suppress(queue.Empty):
             child = self._idle.get_nowait()
             if not has_ended(child.process):
                 return child
             child.close()
-        child = _Child(self._arguments, self._limit_s)
-        if child.identity != self.identity:
+        child, identity = self._start()
+        if identity != self.identity:
             child.close()
             raise ChildFunctionError("its source has changed since this process loaded it; start the worker again")
         return child
 
+    def _start(self) -> tuple[Child, str]:
+        ends = {"stdin": subprocess.DEVNULL, "stdout": sys.__stderr__}
+        child: Child = _starter.submit(Child, __name__, self._arguments, **ends).result()
+        problem, identity = self._reply(child)
+        if problem:
+            child.close()
+            raise ChildFunctionError(problem)
+        return child, identity
 
-class _Child:
-    """One process, which loads the function and answers one call after the other, in JSON over a socket."""
+    def _reply(self, child: Child) -> tuple[str, Any]:
+        """What is wrong, or "", and a value; of a child that does not reply, nothing is left."""
+        deadline = time.monotonic() + self._limit_s
 
-    def __init__(self, arguments: Sequence[str], limit_s: float) -> None:
-        self._limit_s = limit_s
-        self._pipe, theirs = Pipe()
-        ends: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": sys.__stderr__, "pass_fds": [theirs.fileno()]}
-        started = _starter.submit(start_child, __name__, [str(theirs.fileno()), *arguments], **ends)
-        self.process: subprocess.Popen[bytes] = started.result()
-        theirs.close()
-        try:
-            problem, self.identity = self._reply()
-            if problem:
-                raise ChildFunctionError(problem)
-        except BaseException:
-            self.close()
-            raise
-
-    def call(self, arguments: Sequence[Any]) -> tuple[str, Any]:
-        """What is wrong, or "", and what the function returned."""
-        with contextlib.suppress(OSError):  # it has ended: the missing reply says how
-            self._pipe.send_bytes(json.dumps(arguments).encode())
-        return self._reply()
-
-    def close(self) -> None:
-        stop_child(self.process, 0)
-        self._pipe.close()
-
-    def _reply(self) -> tuple[str, Any]:
-        try:
-            if not self._pipe.poll(self._limit_s):
+        def check() -> None:
+            if time.monotonic() > deadline:
                 raise ChildFunctionError(f"it did not return within {self._limit_s:g} s")
-            problem, value = json.loads(self._pipe.recv_bytes())
-        except (OSError, EOFError):
-            wait_ended(self.process, 5)
-            code = stop_child(self.process, 0)
-            how = (
-                f"its process was killed by signal {-code}" if code < 0 else f"it ended its process with status {code}"
-            )
-            raise ChildFunctionError(how) from None
+
+        try:
+            reply = child.receive(check)
+        except BaseException:
+            child.close()
+            raise
+        if reply is None:
+            wait_ended(child.process, 5)
+            code = child.close()
+            killed = f"its process was killed by signal {-code}"
+            raise ChildFunctionError(killed if code < 0 else f"it ended its process with status {code}")
+        problem, value = reply
         return problem, value
 
 
 def main() -> None:
-    """The child: load the function, say so, and answer calls until the parent closes the socket."""
-    pipe, (name, group, *parameters) = Connection(int(sys.argv[1])), sys.argv[2:]
-    process = os.getpid()
+    """The child: load the function, say so, and answer calls until the parent closes the pipe."""
+    pipe, (name, group, *parameters), process = pipe_to_parent(), sys.argv[1:], os.getpid()
     try:
         function = _load(name, group, parameters)
-        identity = hashlib.sha256(source_identity(function).encode() + _source_of(name)).hexdigest()
-        reply: list[Any] = ["", identity]
+        reply: list[Any] = ["", _identity(function, name)]
     except BaseException as error:  # a user's module may raise whatever it likes while it is imported
         function, reply = max, [first_line(error), ""]
     while os.getpid() == process:  # the function may have forked, and this may be the copy
@@ -245,11 +218,17 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"it returned a {module}{kind.__name__}")
 
 
-def _source_of(name: str) -> bytes:
-    """The file that the name names: the function may be of another one, which it is wrapped by."""
+def _identity(function: Callable[..., Any], name: str) -> str:
+    """The SHA-256 of the files that define the function, and that `name` names: it may be wrapped by another's."""
     module = name.rpartition(":")[0]
-    file = module if module.endswith(".py") else getattr(sys.modules.get(module), "__file__", None)
-    return Path(file).read_bytes() if file and Path(file).is_file() else b""
+    named = module if module.endswith(".py") else getattr(sys.modules.get(module), "__file__", None)
+    try:
+        source = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
+    except (TypeError, OSError):  # written in C, or an instance
+        qualified = getattr(function, "__qualname__", repr(type(function)))
+        source = f"{getattr(function, '__module__', '')}:{qualified}".encode()
+    wrapping = Path(named).read_bytes() if named and Path(named).is_file() else b""
+    return hashlib.sha256(hashlib.sha256(source).hexdigest().encode() + wrapping).hexdigest()
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Task, shared_task
 
+from tasks.common.child import ChildFailed, ComputeChild, Report, SendReport, run_child, work_as_child
 from tasks.common.files import write_atomic
-from tasks.common.process import ChildFailed, ComputeChild, Report, SendReport, run_child, work_as_child
 from tasks.gpu.clustering.artifacts import ClusteringError, Progress, cannot_load, load_clustering, no_progress
 from tasks.gpu.clustering.vocabulary import sentence_ends
 from tasks.gpu.host import TargetHost, host_of

@@ -1,4 +1,4 @@
-"""`python -m tasks.route.child bases|train|evaluate`: one job, given as JSON on stdin (tasks/common/process.py).
+"""`python -m tasks.route.child bases|train|evaluate`: one job, given as JSON on stdin (tasks/common/child.py).
 
 That is the bases of a model, the steps of one trajectory, or the evaluations of what it deploys.
 """
@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from tasks.common.child import SendReport, work_as_child
 from tasks.common.files import write_atomic
-from tasks.common.process import SendReport, work_as_child
 from tasks.gpu.prompt import answer_ends
 from tasks.route.adapter import Adapter, bases_of, weights_hash
 from tasks.route.grading import Grader, PoolRow

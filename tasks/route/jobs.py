@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from celery import Task, shared_task
 
-from tasks.common.process import CardMemoryFull, ComputeChild, Report, run_child
+from tasks.common.child import CardMemoryFull, ComputeChild, Report, run_child
 from tasks.gpu.host import TargetHost, host_of
 from tasks.records import JobSpec, Target
 from tasks.route.claims import Quarantine, Trajectory

@@ -14,12 +14,12 @@ import psutil
 import pytest
 from farm_bench import until
 
-from tasks.common import process
-from tasks.common.process import CardMemoryFull, ChildFailed, ComputeChild, run_child
+from tasks.common import child as children
+from tasks.common.child import CardMemoryFull, ChildFailed, ComputeChild, run_child
 
 PARENT = """
 import json
-from tasks.common.process import ComputeChild, run_child
+from tasks.common.child import ComputeChild, run_child
 run_child(ComputeChild("test", "computing_child", ("wait",)), lambda report: print(json.dumps(report), flush=True))
 """
 
@@ -89,7 +89,7 @@ def test_what_it_leaves_behind_ends_with_it() -> None:
 @pytest.mark.parametrize("what", ["wait", "family"])
 def test_a_caller_gives_up_on_a_child_that_says_nothing_more(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a child that has reported once, and may have a process of its own and ignore SIGTERM
-    monkeypatch.setattr(process, "GRACE_S", 0.5)
+    monkeypatch.setattr(children, "GRACE_S", 0.5)
     told: list[Mapping[str, Any]] = []
 
     def check() -> None:

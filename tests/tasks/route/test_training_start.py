@@ -15,7 +15,7 @@ from answer_runs import embedded_target, own_store
 from small_model import make_small_model
 from training_values import DATA, MODEL, TRAINING
 
-from tasks.common.process import CardMemoryFull, ComputeChild
+from tasks.common.child import CardMemoryFull, ComputeChild
 from tasks.route.jobs import (
     Arm,
     Deployment,
