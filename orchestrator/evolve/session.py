@@ -308,7 +308,7 @@ class _Search:
         session.artifacts.request_plots("comparison", COMPARISON_PLOTS, {"points": plot_points(report)})
         session.artifacts.wait(FINISHING_S)
         store.release_shared(run_id)  # what is written later is held again
-        store.release_clusterings(run_id)
+        store.clusterings.release(run_id)
         self.reporter.flush()
         delete_results(session.opened.farm.app, run_id)
         return build_report(settings, output, store, report, history, comparisons, session.evaluations(history))

@@ -141,8 +141,9 @@ class ChildFunction:
         return child
 
     def _start(self) -> tuple[Child, str]:
-        ends = {"stdin": subprocess.DEVNULL, "stdout": sys.__stderr__}
-        child: Child = _starter.submit(Child, __name__, self._arguments, **ends).result()
+        child = _starter.submit(
+            Child, __name__, self._arguments, stdin=subprocess.DEVNULL, stdout=sys.__stderr__
+        ).result()
         problem, identity = self._reply(child)
         if problem:
             child.close()

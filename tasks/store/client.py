@@ -231,7 +231,6 @@ end
 return replies
 """
 Part = str | bytes | int | float
-Script = Callable[[str, Sequence[str], Sequence[Part]], Any]
 
 
 class RunTaken(Exception):
@@ -247,27 +246,29 @@ class StoreAccess:
 
     def __init__(self, client: redis.Redis, owner: str = "") -> None:
         self.redis, self.owner = client, owner
-        self._commands = self._script(_COMMANDS)
 
-    def _script(self, source: str) -> Script:
-        """A script of the server as a function of a run, keys and arguments, which is done only in the run's name."""
-        registered = self.redis.register_script(_CHECK + source)
-
-        def call(run_id: str, names: Sequence[str], arguments: Sequence[Part]) -> Any:
-            try:
-                return registered([*names, run_key(run_id, keys.LEASE)], [*arguments, self.owner])
-            except redis.ResponseError as error:
-                if not str(error).startswith(REFUSED):
-                    raise
-                raise RunTaken(f"another process has taken run {run_id} over, or it was deleted") from None
-
-        return call
+    def _run_script(self, script: str, run_id: str, names: Sequence[str], arguments: Sequence[Part] = ()) -> Any:
+        """What a script of the server returns, which is done only in the run's name."""
+        names, arguments = [*names, run_key(run_id, keys.LEASE)], [*arguments, self.owner]
+        try:
+            return self.redis.register_script(_CHECK + script)(names, arguments)
+        except redis.ResponseError as error:
+            if not str(error).startswith(REFUSED):
+                raise
+            raise RunTaken(f"another process has taken run {run_id} over, or it was deleted") from None
 
     def _write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
         """Do commands of Redis in one transaction; their raw replies."""
         parts = [part for command in commands for part in (len(command), *command)]
-        replies: list[Any] = self._commands(run_id, [], parts)
+        replies: list[Any] = self._run_script(_COMMANDS, run_id, [], parts)
         return replies
+
+    def metadata(self, run_id: str, name: str) -> str | None:
+        return self.metadata_values(run_id, [name])[name]
+
+    def metadata_values(self, run_id: str, names: Sequence[str]) -> dict[str, str | None]:
+        values = cast("list[bytes | None]", self.redis.hmget(run_key(run_id, keys.METADATA), list(names)))
+        return {name: None if value is None else value.decode() for name, value in zip(names, values, strict=True)}
 
     def run_ids(self) -> list[str]:
         """All runs, of every kind."""

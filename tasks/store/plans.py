@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-import redis
-
 from tasks.common.validation import parse_json
 from tasks.plan import Plan
 from tasks.records import Failure, JobSpec, Run
@@ -56,10 +54,6 @@ class JobContext(WorkState):
 class PlanRecords(StoreAccess):
     """The records of the work of a run, by the name of a plan or the key of a job."""
 
-    def __init__(self, client: redis.Redis, owner: str = "") -> None:
-        super().__init__(client, owner)
-        self._next_attempt, self._put_stage = self._script(_NEXT_ATTEMPT), client.register_script(_PUT_STAGE)
-
     def put_plan(self, run_id: str, plan: Plan) -> None:
         """Record a plan, which takes no record of an attempt that began before; a different one has other records."""
         key, text = plan_key(run_id, plan.name), plan.to_json()
@@ -85,7 +79,8 @@ class PlanRecords(StoreAccess):
 
     def next_attempt(self, run_id: str, name: str) -> int:
         """The number of a new attempt at a plan or the jobs; tasks of an earlier one end without work from here on."""
-        return cast(int, self._next_attempt(run_id, [run_key(run_id, keys.FENCE), plan_key(run_id, name)], []))
+        names = [run_key(run_id, keys.FENCE), plan_key(run_id, name)]
+        return cast(int, self._run_script(_NEXT_ATTEMPT, run_id, names))
 
     def attempt(self, run_id: str, name: str) -> int:
         """The latest attempt, 0 before the first."""
@@ -105,7 +100,8 @@ class PlanRecords(StoreAccess):
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
         """Record the outcome of a stage; the first one stands, and an attempt that was forgotten writes nothing."""
-        self._put_stage([plan_key(run_id, name)], [keys.OUTDATED, attempt, stage, json.dumps(outcome)])
+        arguments = [keys.OUTDATED, attempt, stage, json.dumps(outcome)]
+        self.redis.register_script(_PUT_STAGE)([plan_key(run_id, name)], arguments)
 
     def forget_stages(self, run_id: str, names: Iterable[str]) -> None:
         """Delete the records of the stages of plans, also those that tasks of earlier attempts are about to write."""

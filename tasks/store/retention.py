@@ -12,9 +12,12 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar, cast
+
+import redis
 
 from tasks.store import keys
 from tasks.store.client import StoreAccess
@@ -26,45 +29,30 @@ FULL, ROOM = 0.75, 0.6  # of the server's memory limit: from when on room is mad
 AT_ONCE = 500  # keys in one script
 RESULT = re.compile(rb"whetstone:([a-z_]+):[0-9a-f]{16,128}")
 
-# Whether the key is held by any run that the store knows.
-_HELD = """
-local runs = redis.call("SMEMBERS", "whetstone:runs")
+# KEYS: results, of which those that no run holds have an end.  ARGV: seconds of life that they have left at most.
+# Returns how many were removed.
+_REMOVE = """
+local removed = 0
+for _, key in ipairs(KEYS) do
+    local left = redis.call("TTL", key)
+    if left >= 0 and left <= tonumber(ARGV[1]) then removed = removed + redis.call("DEL", key) end
+end
+return removed
+"""
+# KEYS: results.  ARGV: seconds.  Those without an end that are in no run's set of held ones expire.
+_EXPIRE_UNHELD = f"""
+local runs = redis.call("SMEMBERS", "{keys.RUNS}")
 local function held(key)
     for _, run in ipairs(runs) do
-        for _, part in ipairs({"held", "held_clusterings"}) do
-            if redis.call("SISMEMBER", "whetstone:run:" .. run .. ":" .. part, key) == 1 then return true end
+        for _, part in ipairs({{"{keys.HELD}", "{keys.HELD_CLUSTERINGS}"}}) do
+            if redis.call("SISMEMBER", "{keys.PREFIX}run:" .. run .. ":" .. part, key) == 1 then return true end
         end
     end
     return false
 end
-"""
-# KEYS: results.  ARGV: seconds of life that they have left at most.  Returns how many were removed.
-_REMOVE_RESULTS = f"""
-{_HELD}
-local removed = 0
-for _, key in ipairs(KEYS) do
-    local left = redis.call("TTL", key)
-    if left >= 0 and left <= tonumber(ARGV[1]) and not held(key) then removed = removed + redis.call("DEL", key) end
-end
-return removed
-"""
-# KEYS: results without an end.  ARGV: seconds.  Those of them that no run holds expire now.
-_EXPIRE_UNHELD = f"""
-{_HELD}
 for _, key in ipairs(KEYS) do
     if redis.call("TTL", key) == -1 and not held(key) then redis.call("EXPIRE", key, ARGV[1]) end
 end
-"""
-# KEYS: the run's metadata and lease, the set of runs, then the run's keys.  ARGV: its id, and when it was published
-# as finished at the latest, in seconds of the epoch.  Returns whether the run was removed.
-_REMOVE_RUN = """
-local text = redis.call("HGET", KEYS[1], "status")
-if not text or redis.call("EXISTS", KEYS[2]) == 1 then return 0 end
-local status = cjson.decode(text)
-if status["state"] ~= "finished" or status["updated"] > tonumber(ARGV[2]) then return 0 end
-for i = 4, #KEYS do redis.call("UNLINK", KEYS[i]) end
-redis.call("SREM", KEYS[3], ARGV[1])
-return 1
 """
 
 
@@ -100,16 +88,21 @@ class Retention(StoreAccess):
 
     def finished_before(self, before: float) -> list[str]:
         """The runs that were published as finished before this time, in seconds of the epoch, and are not driven."""
-        found = {name: self._published(name) for name in self.run_ids()}
-        ended = [name for name, (state, updated) in found.items() if state == "finished" and updated <= before]
-        return [name for name in ended if not self.redis.exists(run_key(name, keys.LEASE))]
+        return [run_id for run_id in self.run_ids() if self._is_over(run_id, before)]
 
     def remove_finished(self, run_id: str, before: float) -> bool:
         """Returns whether it was published as finished before this time, and no process drives it."""
-        own = list(self.keys_of(run_id))  # those of a run that has finished are few
-        first = [run_key(run_id, keys.METADATA), run_key(run_id, keys.LEASE), keys.RUNS]
-        names = [*(name.encode() for name in first), *own]
-        return bool(self.redis.eval(_REMOVE_RUN, len(names), *names, run_id, repr(before)))
+        with self.redis.pipeline() as pipe:
+            pipe.watch(run_key(run_id, keys.METADATA), run_key(run_id, keys.LEASE))
+            if not self._is_over(run_id, before):
+                return False
+            own = list(self.keys_of(run_id))  # those of a run that has finished are few
+            pipe.multi()
+            pipe.unlink(*own)
+            pipe.srem(keys.RUNS, run_id)
+            with suppress(redis.WatchError):
+                return bool(pipe.execute())
+        return False
 
     def unheld(self) -> list[StoredResult]:
         """The results and clusterings that no run holds, those first that expire first."""
@@ -128,7 +121,7 @@ class Retention(StoreAccess):
         removed = 0
         for several in _several(results):
             names, most = [result.key for result in several], max(result.expires_s for result in several)
-            removed += cast(int, self.redis.eval(_REMOVE_RESULTS, len(names), *names, most))
+            removed += cast(int, self.redis.eval(_REMOVE, len(names), *names, most))
         return removed
 
     def expire_unheld(self, kept_s: int) -> None:
@@ -165,9 +158,12 @@ class Retention(StoreAccess):
         self.expire_unheld(int(days * DAY_S))
         self.make_room()
 
+    def _is_over(self, run_id: str, before: float) -> bool:
+        state, updated = self._published(run_id)
+        return state == "finished" and updated <= before and not self.redis.exists(run_key(run_id, keys.LEASE))
+
     def _published(self, run_id: str) -> tuple[str, float]:
-        text = cast("bytes | None", self.redis.hget(run_key(run_id, keys.METADATA), keys.STATUS))
-        status = json.loads(text) if text else {}
+        status = json.loads(self.metadata(run_id, keys.STATUS) or "{}")
         return status.get("state", ""), status.get("updated", 0.0)
 
     def _result_keys(self) -> Iterator[bytes]:

@@ -11,13 +11,14 @@ from typing import Any, cast
 import redis
 
 from tasks.common.validation import parse_json
-from tasks.records import ClusterFigures, Example, Run
+from tasks.records import Example, Run
 from tasks.store import keys
 from tasks.store.address import store_url
 from tasks.store.client import NO_WAITING, Waiting, connect, waiting_of
-from tasks.store.keys import clustering_key, result_key, run_key, test_uses_key
+from tasks.store.keys import result_key, run_key, test_uses_key
 from tasks.store.plans import PlanRecords, read_run
-from tasks.store.retention import KEPT_S, Retention
+from tasks.store.results import Clusterings, SharedResults
+from tasks.store.retention import Retention
 
 NOTIFICATIONS_KEPT_S = 3600
 DELETED_AT_ONCE = 500  # keys in one command
@@ -25,54 +26,10 @@ DELETED_AT_ONCE = 500  # keys in one command
 _RESTORE_USAGE = """
 if redis.call("EXISTS", KEYS[1]) == 0 then redis.call("HSET", KEYS[1], unpack(ARGV)) end
 """
-# KEYS: the run's sets of held and of used results, then results.  Returns the texts of the results.
-_TAKE = """
-local texts = {}
-for i = 3, #KEYS do
-    local text = redis.call("GET", KEYS[i])
-    if text then
-        redis.call("PERSIST", KEYS[i])
-        redis.call("SADD", KEYS[1], KEYS[i])
-        redis.call("SADD", KEYS[2], KEYS[i])
-    end
-    texts[i - 2] = text
-end
-return texts
-"""
-# KEYS: a set of held keys, a set of used ones, and the key.  Returns whether it is there.
-_HOLD = """
-if redis.call("EXISTS", KEYS[3]) == 0 then return 0 end
-redis.call("PERSIST", KEYS[3])
-redis.call("SADD", KEYS[1], KEYS[3])
-redis.call("SADD", KEYS[2], KEYS[3])
-return 1
-"""
-# KEYS: the run's sets of held and of used results, the result, and the run's counters.  ARGV: the result's text, then
-# names and counts of what it used, which are counted when the run did not hold the result yet.
-_PUT = """
-local is_new = redis.call("SADD", KEYS[1], KEYS[3])
-redis.call("SADD", KEYS[2], KEYS[3])
-redis.call("SETNX", KEYS[3], ARGV[1])
-redis.call("PERSIST", KEYS[3])
-if is_new == 1 then
-    for i = 2, #ARGV, 2 do redis.call("HINCRBYFLOAT", KEYS[4], ARGV[i], ARGV[i + 1]) end
-end
-"""
-# KEYS: the sets of held results, the run's own first.  ARGV: seconds.
-_RELEASE = """
-for _, result in ipairs(redis.call("SDIFF", unpack(KEYS))) do redis.call("EXPIRE", result, ARGV[1]) end
-redis.call("UNLINK", KEYS[1])
-"""
 
 
-class Store(PlanRecords):
+class Store(PlanRecords, SharedResults):
     """Typed access to all that runs share: what each was started with, its work, what it leaves, and shared results."""
-
-    def __init__(self, client: redis.Redis, owner: str = "") -> None:
-        super().__init__(client, owner)
-        self._restore_usage = self._script(_RESTORE_USAGE)
-        self._put, self._release = self._script(_PUT), self._script(_RELEASE)
-        self._take, self._hold = client.register_script(_TAKE), client.register_script(_HOLD)
 
     def of_owner(self, owner: str) -> Store:
         """The same store, for the process that holds the lease of a run (`Owner.to_json`)."""
@@ -80,7 +37,7 @@ class Store(PlanRecords):
 
     @cached_property
     def clusterings(self) -> Clusterings:
-        return Clusterings(self)
+        return Clusterings(self.redis, self.owner)
 
     @cached_property
     def retention(self) -> Retention:
@@ -103,13 +60,6 @@ class Store(PlanRecords):
 
     def put_metadata(self, run_id: str, name: str, value: str) -> None:
         self._write(run_id, ("HSET", run_key(run_id, keys.METADATA), name, value))
-
-    def metadata(self, run_id: str, name: str) -> str | None:
-        return self.metadata_values(run_id, [name])[name]
-
-    def metadata_values(self, run_id: str, names: Sequence[str]) -> dict[str, str | None]:
-        values = cast("list[bytes | None]", self.redis.hmget(run_key(run_id, keys.METADATA), list(names)))
-        return {name: None if value is None else value.decode() for name, value in zip(names, values, strict=True)}
 
     def set_requirements(self, run_id: str, code: str, model: str) -> None:
         """Which workers may work for a run: those of this code, for this model.  A cancelled run goes on."""
@@ -152,7 +102,7 @@ class Store(PlanRecords):
     def delete_run(self, run_id: str) -> int:
         """Delete a run, and the shared results that no other run has used.  Returns the number of keys removed."""
         self.release_shared(run_id)
-        self.release_clusterings(run_id)
+        self.clusterings.release(run_id)
         others = [run_key(other, keys.SHARED) for other in self.run_ids() if other != run_id]
         shared = cast("set[bytes]", self.redis.sdiff([run_key(run_id, keys.SHARED), *others]))
         lease = run_key(run_id, keys.LEASE).encode()
@@ -196,7 +146,7 @@ class Store(PlanRecords):
     def restore_usage(self, run_id: str, counts: Mapping[str, float]) -> None:
         """Where the run has no counters, begin with these: after the store has lost them."""
         if parts := [part for name, value in counts.items() for part in (name, repr(float(value)))]:
-            self._restore_usage(run_id, [run_key(run_id, keys.USAGE)], parts)
+            self._run_script(_RESTORE_USAGE, run_id, [run_key(run_id, keys.USAGE)], parts)
 
     def add_providers(self, run_id: str, role: str, names: Iterable[str]) -> None:
         """Note who answered for the run in the role of "reflector" or "judge"."""
@@ -219,116 +169,6 @@ class Store(PlanRecords):
         """The identities of the target servers that have answered for the run."""
         found = cast("set[bytes]", self.redis.smembers(run_key(run_id, keys.SERVERS)))
         return [json.loads(text) for text in sorted(found)]
-
-    # Results that runs share, each under the hash of all that determines it.
-
-    def shared(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Those of the results that are in the store, by content key; they are held for the run from here on."""
-        if not content_keys:
-            return {}
-        sets = [run_key(run_id, keys.HELD), run_key(run_id, keys.SHARED)]
-        texts = cast("list[bytes | None]", self._take([*sets, *map(result_key, content_keys)]))
-        return {key: json.loads(text) for key, text in zip(content_keys, texts, strict=True) if text is not None}
-
-    def put_shared(
-        self, run_id: str, key: str, value: Mapping[str, Any], usage: Mapping[str, float] | None = None
-    ) -> None:
-        """Keep a result under its content key and hold it for the run; the first one stands.
-
-        `usage` is counted for the run in the same trip (hundreds of answers arrive in a second), and once.
-        """
-        names = [run_key(run_id, part) for part in (keys.HELD, keys.SHARED)]
-        counts = [part for name, count in (usage or {}).items() for part in (name, repr(count))]
-        self._put(run_id, [*names, result_key(key), run_key(run_id, keys.USAGE)], [json.dumps(value), *counts])
-
-    def put_checkpoint(self, run_id: str, key: str, data: bytes) -> None:
-        """Keep how far a job is under its content key; the latest stands."""
-        self.redis.set(result_key(key), data)
-        self.hold(run_id, result_key(key))
-
-    def checkpoint(self, run_id: str, key: str) -> bytes | None:
-        """The latest checkpoint under this key; it is held for the run from here on."""
-        self.hold(run_id, result_key(key))
-        return cast("bytes | None", self.redis.get(result_key(key)))
-
-    def hold(self, run_id: str, key: str, held: str = keys.HELD) -> bool:
-        """Hold a key of any type for the run, in its set `held`; returns whether it is there."""
-        return bool(self._hold([run_key(run_id, held), run_key(run_id, keys.SHARED), key]))
-
-    def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run needs none of its results any more: those that no other run holds expire, or make room at once."""
-        self.release(run_id, keys.HELD, kept_s)
-        Retention(self.redis).make_room()
-
-    def release_clusterings(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run has ended: clusterings that no other run holds expire."""
-        self.release(run_id, keys.HELD_CLUSTERINGS, kept_s)
-
-    def release(self, run_id: str, held: str, kept_s: int) -> None:
-        others = [other for other in self.run_ids() if other != run_id]
-        self._release(run_id, [run_key(run, held) for run in (run_id, *others)], [kept_s])
-
-
-class Clusterings:
-    """Clusterings of a vocabulary, each under its content hash; runs share them, and hold their own until they end."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._redis = store, store.redis
-
-    def put(
-        self,
-        run_id: str,
-        clustering: str,
-        labels: bytes,
-        descriptions: str,
-        figures: ClusterFigures = ClusterFigures(),
-        ends: bytes = b"",
-    ) -> None:
-        """Record a clustering, and hold it for the run.  `labels` and `ends` are packed, `descriptions` are JSON."""
-        fields: dict[Any, Any] = {keys.LABELS: labels, keys.DESCRIPTIONS: descriptions}
-        fields |= {keys.FIGURES: figures.to_json(), keys.ENDS: ends}
-        self._redis.hset(clustering_key(clustering), mapping=fields)
-        self.hold(run_id, clustering)
-
-    def hold(self, run_id: str, clustering: str) -> bool:
-        """Whether there is such a clustering; it does not expire then before the run ends."""
-        return self._store.hold(run_id, clustering_key(clustering), keys.HELD_CLUSTERINGS)
-
-    def chosen(self, run_id: str, clustering: str = "") -> str:
-        """The clustering of this content hash; without one the run's."""
-        found = clustering or self._store.metadata(run_id, keys.CLUSTERING)
-        if found is None:
-            raise LookupError(f"run {run_id} has no clustering")
-        return found
-
-    def labels(self, clustering: str) -> bytes:
-        """The packed labels."""
-        return self._field(clustering, keys.LABELS)
-
-    def ends(self, clustering: str) -> bytes:
-        """The packed classes of the tokens that end a sentence."""
-        return self._field(clustering, keys.ENDS)
-
-    def figures(self, clustering: str) -> ClusterFigures:
-        """Which cluster ends a turn, which is pinned, and the log-odds of each."""
-        return ClusterFigures.from_json(self._field(clustering, keys.FIGURES))
-
-    def descriptions(self, run_id: str, clustering: str = "") -> list[dict[str, Any]]:
-        """What the clusters of a clustering hold: of the run's own, the descriptions that the run was given, if any."""
-        own = self._store.metadata(run_id, keys.DESCRIPTIONS)
-        if own is not None and clustering in ("", self._store.metadata(run_id, keys.CLUSTERING) or ""):
-            return cast("list[dict[str, Any]]", json.loads(own))
-        return self.made_descriptions(self.chosen(run_id, clustering))
-
-    def made_descriptions(self, clustering: str) -> list[dict[str, Any]]:
-        """What the clustering itself says of its clusters, with examples of their tokens."""
-        return cast("list[dict[str, Any]]", json.loads(self._field(clustering, keys.DESCRIPTIONS)))
-
-    def _field(self, clustering: str, name: str) -> bytes:
-        found = self._redis.hget(clustering_key(clustering), name)
-        if found is None:
-            raise KeyError(f"no clustering {clustering!r} in the store")
-        return cast(bytes, found)
 
 
 def record_use(client: redis.Redis, questions: Sequence[str], use: str) -> int:

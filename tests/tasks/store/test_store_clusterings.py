@@ -32,5 +32,5 @@ def test_a_run_has_clusterings_of_its_arms_beside_its_own(store: Store) -> None:
     # And both stay until the run releases them
     store.release_shared("r")
     assert {store.redis.ttl(f"whetstone:clustering:{name}") for name in ("c", "arm")} == {-1}
-    store.release_clusterings("r", 60)
+    store.clusterings.release("r", 60)
     assert all(0 < store.redis.ttl(f"whetstone:clustering:{name}") <= 60 for name in ("c", "arm"))  # type: ignore[operator]

@@ -32,7 +32,7 @@ WRITES: dict[str, Callable[[Store], Any]] = {
     "forget_failure": lambda store: store.forget_failure(FAILED),
     "put_shared": lambda store: store.put_shared("run", "answer:x", {}),
     "release_shared": lambda store: store.release_shared("run"),
-    "release_clusterings": lambda store: store.release_clusterings("run"),
+    "release_clusterings": lambda store: store.clusterings.release("run"),
     "put_file": lambda store: store.put_file("run", "name", b"\x00\xff"),
     "forget_file": lambda store: store.forget_file("run", "file:x"),
     "restore_usage": lambda store: store.restore_usage("run", {"requests": 1}),

@@ -57,9 +57,9 @@ def test_a_clustering_is_held_until_its_run_ends_and_expires_then(store: Store) 
     # Given a generation that is finished, and another run that uses the clustering
     store.release_shared("first")
     assert store.clusterings.hold("second", "c")
-    store.release_clusterings("first")
+    store.clusterings.release("first")
     assert clustering_ttl() == KEPT_FOR_EVER
-    store.release_clusterings("second", kept_s=60)
+    store.clusterings.release("second", kept_s=60)
     assert 55 <= clustering_ttl() <= 60
     # When a run goes on with it, then it is held again; one that is gone is made again
     assert store.clusterings.hold("first", "c") and clustering_ttl() == KEPT_FOR_EVER
