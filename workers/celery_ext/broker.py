@@ -1,8 +1,8 @@
 """Celery's messages on Redis: readable arguments, a broker that refuses, and connections that stop answering.
 
-A broker refuses writes when its memory or disk is full, or when it has become a replica.  A message that cannot be
-recorded is held and delivered when it can; meanwhile the worker takes no other one.  A message that cannot be
-acknowledged or returned is given back: its lease ends (`workers/celery_ext/lease.py`), and it returns to its queue.
+A broker refuses writes when its memory or disk is full, or when it has become a replica.  For a message that cannot be
+recorded the worker waits.  A message that cannot be acknowledged or returned is given back: its lease ends
+(`workers/celery_ext/lease.py`), and it returns to its queue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import kombu.transport
 from celery.app.amqp import AMQP
 from celery.utils.log import get_logger
+from celery.worker import state
 from kombu.transport import redis, virtual
 from redis import RedisError, ResponseError
 from redis.backoff import NoBackoff
@@ -31,6 +31,7 @@ logger = get_logger(__name__)
 
 CHECK_EVERY_S = 5
 PAUSE_S = 1.0  # after a refusal
+RECORDING_S = 24 * 3600.0  # how long a message waits to be recorded; a worker that is stopped waits no longer
 # Nothing is sent again: kombu connects anew.  With 0 tries redis-py fails with an AttributeError on a Unix socket.
 ONE_TRY = Retry(NoBackoff(), sys.maxsize, supported_errors=())
 
@@ -50,10 +51,6 @@ class ReadableMessages(AMQP):
         return super().as_task_v2(task_id, name, args, kwargs, *rest, **options)
 
 
-class NotRecorded(Exception):
-    """A message that was taken from its queue cannot be recorded now; `args` are the `QoS` and the reason."""
-
-
 class QoS(redis.QoS):
     """kombu's record of what a channel has delivered, and a condition of the worker's own for taking more.
 
@@ -62,49 +59,24 @@ class QoS(redis.QoS):
 
     channel: Any  # a Channel
     has_room: Callable[[], bool] = staticmethod(lambda: True)
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.held: deque[tuple[Any, str]] = deque()  # messages that cannot be recorded, and their queues
-        self._refusal = ""  # why the broker does not give or return messages now
-        self._paused_until = float("-inf")  # when it is asked for messages again
+    _refusal = ""  # why the broker does not give or return messages now
+    _paused_until = float("-inf")  # when it is asked for messages again
 
     def can_consume(self) -> bool:
-        if self.held or time.monotonic() < self._paused_until or not super().can_consume():
+        if time.monotonic() < self._paused_until or not super().can_consume():
             return False
         return bool(self.channel._in_poll) or self.has_room()
 
     def append(self, message: Any, delivery_tag: str) -> None:
-        try:
-            super().append(message, delivery_tag)
-        except ResponseError as error:
-            if (reason := refusal_of(error)) is None:
-                raise
-            raise NotRecorded(self, reason) from None
+        """Record a message.  It is in no queue any more, so this waits as long as the broker refuses it."""
+        record = functools.partial(super().append, message, delivery_tag)
+        waiting = Waiting(RECORDING_S, report=logger.warning, check=state.maybe_shutdown)
+        waiting.call_with_retry(record, lambda error: None, lambda error: isinstance(error, ResponseError))
 
     def pause(self, reason: str) -> None:
         """Ask for no message for a moment: the broker has refused to give one."""
         self._paused_until = time.monotonic() + PAUSE_S
         self._note_refusal(reason)
-
-    def hold(self, message: Any, queue: str, reason: str) -> None:
-        if not self.held:
-            logger.warning("a message of the queue %s waits in this worker: the broker %s", queue, reason)
-        self.held.append((message, queue))
-
-    def deliver_held(self) -> None:
-        """Deliver what is held, as far as it can be recorded now."""
-        for _ in range(len(self.held)):
-            self.channel.connection._deliver(*self.held.popleft())
-
-    def return_held(self) -> None:
-        """Put what is held back into its queue: the worker ends."""
-        while self.held:
-            message, queue = self.held.popleft()
-            try:
-                self.channel._put(queue, message)
-            except (RedisError, OSError) as error:
-                logger.error("a message of the queue %s is lost, and its run sends it again: %s", queue, error)
 
     def ack(self, delivery_tag: str) -> None:
         self._settle(delivery_tag, lambda: super(QoS, self).ack(delivery_tag))
@@ -190,7 +162,7 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """kombu's Redis transport, which checks idle connections and holds messages that cannot be recorded."""
+    """kombu's Redis transport, which checks idle connections."""
 
     Channel = Channel
     checked = 0.0  # when the connections that wait for events were last checked
@@ -204,13 +176,6 @@ class Transport(redis.Transport):
             self.checked = now
             self.cycle.maybe_check_subclient_health()
         super().drain_events(connection, timeout)
-
-    def _deliver(self, message: Any, queue: str | None) -> None:
-        try:
-            super()._deliver(message, queue)
-        except NotRecorded as refusal:
-            qos, reason = refusal.args
-            qos.hold(message, str(queue), reason)
 
 
 def register_transport() -> None:

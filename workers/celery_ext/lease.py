@@ -45,13 +45,11 @@ class Lease(PeriodicStep):
 
     def beat(self) -> None:
         refresh_lease(self.channel)
-        self.channel.qos.deliver_held()
 
     def shutdown(self, consumer: Any) -> None:
         """The worker ends: its channel is closed right after this, and then returns what is not acknowledged."""
         super().shutdown(consumer)
         if self.channel is not None and not self.channel.closed:
-            self.channel.qos.return_held()
             self.channel.qos.restore_at_shutdown = True
 
 
@@ -79,7 +77,6 @@ def move_messages(lost: Any, channel: Any) -> None:
 
     All can then be acknowledged.  Only those whose task runs keep their lease, because the others will not run here.
     """
-    channel.qos.held.extend(lost.qos.held)
     running = {request.message.delivery_tag for request in tuple(state.active_requests)}
     for tag, message in unacknowledged(lost).items():
         message.channel = channel

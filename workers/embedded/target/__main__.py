@@ -17,6 +17,7 @@ import threading
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
@@ -34,7 +35,7 @@ from workers.embedded.endpoint import BearerKey
 from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine, EngineStopped
-from workers.embedded.target.protocol import BadRequest, Limits, make_reply, make_request, parse_body
+from workers.embedded.target.protocol import BadRequest, Served, make_reply, make_request, parse_body
 from workers.embedded.target.sampling import GrammarRefused, Grammars, load_processor
 from workers.sglang.engines import KEY_VARIABLE
 from workers.sglang.identity import weights_fingerprint
@@ -42,8 +43,6 @@ from workers.sglang.identity import weights_fingerprint
 log = logging.getLogger(__name__)
 
 DRAIN_S = 5  # for answers in progress after SIGTERM
-
-
 VERSION = "embedded-2"  # raised by every change of this server that changes answers
 CLIENT_CLOSED_REQUEST = 499
 
@@ -58,7 +57,7 @@ class Service:
 
     engine: Engine
     grammars: Grammars
-    limits: Limits
+    served: Served
     tokenizer: Any
     model: dict[str, str]
     requests_log: IO[bytes] | None
@@ -66,15 +65,14 @@ class Service:
 
 def build_target_app(service: Service) -> Starlette:
     """The application; the engine is already running."""
-    engine, path = service.engine, service.model["path"]
+    engine, model = service.engine, service.model
 
     async def health(_: Request) -> Response:
         return PlainTextResponse("", 200 if engine.alive else 503)
 
     async def model_info(_: Request) -> Response:
-        weights = service.model["weights"]
-        about = {"model_path": path, "tokenizer_path": path, "weights": weights, "is_generation": True}
-        return JSONResponse(about)
+        path, weights = model["path"], model["weights"]
+        return JSONResponse({"model_path": path, "tokenizer_path": path, "weights": weights, "is_generation": True})
 
     async def server_info(_: Request) -> Response:
         running, waiting = engine.in_flight
@@ -82,11 +80,11 @@ def build_target_app(service: Service) -> Starlette:
             "engine": "embedded",
             "version": VERSION,
             "torch": torch.__version__,
-            "model_path": path,
-            "dtype": service.model["dtype"],
+            "model_path": model["path"],
+            "dtype": model["dtype"],
             "grammar_backend": f"llguidance {metadata.version('llguidance')}",
             "max_running_requests": engine.rows,
-            "context_length": service.limits.context,
+            "context_length": service.served.context,
             "num_running_reqs": running,
             "num_waiting_reqs": waiting,
         }
@@ -108,26 +106,25 @@ async def _answer(service: Service, http: Request) -> Response:
     body, grammar = parse_body(await http.body()), None
     if (wanted := body.sampling_params.grammar) is not None:  # in a thread, so that other requests go on meanwhile
         grammar = await asyncio.to_thread(service.grammars.compile, *wanted)
-    request = make_request(body, service.limits, grammar)
+    request = make_request(body, service.served, grammar)
     start = time.perf_counter()
-    pending = service.engine.submit(request)
-    answer = asyncio.wrap_future(pending.done)
+    service.engine.submit(request)
+    answer = asyncio.wrap_future(request.done)
     disconnected = asyncio.create_task(_wait_for_disconnect(http))
     await asyncio.wait((answer, disconnected), return_when=asyncio.FIRST_COMPLETED)
-    if not answer.done():
-        # The client has disconnected: free the row for other requests.
-        pending.abort.set()
+    if not answer.done():  # the client has disconnected: free the row for other requests
+        request.abort.set()
         await answer
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     disconnected.cancel()
-    finished, tokenizer = answer.result(), service.tokenizer
+    finished = answer.result()
     if service.requests_log is not None:
         tokens = len(finished.output_ids)
         line = {"rid": request.rid, "sha256": request.digest, "completion_tokens": tokens, "at": time.time()}
         with suppress(OSError):  # a full disk costs no answer
             service.requests_log.write(f"{json.dumps(line)}\n".encode())
-    text = finished.text(lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)))
-    return JSONResponse(make_reply(request, finished, text, time.perf_counter() - start))
+    decode = partial(service.tokenizer.decode, skip_special_tokens=True)
+    return JSONResponse(make_reply(request, finished, decode, time.perf_counter() - start))
 
 
 async def _wait_for_disconnect(http: Request) -> None:
@@ -144,27 +141,24 @@ def main(arguments: list[str]) -> int:
     if not (key := os.environ.get(KEY_VARIABLE)):  # not an argument, which other users can read
         sys.exit(f"{KEY_VARIABLE} is not set: it is the key that clients send")
     dtype = _dtype(options.dtype)
-    decoder = Decoder(options.model, dtype)
-    processor = load_processor(options.processor) if options.processor else None
-    tokenizer = load_tokenizer(str(options.model))
+    decoder, tokenizer = Decoder(options.model, dtype), load_tokenizer(str(options.model))
     ends = answer_ends(tokenizer)
-    loaded = (processor.sha256, processor.module) if processor else ()
-    limits = Limits(decoder.context, decoder.vocabulary, ends, options.labels, *loaded)
+    processor = load_processor(options.processor) if options.processor else None
+    served = Served(decoder.context, decoder.vocabulary, ends, options.labels, processor)
     rows = decoder.calibrate(options.rows)
     if rows != options.rows:
         log.warning("this machine's kernels mix rows: answering one request at a time")
-    prompts = PrefixCache(options.cache_mb * 2**20)
-    engine = Engine(decoder, rows, prompts, processor, lambda ids: str(tokenizer.decode(list(ids))))
+    engine = Engine(decoder, rows, PrefixCache(options.cache_mb * 2**20), lambda ids: str(tokenizer.decode(list(ids))))
     weights, dtype_name = weights_fingerprint(options.model), str(dtype).removeprefix("torch.")
     model = {"path": str(options.model), "weights": weights, "dtype": dtype_name}
     with options.requests_log.open("ab", buffering=0) if options.requests_log else nullcontext() as requests_log:
         grammars = Grammars(tokenizer, decoder.vocabulary, ends)
-        return _serve(Service(engine, grammars, limits, tokenizer, model, requests_log), key, options)
+        return _serve(Service(engine, grammars, served, tokenizer, model, requests_log), key, options)
 
 
 def _serve(service: Service, key: str, options: argparse.Namespace) -> int:
     """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
-    app = BearerKey(build_target_app(service), key)
+    app, engine = BearerKey(build_target_app(service), key), service.engine
     config = uvicorn.Config(
         app, port=options.port or 0, log_level="warning", access_log=False, timeout_graceful_shutdown=2 * DRAIN_S
     )
@@ -177,7 +171,7 @@ def _serve(service: Service, key: str, options: argparse.Namespace) -> int:
     def stop(*_: object) -> None:
         """Take no more requests; those in progress have `DRAIN_S` seconds, and then HTTP 503."""
         server.should_exit = True
-        end = threading.Timer(DRAIN_S, service.engine.close)
+        end = threading.Timer(DRAIN_S, engine.close)
         end.daemon = True
         end.start()
 
@@ -185,14 +179,14 @@ def _serve(service: Service, key: str, options: argparse.Namespace) -> int:
         try:
             server.run(listeners)
         finally:
-            service.engine.close()
+            engine.close()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     thread = threading.Thread(target=serve_http, name="http")
     thread.start()
     try:
-        service.engine.run()
+        engine.run()
     finally:
         server.should_exit = True
         thread.join()

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 
@@ -72,10 +71,6 @@ class Prompt:
     kv: torch.Tensor
     logits: torch.Tensor
 
-    @property
-    def bytes(self) -> int:
-        return self.kv.nbytes + self.logits.nbytes
-
 
 class PrefixCache:
     """Whole prompts by their exact token ids, within a limit of bytes; the least recently used are dropped first.
@@ -85,21 +80,19 @@ class PrefixCache:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit, self._bytes = limit_bytes, 0
-        self._prompts: OrderedDict[bytes, Prompt] = OrderedDict()
+        self._prompts: OrderedDict[tuple[int, ...], Prompt] = OrderedDict()
 
     def get(self, ids: Sequence[int]) -> Prompt | None:
-        key = np.asarray(ids, dtype=np.int32).tobytes()
-        if key in self._prompts:
+        if (key := tuple(ids)) in self._prompts:
             self._prompts.move_to_end(key)
         return self._prompts.get(key)
 
     def put(self, ids: Sequence[int], prompt: Prompt) -> None:
-        if prompt.bytes > self._limit:
-            return
-        self._prompts[np.asarray(ids, dtype=np.int32).tobytes()] = prompt
-        self._bytes += prompt.bytes
+        self._prompts[tuple(ids)] = prompt
+        self._bytes += prompt.kv.nbytes + prompt.logits.nbytes
         while self._bytes > self._limit:
-            self._bytes -= self._prompts.popitem(last=False)[1].bytes
+            _, dropped = self._prompts.popitem(last=False)
+            self._bytes -= dropped.kv.nbytes + dropped.logits.nbytes
 
 
 @dataclass(frozen=True)

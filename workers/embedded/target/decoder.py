@@ -67,7 +67,7 @@ class Decoder:
         self._norm = model.model.norm.weight.detach()
         self._head = Linear(model.lm_head.weight.detach())
         self._cos, self._sin = self._angles(model.model.rotary_emb)
-        self._tuner: ThreadTuner | None = None
+        self._most_threads = 0  # until `calibrate`
         self._longest_batched = 0
         self._sizes: tuple[int, ...] = ()
         # The fused copies replace the model's own matrices one layer at a time, so that memory never holds both.
@@ -91,7 +91,8 @@ class Decoder:
         sizes = (tuple(sorted({max(1, rows // part) for part in (8, 4, 2, 1)})), (rows,))
         exact = (way for way in itertools.product(threads, sizes, (BATCHED, 0)) if self._is_exact(*way))
         counts, self._sizes, self._longest_batched = next(exact, ((1,), (1,), 0))
-        self._tuner = ThreadTuner(adaptive=counts != (1,))
+        self._most_threads = torch.get_num_threads() if counts != (1,) else 1
+        torch.set_num_threads(self._most_threads)
         return self._sizes[-1]
 
     @torch.inference_mode()
@@ -134,7 +135,7 @@ class Decoder:
 
         x = self._embedding[torch.tensor(ids)]
         for layer in self._layers:
-            self._choose_threads()
+            choose_threads(self._most_threads)
             x = self._block(x, layer, self._cos[:length], self._sin[:length], attend_to_prompt)
         return Prompt(torch.stack(kv, 1), self._logits(x[-1:])[0])
 
@@ -149,7 +150,7 @@ class Decoder:
         for row, (token, position) in entering.items():
             tokens[row], positions[row] = token, position
         plan = cache.plan({row: position + 1 for row, (_, position) in entering.items()}, rows, self._longest_batched)
-        self._choose_threads()
+        choose_threads(self._most_threads)
         cos, sin = self._cos[positions], self._sin[positions]
         x = self._embedding[tokens]
         for number, layer in enumerate(self._layers):
@@ -159,10 +160,6 @@ class Decoder:
 
             x = self._block(x, layer, cos, sin, attend)
         return self._logits(x)
-
-    def _choose_threads(self) -> None:
-        if self._tuner is not None:
-            self._tuner.choose()
 
     def _block(
         self, x: torch.Tensor, layer: Layer, cos: torch.Tensor, sin: torch.Tensor, attention: Attend
@@ -221,32 +218,21 @@ def _check_supported(config: Any) -> None:
         )
 
 
-class ThreadTuner:
-    """Sets torch's threads before each piece of work: all of them, or one while other processes need the cores.
+def choose_threads(most: int, load: Path = LOAD) -> None:
+    """Have torch use `most` threads where the machine has cores for them at this moment, else one.
 
     A step is two hundred short parallel loops, and each ends when its last thread does.  When another process holds a
     core, every loop waits for a thread that is not running: two threads on two cores were up to sixty times slower
     than one.  With the cores free they are a third faster.  To be used by the engine's thread alone.
     """
-
-    def __init__(self, adaptive: bool, load: Path = LOAD, cores: int | None = None) -> None:
-        self._all = torch.get_num_threads()
-        self._load = load
-        self._cores = cores or os.cpu_count() or 1
-        self._adaptive = adaptive and self._all > 1
-        if not adaptive:
-            torch.set_num_threads(1)
-
-    def choose(self) -> None:
-        """Take all threads if the machine has cores for them at this moment, else one."""
-        if not self._adaptive:
-            return
-        current = torch.get_num_threads()
-        try:
-            running = int(self._load.read_text().split()[3].split("/")[0])
-        except OSError:
-            running = 0  # not on Linux: assume free cores, as torch does
-        # Ours spin for a moment after a loop, so as many as we use may be our own.
-        chosen = self._all if max(0, running - current) + self._all <= self._cores else 1
-        if chosen != current:
-            torch.set_num_threads(chosen)
+    if most <= 1:
+        return
+    current = torch.get_num_threads()
+    try:
+        running = int(load.read_text().split()[3].split("/")[0])
+    except OSError:
+        running = 0  # not on Linux: assume free cores, as torch does
+    # Ours spin for a moment after a loop, so as many as we use may be our own.
+    chosen = most if max(0, running - current) + most <= (os.cpu_count() or 1) else 1
+    if chosen != current:
+        torch.set_num_threads(chosen)

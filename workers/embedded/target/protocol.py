@@ -1,4 +1,4 @@
-"""The body of a /generate request, checked, and the form of its reply.  No torch, no HTTP.
+"""The body of a /generate request, checked, and the form of its reply.  No HTTP.
 
 Only known keys are accepted, as in SGLang, which answers an unknown sampling key with HTTP 400; keys that SGLang knows
 and this server does not are refused as well.  A reply's `output_ids` contain the stop token or the tokens of the stop
@@ -8,21 +8,20 @@ text that ended the answer, and `completion_tokens` counts them, as in SGLang; `
 from __future__ import annotations
 
 import hashlib
+import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workers.steering.request import CLASS, MODULE, Steering, check_params, parse_reference
+from workers.embedded.target.sampling import FILE_CLASS, Constraint, GrammarKind, ProcessorFile, Steer, steer_by_deltas
+from workers.steering.request import CLASS, MODULE, check_params, parse_reference
 
-if TYPE_CHECKING:
-    from workers.embedded.target.sampling import Constraint
-
-GrammarKind = Literal["regex", "json_schema"]
-FILE_CLASS = "DeltaProcessor"  # of a generated processor file, whose module has the file's name
 TokenId = Annotated[int, Field(ge=0)]
 StopText = Annotated[str, Field(min_length=1)]  # each text has an empty one in it
 
@@ -47,8 +46,8 @@ class SamplingParams(BaseModel):
     custom_params: dict[str, Any] | None = None
 
     @property
-    def stop_texts(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+    def stop_texts(self) -> Sequence[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or ()
 
     @property
     def grammar(self) -> tuple[GrammarKind, str] | None:
@@ -69,45 +68,6 @@ class GenerateBody(BaseModel):
     sampling_params: SamplingParams = SamplingParams()
     custom_logit_processor: str | None = None
     rid: str | None = None
-    stream: Literal[False] = False
-
-
-@dataclass(frozen=True)
-class GenerationRequest:
-    """One checked request. `stop_ids` are the tokens that end its answer.
-
-    It is steered by its own `steering`, by the server's processor file, whose hash `processor` then is, or not at all.
-    `grammar` is that of its sampling parameters, compiled.
-    """
-
-    rid: str
-    input_ids: tuple[int, ...]
-    sampling: SamplingParams
-    stop_ids: frozenset[int]
-    steering: Steering | None
-    processor: str = ""
-    grammar: Constraint | None = None
-
-    @property
-    def digest(self) -> str:
-        """The same for two requests that must give the same answer: sha256 of prompt, sampling and steering."""
-        text = f"{self.input_ids}\n{self.sampling.model_dump_json()}{self.processor}"
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a request is checked against. `eos` are the model's own end tokens; `context` in tokens.
-
-    `processor` is the hash of the processor file that the server has loaded, "" for none, and `module` its name.
-    """
-
-    context: int
-    vocabulary: int
-    eos: frozenset[int]
-    labels: Path
-    processor: str = ""
-    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,15 +84,42 @@ class Finished:
     matched: int | str | None = None
     ends_unsteered: bool = False
 
-    @property
-    def text_ids(self) -> tuple[int, ...]:
-        """The answer's tokens, without the stop token."""
-        return self.output_ids[:-1] if isinstance(self.matched, int) else self.output_ids
 
-    def text(self, decode: Callable[[Sequence[int]], str]) -> str:
-        """The answer, without what ended it."""
-        whole = decode(self.text_ids)
-        return whole.partition(self.matched)[0] if isinstance(self.matched, str) else whole
+@dataclass(eq=False)
+class GenerationRequest:
+    """One checked request and its future result.  Set `abort` to end it at the next step with the tokens that it has.
+
+    `stop_ids` are the tokens that end its answer, `steer` makes what steers it, `processor` is the hash of the file
+    that does, and `grammar` is that of its sampling parameters, compiled.
+    """
+
+    rid: str
+    input_ids: tuple[int, ...]
+    sampling: SamplingParams
+    stop_ids: frozenset[int]
+    steer: Callable[[], Steer] | None = None
+    processor: str = ""
+    grammar: Constraint | None = None
+    done: Future[Finished] = field(default_factory=Future)
+    abort: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def digest(self) -> str:
+        """The same for two requests that must give the same answer: sha256 of prompt, sampling and steering."""
+        text = f"{self.input_ids}\n{self.sampling.model_dump_json()}{self.processor}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a request is checked against: the model's context in tokens, its vocabulary and its own end tokens, the
+    folder of the labels, and the processor file that the server has loaded."""
+
+    context: int
+    vocabulary: int
+    eos: frozenset[int]
+    labels: Path
+    processor: ProcessorFile | None = None
 
 
 def parse_body(raw: bytes) -> GenerateBody:
@@ -143,63 +130,59 @@ def parse_body(raw: bytes) -> GenerateBody:
         raise BadRequest(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
 
 
-def make_request(body: GenerateBody, limits: Limits, grammar: Constraint | None = None) -> GenerationRequest:
+def make_request(body: GenerateBody, served: Served, grammar: Constraint | None = None) -> GenerationRequest:
     """The request of a body, its grammar compiled."""
     sampling, ids = body.sampling_params, tuple(body.input_ids)
-    if (highest := max(ids)) >= limits.vocabulary:
-        raise BadRequest(f"input_ids: {highest} is not below the vocabulary of {limits.vocabulary}")
-    if len(ids) + sampling.max_new_tokens > limits.context:
+    if (highest := max(ids)) >= served.vocabulary:
+        raise BadRequest(f"input_ids: {highest} is not below the vocabulary of {served.vocabulary}")
+    if len(ids) + sampling.max_new_tokens > served.context:
         raise BadRequest(
             f"{len(ids)} prompt tokens and {sampling.max_new_tokens} new ones exceed the model's context length "
-            f"of {limits.context}"
+            f"of {served.context}"
         )
-    stops = frozenset(id for id in limits.eos | set(sampling.stop_token_ids or ()) if id < limits.vocabulary)
-    rid = body.rid or uuid.uuid4().hex
-    named = _named(body.custom_logit_processor)
-    if limits.processor and named == (limits.module, FILE_CLASS):
-        return GenerationRequest(rid, ids, sampling, stops, None, limits.processor, grammar)
-    return GenerationRequest(rid, ids, sampling, stops, _steering(sampling.custom_params, named, limits), "", grammar)
-
-
-def _named(processor: str | None) -> tuple[str, str] | None:
+    stops = frozenset(id for id in served.eos | set(sampling.stop_token_ids or ()) if id < served.vocabulary)
     try:
-        return None if processor is None else parse_reference(processor)
+        steer, processor = _steering(body, served)
     except ValueError as error:
         raise BadRequest(str(error)) from error
+    return GenerationRequest(body.rid or uuid.uuid4().hex, ids, sampling, stops, steer, processor, grammar)
 
 
-def _steering(params: dict[str, Any] | None, named: tuple[str, str] | None, limits: Limits) -> Steering | None:
+def _steering(body: GenerateBody, served: Served) -> tuple[Callable[[], Steer] | None, str]:
+    """What makes the request's steering, None for none, and the hash of the file where one steers."""
+    params, file = body.sampling_params.custom_params, served.processor
+    named = None if body.custom_logit_processor is None else parse_reference(body.custom_logit_processor)
+    if file is not None and named == (file.module, FILE_CLASS):
+        return lambda: lambda logits, answer: file.steer_row(logits, params, answer), file.sha256
     if named is None and params is None:
-        return None
+        return None, ""
     # One without the other would leave the answer unsteered without notice.
     if named is None or params is None:
         raise BadRequest("custom_logit_processor and sampling_params.custom_params go together")
     if named != (MODULE, CLASS):
         raise BadRequest(f"this server knows the processor {MODULE}.{CLASS} only, not {'.'.join(named)}")
-    try:
-        steering = check_params(params, limits.labels)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
-    if len(steering.labels) > limits.vocabulary:
-        raise BadRequest(f"{len(steering.labels)} labels do not fit a vocabulary of {limits.vocabulary}")
-    return steering
+    steering = check_params(params, served.labels)
+    if len(steering.labels) > served.vocabulary:
+        raise BadRequest(f"{len(steering.labels)} labels do not fit a vocabulary of {served.vocabulary}")
+    return partial(steer_by_deltas, steering, served.vocabulary), ""
 
 
-def make_reply(request: GenerationRequest, finished: Finished, text: str, seconds: float) -> dict[str, Any]:
-    """The JSON of one answer."""
+def make_reply(
+    request: GenerationRequest, finished: Finished, decode: Callable[[Sequence[int]], str], seconds: float
+) -> dict[str, Any]:
+    """The JSON of one answer; its text is without what ended it."""
+    ids, matched = finished.output_ids, finished.matched
+    text = decode(ids[:-1] if isinstance(matched, int) else ids)
     reason: dict[str, Any] = {"type": finished.reason}
-    if finished.reason == "stop":
-        reason["matched"] = finished.matched
-    else:
-        reason["length"] = len(finished.output_ids)
+    reason |= {"matched": matched} if finished.reason == "stop" else {"length": len(ids)}
     return {
-        "text": text,
-        "output_ids": list(finished.output_ids),
+        "text": text.partition(matched)[0] if isinstance(matched, str) else text,
+        "output_ids": list(ids),
         "meta_info": {
             "id": request.rid,
             "finish_reason": reason,
             "prompt_tokens": len(request.input_ids),
-            "completion_tokens": len(finished.output_ids),
+            "completion_tokens": len(ids),
             "cached_tokens": finished.cached_tokens,
             "e2e_latency": seconds,
             "ends_unsteered": finished.ends_unsteered,

@@ -12,17 +12,16 @@ import importlib.util
 import secrets
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
-from workers.embedded.target.protocol import FILE_CLASS, GrammarKind, SamplingParams
 from workers.steering.batch import biases
 from workers.steering.request import OPEN, Steering
 
@@ -50,49 +49,40 @@ def steer_by_deltas(steering: Steering, vocabulary: int) -> Steer:
 class Sampler:
     """Chooses tokens for one request. Greedy takes the highest logit, ties to the lowest id, and never draws."""
 
-    def __init__(self, sampling: SamplingParams) -> None:
-        self._sampling = sampling
-        self._generator = torch.Generator()
-        seed = secrets.randbits(63) if sampling.sampling_seed is None else sampling.sampling_seed
-        self._generator.manual_seed(seed)
+    def __init__(self, temperature: float, top_p: float, seed: int | None) -> None:
+        self._temperature, self._top_p = temperature, top_p
+        self._generator = torch.Generator().manual_seed(secrets.randbits(63) if seed is None else seed)
 
     def choose(self, logits: torch.Tensor) -> int:
         """The next token. logits [vocabulary] float32."""
-        temperature, top_p = self._sampling.temperature, self._sampling.top_p
-        if temperature < GREEDY_BELOW:
+        if self._temperature < GREEDY_BELOW:
             # Equal logits are common in bfloat16; on a CPU argmax gives the first of them.
             return int(logits.argmax())
-        if top_p == 1.0:
-            return int(torch.multinomial(torch.softmax(logits / temperature, -1), 1, generator=self._generator))
-        ordered, ids = torch.sort(logits / temperature, descending=True, stable=True)  # ties to the lowest id
+        if self._top_p == 1.0:
+            return int(torch.multinomial(torch.softmax(logits / self._temperature, -1), 1, generator=self._generator))
+        ordered, ids = torch.sort(logits / self._temperature, descending=True, stable=True)  # ties to the lowest id
         probabilities = torch.softmax(ordered, -1)
         # A token stays while those before it do not reach top_p together, so the first always stays.
-        probabilities[probabilities.cumsum(-1) - probabilities >= top_p] = 0
+        probabilities[probabilities.cumsum(-1) - probabilities >= self._top_p] = 0
         return int(ids[torch.multinomial(probabilities, 1, generator=self._generator)])
 
 
 _MORE = 4  # tokens before the longest stop text: the first may begin inside a character, or lose a space
 
 
-class StopTexts:
-    """The stop texts of a request.  `decode` gives the text of token ids, control tokens included.
+def find_stop_text(texts: Sequence[str], produced: Sequence[int], decode: Callable[[Sequence[int]], str]) -> str | None:
+    """The first of the texts that the answer now has.  `decode` gives the text of ids, control tokens included.
 
     A token has at least one byte, so a stop text is within as many tokens as it has bytes.
     """
-
-    def __init__(self, texts: Sequence[str], decode: Callable[[Sequence[int]], str]) -> None:
-        self._texts = texts
-        self._decode = decode
-        self._window = max((len(text.encode("utf-8", "surrogatepass")) for text in texts), default=0) + _MORE
-
-    def find(self, produced: Sequence[int]) -> str | None:
-        """The first of the texts, in the order of the request, that the answer now has.  None for none."""
-        if not self._texts:
-            return None
-        tail = self._decode(produced[-self._window :])
-        return next((text for text in self._texts if text in tail), None)
+    if not texts:
+        return None
+    window = max(len(text.encode("utf-8", "surrogatepass")) for text in texts) + _MORE
+    tail = decode(produced[-window:])
+    return next((text for text in texts if text in tail), None)
 
 
+FILE_CLASS = "DeltaProcessor"  # of a generated processor file, whose module has the file's name
 BASE_MODULE, BASE_CLASS = "sglang.srt.sampling.custom_logit_processor", "CustomLogitProcessor"
 
 
@@ -129,6 +119,7 @@ def load_processor(path: Path) -> ProcessorFile:
     return ProcessorFile(hashlib.sha256(path.read_bytes()).hexdigest(), path.stem, getattr(module, FILE_CLASS)())
 
 
+GrammarKind = Literal["regex", "json_schema"]
 KEPT = 64  # compiled grammars; the least recently used are dropped
 LONGEST_REASON = 300  # characters of what an error tells the client
 NOT_ALLOWED = float("-inf")
@@ -142,8 +133,7 @@ class Constraint:
     """A grammar, as far as an answer has come; a compiled one is at its beginning."""
 
     def __init__(self, matcher: LLMatcher, vocabulary: int) -> None:
-        self._matcher = matcher
-        self._vocabulary = vocabulary
+        self._matcher, self._vocabulary = matcher, vocabulary
 
     def start(self) -> Constraint:
         """For one more answer."""
@@ -181,26 +171,24 @@ class Grammars:
 
     def __init__(self, tokenizer: Any, vocabulary: int, eos: Collection[int]) -> None:
         self._tokenizer, self._vocabulary, self._eos = tokenizer, vocabulary, sorted(eos)
-        self._built: LLTokenizer | None = None
-        self._compiled: OrderedDict[tuple[GrammarKind, str], Constraint] = OrderedDict()
+        self._compiled = lru_cache(KEPT)(self._compile)
         self._lock = threading.Lock()
 
     def compile(self, kind: GrammarKind, text: str) -> Constraint:
         """Takes milliseconds, and a second for the first grammar."""
         with self._lock:
-            if (kind, text) not in self._compiled:
-                self._compiled[kind, text] = self._compile(kind, text)
-            self._compiled.move_to_end((kind, text))
-            if len(self._compiled) > KEPT:
-                self._compiled.popitem(last=False)
-            return self._compiled[kind, text]
+            return self._compiled(kind, text)
+
+    @cached_property
+    def _for_llguidance(self) -> LLTokenizer:
+        from llguidance import LLTokenizer
+
+        about = self._tokenizer.backend_tokenizer.to_str()
+        return LLTokenizer(about, n_vocab=self._vocabulary, eos_token=self._eos or None)
 
     def _compile(self, kind: GrammarKind, text: str) -> Constraint:
-        from llguidance import LLMatcher, LLTokenizer
+        from llguidance import LLMatcher
 
-        if self._built is None:
-            about = self._tokenizer.backend_tokenizer.to_str()
-            self._built = LLTokenizer(about, n_vocab=self._vocabulary, eos_token=self._eos or None)
         try:
             if kind == "regex":
                 grammar = LLMatcher.grammar_from_regex(text)
@@ -208,7 +196,7 @@ class Grammars:
                 grammar = LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False})
         except ValueError as error:
             raise GrammarRefused(f"{kind}: {_shortened(str(error))}") from None
-        matcher = LLMatcher(self._built, grammar, log_level=0)
+        matcher = LLMatcher(self._for_llguidance, grammar, log_level=0)
         if matcher.is_error():
             raise GrammarRefused(f"{kind}: {_shortened(matcher.get_error())}")
         compiled = Constraint(matcher, self._vocabulary)
