@@ -33,7 +33,7 @@ from orchestrator.farm.dispatcher import Dispatcher
 from orchestrator.farm.work import Scheduler
 from orchestrator.report.live import Snapshot, View
 from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.runs.folder import OutputError, OutputFolder, read_json
+from orchestrator.runs.folder import OutputError, OutputFolder, find_json, read_json
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import layout_of, read_sides
 from orchestrator.settings.options import Settings
@@ -206,10 +206,8 @@ class Clusters:
         return self.scheduler.dispatcher.store
 
     def _kept(self) -> dict[str, Sides | None]:
-        try:
-            return read_json(self.output.path / SIDES_FILE, SidesFile)["sides"]
-        except FileNotFoundError:
-            return {}
+        found = find_json(self.output.path / SIDES_FILE, SidesFile)
+        return found["sides"] if found else {}
 
 
 def collected_sides(settings: Settings) -> Sides | None:

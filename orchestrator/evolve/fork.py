@@ -19,7 +19,7 @@ from orchestrator.evolve.records import read_history, read_individuals
 from orchestrator.evolve.resume import saved_settings
 from orchestrator.evolve.search import load_state, make_search
 from orchestrator.evolve.systems import read_book
-from orchestrator.runs.folder import OutputError, OutputFolder, read_json, run_file
+from orchestrator.runs.folder import OutputError, OutputFolder, find_json, run_file
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import FORK, FORK_FILE, ZERO, ForkedArm, ForkFile
 from orchestrator.settings.kconfig import PREFIX, load_settings
@@ -43,12 +43,10 @@ class Fork:
 
     def begin(self, output: OutputFolder) -> None:
         """Keep what the run begins with in its folder; refuse that of a run that began otherwise."""
-        try:
-            known = read_json(output.path / FORK_FILE, ForkFile)
-        except FileNotFoundError:
+        known = find_json(output.path / FORK_FILE, ForkFile)
+        if known is None:
             output.write_json(FORK_FILE, self.content)
-            return
-        if known["arms"] != self.content["arms"]:
+        elif known["arms"] != self.content["arms"]:
             raise OutputError(
                 f"{output.path} holds a run that was forked from {known['folder']} at {known['at']}; "
                 "give another --output, or --fresh"

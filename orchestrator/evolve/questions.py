@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 
 from orchestrator.farm.work import Scheduler
-from orchestrator.runs.folder import OutputFolder, read_json
+from orchestrator.runs.folder import OutputFolder, find_json
 from orchestrator.runs.jobs import LongPrompts, find_long_prompts
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import parse_selection
@@ -124,9 +124,8 @@ def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example
 
 def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
     """Whether the questions are those that the run in the folder began with: scores of others are not compared."""
-    try:
-        before = read_json(output.path / QUESTIONS, QuestionHashes)
-    except FileNotFoundError:
+    before = find_json(output.path / QUESTIONS, QuestionHashes)
+    if before is None:
         return
     problems = [
         f"CONFIG_DATA_PATH: {_changed(which, before.get(which, {}), now)} in {output.path}; "

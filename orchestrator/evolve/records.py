@@ -26,9 +26,9 @@ from orchestrator.runs.folder import (
     OutputError,
     OutputFolder,
     append_lines,
+    find_json,
     json_line,
     load_lines,
-    read_json,
     write_output,
 )
 from orchestrator.runs.status import TOKEN_COUNTS
@@ -247,10 +247,8 @@ def keep_clusters(output: OutputFolder, store: Store, run_id: str, arms: Sequenc
 
 def read_clusters(output: OutputFolder) -> list[ClustersOfArm]:
     """None before the vocabulary is clustered."""
-    try:
-        return read_json(output.path / CLUSTERS_FILE, ClustersFile)["arms"]
-    except FileNotFoundError:
-        return []
+    found = find_json(output.path / CLUSTERS_FILE, ClustersFile)
+    return found["arms"] if found else []
 
 
 class Recorder:

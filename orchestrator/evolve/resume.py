@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from orchestrator.evolve.systems import SYSTEMS_FILE
-from orchestrator.runs.folder import OutputError, OutputFolder, read_json, read_output_text
+from orchestrator.runs.folder import OutputError, OutputFolder, find_json, read_json, read_output_text
 from orchestrator.settings import SettingsError
 from orchestrator.settings.kconfig import load_settings, read_assignments, typed_value
 from orchestrator.settings.options import RESUMABLE, Settings, changed_options
@@ -75,10 +75,8 @@ def written_settings(output: OutputFolder) -> dict[str, str]:
 
 def read_changes(output: OutputFolder) -> list[SettingsChange]:
     """Oldest first."""
-    try:
-        return read_json(output.path / CHANGES_FILE, ChangesFile)["changes"]
-    except FileNotFoundError:
-        return []
+    found = find_json(output.path / CHANGES_FILE, ChangesFile)
+    return found["changes"] if found else []
 
 
 def record_change(output: OutputFolder, before: Settings, after: Settings, generation: int) -> None:
@@ -154,10 +152,8 @@ def unknown_servers(output: OutputFolder, store: Store, run_id: str) -> list[dic
 
 
 def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
-    try:
-        return read_json(output.path / SERVERS, ServersFile, parse=checked_json)["servers"]
-    except FileNotFoundError:
-        return []
+    found = find_json(output.path / SERVERS, ServersFile, parse=checked_json)
+    return found["servers"] if found else []
 
 
 def read_model(output: OutputFolder) -> ModelCheck:

@@ -7,10 +7,10 @@ the choice among all systems.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunInfo, load_callbacks
@@ -23,7 +23,7 @@ from orchestrator.evolve.progress import InProgress, ProgressReporter
 from orchestrator.evolve.questions import Examples
 from orchestrator.evolve.records import GenerationRecord, History, Recorder, read_history
 from orchestrator.evolve.report import build_report, write_report
-from orchestrator.evolve.search import RunState, Turn, known_of, load_state, make_search
+from orchestrator.evolve.search import RunState, Search, Turn, known_of, load_state, make_search
 from orchestrator.evolve.systems import PLAIN, SYSTEMS_FILE, Book, Measurer, measured_evaluations, read_book
 from orchestrator.farm.connection import open_farm
 from orchestrator.farm.work import FarmEvaluator, Records, Scheduler
@@ -130,29 +130,24 @@ def _run(
             only=only, budget_usd=settings.budget_usd, is_priced=priced, notify=view.notify, unit="generations",
             total=settings.ngen,
         ) as opened:  # fmt: skip
-            session = _Session(settings, output, view, callbacks, opened, book, history)
-            with session.publisher.publish_final_state():
-                asked = session.check(book, examples)
-                search = _Search(session, *session.prepare(book, examples, asked), state)
-                with search.in_progress.written_if_interrupted():
-                    search.run()
-                    return search.finish()
+            evolution = _Evolution(settings, output, view, callbacks, opened, book, history)
+            with opened.publisher.publish_final_state():
+                evolution.prepare(examples)
+                return evolution.run(state)
 
 
 def _announcement(settings: Settings) -> str:
     """Who reflects and judges, and what it may cost at most."""
     endpoint, rules, external = endpoint_of(settings), by_rules(settings), not settings.is_embedded
-    return announce(
-        provider_at(settings.reflector_model, endpoint, rules=rules, external=external),
-        provider_at(settings.judge_model, endpoint, rules=rules, external=external)
-        if needs_model(settings.judge)
-        else title_of(settings.judge),
-        highest_cost(endpoint, rules=rules),
-    )
+    judged = title_of(settings.judge)
+    if needs_model(settings.judge):
+        judged = provider_at(settings.judge_model, endpoint, rules=rules, external=external)
+    reflected = provider_at(settings.reflector_model, endpoint, rules=rules, external=external)
+    return announce(reflected, judged, highest_cost(endpoint, rules=rules))
 
 
-class _Session:
-    """What all parts of a session share, once its farm is up; `done`: the generations that are recorded."""
+class _Evolution:
+    """A run once its farm is up.  `prepare` sets `book` and `asked`, the questions that fit with the book's cap."""
 
     def __init__(
         self,
@@ -166,65 +161,50 @@ class _Session:
     ) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         self.settings, self.output, self.view, self.callbacks = settings, output, view, callbacks
-        self.opened = opened
+        self.opened, self.dispatcher = opened, opened.dispatcher
         self.store, self.run_id = opened.farm.store, opened.run_id
-        self.dispatcher, self.publisher = opened.dispatcher, opened.publisher
         self.scheduler = Scheduler(self.dispatcher)
         self.artifacts = ArtifactRequests(self.scheduler, output, stage_limit_s())
-        self.history, self.done = history, len(history)
+        self.book, self.history, self.asked = book, history, Examples()
 
         self._put_run(book.cap, book if book.arms else None)
-        self.reporter = ProgressReporter(self.dispatcher, settings, output, view, self.artifacts, self.publisher)
-        self.reporter.take_up(self.history, self.evaluations(self.history))
-        callbacks.start(RunInfo(self.run_id, KIND_NAME, output.path, dict(vars(settings)), settings.ngen, self.done))
+        self.reporter = ProgressReporter(self.dispatcher, settings, output, view, self.artifacts, opened.publisher)
+        self.reporter.take_up(history, self._evaluations(history))
+        started = RunInfo(self.run_id, KIND_NAME, output.path, dict(vars(settings)), settings.ngen, len(history))
+        callbacks.start(started)
 
     def _put_run(self, cap: int = 0, book: Book | None = None) -> None:
         """What workers read: with another cap than the settings', and the fitness relative to the plain model."""
         run = make_run(self.settings, self.run_id)
         if cap:
-            sampling = dataclasses.replace(run.target.sampling, max_new_tokens=cap)
-            run = dataclasses.replace(run, target=dataclasses.replace(run.target, sampling=sampling))
+            sampling = replace(run.target.sampling, max_new_tokens=cap)
+            run = replace(run, target=replace(run.target, sampling=sampling))
         if book:
             objective = relative_objective(self.settings, *book.plain.on("training").point)
-            run = dataclasses.replace(run, objective=objective)
+            run = replace(run, objective=objective)
         self.store.put_run(run)
 
-    def evaluations(self, history: Sequence[GenerationRecord]) -> Evaluations:
+    def _evaluations(self, history: History) -> Evaluations:
         """Those of the recorded generations, and of what was measured around the search."""
         recorded = (Evaluations(**line["evaluations"]) for line in history)
         return sum(recorded, measured_evaluations(self.store, self.run_id))
 
-    def check(self, book: Book, examples: Examples) -> Examples:
-        """Check the prompts and the target server, before anything is answered.  Returns the questions that fit."""
-        store, output = self.store, self.output
-        asked = self._fitting(examples, [one.system_prompt for one in book.systems])
-        resume.ensure_same_server(self.scheduler, self.settings, store.run(self.run_id).target, output)
+    def prepare(self, examples: Examples) -> None:
+        """The prompts are measured, clusters are made of their answers, and the vectors of the arms are measured.
+
+        First the prompts' lengths and the target server are checked, before anything is answered.
+        """
+        settings, store, output = self.settings, self.store, self.output
+        asked = self._fitting(examples, [one.system_prompt for one in self.book.systems])
+        resume.ensure_same_server(self.scheduler, settings, store.run(self.run_id).target, output)
         if resume.unknown_servers(output, store, self.run_id):
             self.view.notify(
                 "a server that is not the run's has answered since its process was killed; that is computed again"
             )
-            store.forget_stages(self.run_id, [plan_name(purpose, self.done) for purpose in STAGES])
+            store.forget_stages(self.run_id, [plan_name(purpose, len(self.history)) for purpose in STAGES])
             store.forget_servers(self.run_id)
         questions.keep_questions(output, examples)
-        return asked
-
-    def _fitting(self, examples: Examples, prompts: Sequence[str] = ()) -> Examples:
-        """Of all questions those that fit with the run's cap, and the parts of them on which prompts are halved."""
-        fitting = questions.fitting_questions(
-            self.scheduler, self.settings.too_long, examples, prompts or [*prompts_of(self.settings).values()],
-            self.reporter.report_setup, self.view.notify,
-        )  # fmt: skip
-        asked = {**fitting, **arms.parts_of(fitting["training"])}
-        self.store.put_examples(self.run_id, asked)
-        return asked
-
-    def prepare(self, book: Book, examples: Examples, asked: Examples) -> tuple[Book, Examples]:
-        """The arms: the prompts are measured, clusters are made of their answers, and their vectors are measured.
-
-        asked: of the examples those that fit; what is returned are those that fit with the cap of the book.
-        """
-        settings = self.settings
-        made = arms.Clusters(self.scheduler, settings, self.output, self.reporter.report_setup)
+        clusters = arms.Clusters(self.scheduler, settings, output, self.reporter.report_setup)
         evaluator = FarmEvaluator(self.dispatcher, self.reporter)
 
         def measurer(cap: int) -> Measurer:
@@ -236,79 +216,86 @@ class _Session:
             self._put_run(cap)
             return Measurer(evaluator, self._fitting(examples))
 
-        if not book.arms:
+        if not self.book.arms:
             prompts = prompts_of(settings)
             plain, cap, by = arms.measure_plain(settings, prompts[PLAIN], measurer)
-            book, asked = arms.make_arms(settings, prompts, plain, cap, by, made.make).write(self.output), by.examples
-        made.restore(book.arms)
-        self._put_run(book.cap, book)
-        return book, asked
+            self.book, asked = arms.make_arms(settings, prompts, plain, cap, by, clusters.make), by.examples
+            self.book.write(output)
+        clusters.restore(self.book.arms)
+        self._put_run(self.book.cap, self.book)
+        self.asked = asked
 
-
-class _Search:
-    """The generations of a prepared run, and the choice among all systems after the last one."""
-
-    def __init__(self, session: _Session, book: Book, examples: Examples, state: RunState) -> None:
-        self.session, self.book, self.state = session, book, state
-        self.settings, self.output, self.reporter = session.settings, session.output, session.reporter
-        self.search = make_search(self.settings, book)
-        self.recorder = Recorder(
-            self.output, session.store, session.run_id, self.search, session.artifacts,
-            is_priced=session.publisher.is_priced, history=session.history,
+    def _fitting(self, examples: Examples, prompts: Sequence[str] = ()) -> Examples:
+        """Of all questions those that fit with the run's cap, and the parts of them on which prompts are halved."""
+        fitting = questions.fitting_questions(
+            self.scheduler, self.settings.too_long, examples, prompts or [*prompts_of(self.settings).values()],
+            self.reporter.report_setup, self.view.notify,
         )  # fmt: skip
-        self.reporter.recorded = session.evaluations(session.history)
-        self.reporter.arms = {arm.name: arm.system_prompt for arm in self.search.arms}
-        self.in_progress = InProgress(self.output, session.store, session.run_id, self.search, state)
-        self.measurer = Measurer(FarmEvaluator(session.dispatcher, self._watch), examples)
+        asked = {**fitting, **arms.parts_of(fitting["training"])}
+        self.store.put_examples(self.run_id, asked)
+        return asked
 
-    def _watch(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
-        if plan.is_of_generation:
-            self.in_progress.plans[plan.name] = (plan, records)
-        self.reporter(plan, records, failures)
+    def run(self, state: RunState) -> str:
+        """The generations that are left from `state` on, and the closing report."""
+        search = make_search(self.settings, self.book)
+        is_priced = self.opened.publisher.is_priced
+        recorder = Recorder(
+            self.output, self.store, self.run_id, search, self.artifacts, is_priced=is_priced, history=self.history
+        )
+        in_progress = InProgress(self.output, self.store, self.run_id, search, state)
+        self.reporter.recorded = self._evaluations(self.history)
+        self.reporter.arms = {arm.name: arm.system_prompt for arm in search.arms}
 
-    def run(self) -> None:
-        """Run the generations that are left."""
-        recorder, store, run_id = self.recorder, self.session.store, self.session.run_id
-        if self.state.generation:
-            self.session.view.notify(f"going on with generation {self.state.generation} of {self.settings.ngen}")
-            recorder.write_again(self.state)
-        started = time.monotonic()
-        for finished in self.search.generations(
-            self.state, self.measurer.evaluate, self.reporter.end_population, self._turns, known_of(self.book)
-        ):
-            number = finished.generation.number
-            best = recorder.record(finished, time.monotonic() - started).best
-            # The outcomes are in the output folder; the answers and verdicts of their stages may expire.
-            store.forget_plans(run_id, [plan_name(one, number) for one in STEMS])
-            store.release_shared(run_id)
-            self.reporter.end_generation(recorder.history, self.session.evaluations(recorder.history))
-            self.in_progress.state = finished.state
-            self.in_progress.plans.clear()
-            deltas = list_to_deltas(best.deltas, self.search.any_params.cluster_ids)
-            told = GenerationInfo(number, recorder.history[-1], deltas, best.scratchpad)
-            self.session.callbacks.end_generation(told)
-            started = time.monotonic()
+        def watch(plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
+            if plan.is_of_generation:
+                in_progress.plans[plan.name] = (plan, records)
+            self.reporter(plan, records, failures)
 
-    def _turns(self) -> list[Turn]:
-        """The recorded generations."""
+        measurer = Measurer(FarmEvaluator(self.dispatcher, watch), self.asked)
+        with in_progress.written_if_interrupted():
+            if state.generation:
+                self.view.notify(f"going on with generation {state.generation} of {self.settings.ngen}")
+                recorder.write_again(state)
+            self._search(search, state, measurer, recorder, in_progress)
+            return self._close(measurer, recorder)
+
+    def _search(
+        self, search: Search, state: RunState, measurer: Measurer, recorder: Recorder, in_progress: InProgress
+    ) -> None:
+        store, reporter, started = self.store, self.reporter, time.monotonic()
 
         def points(line: GenerationRecord) -> list[Point]:
             return [Point(one["mean_tokens"], one["correctness"]) for one in (*line["population"], *line["offspring"])]
 
-        return [Turn(line["arm"], points(line)) for line in self.recorder.history]
+        def turns() -> list[Turn]:
+            return [Turn(line["arm"], points(line)) for line in recorder.history]
 
-    def finish(self) -> str:
+        known = known_of(self.book)
+        for finished in search.generations(state, measurer.evaluate, reporter.end_population, turns, known):
+            number = finished.generation.number
+            best = recorder.record(finished, time.monotonic() - started).best
+            # The outcomes are in the output folder; the answers and verdicts of their stages may expire.
+            store.forget_plans(self.run_id, [plan_name(one, number) for one in STEMS])
+            store.release_shared(self.run_id)
+            reporter.end_generation(recorder.history, self._evaluations(recorder.history))
+            in_progress.state = finished.state
+            in_progress.plans.clear()
+            deltas = list_to_deltas(best.deltas, search.any_params.cluster_ids)
+            self.callbacks.end_generation(GenerationInfo(number, recorder.history[-1], deltas, best.scratchpad))
+            started = time.monotonic()
+
+    def _close(self, measurer: Measurer, recorder: Recorder) -> str:
         """Choose among all systems, test the choice, save all files, and build the report."""
-        settings, output, history, session = self.settings, self.output, self.recorder.history, self.session
-        store, run_id = session.store, session.run_id
-        closing = Closing(self.measurer, settings, output)
-        book = closing.conclude(self.book, self.recorder.individuals, len(history)).write(output)
+        store, run_id, history = self.store, self.run_id, recorder.history
+        closing = Closing(measurer, self.settings, self.output)
+        book = closing.conclude(self.book, recorder.individuals, len(history)).write(self.output)
         comparisons = closing.comparisons(book)
-        report = write_report(output, store, run_id, settings, book, comparisons)
-        session.artifacts.request_plots("comparison", COMPARISON_PLOTS, {"points": plot_points(report)})
-        session.artifacts.wait(FINISHING_S)
+        report = write_report(self.output, store, run_id, self.settings, book, comparisons)
+        self.artifacts.request_plots("comparison", COMPARISON_PLOTS, {"points": plot_points(report)})
+        self.artifacts.wait(FINISHING_S)
         store.release_shared(run_id)  # what is written later is held again
         store.clusterings.release(run_id)
         self.reporter.flush()
-        delete_results(session.opened.farm.app, run_id)
-        return build_report(settings, output, store, report, history, comparisons, session.evaluations(history))
+        delete_results(self.opened.farm.app, run_id)
+        done = self._evaluations(history)
+        return build_report(self.settings, self.output, store, report, history, comparisons, done)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.report.statistics import CorrectnessChange, JudgedAnswer, Measurement, NonInferiority
-from orchestrator.runs.folder import OutputFolder, read_json
+from orchestrator.runs.folder import OutputFolder, find_json
 from tasks.plan import Candidate, Evaluations, ExampleSet, Plan, StageRef
 from tasks.records import Example
 from tasks.store.keys import MEASURED, content_hash
@@ -174,10 +174,7 @@ class Book:
 
 def read_book(output: OutputFolder) -> Book:
     """That of the output folder; an empty one before anything was measured."""
-    try:
-        return read_json(output.path / SYSTEMS_FILE, Book)
-    except FileNotFoundError:
-        return Book()
+    return find_json(output.path / SYSTEMS_FILE, Book) or Book()
 
 
 Answers = tuple[JudgedAnswer, ...]

@@ -192,10 +192,12 @@ def read_json(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type
         raise OutputError(f"{path} cannot be read: {error}" + (remedy and f"; {remedy}")) from None
 
 
-def find_json(path: Path, kind: type[T], remedy: str = "") -> T | None:
+def find_json(
+    path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_json
+) -> T | None:
     """As `read_json`; None where there is no file."""
     try:
-        return read_json(path, kind, remedy)
+        return read_json(path, kind, remedy, parse)
     except FileNotFoundError:
         return None
 
