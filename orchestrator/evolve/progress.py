@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import redis
 
@@ -92,7 +91,7 @@ class ProgressReporter:
     def end_generation(self, history: History, recorded: Evaluations) -> None:
         """A generation is recorded: say what the run has used until now."""
         self.take_up(history, recorded)
-        used = usage_text(self._snapshot("", self._store.usage(self._run_id)))
+        used = usage_text(self._snapshot(""))
         took = format_duration(time.monotonic() - self.started)
         best = format_score(self.figures["best_ever"])
         self.view.notify(f"generation {self.generation - 1} finished: best so far {best}; {used}; {took} so far")
@@ -116,7 +115,10 @@ class ProgressReporter:
 
     def _snapshot(self, stage: str, usage: Mapping[str, float] | None = None) -> Snapshot:
         """The run at a stage, without what is evaluated there."""
-        now = Snapshot(
+        usage = self._store.usage(self._run_id) if usage is None else usage
+        calls = int(usage.get("requests", 0))
+        cost = usage.get("cost_usd", None if calls else 0.0)  # no call has told its usage
+        return Snapshot(
             run=self._run_id,
             generation=self.generation,
             generations=self.settings.ngen,
@@ -124,17 +126,14 @@ class ProgressReporter:
             queues=dict(self.dispatcher.farm.queues()),
             elapsed_s=time.monotonic() - self.started,
             evaluations=self.recorded,
-        )
-        if usage is None:
-            return now
-        calls = int(usage.get("requests", 0))
-        cost = usage.get("cost_usd", None if calls else 0.0)  # no call has told its usage
-        return replace(
-            now,
             calls=calls,
             tokens=int(usage.get("target", 0)),
             cost_usd=cost if self.publisher.is_priced else None,
             budget_usd=self.publisher.budget_usd,
+            best=self.figures["best"],
+            mean=self.figures["mean"],
+            best_ever=self.figures["best_ever"],
+            baseline=self.figures["baseline"],
         )
 
     def _of_plan(self, plan: Plan, records: Records, errors: Mapping[str, str], usage: Mapping[str, float]) -> Snapshot:
@@ -153,10 +152,6 @@ class ProgressReporter:
             # Candidates are answered side by side: before half of the work is done, its pace says little.
             left_s=took / finished * left if 0 < left <= finished else None,
             evaluations=self.recorded + _evaluated(plan, records),
-            best=self.figures["best"],
-            mean=self.figures["mean"],
-            best_ever=self.figures["best_ever"],
-            baseline=self.figures["baseline"],
         )
 
 
@@ -171,16 +166,8 @@ def _node(plan: Plan, candidate: Candidate, records: Records) -> str:
     return plan.node(candidate.index, next((ref.phase for ref in refs if ref.field not in records), refs[-1].phase))
 
 
-class Scored(NamedTuple):
-    """An evaluated vector, and the clusters of its deltas."""
-
-    clustering: str
-    deltas: tuple[float, ...]
-    fitness: float
-
-
-def scored(plan: Plan, records: Records) -> Iterator[Scored]:
-    """The evaluations of a plan that are done, in its order."""
+def scored(plan: Plan, records: Records) -> Iterator[tuple[float, tuple[float, ...], str]]:
+    """The evaluations of a plan that are done, in its order: the fitness of a vector, its deltas and their clusters."""
     for one in plan.candidates:
         vectors: dict[Phase, tuple[float, ...]] = {"pre": one.deltas}
         delta = records.get(f"{one.index}:mut:reflect", {}).get("delta")
@@ -188,7 +175,7 @@ def scored(plan: Plan, records: Records) -> Iterator[Scored]:
             vectors["mut"] = (*one.deltas[: one.target], delta, *one.deltas[one.target + 1 :])
         for phase, deltas in vectors.items():
             if score := records.get(f"{one.index}:{phase}:score"):
-                yield Scored(one.clustering, deltas, score["fitness"])
+                yield score["fitness"], deltas, one.clustering
 
 
 @dataclass
@@ -228,7 +215,7 @@ class InProgress:
         if not self.output.state.exists():
             self.output.write("evolution_state.json", self.search.to_json(self.state))
         before = self.search.best(self.state)
-        known = [Scored(before.arm.clustering, before.best.deltas, before.best.fitness)] if before else []
+        known = [(before.best.fitness, before.best.deltas, before.arm.clustering)] if before else []
         for name, (plan, records) in self.plans.items():
             finished = dict(records)
             with suppress(redis.RedisError):
@@ -236,12 +223,11 @@ class InProgress:
             known += scored(plan, finished)
         if not known:
             return
-        best = max(known, key=lambda one: one.fitness)
-        deltas = list_to_deltas(best.deltas, self.search.any_params.cluster_ids)
-        self.output.write_json("deltas_best.json", deltas)
+        _, deltas, clustering = max(known, key=lambda one: one[0])
+        self.output.write_json("deltas_best.json", list_to_deltas(deltas, self.search.any_params.cluster_ids))
         if is_farm_up:
             from tasks.gpu.processor import generate  # only an interruption needs it
 
             with suppress(LookupError, ValueError, redis.RedisError):  # no clustering yet, or the store is gone
-                text = generate(self.store, self.run_id, best.deltas, clustering=best.clustering)
+                text = generate(self.store, self.run_id, deltas, clustering=clustering)
                 self.output.write("processor_best.py", text)

@@ -67,10 +67,9 @@ def write_report(
 
 
 def write_deploy(output: OutputFolder, run_id: str, settings: Settings, winner: System, example: Example) -> None:
-    """Write the winner's files; where the plain model stays, there are none.
+    """Write the winner's files in place of those of an earlier end; none where the plain model stays.
 
-    What an earlier end of the run has written is removed: the run may have another winner.  `example` is the request's
-    question.
+    `example` is the request's question.
     """
     shutil.rmtree(output.path / DEPLOY, ignore_errors=True)
     if winner.name == PLAIN:
@@ -98,10 +97,7 @@ def build_report(
     comparisons: Sequence[Comparison],
     evaluations: Evaluations,
 ) -> str:
-    """The closing report of a run whose `report.json` is `report`.  `evaluations` counts those of the whole run.
-
-    The search time is that of the generations: what is measured before and after them is in `evaluations` only.
-    """
+    """The closing report.  `evaluations` counts those of the whole run; the search time is that of the generations."""
     usage, run, folder = Counter(store.usage(report.run)), report.run, output.path
     cost = usage["cost_usd"] if is_priced(endpoint_of(settings)) else None
     rows = [
@@ -109,10 +105,7 @@ def build_report(
         ("judged", join_providers(store.providers(run, "judge"))),
         ("evaluations", format_evaluations(evaluations)),
         ("generated", "{target:,.0f} tokens".format_map(usage)),
-        (
-            "calls",
-            "{requests:,.0f}, {prompt:,.0f} tokens in ({cached:,.0f} cached), {completion:,.0f} out".format_map(usage),
-        ),
+        ("calls", CALLS.format_map(usage)),
         ("cost", format_cost(cost, settings.budget_usd, spending_of(store.redis, run).unconfirmed)),
     ]
     unusable = {

@@ -1,4 +1,4 @@
-"""What every optimiser is: `init`, `ask`, `tell` and a frozen state that JSON carries without loss; and the smallest.
+"""What every optimiser is: `init`, `ask`, `tell` and a frozen state that JSON carries without loss.
 
     state = optimiser.init(params)
     while state.generation < params.generations:
@@ -19,7 +19,7 @@ import json
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
@@ -265,46 +265,11 @@ def list_to_deltas(values: Sequence[float], cluster_ids: Sequence[str]) -> dict[
     return dict(zip(cluster_ids, values, strict=True))
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomParams(SearchParams):
-    """`sigma` is the standard deviation of a free delta around its start."""
-
-    sigma: float = 1.5
-
-
-class RandomSearch(Optimiser[RandomParams, SearchState]):
-    """`population_size` independent draws a generation; the first ones of the first generation are the start itself.
-
-    J. Bergstra and Y. Bengio, "Random Search for Hyper-Parameter Optimization", Journal of Machine Learning Research 13
-    (2012), 281-305.  What another optimiser finds on the same budget must be better.
-    """
-
-    name: ClassVar[str] = "random"
-    params_type = RandomParams
-    state_type = SearchState
-
-    def init(self, params: RandomParams) -> SearchState:
-        return SearchState()
-
-    def ask(self, state: SearchState, params: RandomParams) -> Plan:
-        rng, start = generator(params.seed, state.generation), params.start if state.is_new else ()
-        count, around = params.population_size, [params.initial_deltas[position] for position in params.free]
-        draws = [params.whole([rng.gauss(value, params.sigma) for value in around]) for _ in range(count)]
-        return drawn_plan(state.generation, [*start, *map(Genome, draws[len(start) :])][:count])
-
-    def tell(
-        self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> tuple[SearchState, Generation]:
-        generation = drawn_generation(plan, outcomes)
-        best = best_of(state.best, generation.population)
-        return replace(state, generation=state.generation + 1, best=best), generation
-
-
 OPTIMISERS: Mapping[str, str] = {
     "reflective": "orchestrator.evolve.optimisers.reflective:Reflective",
     "cma": "orchestrator.evolve.optimisers.cma:Cma",
     "lineage": "orchestrator.evolve.optimisers.lineage:SingleLineage",
-    "random": "orchestrator.evolve.optimisers:RandomSearch",
+    "random": "orchestrator.evolve.optimisers.random_search:RandomSearch",
 }
 """The class of each optimiser, imported when it is asked for."""
 

@@ -10,9 +10,10 @@ import pytest
 from deap import cma as deap_cma
 from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score
 
-from orchestrator.evolve.optimisers import RandomParams, RandomSearch, search
+from orchestrator.evolve.optimisers import search
 from orchestrator.evolve.optimisers.cma import Cma, CmaParams, injected, update
 from orchestrator.evolve.optimisers.lineage import LineageParams, SingleLineage
+from orchestrator.evolve.optimisers.random_search import RandomParams, RandomSearch
 from tasks.records import Score
 
 COMMON: dict[str, Any] = {
