@@ -13,7 +13,7 @@ from tasks.common.validation import parse_json
 from tasks.plan import Plan
 from tasks.records import Failure, JobSpec, Run
 from tasks.store import keys
-from tasks.store.client import StoreAccess
+from tasks.store.client import Part, StoreAccess
 from tasks.store.keys import failure_field, plan_key, result_key, run_key
 
 # A plan that is gone, or was deleted and made again since the attempt began, gets no record.
@@ -100,7 +100,7 @@ class PlanRecords(StoreAccess):
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
         """Record the outcome of a stage; the first one stands, and an attempt that was forgotten writes nothing."""
-        arguments = [keys.OUTDATED, attempt, stage, json.dumps(outcome)]
+        arguments: list[Part] = [keys.OUTDATED, attempt, stage, json.dumps(outcome)]
         self.redis.register_script(_PUT_STAGE)([plan_key(run_id, name)], arguments)
 
     def forget_stages(self, run_id: str, names: Iterable[str]) -> None:

@@ -93,7 +93,7 @@ class Retention(StoreAccess):
     def remove_finished(self, run_id: str, before: float) -> bool:
         """Returns whether it was published as finished before this time, and no process drives it."""
         with self.redis.pipeline() as pipe:
-            pipe.watch(run_key(run_id, keys.METADATA), run_key(run_id, keys.LEASE))
+            pipe.watch(run_key(run_id, keys.METADATA), run_key(run_id, keys.LEASE))  # type: ignore[no-untyped-call]
             if not self._is_over(run_id, before):
                 return False
             own = list(self.keys_of(run_id))  # those of a run that has finished are few

@@ -1,4 +1,4 @@
-"""Files that appear whole, and folders of this user on a machine whose other users plant links and take names."""
+"""Files that appear whole, are read up to a size, and are this user's on a machine whose other users plant links."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 from other_user import as_another_user, needs_root, shared_folder
 
+from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import read_mapping
+from tasks.common import validation as limits
 from tasks.common.files import (
+    FileTooLarge,
     check_own_file,
     folder_atomic,
-    keep_private,
     open_atomic,
     private_folder,
+    read_limited,
     remove_unfinished,
     runtime_folder,
     runtime_path,
@@ -112,12 +116,11 @@ def test_a_runtime_folder_that_another_user_has_taken_is_refused(
             runtime_folder()
 
 
-def test_files_of_a_process_that_keeps_them_private_are_readable_by_its_user_alone(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        keep_private()
-        (tmp_path / "file").touch()
-        (tmp_path / "folder").mkdir()
-    finally:
-        os.umask(before)
-    assert (mode(tmp_path / "file"), mode(tmp_path / "folder")) == (0o600, 0o700)
+def test_files_that_are_read_whole_have_a_largest_size(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_bytes(b"#" * (limits.SETTINGS_BYTES + 1))
+    with pytest.raises(SettingsError, match="more than 1,048,576 bytes"):
+        read_mapping(path)
+    assert read_limited(path, limits.SETTINGS_BYTES + 1) == path.read_bytes()
+    with pytest.raises(FileTooLarge):
+        read_limited(Path("/dev/zero"), 1000, pipes=True)

@@ -1,14 +1,16 @@
-"""What a stage asks of its candidate: the questions, the system prompt, the deltas."""
+"""The stages of a candidate: what each asks of it, and what their records add up to."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from simulated_run import RUN
 
-from tasks.plan import Candidate, Plan
-from tasks.records import Example
+from tasks.plan import Candidate, Merge, Plan, outcome, stage_refs
+from tasks.records import Example, Score
 from tasks.stage import Stage
 from tasks.store.store import Store
 from tasks.task import current_store
@@ -56,3 +58,37 @@ def test_without_the_cache_a_search_answers_each_individual_anew_and_a_measureme
     assert len({salt("population", 0, 1), salt("population", 1, 1), salt("population", 0, 2), salt("final", 0)}) == 4
     # The winner is in three plans
     assert salt("finalists", 2) == salt("test", 3) == salt("final", 5)
+
+
+SCORE = Score(0.5, 0.4, 0.6, 30.0)
+OTHER = Score(0.7, 0.5, 0.8, 20.0)
+MERGE = Merge("a", 0.1, "b", 0.2)
+
+
+def fields(candidate: Candidate) -> list[str]:
+    return [ref.field for ref in stage_refs(candidate)]
+
+
+def test_a_candidate_is_merged_evaluated_mutated_and_evaluated_again() -> None:
+    evaluation = ["3:pre:answer", "3:pre:judge", "3:pre:score"]
+    again = ["3:mut:reflect", "3:mut:answer", "3:mut:judge", "3:mut:score"]
+    assert fields(Candidate(3, (0.0,))) == evaluation
+    assert fields(Candidate(3, (0.0,), merge=MERGE)) == ["3:pre:merge", *evaluation]
+    assert fields(Candidate(3, (0.0,), target=0)) == [*evaluation, *again]
+    assert fields(Candidate(3, (0.0,), rewrite=True)) == [*evaluation, "3:mut:reflect"]
+
+
+def test_a_mutation_comes_back_with_both_scores() -> None:
+    candidate = Candidate(0, (0.0, 0.0), "before", target=1)
+    records: dict[str, dict[str, Any]] = {field: {} for field in fields(candidate)}
+    records["0:pre:answer"] = records["0:mut:answer"] = {"generated": 1}
+    records["0:pre:score"] = dataclasses.asdict(SCORE)
+    assert outcome(candidate, {k: v for k, v in records.items() if k != "0:mut:score"}) is None
+    records["0:mut:score"] = dataclasses.asdict(OTHER)
+    records["0:mut:reflect"] = {"delta": -1.5, "scratchpad": "after"}
+
+    result = outcome(candidate, records)
+
+    assert result is not None
+    assert (result.pre, result.delta, result.mutated_scratchpad, result.mut) == (SCORE, -1.5, "after", OTHER)
+    assert result.deltas is None

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from test_store_plans import PLAN, failure
-from test_store_runs import make_run
+from test_store_plans import PLAN, failure, make_run
 
 from tasks.records import JobSpec
 from tasks.store import keys

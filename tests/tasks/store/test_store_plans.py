@@ -1,12 +1,14 @@
-"""Plans, jobs, their attempts and failures on a real Valkey."""
+"""Runs, their plans, jobs, attempts and failures on a real Valkey."""
 
 from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from tasks.plan import Candidate, Merge, Plan
-from tasks.records import Failure
-from tasks.store.store import Store
+from tasks.records import Clusters, Endpoint, Failure, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.store.store import Store, record_use
 
 PLAN = Plan(
     "offspring",
@@ -63,3 +65,66 @@ def test_failures_are_forgotten_by_the_next_attempt(store: Store) -> None:
     assert store.failures("r", "jobs") == []
     assert store.begin_attempt("r", PLAN.name, lambda failures: []) == 2
     assert store.failures("r") == []
+
+
+def make_run(run_id: str) -> Run:
+    return Run(
+        id=run_id,
+        seed=1,
+        target=Target(
+            model="embedded",
+            engine="embedded",
+            lifecycle="resident",
+            url="",
+            command="",
+            args="",
+            device="cpu",
+            dtype="auto",
+            ready_timeout_s=60.0,
+            request_timeout_s=60.0,
+            concurrency=4,
+            system_prompt="Answer.",
+            prompt_template="Context:\n{context}\n\nQuestion:\n{query}",
+            sampling=Sampling(16, 0.0, 1.0, 42),
+        ),
+        judge=Judge("j", 0.01, True, 0.0, 1.0, 128, 1, 2),
+        reflector=Reflector("r", 0.7, 1.0, 128, 1),
+        endpoint=Endpoint("", "KEY", 10.0, 3, 100, 1000, 1.0, 0.5, 2.0, 0.0),
+        objective=Fitness(0.4, 0.6, 50.0),
+        clusters=Clusters("c", "embedded", 5, 2, 1, 8, "cpu", discovered=(4, 2)),
+        evaluation_cache=True,
+    )
+
+
+def test_a_run_comes_back_as_it_went_in_newlines_and_all(store: Store) -> None:
+    run = make_run("here")
+    store.put_run(run)
+    assert store.run("here") == run
+    assert "\n\nQuestion:\n" in store.run("here").target.prompt_template
+    with pytest.raises(KeyError, match="elsewhere"):
+        store.run("elsewhere")
+
+
+def test_a_shared_result_outlives_the_runs_but_the_last_that_used_it(store: Store) -> None:
+    for run_id in ("one", "two"):
+        store.put_run(make_run(run_id))
+    store.put_shared("one", "answer:x", {"text": "first"})
+    store.put_shared("two", "answer:x", {"text": "second"})
+    assert store.shared("two", ["answer:x", "answer:y"]) == {"answer:x": {"text": "first"}}
+    store.delete_run("one")
+    assert store.run_ids() == ["two"]
+    assert store.shared("two", ["answer:x"]) == {"answer:x": {"text": "first"}}
+    store.delete_run("two")
+    assert store.redis.keys("*") == []
+
+
+def test_lost_counters_are_restored_once_where_the_reply_is_lost_and_the_command_is_sent_again(store: Store) -> None:
+    for _ in range(2):
+        store.restore_usage("run-1", {"requests": 2, "cost_usd": 0.5})
+    assert store.usage("run-1") == {"requests": 2, "cost_usd": 0.5}
+
+
+def test_a_use_counts_once_for_each_question_that_it_shares(store: Store) -> None:
+    assert [record_use(store.redis, ["q1", "q2"], use) for use in ("one", "one", "two")] == [1, 1, 2]
+    assert record_use(store.redis, ["q2", "q3"], "three") == 3
+    assert record_use(store.redis, ["q4"], "one") == 1

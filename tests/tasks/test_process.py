@@ -1,8 +1,10 @@
-"""A child that computes: it reports, it fails in a sentence, it is stopped with all that it has started."""
+"""A process is known by more than its pid; a child that computes fails in a sentence, and ends with its parent."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +18,31 @@ from farm_bench import until
 
 from tasks.common import child as children
 from tasks.common.child import CardMemoryFull, ChildFailed, ComputeChild, run_child
+from tasks.common.process import identify
+
+
+def test_a_process_that_ended_is_not_alive_even_before_it_is_waited_for() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        process = identify(child.pid)
+        assert process.is_alive()
+        process.send_signal(signal.SIGKILL)
+        # a zombie from here on: its exit status is not read
+        assert child.stdin is not None
+        while process.is_alive():
+            pass
+        assert identify(child.pid) == process
+        assert child.wait() == -signal.SIGKILL
+    with pytest.raises(psutil.NoSuchProcess):
+        identify(child.pid)
+    process.send_signal(signal.SIGKILL)  # nothing to signal, and no error
+
+
+@pytest.mark.parametrize("change", [{"started": 1.0}, {"boot": "another"}], ids=["start", "boot"])
+def test_another_process_with_the_same_pid_is_neither_alive_nor_signalled(change: dict[str, object]) -> None:
+    other = dataclasses.replace(identify(os.getpid()), **change)  # type: ignore[arg-type]
+    assert not other.is_alive()
+    other.send_signal(signal.SIGKILL)
+
 
 PARENT = """
 import json
@@ -27,7 +54,7 @@ run_child(ComputeChild("test", "computing_child", ("wait",)), lambda report: pri
 @pytest.fixture(autouse=True)
 def python_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child imports tests/computing_child.py; this package it finds by itself."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
 
 
 def child(what: str, stdin: bytes = b"") -> ComputeChild:
