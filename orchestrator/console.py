@@ -9,7 +9,8 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -73,6 +74,45 @@ def abandon_output() -> None:
     """What could not be written is lost; otherwise Python would report it once more at its end."""
     if sys.stdout is sys.__stdout__:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+QUIET_S = 20.0
+"""After so long without a line a command says what it waits for."""
+
+
+class Ticker:
+    """Passes on every text that comes when `line` has said nothing of this ticker for `QUIET_S` seconds."""
+
+    def __init__(self, line: Callable[[str], None]) -> None:
+        self.line, self.told = line, time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self.told >= QUIET_S:
+            self.told = time.monotonic()
+            self.line(text)
+
+
+@contextmanager
+def ticking(line: Callable[[str], None], what: Callable[[], str]) -> Iterator[None]:
+    """While the block lasts, `line` is told what it waits for and for how long already, from a thread."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def tick() -> None:
+        while not ended.wait(QUIET_S):
+            line(f"{what()} ({time.monotonic() - began:.0f} s so far)")
+
+    thread = threading.Thread(target=tick, daemon=True, name="ticking")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def say(line: str) -> None:
+    """To standard error, at once."""
+    print(escape_control(line), file=sys.stderr, flush=True)
 
 
 class Terminated(BaseException):

@@ -183,6 +183,7 @@ JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "cpu.plot": plot,
     "gpu.identity": lambda job: {
         "server": {"version": signal_text(job, "version", "server", "identity")},
+        "takes_system": signal_text(job, "template", "server", "identity") != "without system",
         "model": {"name": "simulated", "config": "c0", "tokenizer": "70"},
     },
     "gpu.lengths": lengths,

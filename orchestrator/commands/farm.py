@@ -83,7 +83,8 @@ def _up_or_down(action: str, config: Path, overrides: Sequence[str], output: str
     raise_on_signals()
     try:
         if action == "up":
-            started = control.up(farm_spec(settings))
+            with console.ticking(console.say, lambda: "waiting for the farm"):
+                started = control.up(farm_spec(settings))
             lines = [
                 f"the farm is up in {started.folder}",
                 f"  store and broker   {started.redis_url}",

@@ -7,7 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,14 +56,14 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
 
     results: one JSON object a line, to --output or standard output; counts and costs on standard error.
 
-    exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 a call failed, or the
-    budget is reached: the verdicts of the rows before it are written.
+    exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 a row could not be judged,
+    as where the endpoint's filter refuses it: it is named, with null as its verdict, and all others are written; or
+    every call fails, or the budget is reached: the verdicts of the rows before it are written.
     """
     from orchestrator.report.format import format_cost, highest_cost, provider_at
     from orchestrator.runs.folder import check_inputs
     from orchestrator.settings.kconfig import load_settings
     from orchestrator.settings.run import by_rules, endpoint_of, judge_of
-    from tasks.common.text import PromptTooLong
     from tasks.judging.graders import needs_model, unfit
     from tasks.judging.user_function import UserFunctionError
     from tasks.openai.endpoint import CallError, is_priced
@@ -80,6 +80,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     if output is not None:
         check_inputs("--output", output, {"the rows to judge": file})
     counts: Counter[str] = Counter()
+    refused: list[str] = []
     with ExitStack() as stack:
         try:
             rows = read_answer_rows(file)
@@ -94,13 +95,15 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
         out = sys.stdout if output is None else stack.enter_context(output.open("w", buffering=1))
         stack.enter_context(redirect_stdout(sys.stderr))  # what a function of the user prints is no verdict
         pool = stack.enter_context(ThreadPoolExecutor(settings.concurrency))
+        stack.enter_context(console.ticking(console.say, lambda: f"{counts.total():,} of {len(rows):,} rows judged"))
         calls = {row: pool.submit(grade, row) for row in dict.fromkeys(rows)}  # equal rows are asked once
         try:
             for row in rows:
-                verdict = calls[row].result()
+                verdict, problem = _verdict(calls[row])
+                refused += [f"row {counts.total() + 1}: {problem}"] if problem else []
                 counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
                 out.write(json.dumps({field: verdict[field] for field in OPEN}, ensure_ascii=False) + "\n")
-        except (CallError, PromptTooLong, UserFunctionError) as error:
+        except (CallError, UserFunctionError) as error:
             return console.fail(console.BROKEN, f"row {counts.total() + 1}: {error}")
         finally:
             pool.shutdown(cancel_futures=True)
@@ -110,7 +113,18 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
                 dollars = spent.spent if is_priced(endpoint) else None
                 cost = format_cost(dollars, endpoint.budget_usd, spent.unconfirmed)
                 print(f"{limits.used.requests} calls, cost: {cost}", file=sys.stderr)
-    return console.DONE
+    return console.fail(console.BROKEN if refused else console.DONE, *refused)
+
+
+def _verdict(call: Future[dict[str, Any]]) -> tuple[dict[str, Any], str]:
+    """A verdict, and why this row alone could not be judged, or ""."""
+    from tasks.common.text import PromptTooLong
+    from tasks.openai.endpoint import ContextExceededError, UnusableReplyError
+
+    try:
+        return call.result(), ""
+    except (ContextExceededError, PromptTooLong, UnusableReplyError) as error:
+        return {"is_correct": None, "stage": 2, "reasoning": f"Not judged: {error}"}, str(error)
 
 
 def _grade(settings: Judge, endpoint: Endpoint | None, limits: Limits | None) -> Callable[[AnswerRow], dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -72,8 +71,10 @@ def _delete(folder: Path, as_json: bool) -> int:
     if is_locked(folder):
         return console.fail(console.WRONG, f"{folder} is running; stop it first: {command_line('cancel', folder)}")
     raise_on_signals()
-    with kind.open_farm(folder, lambda line: print(line, file=sys.stderr)) as farm:
-        if active := cancel(farm, folder, run_id, time.sleep).active:
+    with kind.open_farm(folder, console.say) as farm:
+        with console.ticking(console.say, lambda: f"waiting for the workers that have tasks of {folder}"):
+            active = cancel(farm, folder, run_id, time.sleep).active
+        if active:
             lines = (f"  {line}" for line in active)
             return console.fail(console.BROKEN, f"workers still have tasks of {folder}:", *lines)
         keys = delete_run(farm, run_id, folder)
@@ -249,7 +250,8 @@ def cancel(run: Path) -> int:
 
     run_id, output, was_locked = own_run_id(run), OutputFolder(run), is_locked(run)
     try:
-        with reach_farm_of(run) as farm:
+        waits = console.ticking(console.say, lambda: f"waiting for what is at work on {run}")
+        with reach_farm_of(run) as farm, waits:
             done = cancel(farm, run, run_id, time.sleep)
     except FarmUnavailable as error:
         if was_locked or isinstance(error, StoreLost):  # it is up, and refuses

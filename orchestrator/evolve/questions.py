@@ -165,8 +165,6 @@ def fitting_questions(
         [example for asked in examples.values() for example in asked],
         lambda: watch("measuring the prompts", None),
     )
-    if longest and not found.takes_system:
-        notify("the model's chat template has no system message: system prompts stand before the questions")
     return apply_too_long(mode, examples, found, notify)
 
 

@@ -128,7 +128,7 @@ def build_report(
     )
     commands = (
         ("a page of all of it", command_line("report", folder)),
-        ("the answers, before and after", command_line("answers", folder)),
+        ("the answers, before and after", command_line("compare", folder, "--answers", "all")),
         ("another system of the front", f"{command_line('export', folder)} --to sglang-server --system NAME"),
         ("more generations", command_line("evolve", "--config", output.config, "--set", f"NGEN={settings.ngen + 2}")),
     )

@@ -127,8 +127,8 @@ def _run(
         farm, priced = open_farm(settings, view.notify), is_priced(endpoint_of(settings))
         with open_session(
             output, KIND_NAME, farm, settings.target_model, job_s=stage_limit_s(), retry_wait_s=retry_wait_s,
-            only=only, budget_usd=settings.budget_usd, is_priced=priced, notify=view.notify, unit="generations",
-            total=settings.ngen,
+            only=only, budget_usd=settings.budget_usd, is_priced=priced, notify=view.notify, tick=view.tick,
+            unit="generations", total=settings.ngen,
         ) as opened:  # fmt: skip
             evolution = _Evolution(settings, output, view, callbacks, opened, book, history)
             with opened.publisher.publish_final_state():

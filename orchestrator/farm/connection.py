@@ -180,7 +180,8 @@ def embedded_farm(spec: FarmSpec, line: Line) -> Iterator[FarmConnection]:
     """The embedded farm of a folder, taken down at the end unless it was up before."""
     line(f"starting the embedded farm in {spec.folder}")
     try:
-        farm = control.attach_or_start(spec)
+        with console.ticking(line, lambda: "waiting for the embedded farm"):
+            farm = control.attach_or_start(spec)
     except control.FarmError as error:
         raise FarmUnavailable(str(error)) from None
 

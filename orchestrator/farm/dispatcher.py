@@ -37,6 +37,9 @@ class Work(Protocol):
     def name(self) -> str:
         """As in "no ... has finished for 60 s"."""
 
+    def so_far(self) -> str:
+        """As in "12 of 40 jobs"."""
+
     def refresh(self) -> None:
         """Read the record of the work in the store."""
 
@@ -60,7 +63,8 @@ class Dispatcher:
 
     The run parks after `no_progress_s` seconds without any task finishing, and with only failures left after
     `retry_wait_s`, in which they may be retried.  `notify` is called with what a person must know at once.  `only`
-    names failed tasks: where a record has some of them, its other failures stand.
+    names failed tasks: where a record has some of them, its other failures stand.  `tick` is told often how far the
+    work is, and passes that on where nothing else has been said for a while.
 
     A worker that is killed in the moment between taking a message and noting that it has taken it loses it (kombu
     takes and notes in two steps).  So where nothing has finished for a while and the broker has no message of the
@@ -74,6 +78,7 @@ class Dispatcher:
     notify: Callable[[str], None] = log.info
     only: tuple[str, ...] = ()
     lost_message_timeout_s: float = LOST_MESSAGE_TIMEOUT_S
+    tick: Callable[[str], None] = lambda text: None
 
     def __post_init__(self) -> None:
         self._monitor = WorkerMonitor(self.farm, self.notify)
@@ -96,6 +101,7 @@ class Dispatcher:
         seen: object = None
         changed = counted = time.monotonic()
         is_notified, resends = False, 0
+        began = changed
         while True:
             work.refresh()
             self.farm.check()
@@ -106,6 +112,7 @@ class Dispatcher:
             if work.is_done():
                 return
             now = time.monotonic()
+            self.tick(f"{work.so_far()}, for {now - began:.0f} s")
             if (progress := work.progress()) != seen:
                 seen, changed, counted, is_notified, resends = progress, now, now, False, 0
             failures = work.failures()

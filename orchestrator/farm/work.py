@@ -6,6 +6,7 @@ store.
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from collections import Counter, deque
@@ -73,6 +74,10 @@ class PlanWork:
     @property
     def name(self) -> str:
         return f"stage of {self.plan.name}"
+
+    def so_far(self) -> str:
+        done = len(self.plan.candidates) - len(self.open())
+        return f"waiting for {self.plan.name}: {done} of {len(self.plan.candidates)} done"
 
     def refresh(self) -> None:
         store, run_id = self.dispatcher.store, self.dispatcher.run_id
@@ -178,6 +183,15 @@ class Scheduler:
         self._failed = {}
         self._ready.clear()
         return found, failures
+
+    def so_far(self) -> str:
+        """A job that reports how far it is says more than the number of jobs."""
+        queued = sum(map(len, self._queued.values()))
+        total = self._finished + len(self._sent) + queued
+        step = json.loads(self._long_job) if self._long_job else {}
+        at = f"; {step['stage']} {step['done']:,} of {step['total']:,}" if step.get("total") else ""
+        kinds = ", ".join(sorted({requests[0].spec.task for requests in self._sent.values()}))
+        return f"waiting for {kinds or 'jobs'}: {self._finished} of {total} jobs done{at}"
 
     def refresh(self) -> None:
         found = self._store.shared(self._run_id, list(self._sent))

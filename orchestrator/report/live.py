@@ -96,6 +96,11 @@ class View:
         self._stream.write(f"{self._written:%H:%M:%S}  {escape_control(text)}\n")
         self._stream.flush()
 
+    def tick(self, text: str) -> None:
+        """Called often: what is waited for, where no stage has said so for a while."""
+        if (datetime.now() - self._written).total_seconds() >= EVERY_S:
+            self.notify(f"  {text}")
+
     def close(self) -> None:
         self._stream.flush()
 
@@ -113,6 +118,9 @@ class TerminalView(View):
     def show(self, snapshot: Snapshot) -> None:
         self._live.start()  # nothing, where it is on
         self._live.update(screen(snapshot), refresh=True)
+
+    def tick(self, text: str) -> None:
+        return  # the display is there
 
     def notify(self, text: str) -> None:
         self._console.print(escape_control(text))  # above the live part

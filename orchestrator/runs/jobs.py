@@ -32,7 +32,18 @@ def ask_server(scheduler: Scheduler, target: Target, limit_s: float | None) -> d
     """
     # With the attempt in its key: at each start the server may be another one.
     key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
-    return scheduler.result(key, JobSpec("gpu.identity", "server", {"target": asdict(target)}, limit_s))
+    found = scheduler.result(key, JobSpec("gpu.identity", "server", {"target": asdict(target)}, limit_s))
+    say_folded(scheduler, found)
+    return found
+
+
+FOLDED = "the model's chat template has no system message: system prompts stand before the questions"
+
+
+def say_folded(scheduler: Scheduler, found: Mapping[str, Any]) -> None:
+    """Say that system prompts are put into the user's turn, where a job has found the template to be without."""
+    if not found.get("takes_system", True):
+        scheduler.dispatcher.notify(FOLDED)
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,6 @@ class LongPrompts:
     limit: int | None
     cap: int
     lengths: Mapping[str, int]
-    takes_system: bool = True  # whether the model's chat template knows a system message
 
     def listed(self) -> str:
         """The questions with their lengths, such as "q7 (9,312 tokens)"."""
@@ -67,8 +77,7 @@ def find_long_prompts(
     arguments: dict[str, Any] = {"target": asdict(target), "examples": shown}
     key = "lengths:" + content_hash(scheduler.dispatcher.run_id, arguments)
     result = scheduler.result(key, JobSpec("gpu.lengths", "prompts", arguments), watch)
-    takes_system = result.get("takes_system", True)
-    return LongPrompts(result["limit"], target.sampling.max_new_tokens, result["lengths"], takes_system)
+    return LongPrompts(result["limit"], target.sampling.max_new_tokens, result["lengths"])
 
 
 class ArtifactRequests:

@@ -21,7 +21,7 @@ import redis
 
 from orchestrator import console
 from orchestrator.callbacks import Callbacks, EndState, RunEnd, RunInfo
-from orchestrator.console import Terminated, command_line
+from orchestrator.console import Terminated, Ticker, command_line
 from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher
@@ -101,6 +101,7 @@ def open_session(
     is_priced: bool = True,
     needs_rules: str = "",
     notify: Notify = log.warning,
+    tick: Notify | None = None,
     **about: object,
 ) -> Iterator[Session]:
     """The farm is up for as long, the run is this process's own, and each line of the log has its id.
@@ -108,7 +109,8 @@ def open_session(
     `model` is the target that the run's workers must serve.  With nothing left but failures the run waits
     `retry_wait_s` for a retry before it parks; `only` names the failed tasks that are done again, all of them where it
     is empty.  `budget_usd` 0 is no limit; without known prices no cost is published.  `needs_rules` is the option that
-    asks for the rules in place of a language model, "" where none does.  `about` is published with every status.
+    asks for the rules in place of a language model, "" where none does.  `tick` is
+    told how far it is (`Dispatcher`).  `about` is published with every status.
     """
     run_id = output.run_id(kind)
     with (
@@ -118,7 +120,8 @@ def open_session(
     ):
         if needs_rules and not reached.rules:
             raise FarmUnavailable(f'the farm has no embedded endpoint, and {needs_rules} is "embedded"')
-        dispatcher = Dispatcher(reached, run_id, job_s + NO_PROGRESS_S, retry_wait_s, notify, tuple(only))
+        tick = tick or Ticker(log.info)
+        dispatcher = Dispatcher(reached, run_id, job_s + NO_PROGRESS_S, retry_wait_s, notify, tuple(only), tick=tick)
         said = {"kind": kind, **about}
         publisher = StatusPublisher(run_id, reached.store, output, said, budget_usd, is_priced)
         reached.store.retention.apply_rule(run_id, KEPT_S / DAY_S)

@@ -20,8 +20,13 @@ CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_l
 
 
 def identify_server(target: Target, host: TargetHost) -> dict[str, Any]:
-    """{"server": the identity of the target's server, which keys of answers cover, "model": its `ModelCheck`}."""
-    return {"server": dict(host.identity(target)), "model": dataclasses.asdict(check_of(host.model_folder(target)))}
+    """{"server": the identity of the target's server, which keys of answers cover, "model": its `ModelCheck`, and
+    "takes_system": whether its chat template knows a system message}.
+    """
+    model, server = host.model_folder(target), dict(host.identity(target))
+    with TOKENIZER_LOCK:
+        known = takes_system(load_tokenizer(model))
+    return {"server": server, "model": dataclasses.asdict(check_of(model)), "takes_system": known}
 
 
 def context_length(target: Target, model: str) -> int | None:
@@ -62,9 +67,8 @@ def check_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
     model = host.model_folder(target)
     with TOKENIZER_LOCK:
         total, tokenizer = known_context(target, model, host), load_tokenizer(model)
-        known = {"takes_system": takes_system(tokenizer)}
         if total is None:
-            return {"limit": None, "lengths": {}, **known}
+            return {"limit": None, "lengths": {}}
         lengths = {
             row["id"]: len(
                 render(tokenizer, target.system_prompt, target.prompt_template, row["context"], row["question"])
@@ -73,7 +77,7 @@ def check_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
         }
     limit = total - target.sampling.max_new_tokens - 1
     too_long = {name: length for name, length in lengths.items() if length > limit}
-    return {"limit": limit, "lengths": too_long, **known}
+    return {"limit": limit, "lengths": too_long}
 
 
 def draw_sample(job: SampleJob, host: TargetHost) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import torch
 
 from tasks.common.child import SendReport, work_as_child
 from tasks.common.files import write_atomic
-from tasks.gpu.prompt import answer_ends
+from tasks.gpu.prompt import answer_ends, takes_system
 from tasks.route.adapter import Adapter, bases_of, weights_hash
 from tasks.route.grading import Grader, PoolRow
 from tasks.route.policy import Policy, draw_by_row, load_causal_lm
@@ -74,6 +74,7 @@ def find_bases(given: Given, report: SendReport) -> dict[str, Any]:
     world = open_world(given, report)
     layout = world.policy.adapter.layout
     return {
+        "takes_system": takes_system(world.training.codec.tokenizer),
         "weights": weights_hash(world.policy.model),
         "modules": len(layout.names),
         "knobs": layout.total,

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from rules_server import rules_server
 
+from orchestrator import console
+from orchestrator.cli import main
+
 NUMBER = {"question": "Capital expenditure in USD millions?", "gold": "$1577.00", "answer": "It was $1,577 million."}
 NEAR = NUMBER | {"answer": "It was $1,700 million."}
 PROSE = {"question": "Is it capital intensive?", "gold": "No, it is not.", "answer": "No, not at all."}
@@ -89,6 +92,15 @@ def test_a_budget_that_is_spent_ends_it_and_what_was_judged_is_written(
     assert f"{calls} calls" in done.stderr and "$0.3" in done.stderr
 
 
+def test_a_row_that_the_endpoint_refuses_is_named_and_the_others_are_judged(tmp_path: Path) -> None:
+    with rules_server(tmp_path / "calls.jsonl", "k") as server:
+        server.fail("*:context:1")
+        done = judge(tmp_path, [PROSE, NUMBER, WRONG, PROSE], *with_model(tmp_path, server.url), OPENAI_API_KEY="k")
+    found = [verdict for verdict, _ in verdicts(done.stdout)]
+    assert (done.returncode, found[1], found.count(None)) == (2, True, 1 if found[2] is None else 2)
+    assert f"row {found.index(None) + 1}: " in done.stderr
+
+
 def test_a_config_is_read_for_its_judge_alone(tmp_path: Path) -> None:
     (tmp_path / "judge.config").write_text('CONFIG_JUDGE="exact_number"\nCONFIG_DATA_PATH="nowhere.csv"\n')
     row = {"question": "How many?", "gold": "72", "answer": "So 72."}
@@ -125,6 +137,17 @@ def test_exact_numbers_are_judged_without_an_endpoint(tmp_path: Path) -> None:
     refused = judge(tmp_path, [*rows, PROSE], "--judge", "exact_number")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert len(refused.stderr.splitlines()) == 1 and "row 4" in refused.stderr and PROSE["gold"] in refused.stderr
+
+
+def test_a_command_that_takes_long_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "QUIET_S", 0.05)
+    (tmp_path / "rows.jsonl").write_text(json.dumps(PROSE))
+    own = tmp_path / "slow_judges.py"
+    own.write_text("import threading\ndef slow(*texts):\n    return threading.Event().wait(0.5)\n")
+    assert main(["judge", str(tmp_path / "rows.jsonl"), "--judge", f"{own}:slow"]) == console.DONE
+    assert "0 of 1 rows judged" in capsys.readouterr().err
 
 
 def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:

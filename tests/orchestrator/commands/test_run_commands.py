@@ -7,6 +7,7 @@ import json
 import pytest
 from farm_bench import until
 from simulated_run import Driver
+from simulated_signals import signal_key
 from terminal import CHILDREN, Terminal, ended
 
 from orchestrator.runs.folder import run_file
@@ -97,12 +98,14 @@ def test_the_first_line_of_a_run_names_who_reflects_and_judges_and_the_highest_c
     terminal: Terminal, driver: Driver
 ) -> None:
     prices = {"OPENAI_PRICES": "1 1 1"}
+    driver.store.redis.set(signal_key("template", "server", "identity"), "without system")
     address = {"NGEN": "1", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     status, said = ended(terminal.evolve(BUDGET_USD="5", **address, **prices))
     assert status == 0, said
     assert said.splitlines()[0].endswith(
         "reflector: gpt-4o at http://127.0.0.1:9/v1; judge: gpt-4o at http://127.0.0.1:9/v1; cost: at most $5.00"
     )
+    assert said.count("chat template has no system message") == 1
     # And without prices the cost is unknown, and nowhere free
     status, said = ended(terminal.evolve(**address))
     assert (status, "cost: unknown, since the prices are not set" in said.splitlines()[0]) == (0, True)
