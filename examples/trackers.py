@@ -1,4 +1,4 @@
-"""Callbacks that tell experiment trackers of a run: MLflow, TensorBoard, Weights & Biases (docs/trackers.md).
+"""Callbacks that tell experiment trackers of a run: MLflow, TensorBoard, Weights & Biases (docs/monitoring.md).
 
     orchestrator evolve --set CALLBACKS=examples/trackers.py:MlflowTracker
 

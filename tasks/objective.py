@@ -3,7 +3,7 @@
 specification   lambda_shortness / (1 + mean tokens / scale) + lambda_correctness * share correct
 constrained     exp(-cost), with cost = log(mean tokens / baseline) + penalty for what is lost - reward for gained
 
-`constrained` is 1 for the baseline itself and 2 for answers half as long with as many correct.  docs/optimisers.md says
+`constrained` is 1 for the baseline itself and 2 for answers half as long with as many correct.  docs/method.md says
 why its penalty is as it is.
 """
 

@@ -22,10 +22,10 @@ def chromium() -> str | None:
 @contextmanager
 def browser_page(**options: Any) -> Iterator[Any]:
     """A page of a new browser; `options` are those of its context.  Skips the test when no browser is installed."""
-    driver = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]' (docs/flower.md)")
+    driver = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]' (CONTRIBUTING.md)")
     found = chromium()
     if found is None:
-        pytest.skip("no Chromium here: apt-get install chromium (docs/flower.md)")
+        pytest.skip("no Chromium here: apt-get install chromium (CONTRIBUTING.md)")
     with driver.sync_playwright() as playwright:
         # Chromium's own sandbox does not work for root, and the only pages here are ours.
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])

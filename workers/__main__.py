@@ -63,7 +63,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m workers",
         description="One worker process of a Whetstone farm, for the Redis or Valkey at WHETSTONE_REDIS_URL "
-        "(docs/operations.md).  It runs until it is stopped; Ctrl+C or SIGTERM lets it finish or give back its tasks.",
+        "(docs/farm.md).  It runs until it is stopped; Ctrl+C or SIGTERM lets it finish or give back its tasks.",
     )
     parser.add_argument("queue", choices=list(QUEUES), help="the queue whose tasks it does")
     parser.add_argument(

@@ -43,7 +43,7 @@ def export(run: Path, to: str, system: str, node: str, output: Path | None) -> i
       transformers   a LogitsProcessor for generate()
       llama-cpp      a processor for llama-cpp-python, and biases for llama-server
 
-    Each processor explains itself: its head, or `python FILE`, says how it is used (docs/export.md).
+    Each processor explains itself: its head, or `python FILE`, says how it is used (docs/serve.md).
 
     examples:
       orchestrator export outputs/evolve --to vllm

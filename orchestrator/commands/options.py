@@ -111,7 +111,7 @@ def explain(error: Exception, full_disk: int) -> int | None:
 path_option = click.Path(path_type=Path)
 run_argument = click.argument("run", metavar="RUN", type=path_option)
 runs_argument = click.argument("runs", metavar="RUN...", type=path_option, nargs=-1, required=True)
-json_option = click.option("--json", "as_json", is_flag=True, help="print JSON; docs/start.md has the keys")
+json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
 set_option = click.option(
     "--set", "overrides", multiple=True, metavar="NAME=VALUE",
     help="set one option in place of the file's value; may be repeated",

@@ -1,7 +1,7 @@
 """What a finished run leaves: `report.json` with its companions, the closing report, and `deploy/`.
 
 `deploy/` has all that a server needs to answer as the winner does: `system.json`, the labels of its clusters and the
-plugin beside it make a SGLang server answer all chat completions so (docs/export.md).  `processor.py` is for a server
+plugin beside it make a SGLang server answer all chat completions so (docs/serve.md).  `processor.py` is for a server
 that does not load the plugin.
 """
 

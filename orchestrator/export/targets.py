@@ -1,7 +1,7 @@
 """What a system is exported to: the file of each engine, and the command that uses it (`orchestrator export`).
 
 Each engine has a processor file; a SGLang server that is to answer all requests as the system does needs the system,
-its labels, and the plugin (docs/export.md).  All of it is made from the run's folder: labels and sentence ends of each
+its labels, and the plugin (docs/serve.md).  All of it is made from the run's folder: labels and sentence ends of each
 clustering are in `clusters/`, the model is in `model.json`.
 """
 

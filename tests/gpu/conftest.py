@@ -1,4 +1,4 @@
-"""Real SGLang on a real GPU: `WHETSTONE_GPU_MODEL=FOLDER pytest -m gpu tests/gpu`, see docs/target.md.
+"""Real SGLang on a real GPU: `WHETSTONE_GPU_MODEL=FOLDER pytest -m gpu tests/gpu`, see docs/farm.md.
 
 Two servers of the same model stand on one GPU, one of them started with deterministic inference.  What a test says
 when it fails is printed at once, and appended to the file that WHETSTONE_GPU_FAILURES names: a run that is cut has lost

@@ -46,6 +46,7 @@ class Subject:
         self.folder = RunFolder(folder, dict(options))  # each run has an address of its own
         self.process: subprocess.Popen[str] | None = None
         self.session_logs: list[str] = []
+        self.copier: subprocess.Popen[bytes] | None = None  # writes the log of the session
         self.silent: list[Proxy] = []  # proxies with silent connections
         self.rules: RulesServer | None = None
         self.proxy: Proxy | None = None
@@ -68,9 +69,13 @@ class Subject:
 
     def _start(self, command: list[str]) -> None:
         log = self.folder.folder / f"session{len(self.session_logs)}.log"
+        # Through a pipe: a session whose files cannot grow can still say why it stops.
         with log.open("w") as out:
+            self.copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=out)
+        assert self.copier.stdin is not None
+        with self.copier.stdin as pipe:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env={**environment(), **TIMEOUTS}, stdout=out, stderr=subprocess.STDOUT, text=True
+                command, cwd=ROOT, env={**environment(), **TIMEOUTS}, stdout=pipe, stderr=subprocess.STDOUT
             )
         self.session_logs.append(str(log))
 
@@ -79,6 +84,8 @@ class Subject:
         return self.process is None or self.process.poll() is not None
 
     def output_of_session(self) -> str:
+        if self.copier is not None:
+            self.copier.wait(30)
         return Path(self.session_logs[-1]).read_text()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The client against stand-ins for the servers that people have: docs/reflector.md has the table."""
+"""The client against stand-ins for the servers that people have: docs/method.md has the table."""
 
 from __future__ import annotations
 
