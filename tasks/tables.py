@@ -125,7 +125,8 @@ def text_field(row: dict[str, Any], name: str, faults: list[str], most: int, whe
     elif value is None:
         fault = "is null" if name in row else "is missing"
     else:
-        fault = "is empty" if isinstance(value, str) else "is not text"
+        no_text = f"is {value}" if isinstance(value, float) else "is not text"
+        fault = "is empty" if isinstance(value, str) else no_text
     faults.append(f"{where}{name} {fault}")
     return ""
 

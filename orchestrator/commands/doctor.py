@@ -45,7 +45,7 @@ def doctor(config: Path | None, as_json: bool) -> int:
 
 def findings(config: Path | None) -> Iterator[Finding]:
     """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
-    from orchestrator.evolve.questions import check_judge, choose_examples
+    from orchestrator.evolve.questions import check_judge, choose_examples, doubtful_data
     from orchestrator.farm.checks import Finding, check_disk, check_gpus_here, check_template
     from orchestrator.settings import SettingsError
     from orchestrator.settings.kconfig import load_settings
@@ -62,6 +62,7 @@ def findings(config: Path | None) -> Iterator[Finding]:
             examples = choose_examples(settings)
             check_judge(settings, examples)
             yield Finding("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
+            yield from (Finding("questions", line) for line in doubtful_data(examples))
         except SettingsError as error:
             hint = f"edit {config}, or the data that it names"
             yield from (Finding("questions", problem, hint) for problem in error.problems)

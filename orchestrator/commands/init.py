@@ -186,21 +186,24 @@ def read_model(text: str) -> Answer:
 
 def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
     """A file, and where its columns have unusual names COLUMN=NAME behind it; `sizes` of the sets are the most."""
+    from orchestrator.evolve.questions import doubtful_data
+
     path, named = _path_and_names(text)
     columns = {} if format_of(path) == "financebench" else _columns(path, named)
     questions = read_questions(path, Columns(**columns))
     if len(questions) < LEAST_QUESTIONS:
         raise ValueError(f"{path} has {len(questions)} questions; at least {LEAST_QUESTIONS} are needed")
     options = {"DATA_PATH": str(path), "DATA_COLUMNS": shlex.join(f"{which}={name}" for which, name in columns.items())}
-    chosen: list[Example] = []
+    chosen: dict[str, list[Example]] = {}
     about = [f"{len(questions)} questions"]
     for which, (split, all_rows) in _sets(questions).items():
         rows = all_rows[: sizes[which]]
         there = [question.example for question in questions if not split or question.split == split]
-        chosen += [there[row] for row in rows]
+        chosen[which] = [there[row] for row in rows]
         options[which.upper()] = f"{split}[{rows[0]}:{rows[-1] + 1}]"
         about.append(f"{len(rows)} for {which}")
-    return Answer(options, ", ".join(about), chosen)
+    lines = [", ".join(about), *doubtful_data(chosen)]
+    return Answer(options, "\n   ".join(lines), [example for rows in chosen.values() for example in rows])
 
 
 def _path_and_names(text: str) -> tuple[Path, dict[str, str]]:

@@ -83,17 +83,30 @@ def _shared(sets: Mapping[str, Sequence[Hashable]]) -> Iterator[tuple[str, str, 
             earlier.setdefault(one, which)
 
 
-def repeated_questions(examples: Mapping[str, Sequence[Example]]) -> list[str]:
-    """A line for each set that has questions, with their contexts, which are in a set before it under other ids.
+NO_GOLDS = frozenset(("nan", "null", "<na>", "#n/a"))
+"""How tables write that there is no value."""
 
-    Such a set no longer consists of unseen questions.  Data may hold a question twice, so it is no error.
+
+def doubtful_data(examples: Mapping[str, Sequence[Example]]) -> list[str]:
+    """What is no error, and yet to be known before anything is measured.
+
+    A line for all golds that look like a missing value; and one for each set that has questions, with their contexts,
+    which are in a set before it under other ids: such a set no longer consists of unseen questions.
     """
+    empty = [row.id for rows in examples.values() for row in rows if row.gold.strip().lower() in NO_GOLDS]
+    lines = [f"golds that look like a missing value, such as 'nan': {_listed(empty)}"] if empty else []
     texts = {which: [(row.question.strip(), row.context.strip()) for row in rows] for which, rows in examples.items()}
-    return [
-        f"{count} {'question' if count == 1 else 'questions'} of the {which} set {'is' if count == 1 else 'are'} in "
-        f"the {other} set as well, under another id"
-        for which, other, count in _shared(texts)
-    ]
+    for which, other, count in _shared(texts):
+        shared = {*texts[other]}
+        ids = [row.id for row, text in zip(examples[which], texts[which], strict=True) if text in shared]
+        share = f"{count} of {len(texts[which])} questions ({count / len(texts[which]):.0%}) of the {which} set"
+        lines.append(f"{share} are in the {other} set as well, under another id: {_listed(ids)}")
+    return lines
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more
 
 
 def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -> None:
@@ -139,10 +152,8 @@ def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[E
 
 def _changed(which: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
     names = [name for name in {**now, **before} if now.get(name) != before.get(name)] or ["the order"]
-    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
     here, there = (content_hash(list(hashes.items()))[:SHORT] for hashes in (now, before))
-    listed = ", ".join(names[:MOST_LISTED]) + more
-    return f"the {which} set has changed ({listed}): its hash is {here} here, but {there} in the run"
+    return f"the {which} set has changed ({_listed(names)}): its hash is {here} here, but {there} in the run"
 
 
 def fitting_questions(

@@ -111,7 +111,7 @@ def _run(
     retry_wait_s: float,
 ) -> str:
     """The closing report; what it raises is how the session ended."""
-    for line in (_announcement(settings), *questions.repeated_questions(examples)):
+    for line in (_announcement(settings), *questions.doubtful_data(examples)):
         view.notify(line)
     book = read_book(output)
     if output.state.exists() and not book.arms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -178,6 +179,17 @@ def test_the_doctor_passes_what_init_writes(place: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("workers.embedded.farm.NEEDED", ("json", "no_such_module"))
     assert main(["doctor", "--config", ".config"]) == 1
     assert main(["evolve", "--output", "elsewhere"]) == 2
+
+
+def test_golds_without_a_value_and_questions_of_two_sets_are_named(tmp_path: Path) -> None:
+    rows = [{"question": f"q{i % 20}", "answer": "nan" if i == 3 else "5"} for i in range(30)]
+    path = tmp_path / "q.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    about = read_data(str(path), SMALL).about.splitlines()
+    assert about[1].endswith(": 4") and "1 of 12 questions (8%) of the validation set" in about[2]
+    path.write_text("\n".join(map(json.dumps, [*rows, {"question": "q", "answer": float("nan")}])))
+    with pytest.raises(ValueError, match="line 31: column answer is nan"):
+        read_data(str(path), SMALL)
 
 
 def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
