@@ -293,7 +293,7 @@ def test_all_faults_are_said_at_once_by_line_and_column(tmp_path: Path) -> None:
         "line 6: column 'id': 'a' is already in line 1",
         "line 7: not a JSON object",
         "line 8: column question is missing",
-        "line 9: column answer is not text",
+        "line 9: column answer is nan",
     ]
 
 
