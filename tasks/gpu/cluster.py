@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Task, shared_task
 
-from tasks.common.child import ChildFailed, ComputeChild, Report, SendReport, run_child, work_as_child
+from tasks.common.child import ChildFailed, ComputeChild, SendReport, run_child, work_as_child
 from tasks.common.files import write_atomic
-from tasks.gpu.clustering.artifacts import ClusteringError, Progress, cannot_load, load_clustering, no_progress
+from tasks.gpu.clustering.artifacts import ClusteringError, Progress, cannot_load, load_clustering
 from tasks.gpu.clustering.vocabulary import sentence_ends
 from tasks.gpu.host import TargetHost, host_of
 from tasks.gpu.prompt import load_early, load_tokenizer
@@ -63,7 +63,7 @@ def run_clustering(
     tokenizer: str | Path,
     clusters: Clusters,
     embedder: str | Path,
-    on_progress: Progress = no_progress,
+    on_progress: Progress = lambda *_: None,
     environment: Mapping[str, str] | None = None,
     sides: Sides | None = None,
 ) -> Path:
@@ -76,14 +76,11 @@ def run_clustering(
     }
     stdin = json.dumps(given).encode()
     child = ComputeChild("clustering", "tasks.gpu.cluster", stdin=stdin, environment=environment or {})
-
-    def forward(report: Report) -> None:
-        on_progress(str(report["stage"]), int(report["done"]), int(report["total"]))
-
     try:
-        return Path(run_child(child, forward)["folder"])
+        found = run_child(child, lambda report: on_progress(report["stage"], report["done"], report["total"]))
     except ChildFailed as error:
         raise ClusteringError(str(error)) from None
+    return Path(found["folder"])
 
 
 def cluster_in_child(given: Mapping[str, Any], report: SendReport) -> dict[str, Any]:
@@ -99,7 +96,7 @@ def cluster_in_child(given: Mapping[str, Any], report: SendReport) -> dict[str, 
     if clusters.by == "waste":
         from tasks.gpu.clustering.waste import cluster_answers
 
-        clustering = cluster_answers(tokenizer, clusters, Sides(sides["verbose"], sides["short"]), progress)
+        clustering = cluster_answers(tokenizer, clusters, Sides(**sides), progress)
     else:
         from tasks.gpu.clustering.meaning import cluster_vocabulary
 

@@ -15,18 +15,19 @@ By waste, it holds
     cluster_descriptions.json  as above
     cluster_figures.json       {eos, pinned, log_odds}
     manifest.json              as above
-    labels_waste.joblib        the labels, for other programs
 
 A .joblib file is a pickle, which runs code when it is loaded: it is written and never read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from tasks.common.files import folder_atomic, remove_unfinished
-from tasks.gpu.clustering.vocabulary import REPLACEMENT
+from tasks.gpu.clustering.vocabulary import REPLACEMENT, Vocabulary
 from tasks.records import ClusterFigures
 
 if TYPE_CHECKING:
@@ -52,10 +53,6 @@ _ABANDONED_S = 3600.0  # a clustering is written in seconds
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError)
 
 Progress = Callable[[str, int, int], None]  # (stage, done, total) in tokens: decode, embed, reduce, cluster, write
-
-
-def no_progress(stage: str, done: int, total: int) -> None:
-    pass
 
 
 class ClusteringError(Exception):
@@ -89,23 +86,47 @@ class Clustering:
     figures: ClusterFigures = ClusterFigures()  # noqa: RUF009  (it is frozen)
 
 
-def save_clustering(root: Path, manifest: Mapping[str, Any], files: Mapping[str, Any]) -> None:
-    """Write the folder `<root>/<hash>` with these files; the ending of a name says how its content is written."""
+def manifest_of(vocabulary: Vocabulary, summary: Mapping[str, Any], *more: Any) -> dict[str, Any]:
+    """What determines a clustering, with its "hash".  `more` counts too, and is too long to be written."""
+    fixed = {"tokens": len(vocabulary.texts), "ends": sorted(vocabulary.ends), "numbers": sorted(vocabulary.numbers)}
+    whole = {"version": VERSION, **fixed, **summary}
+    return {"hash": hash_of(vocabulary.texts, *more, whole), **whole}
+
+
+def hash_of(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, ensure_ascii=True, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def made_once(root: Path, manifest: Mapping[str, Any], make: Callable[[], Mapping[str, Any]]) -> Clustering:
+    """The clustering of a manifest; `make` gives the content of each file where there is no folder `<root>/<hash>`.
+
+    The ending of a name says how its content is written.
+    """
     import joblib
     import numpy as np
 
-    root.mkdir(parents=True, exist_ok=True)
-    remove_unfinished(root, older_than_s=_ABANDONED_S)
-    with folder_atomic(root / manifest["hash"]) as work:
-        for name, content in {**files, MANIFEST: manifest}.items():
-            match Path(name).suffix:
-                case ".joblib":
-                    joblib.dump(content, work / name)
-                case ".npy":
-                    np.save(work / name, content, allow_pickle=False)
-                case _:
-                    text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-                    (work / name).write_text(text, encoding="utf-8")
+    folder = root / manifest["hash"]
+    if not folder.is_dir():
+        files = {**make(), MANIFEST: manifest}
+        root.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(root, older_than_s=_ABANDONED_S)
+        with folder_atomic(folder) as work:
+            for name, content in files.items():
+                match Path(name).suffix:
+                    case ".joblib":
+                        joblib.dump(content, work / name)
+                    case ".npy":
+                        np.save(work / name, content, allow_pickle=False)
+                    case _:
+                        text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+                        (work / name).write_text(text, encoding="utf-8")
+    return load_clustering(folder)
+
+
+def labels_type(clusters: int) -> type[np.unsignedinteger[Any]]:
+    import numpy as np
+
+    return np.uint8 if clusters <= 256 else np.uint16
 
 
 def load_clustering(folder: Path) -> Clustering:
@@ -127,11 +148,9 @@ def load_clustering(folder: Path) -> Clustering:
 def find_embeddings(root: Path, embedded: str) -> NDArray[Any] | None:
     """The embeddings of another clustering with this hash of vocabulary and embedder, or None."""
     for path in sorted(root.glob(f"*/{MANIFEST}")):
-        try:
+        with suppress(*_UNREADABLE):  # that clustering reports it when it is loaded
             if json.loads(path.read_bytes()).get("embedded") == embedded:
                 return _array(path.with_name(EMBEDDINGS))
-        except _UNREADABLE:  # of that clustering, which reports it when it is loaded
-            continue
     return None
 
 

@@ -11,8 +11,6 @@ space alone, a part of a character, ids without a token) is embedded as words.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import groupby
@@ -23,23 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.common.files import model_sha256
-from tasks.gpu.clustering.artifacts import (
-    DESCRIPTIONS,
-    EMBEDDINGS,
-    LABELS_KMEANS,
-    VERSION,
-    Clustering,
-    ClusteringError,
-    Progress,
-    cannot_load,
-    describe_fixed,
-    describe_nearest,
-    find_embeddings,
-    load_clustering,
-    no_progress,
-    save_clustering,
-)
-from tasks.gpu.clustering.vocabulary import REPLACEMENT, classify_tokens
+from tasks.gpu.clustering import artifacts
+from tasks.gpu.clustering.artifacts import Clustering, ClusteringError, Progress
+from tasks.gpu.clustering.vocabulary import REPLACEMENT, Vocabulary, classify_tokens
 from tasks.records import Clusters
 
 if TYPE_CHECKING:
@@ -55,74 +39,35 @@ Ids = tuple[int, ...]  # one input of the embedder: its own token ids
 
 
 def cluster_vocabulary(
-    tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path, on_progress: Progress = no_progress
+    tokenizer: PreTrainedTokenizerBase,
+    clusters: Clusters,
+    embedder: str | Path,
+    on_progress: Progress = lambda *_: None,
 ) -> Clustering:
     """The clustering of the tokenizer's vocabulary; computed and written the first time, read from disk later.
 
     `embedder`, a folder or a Hugging Face id, is used in place of `clusters.embedder`.
     """
     on_progress("decode", 0, len(tokenizer))
-    texts, ends, numbers = classify_tokens(tokenizer)
-    manifest = _manifest(texts, ends, numbers, clusters, embedder)
-    root, total = Path(clusters.folder), len(texts)
-    on_progress("decode", total, total)
-    folder = root / manifest["hash"]
-    if not folder.is_dir():
-        embeddings = find_embeddings(root, manifest["embedded"])
+    vocabulary = classify_tokens(tokenizer)
+    manifest, root, total = _manifest(vocabulary, clusters, embedder), Path(clusters.folder), len(vocabulary.texts)
+
+    def make() -> dict[str, Any]:
+        embeddings = artifacts.find_embeddings(root, manifest["embedded"])
         if embeddings is None:
-            embeddings = embed_tokens(texts, embedder, clusters.device, clusters.batch_size, on_progress)
+            embeddings = embed_tokens(vocabulary.texts, embedder, clusters.device, clusters.batch_size, on_progress)
         on_progress("reduce", 0, total)
-        free = np.array([i for i in range(total) if i not in ends | numbers], dtype=np.int64)
-        fitted = np.isin(free, clusters.discovered) if clusters.discovered else np.ones(len(free), dtype=bool)
-        pca, points = _reduce(embeddings[free], fitted, clusters)
-        on_progress("cluster", 0, total)
-        found, centres = _cluster(points, fitted, clusters)
-        on_progress("cluster", total, total)
-        distances = np.linalg.norm(points - centres[found], axis=1)
-        labels = np.empty(total, dtype=np.uint8 if clusters.count + FIXED <= 256 else np.uint16)
-        labels[free] = found + FIXED
-        labels[sorted(numbers)] = 1
-        labels[sorted(ends)] = 0
-        descriptions = [
-            describe_fixed(0, "Tokens that end a turn or a text", texts, ends),
-            describe_fixed(1, "Digits and arithmetic symbols", texts, numbers),
-        ]
-        for cluster in range(clusters.count):
-            inside = found == cluster
-            own = inside & fitted
-            described = describe_nearest(cluster + FIXED, texts, free[own], distances[own])
-            if clusters.discovered:
-                what = f"{own.sum()} discovered {'token' if own.sum() == 1 else 'tokens'} and what is nearest"
-                described["description"] = f"{what}: {described['description']}"
-                described["count"] = int(inside.sum())
-            descriptions.append(described)
-        on_progress("write", 0, total)
-        files = {
-            LABELS_KMEANS: labels,
-            EMBEDDINGS: embeddings,
-            "pca_components.npy": pca.components_,
-            "pca_mean.npy": pca.mean_,
-            "kmeans_centres.npy": centres,
-            DESCRIPTIONS: descriptions,
-            "labels_kmeans.joblib": labels,
-            "pca.joblib": pca,
-        }
-        save_clustering(root, manifest, files)
-    clustering = load_clustering(folder)
+        return _cluster_embeddings(vocabulary, embeddings, clusters)
+
+    clustering = artifacts.made_once(root, manifest, make)
     on_progress("write", total, total)
     return clustering
 
 
-def _manifest(
-    texts: Sequence[str], ends: frozenset[int], numbers: frozenset[int], clusters: Clusters, embedder: str | Path
-) -> dict[str, Any]:
+def _manifest(vocabulary: Vocabulary, clusters: Clusters, embedder: str | Path) -> dict[str, Any]:
     """All that determines a clustering, with its hash, and that of what determines the embeddings, "embedded"."""
     name = f"sha256:{model_sha256(Path(embedder))}" if Path(embedder).is_dir() else str(embedder)
     summary: dict[str, Any] = {
-        "version": VERSION,
-        "tokens": len(texts),
-        "ends": sorted(ends),
-        "numbers": sorted(numbers),
         "embedder": name,
         "components": clusters.components,
         "count": clusters.count,
@@ -130,12 +75,48 @@ def _manifest(
     }
     if clusters.discovered:
         summary["discovered"] = sorted(set(clusters.discovered))
-        if unknown := [i for i in summary["discovered"] if not 0 <= i < len(texts)]:
-            raise ClusteringError(f"the discovered token {unknown[0]} is not in this vocabulary of {len(texts)} tokens")
-    whole = json.dumps([list(texts), summary], ensure_ascii=True, sort_keys=True)
-    embedded = json.dumps([VERSION, list(texts), name], ensure_ascii=True)
-    hashes = (hashlib.sha256(text.encode()).hexdigest()[:32] for text in (whole, embedded))
-    return {**dict(zip(("hash", "embedded"), hashes, strict=True)), **summary}
+        size = len(vocabulary.texts)
+        if unknown := [i for i in summary["discovered"] if not 0 <= i < size]:
+            raise ClusteringError(f"the discovered token {unknown[0]} is not in this vocabulary of {size} tokens")
+    embedded = artifacts.hash_of(artifacts.VERSION, vocabulary.texts, name)
+    return {**artifacts.manifest_of(vocabulary, summary), "embedded": embedded}
+
+
+def _cluster_embeddings(vocabulary: Vocabulary, embeddings: NDArray[np.float32], clusters: Clusters) -> dict[str, Any]:
+    """The content of each file of the clustering; `embeddings` [V, dimension]."""
+    texts, ends, numbers = vocabulary
+    free = np.array([i for i in range(len(texts)) if i not in ends | numbers], dtype=np.int64)
+    fitted = np.isin(free, clusters.discovered) if clusters.discovered else np.ones(len(free), dtype=bool)
+    pca, points = _reduce(embeddings[free], fitted, clusters)
+    found, centres = _cluster(points, fitted, clusters)
+    distances = np.linalg.norm(points - centres[found], axis=1)
+    labels = np.empty(len(texts), dtype=artifacts.labels_type(clusters.count + FIXED))
+    labels[free] = found + FIXED
+    labels[sorted(numbers)] = 1
+    labels[sorted(ends)] = 0
+    descriptions = [
+        artifacts.describe_fixed(0, "Tokens that end a turn or a text", texts, ends),
+        artifacts.describe_fixed(1, "Digits and arithmetic symbols", texts, numbers),
+    ]
+    for cluster in range(clusters.count):
+        inside = found == cluster
+        own = inside & fitted
+        described = artifacts.describe_nearest(cluster + FIXED, texts, free[own], distances[own])
+        if clusters.discovered:
+            what = f"{own.sum()} discovered {'token' if own.sum() == 1 else 'tokens'} and what is nearest"
+            described["description"] = f"{what}: {described['description']}"
+            described["count"] = int(inside.sum())
+        descriptions.append(described)
+    return {
+        artifacts.LABELS_KMEANS: labels,
+        artifacts.EMBEDDINGS: embeddings,
+        "pca_components.npy": pca.components_,
+        "pca_mean.npy": pca.mean_,
+        "kmeans_centres.npy": centres,
+        artifacts.DESCRIPTIONS: descriptions,
+        "labels_kmeans.joblib": labels,
+        "pca.joblib": pca,
+    }
 
 
 def embedded_text(text: str) -> str:
@@ -175,7 +156,7 @@ def _load(embedder: str | Path, device: str) -> SentenceTransformer:
     try:
         model = SentenceTransformer(str(embedder), device=device, trust_remote_code=False, model_kwargs=NO_PICKLE)
     except (OSError, ValueError, AssertionError) as error:  # torch asserts that it has the device
-        raise cannot_load("embedder", embedder, error) from error
+        raise artifacts.cannot_load("embedder", embedder, error) from error
     model.max_seq_length = min(model.max_seq_length or MAX_LENGTH, MAX_LENGTH)
     return model.eval()
 

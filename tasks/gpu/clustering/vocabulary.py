@@ -25,7 +25,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import regex
 
@@ -38,6 +38,22 @@ if TYPE_CHECKING:
 
 REPLACEMENT = "\ufffd"
 """Decoding writes it where the bytes of a token are only a part of a character."""
+
+
+class Vocabulary(NamedTuple):
+    """`texts` [V] of the token ids, and the ids of clusters 0 and 1."""
+
+    texts: list[str]
+    ends: frozenset[int]
+    numbers: frozenset[int]
+
+
+def classify_tokens(tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
+    texts = decode_vocabulary(tokenizer)
+    ends = answer_ends(tokenizer)
+    fixed = ends | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    numbers = frozenset(i for i, text in enumerate(texts) if i not in fixed and is_number_token(text))
+    return Vocabulary(texts, ends, numbers)
 
 
 def decode_vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -57,35 +73,23 @@ def decode_vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 
 def _decode_behind_anchor(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    alone = _decode(tokenizer, [[i] for i in ids])
-    letters = set(string.ascii_lowercase)
-    anchor = next(((i, text) for i, text in zip(ids, alone, strict=True) if text in letters), None)
+    def decode(sequences: list[list[int]]) -> list[str]:
+        return list(
+            tokenizer.batch_decode(sequences, skip_special_tokens=False, clean_up_tokenization_spaces=False),
+        )
+
+    alone = decode([[i] for i in ids])
+    anchor = next((i for i, text in zip(ids, alone, strict=True) if text in set(string.ascii_lowercase)), None)
     if anchor is None:
         return alone
-    anchor_id, letter = anchor
-    behind = _decode(tokenizer, [[anchor_id, i] for i in ids])
+    letter = alone[ids.index(anchor)]
+    behind = decode([[anchor, i] for i in ids])
     # A decoder that cleans up spaces can drop the letter: then the text of the token alone is used.
     return [b[len(letter) :] if b.startswith(letter) else a for a, b in zip(alone, behind, strict=True)]
 
 
-def _decode(tokenizer: PreTrainedTokenizerBase, sequences: list[list[int]]) -> list[str]:
-    return list(
-        tokenizer.batch_decode(sequences, skip_special_tokens=False, clean_up_tokenization_spaces=False),
-    )
-
-
-def classify_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[str], frozenset[int], frozenset[int]]:
-    """The text of every token id, and the ids of clusters 0 and 1."""
-    texts = decode_vocabulary(tokenizer)
-    ends = answer_ends(tokenizer)
-    fixed = ends | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return texts, ends, frozenset(i for i, text in enumerate(texts) if i not in fixed and is_number_token(text))
-
-
 SYMBOLS = frozenset("+-*/=%$€£¥¢×÷±−")
 """Plus, hyphen-minus, asterisk, slash, equals, percent, five currencies, times, obelus, plus-minus, minus."""
-
-_SEPARATORS = frozenset(".,")
 
 
 def is_number_token(text: str) -> bool:
@@ -93,16 +97,13 @@ def is_number_token(text: str) -> bool:
     word = text.strip(" ")
     if len(word) == 1 and word in SYMBOLS:
         return True
-    if not any(character.isdecimal() for character in word):
-        return False
-    return all(_fits(word, position) for position in range(len(word)))
 
+    def fits(position: int) -> bool:
+        if word[position] in ".,":
+            return word[position - 1 : position].isdecimal() or word[position + 1 : position + 2].isdecimal()
+        return word[position].isdecimal() or word[position] in SYMBOLS
 
-def _fits(word: str, position: int) -> bool:
-    character = word[position]
-    if character in _SEPARATORS:
-        return word[position - 1 : position].isdecimal() or word[position + 1 : position + 2].isdecimal()
-    return character.isdecimal() or character in SYMBOLS
+    return any(map(str.isdecimal, word)) and all(map(fits, range(len(word))))
 
 
 ENDS, DIGIT, UNLESS_DIGIT = 1, 2, 4

@@ -21,8 +21,6 @@ the many of the long ones; each bucket holds about the same weight.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,22 +31,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.gpu.clustering.artifacts import (
-    DESCRIPTIONS,
-    FIGURES,
-    LABELS_WASTE,
-    VERSION,
-    Clustering,
-    ClusteringError,
-    Description,
-    Progress,
-    distinct_texts,
-    load_clustering,
-    no_progress,
-    quoted,
-    save_clustering,
-)
-from tasks.gpu.clustering.vocabulary import classify_tokens
+from tasks.gpu.clustering import artifacts
+from tasks.gpu.clustering.artifacts import Clustering, ClusteringError, Description, Progress
+from tasks.gpu.clustering.vocabulary import Vocabulary, classify_tokens
 from tasks.records import ClusterFigures, Clusters, Sides
 
 if TYPE_CHECKING:
@@ -57,60 +42,40 @@ if TYPE_CHECKING:
 EOS, NUMBERS, LINE_BREAKS = 0, 1, 2
 _NAMED = 8  # tokens that a description names
 
-TokenIds = list[list[int]]  # of each answer of one side
-
 
 def cluster_answers(
-    tokenizer: PreTrainedTokenizerBase, clusters: Clusters, sides: Sides, on_progress: Progress = no_progress
+    tokenizer: PreTrainedTokenizerBase, clusters: Clusters, sides: Sides, on_progress: Progress = lambda *_: None
 ) -> Clustering:
     """Computed and written the first time, read from disk later."""
-    total, root = len(tokenizer), Path(clusters.folder)
+    total = len(tokenizer)
     on_progress("decode", 0, total)
-    texts, ends, numbers = classify_tokens(tokenizer)
-    verbose, short = _encode(tokenizer, sides.verbose), _encode(tokenizer, sides.short)
-    manifest = _manifest(texts, ends, numbers, verbose, short, clusters.buckets)
-    on_progress("decode", total, total)
-    folder = root / manifest["hash"]
-    if not folder.is_dir():
-        labels, descriptions, figures = cluster_by_waste(texts, ends, numbers, verbose, short, clusters.buckets)
-        on_progress("cluster", total, total)
-        files = {
-            LABELS_WASTE: labels,
-            DESCRIPTIONS: descriptions,
-            FIGURES: dataclasses.asdict(figures),
-            "labels_waste.joblib": labels,
-        }
-        save_clustering(root, manifest, files)
-    on_progress("write", total, total)
-    return load_clustering(folder)
-
-
-def _manifest(
-    texts: Sequence[str],
-    ends: frozenset[int],
-    numbers: frozenset[int],
-    verbose: TokenIds,
-    short: TokenIds,
-    buckets: int,
-) -> dict[str, Any]:
-    """All that determines a clustering, with its hash.  The order of the answers is not part of it."""
-    used = [Counter(token for answer in side for token in answer) for side in (verbose, short)]
+    vocabulary = classify_tokens(tokenizer)
+    answers = [_encode(tokenizer, side) for side in (sides.verbose, sides.short)]
+    usage = TokenUsage.of(*answers)
     summary = {
-        "version": VERSION,
         "by": "waste",
-        "tokens": len(texts),
-        "ends": sorted(ends),
-        "numbers": sorted(numbers),
-        "buckets": buckets,
-        "answers": {"verbose": len(verbose), "short": len(short)},
-        "answer_tokens": {"verbose": used[0].total(), "short": used[1].total()},
+        "buckets": clusters.buckets,
+        "answers": dict(zip(("verbose", "short"), map(len, answers), strict=True)),
+        "answer_tokens": dict(zip(("verbose", "short"), usage.totals, strict=True)),
     }
-    counts = [sorted(side.items()) for side in used]
-    text = json.dumps([list(texts), counts, summary], ensure_ascii=True, sort_keys=True)
-    return {"hash": hashlib.sha256(text.encode()).hexdigest()[:32], **summary}
+    counts = [sorted(side.items()) for side in (usage.verbose, usage.short)]
+    manifest = artifacts.manifest_of(vocabulary, summary, counts)
+    on_progress("cluster", 0, total)
+
+    def make() -> dict[str, Any]:
+        labels, descriptions, figures = cluster_by_waste(vocabulary, usage, clusters.buckets)
+        return {
+            artifacts.LABELS_WASTE: labels,
+            artifacts.DESCRIPTIONS: descriptions,
+            artifacts.FIGURES: dataclasses.asdict(figures),
+        }
+
+    clustering = artifacts.made_once(Path(clusters.folder), manifest, make)
+    on_progress("write", total, total)
+    return clustering
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> TokenIds:
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
     """The token ids of each text as text: a marker that is written out in it is not the special token."""
     if not texts:
         return []
@@ -126,13 +91,18 @@ class TokenUsage:
     short: Counter[int]
     totals: tuple[int, int]
 
-    def counts(self, ids: Iterable[int]) -> tuple[int, int]:
-        members = list(ids)
-        return sum(self.verbose[i] for i in members), sum(self.short[i] for i in members)
+    @classmethod
+    def of(cls, verbose: Iterable[Iterable[int]], short: Iterable[Iterable[int]]) -> TokenUsage:
+        """From the token ids of each answer."""
+        sides = [Counter(token for answer in side for token in answer) for side in (verbose, short)]
+        for name, side in zip(("verbose", "short"), sides, strict=True):
+            if not side:
+                raise ClusteringError(f"there are no tokens of {name} answers, so wasted tokens cannot be found")
+        return cls(sides[0], sides[1], (sides[0].total(), sides[1].total()))
 
     def shares(self, ids: Iterable[int]) -> tuple[float, float]:
         """The share of the tokens `ids` in each side."""
-        verbose, short = self.counts(ids)
+        verbose, short = self._counts(ids)
         return verbose / self.totals[0], short / self.totals[1]
 
     def weight(self, token: int) -> float:
@@ -140,25 +110,21 @@ class TokenUsage:
 
     def log_odds(self, ids: Iterable[int]) -> float:
         """The log-odds ratio of the tokens `ids` together, with the prior; 0 for no tokens."""
-        verbose, short = self.counts(ids)
+        verbose, short = self._counts(ids)
         strength = min(self.totals)
         prior = strength * (verbose + short) / sum(self.totals)
         return _logit(verbose + prior, self.totals[0] + strength) - _logit(short + prior, self.totals[1] + strength)
 
+    def _counts(self, ids: Iterable[int]) -> tuple[int, int]:
+        members = list(ids)
+        return sum(self.verbose[i] for i in members), sum(self.short[i] for i in members)
+
 
 def cluster_by_waste(
-    texts: Sequence[str],
-    ends: frozenset[int],
-    numbers: frozenset[int],
-    verbose: Sequence[Sequence[int]],
-    short: Sequence[Sequence[int]],
-    buckets: int = 10,
+    vocabulary: Vocabulary, usage: TokenUsage, buckets: int
 ) -> tuple[NDArray[Any], list[Description], ClusterFigures]:
-    """Labels [V] uint8 (uint16 above 256 clusters), descriptions and figures.
-
-    texts: [V] the text of each token id; verbose and short: the token ids of each answer.
-    """
-    usage = _count(verbose, short, len(texts))
+    """Labels [V] uint8 (uint16 above 256 clusters), descriptions and figures."""
+    texts, ends, numbers = vocabulary
     breaks = frozenset(i for i, t in enumerate(texts) if "\n" in t or "\r" in t) - ends - numbers
     used = (usage.verbose.keys() | usage.short.keys()) - ends - numbers - breaks
     if buckets < 1 or len(used) < buckets:
@@ -166,25 +132,14 @@ def cluster_by_waste(
             f"{buckets} buckets need at least as many different tokens; the answers use {len(used)} that are neither "
             "numbers nor line breaks nor ends of a turn"
         )
-    groups = _buckets(used, usage, buckets)
-    members: list[Sequence[int]] = [sorted(ends), sorted(numbers), sorted(breaks), *groups]
+    members: list[Sequence[int]] = [sorted(ends), sorted(numbers), sorted(breaks), *_buckets(used, usage, buckets)]
     pinned = len(members)
-    labels = np.full(len(texts), pinned, dtype=np.uint8 if pinned < 256 else np.uint16)
+    labels = np.full(len(texts), pinned, dtype=artifacts.labels_type(pinned + 1))
     for cluster, ids in enumerate(members):
         labels[list(ids)] = cluster
     rest = np.flatnonzero(labels == pinned).tolist()
     log_odds = (0.0, *(usage.log_odds(ids) for ids in members[1:]), 0.0)
     return labels, _describe(texts, [*members, rest], usage), ClusterFigures(EOS, pinned, log_odds)
-
-
-def _count(verbose: Sequence[Sequence[int]], short: Sequence[Sequence[int]], size: int) -> TokenUsage:
-    counts = [Counter(i for answer in side for i in answer) for side in (verbose, short)]
-    for name, side in zip(("verbose", "short"), counts, strict=True):
-        if not side:
-            raise ClusteringError(f"there are no tokens of {name} answers, so wasted tokens cannot be found")
-        if strange := sorted(i for i in side if not 0 <= i < size):
-            raise ClusteringError(f"the token {strange[0]} is not in this vocabulary of {size} tokens")
-    return TokenUsage(counts[0], counts[1], (counts[0].total(), counts[1].total()))
 
 
 def _buckets(used: Iterable[int], usage: TokenUsage, count: int) -> list[list[int]]:
@@ -211,14 +166,12 @@ def _describe(texts: Sequence[str], members: Sequence[Sequence[int]], usage: Tok
     kinds |= {LINE_BREAKS: "Tokens with a line break", len(members) - 1: "All tokens that no answer used; stays at 0"}
     described = []
     for cluster, ids in enumerate(members):
-        frequent = sorted(ids, key=lambda i: (-usage.weight(i), i))
-        examples = distinct_texts(texts[i] for i in frequent)
+        examples = artifacts.distinct_texts(texts[i] for i in sorted(ids, key=lambda i: (-usage.weight(i), i)))
         text = kinds.get(cluster) or _usage_in_words(usage.log_odds(ids))
         if cluster not in (EOS, len(members) - 1):
             verbose, short = usage.shares(ids)
             text += f" ({100 * verbose:.1f} % of verbose answers, {100 * short:.1f} % of short right ones)"
-        named = quoted(examples[:_NAMED])
-        text += f": {named}" if named else ": none in this vocabulary"
+        text += f": {artifacts.quoted(examples[:_NAMED]) or 'none in this vocabulary'}"
         described.append(Description(id=cluster, description=text, examples=examples, count=len(ids)))
     return described
 

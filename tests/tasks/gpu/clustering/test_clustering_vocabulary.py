@@ -1,4 +1,5 @@
-"""Clusters 0 and 1 hold exactly the tokens that their rules name, for tokenizers of several families."""
+"""Clusters 0 and 1 hold exactly the tokens that their rules name, for tokenizers of several families, and which tokens
+end a sentence."""
 
 from __future__ import annotations
 
@@ -12,11 +13,18 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tasks.gpu.clustering.vocabulary import (
+    DIGIT,
+    ENDS,
+    UNLESS_DIGIT,
     classify_tokens,
     decode_vocabulary,
     is_number_token,
+    sentence_ends,
+    token_class,
 )
-from tasks.gpu.prompt import answer_ends, vocabulary_size
+from tasks.gpu.prompt import answer_ends, load_tokenizer, vocabulary_size
+from workers.embedded.models import embedded_model
+from workers.steering.request import OPEN, next_state
 
 SINGLE = """
     $ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£
@@ -38,7 +46,7 @@ def named(tokenizer: PreTrainedTokenizerBase, ids: frozenset[int]) -> list[str]:
 
 
 def numbers_of(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    return classify_tokens(tokenizer)[2]
+    return classify_tokens(tokenizer).numbers
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,7 @@ def test_a_word_piece_vocabulary_has_its_numbers_inside_words_too() -> None:
 def test_which_texts_are_numbers() -> None:
     for text in ("7", " 42", "$1", " -3.2", "1,577.00", "10%", ".5", "7.", "12,", "+", " ÷ ", "٣", "1/2"):
         assert is_number_token(text), text
-    for text in (
+    others = (
         "",
         " ",
         ".",
@@ -108,7 +116,8 @@ def test_which_texts_are_numbers() -> None:
         "(1)",
         "1:2",
         "#",
-    ):
+    )
+    for text in others:
         assert not is_number_token(text), text
 
 
@@ -124,21 +133,21 @@ def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> No
     assert named(again, answer_ends(again)) == ["<|fim_pad|>", "<|im_end|>"]
 
 
-def test_the_template_tells_the_end_of_a_turn_where_no_name_does() -> None:
-    # given a chat template that ends a turn with a token of an unknown name
-    tokenizer = families.qwen()
-    tokenizer.chat_template = families.TURNS.replace("<START>", "<|im_start|>").replace("<END>", " <|fim_pad|>")
-    assert "<|fim_pad|>" in named(tokenizer, answer_ends(tokenizer))
-
-
-def test_a_template_that_begins_the_next_turn_ends_nothing() -> None:
-    # given a template that writes its beginning token after a message, and one that refuses the chat
-    tokenizer = families.gemma()
-    expected = ["<end_of_turn>", "<eos>"]
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}<bos>{% endfor %}"
-    assert named(tokenizer, answer_ends(tokenizer)) == expected
-    tokenizer = families.gemma()
-    tokenizer.chat_template = "{{ raise_exception('tools only') }}"
+@pytest.mark.parametrize(
+    ("family", "template", "expected"),
+    [
+        # one that ends a turn with a token of an unknown name
+        (families.qwen, "{{ m['content'] }} <|fim_pad|>", ["<|endoftext|>", "<|fim_pad|>", "<|im_end|>"]),
+        # one that begins the next turn after a message, and one that refuses the chat
+        (families.gemma, "{{ m['content'] }}<bos>", ["<end_of_turn>", "<eos>"]),
+        (families.gemma, "{{ raise_exception('tools only') }}", ["<end_of_turn>", "<eos>"]),
+    ],
+)
+def test_the_template_tells_the_end_of_a_turn_where_no_name_does(
+    family: Callable[[], PreTrainedTokenizerBase], template: str, expected: list[str]
+) -> None:
+    tokenizer = family()
+    tokenizer.chat_template = "{% for m in messages %}" + template + "{% endfor %}"
     assert named(tokenizer, answer_ends(tokenizer)) == expected
 
 
@@ -163,3 +172,30 @@ def test_tokens_decode_as_they_stand_in_a_text(family: Callable[[], PreTrainedTo
     assert "".join(texts[i] for i in ids) == sentence
     # and every id has a text, those of tokens added above the vocabulary included
     assert len(texts) == len(tokenizer) == vocabulary_size(tokenizer)
+
+
+def test_of_each_text_in_tokens_of_the_model_it_is_known_whether_it_ends_a_sentence() -> None:
+    tokenizer, classes = load_tokenizer(str(embedded_model())), sentence_ends(str(embedded_model()))
+    assert len(classes) == len(tokenizer)
+    texts = {
+        "It grew.": True, "It grew. ": False, "It grew": False, "It grew!": True, "Did it?": True, "It grew...": True,
+        "It was 2.": False, "It was 2.6": False, "It was 2.6.": False, "It was 2.6 %.": True, "(It grew.)": True,
+        "It grew,": False, "": False,
+    }  # fmt: skip
+    for text, expected in texts.items():
+        state = 0
+        for token in tokenizer(text, add_special_tokens=False)["input_ids"]:
+            state = next_state(state, int(classes[token]))
+        assert bool(state & OPEN) == expected, text
+    # Some hundred tokens of 49,152 end a sentence, and no token that ends a turn does
+    assert 20 < (classes & (ENDS | UNLESS_DIGIT) != 0).sum() < 1000
+    assert classes[tokenizer.eos_token_id] == 0
+
+
+def test_the_class_of_a_text() -> None:
+    classes = {
+        ".": UNLESS_DIGIT, ".)": UNLESS_DIGIT, '."\n': UNLESS_DIGIT, " .": ENDS, "a.": ENDS, "2.": 0, "2.)": 0,
+        "...": ENDS, "!": ENDS, "?\"": ENDS, "。": ENDS, "。」": ENDS, "؟": ENDS, "।": ENDS, "…": 0, ":": 0,
+        ";": 0, ")": 0, "\n": 0, "": 0, "7": DIGIT, "$3.5": DIGIT, "٣": DIGIT, "²": 0, "<|im_end|>": 0, "3!": ENDS,
+    }  # fmt: skip
+    assert {text: token_class(text) for text in classes} == classes

@@ -1,16 +1,30 @@
-"""Clusters by waste, on a vocabulary of a few words."""
+"""Clusters by waste: on a vocabulary of a few words, and by the job for the embedded model's."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import random
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import cluster_families as families
 import numpy as np
 import pytest
+from answer_runs import embedded_target, put_run
 from numpy.typing import NDArray
 
-from tasks.gpu.clustering.waste import LINE_BREAKS, cluster_by_waste
-from tasks.records import ClusterFigures
+from tasks.gpu.cluster import cluster, unpack_labels
+from tasks.gpu.clustering.artifacts import ClusteringError
+from tasks.gpu.clustering.vocabulary import Vocabulary
+from tasks.gpu.clustering.waste import LINE_BREAKS, TokenUsage, cluster_answers, cluster_by_waste
+from tasks.gpu.prompt import answer_ends, load_tokenizer
+from tasks.records import ClusterFigures, Clusters, Sides
+from tasks.store.store import Store
+from tasks.task import Job
+from workers.embedded.models import embedded_model
+from workers.sglang.host import LocalTargetHost
 
 Made = tuple[NDArray[Any], list[Any], ClusterFigures]
 
@@ -20,12 +34,12 @@ OTHER = ["\n", "\n\n", " 7", " 12", "<end>", "zebra", "Ω", " unused"]
 TEXTS = [*FILLER, *CONTENT, *OTHER]
 ID = {text: i for i, text in enumerate(TEXTS)}
 FIRST_BUCKET = LINE_BREAKS + 1
-EOS, NUMBERS = frozenset({ID["<end>"]}), frozenset({ID[" 7"], ID[" 12"]})
+VOCABULARY = Vocabulary(TEXTS, frozenset({ID["<end>"]}), frozenset({ID[" 7"], ID[" 12"]}))
 
 
-def answers(seed: int = 1) -> tuple[list[list[int]], list[list[int]]]:
+def answers() -> tuple[list[list[int]], list[list[int]]]:
     """Verbose answers of forty tokens, three quarters of them filler; short ones of four, one quarter."""
-    rng = random.Random(seed)
+    rng = random.Random(1)
 
     def draw(count: int, filler: float) -> list[int]:
         return [ID[rng.choice(FILLER if rng.random() < filler else CONTENT)] for _ in range(count)]
@@ -34,34 +48,25 @@ def answers(seed: int = 1) -> tuple[list[list[int]], list[list[int]]]:
     return verbose, [[*draw(4, 0.25), ID[" 7"]] for _ in range(50)]
 
 
-def clusters(buckets: int = 4, seed: int = 1) -> Made:
-    return cluster_by_waste(TEXTS, EOS, NUMBERS, *answers(seed), buckets=buckets)
+def clusters(buckets: int) -> Made:
+    return cluster_by_waste(VOCABULARY, TokenUsage.of(*answers()), buckets)
 
 
 def members(made: Made, cluster: int) -> set[str]:
     return {TEXTS[i] for i in np.flatnonzero(made[0] == cluster)}
 
 
-def test_ends_numbers_and_line_breaks_have_their_own_clusters_and_the_rest_is_pinned() -> None:
-    made = clusters()
-    assert members(made, 0) == {"<end>"}
-    assert members(made, 1) == {" 7", " 12"}
-    assert members(made, LINE_BREAKS) == {"\n", "\n\n"}
-    assert made[2].pinned == 7
-    assert members(made, made[2].pinned) == {"zebra", "Ω", " unused"}
-    assert made[0].dtype == np.uint8
-    assert len(made[0]) == len(TEXTS)
-
-
-def test_filler_comes_first_and_content_last() -> None:
-    made = clusters()
+def test_filler_comes_first_and_content_last_and_the_rest_has_its_own_clusters() -> None:
+    labels, _, figures = made = clusters(4)
+    fixed = [members(made, cluster) for cluster in (0, 1, LINE_BREAKS, figures.pinned)]
+    assert fixed == [{"<end>"}, {" 7", " 12"}, {"\n", "\n\n"}, {"zebra", "Ω", " unused"}]
+    assert (figures.pinned, labels.dtype, len(labels)) == (7, np.uint8, len(TEXTS))
     wasted = members(made, FIRST_BUCKET) | members(made, FIRST_BUCKET + 1)
     needed = members(made, FIRST_BUCKET + 2) | members(made, FIRST_BUCKET + 3)
-    assert len(wasted & set(FILLER)) >= 9
-    assert len(needed & set(CONTENT)) >= 9
-    assert list(made[2].log_odds[3:7]) == sorted(made[2].log_odds[3:7], reverse=True)
-    assert made[2].log_odds[3] > 0 > made[2].log_odds[6]
-    assert made[2].log_odds[0] == made[2].log_odds[7] == 0.0
+    assert len(wasted & set(FILLER)) >= 9 and len(needed & set(CONTENT)) >= 9
+    log_odds = list(figures.log_odds)
+    assert log_odds[3:7] == sorted(log_odds[3:7], reverse=True) and log_odds[3] > 0 > log_odds[6]
+    assert log_odds[0] == log_odds[7] == 0.0
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 5, 7, 20])
@@ -69,8 +74,8 @@ def test_buckets_have_about_equal_weight_and_each_holds_a_token(buckets: int) ->
     made = clusters(buckets)
     verbose, short = (np.concatenate(side) for side in answers())
     weights = []
-    for cluster in range(FIRST_BUCKET, FIRST_BUCKET + buckets):
-        inside = np.flatnonzero(made[0] == cluster)
+    for bucket in range(buckets):
+        inside = np.flatnonzero(made[0] == FIRST_BUCKET + bucket)
         assert inside.size
         weights.append((np.isin(verbose, inside).mean() + np.isin(short, inside).mean()) / 2)
     if buckets <= 5:
@@ -79,7 +84,54 @@ def test_buckets_have_about_equal_weight_and_each_holds_a_token(buckets: int) ->
 
 def test_a_token_that_was_seen_once_says_less_than_one_that_was_seen_often() -> None:
     verbose = [[ID[" on"]] * 30, [ID[" which"]], [ID[" revenue"]] * 100]
-    short = [[ID[" revenue"]] * 100]
-    made = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=3)
+    made = cluster_by_waste(VOCABULARY, TokenUsage.of(verbose, [[ID[" revenue"]] * 100]), buckets=3)
     order = [members(made, FIRST_BUCKET + bucket) for bucket in range(3)]
     assert order == [{" on"}, {" which"}, {" revenue"}]
+
+
+VERBOSE = (
+    "Based on the provided context, the company reported a net income of $215 million in 2018.\n\nTherefore, the "
+    "answer to the question is that the net income of the company was $215 million.",
+    "To answer the question, we need to look at the provided context, which says that the gross margin was 42 %.\n\n"
+    "Therefore, the gross margin of the company was 42 %.",
+    "Yes, based on the provided context, the company does pay a dividend to the people who hold its shares.",
+)
+SHORT = ("$215 million", "The gross margin was 42 %.", "Yes, it does.")
+
+
+def settings(folder: Path) -> Clusters:
+    return Clusters(str(folder), "no-such-embedder", 0, 0, 0, 0, "cuda", by="waste", buckets=4)
+
+
+def test_the_job_clusters_the_embedded_model_s_vocabulary(store: Store, tmp_path: Path) -> None:
+    # Given a run with clusters by waste, and answers in the store under their content key
+    put_run(store, "run", embedded_target(embedded_model()), np.zeros(1), [])
+    store.put_run(dataclasses.replace(store.run("run"), clusters=settings(tmp_path / "clusters")))
+    store.put_shared("run", "sides:1", dataclasses.asdict(Sides(VERBOSE * 3, SHORT * 3)))
+    before = store.metadata("run", "clustering")
+    # When the job has run, on a machine without that embedder and without a GPU
+    with closing(LocalTargetHost(tmp_path / "host", "gpu", os.environ)) as host:
+        result = cluster(Job(store, "run", "cluster:1", {"sides": "sides:1"}), host)
+        with pytest.raises(LookupError, match="sides:2"):
+            cluster(Job(store, "run", "cluster:2", {"sides": "sides:2"}), host)
+    # Then the store has labels, descriptions and figures of 4 + 4 clusters
+    assert store.metadata("run", "clustering") == before, "which one the run uses is for its driver to say"
+    labels, figures = (getattr(store.clusterings, name)(result["clustering"]) for name in ("labels", "figures"))
+    labels, described = unpack_labels(labels), store.clusterings.descriptions("run", result["clustering"])
+    assert np.bincount(labels, minlength=8).tolist() == [one["count"] for one in described]
+    assert (len(labels), figures.eos, figures.pinned, len(figures.log_odds)) == (49152, 0, 7, 8)
+    # and those by rule hold what they must, and what only the verbose answers say comes first
+    tokenizer = load_tokenizer(str(embedded_model()))
+    assert set(np.flatnonzero(labels == 0).tolist()) == answer_ends(tokenizer)
+    assert {labels[i] for i in tokenizer("\n\n")["input_ids"]} == {2}
+    assert [labels[i] for i in tokenizer(" context")["input_ids"]] == [3] and figures.log_odds[3] > 0
+    assert {path.name for path in (tmp_path / "clusters" / result["clustering"]).iterdir()} == {
+        *("labels_waste.npy", "cluster_descriptions.json", "cluster_figures.json", "manifest.json"),
+    }
+
+
+def test_answers_that_say_too_little_leave_nothing(tmp_path: Path) -> None:
+    for sides in (Sides((), SHORT), Sides(VERBOSE, ()), Sides(("42",), ("42",))):
+        with pytest.raises(ClusteringError):
+            cluster_answers(families.qwen(), settings(tmp_path), sides)
+    assert list(tmp_path.iterdir()) == []

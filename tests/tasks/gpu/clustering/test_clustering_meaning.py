@@ -1,0 +1,220 @@
+"""Clusters by meaning: labels follow from the files, are made once, and no file of a folder runs code."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cluster_families as families
+import joblib
+import numpy as np
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from tasks.gpu.cluster import run_clustering
+from tasks.gpu.clustering.artifacts import Clustering, ClusteringError, load_clustering
+from tasks.gpu.clustering.meaning import cluster_vocabulary
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, is_number_token
+from tasks.gpu.prompt import answer_ends
+from tasks.records import Clusters
+from workers.embedded.models import cache_folder, embedded_embedder, embedded_model
+
+DISCOVERED = (7, 30, 31, 90, 120, 121, 200, 260, 330, 331, 400, 401, 430, 455)
+
+
+def settings(place: Path, **changes: Any) -> Clusters:
+    values = Clusters(str(place), "minilm", components=8, count=4, seed=3, batch_size=64, device="cpu")
+    return dataclasses.replace(values, **changes)
+
+
+def clustered(tokenizer: PreTrainedTokenizerBase, folder: Path, **changes: Any) -> Clustering:
+    return cluster_vocabulary(tokenizer, settings(folder, **changes), families.minilm_folder())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Clustering:
+    return clustered(families.llama3(), tmp_path_factory.mktemp("clusters"))
+
+
+@pytest.fixture
+def folder(made: Clustering, tmp_path: Path) -> Path:
+    """A copy of a clustering, under its own name."""
+    return Path(shutil.copytree(made.folder, tmp_path / "clusters" / made.hash))
+
+
+def points_of(found: Clustering) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """From the files: the embeddings in the space of the PCA, the distances to each centre, and the PCA's mean."""
+    embeddings, mean, components, centres = (
+        np.load(found.folder / f"{name}.npy") for name in ("embeddings", "pca_mean", "pca_components", "kmeans_centres")
+    )
+    points = (embeddings - mean) @ components.T
+    # signs are fixed: the largest weight of each component is positive
+    assert (components[np.arange(len(components)), np.abs(components).argmax(axis=1)] > 0).all()
+    return points, ((points[:, None, :] - centres[None]) ** 2).sum(axis=2), mean
+
+
+@pytest.mark.parametrize("family", [families.llama3, families.gemma])
+def test_every_token_has_a_cluster(family: Callable[[], PreTrainedTokenizerBase], tmp_path: Path) -> None:
+    tokenizer = family()
+    found = clustered(tokenizer, tmp_path)
+    # labels cover the vocabulary, added tokens included, and clusters 0 and 1 are those of the rules and nothing else
+    assert (found.labels.shape, found.labels.dtype) == ((len(tokenizer),), np.uint8)
+    assert set(found.labels.tolist()) == set(range(6))
+    assert set(np.flatnonzero(found.labels == 0).tolist()) == answer_ends(tokenizer)
+    texts = decode_vocabulary(tokenizer)
+    assert [i for i, text in enumerate(texts) if is_number_token(text)] == np.flatnonzero(found.labels == 1).tolist()
+
+
+def test_the_labels_follow_from_the_files(made: Clustering) -> None:
+    _, distances, mean = points_of(made)
+    embeddings, free = np.load(made.folder / "embeddings.npy"), made.labels >= 2
+    # tokens of clusters 0 and 1 took no part in the PCA, and each other token has the nearest centre
+    np.testing.assert_allclose(mean, embeddings[free].mean(axis=0), atol=1e-6)
+    assert not np.allclose(mean, embeddings.mean(axis=0), atol=1e-6)
+    assert (distances[free].argmin(axis=1) + 2 == made.labels[free]).mean() > 0.999
+    # the largest cluster comes first
+    sizes = np.bincount(made.labels)[2:].tolist()
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_labels_follow_from_the_discovered_tokens_alone(tmp_path: Path) -> None:
+    found = clustered(families.words(600), tmp_path, components=50, count=3, discovered=DISCOVERED)
+    points, distances, mean = points_of(found)
+    chosen = list(DISCOVERED)
+    # the PCA was fitted on the discovered tokens, with as many components as these can have
+    np.testing.assert_allclose(mean, np.load(found.folder / "embeddings.npy")[chosen].mean(axis=0), atol=1e-6)
+    assert points.shape == (600, len(chosen) - 1)
+    # each centre is the mean of the discovered tokens of its cluster, and every token has the nearest
+    for cluster, centre in enumerate(np.load(found.folder / "kmeans_centres.npy")):
+        own = [i for i in chosen if found.labels[i] == cluster + 2]
+        np.testing.assert_allclose(points[own].mean(axis=0), centre, atol=1e-5)
+    assert (distances.argmin(axis=1) + 2 == found.labels).all()
+
+
+def test_numbers_and_ends_keep_their_clusters_when_they_are_discovered(tmp_path: Path) -> None:
+    tokenizer = families.qwen()
+    texts = decode_vocabulary(tokenizer)
+    numbers = [i for i, text in enumerate(texts) if text in ("1", "5", "$", "%")]
+    words = [i for i, text in enumerate(texts) if text.strip().isalpha() and len(text.strip()) > 2][:12]
+    discovered = (*numbers, tokenizer.eos_token_id, *words)
+    found = clustered(tokenizer, tmp_path, discovered=discovered, count=2)
+    assert {int(found.labels[i]) for i in numbers} == {1}
+    assert found.labels[tokenizer.eos_token_id] == 0
+    assert set(found.labels.tolist()) == {0, 1, 2, 3}
+
+
+def test_the_same_inputs_give_the_same_clustering_and_it_is_made_once(made: Clustering, tmp_path: Path) -> None:
+    # Given the same vocabulary in another folder, in batches of another size
+    again = clustered(families.llama3(), tmp_path, batch_size=32)
+    assert again.folder != made.folder
+    assert (again.hash, again.descriptions) == (made.hash, made.descriptions)
+    assert again.labels.tolist() == made.labels.tolist()
+    # When it is asked for once more, then nothing is embedded and no file is touched
+    before = {path.name: path.stat().st_mtime_ns for path in again.folder.iterdir()}
+    stages: list[str] = []
+    cluster_vocabulary(
+        families.llama3(), settings(tmp_path), families.minilm_folder(), lambda stage, *_: stages.append(stage)
+    )
+    assert "embed" not in stages
+    assert {path.name: path.stat().st_mtime_ns for path in again.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"count": 5000}, {"device": "cuda"}, {"count": 15, "discovered": DISCOVERED},
+        {"count": 1, "discovered": (7, 7, 7)}, {"discovered": (7, 600)},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_and_leaves_nothing(
+    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises((ClusteringError, ValueError)):
+        clustered(families.words(600), tmp_path, **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_embedded_models_vocabulary() -> None:
+    # Given SmolLM2's tokenizer; a clustering that an earlier run left in the cache is as good as a new one
+    clusters = settings(cache_folder() / "clusters", embedder="embedded", components=50, count=10, seed=42)
+    found = load_clustering(
+        run_clustering(embedded_model(), dataclasses.replace(clusters, batch_size=512), embedded_embedder())
+    )
+    # Then every token has a cluster, and the two fixed ones hold what they must
+    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
+    assert found.labels.shape == (len(tokenizer),) == (49152,)
+    assert tokenizer.convert_ids_to_tokens(np.flatnonzero(found.labels == 0).tolist()) == ["<|im_end|>"]
+    readable = {tokenizer.decode([i]).strip() for i in np.flatnonzero(found.labels == 1)}
+    assert readable == {*"0123456789", *"$%*+-/=£¢€×±−"}
+    # and no cluster is so large that steering it would be steering everything
+    assert [d["count"] for d in found.descriptions] == np.bincount(found.labels, minlength=12).tolist()
+    assert max(d["count"] for d in found.descriptions) < 0.4 * len(tokenizer)
+
+
+class Payload:
+    """What its pickle does when it is loaded: make the file PWNED."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.folder / "PWNED"),)
+
+
+def test_no_pickle_runs_under_whatever_name(made: Clustering, folder: Path, tmp_path: Path) -> None:
+    # Given pickles that act when they are loaded, in the place of the files that other programs read
+    for name in ("labels_kmeans.joblib", "pca.joblib"):
+        joblib.dump(Payload(tmp_path), folder / name)
+    # When the clustering is asked for again by its inputs, then it is the same
+    again = clustered(families.llama3(), folder.parent)
+    assert (again.hash, again.labels.tolist()) == (made.hash, made.labels.tolist())
+    # When they are in the place of the labels, then these are refused
+    objects = np.array([Payload(tmp_path)], dtype=object)
+    np.save(folder / "labels_kmeans.npy", objects, allow_pickle=True)
+    with pytest.raises(ClusteringError, match=r"labels_kmeans\.npy"):
+        load_clustering(folder)
+    (folder / "labels_kmeans.npy").write_bytes(pickle.dumps(Payload(tmp_path)))
+    with pytest.raises(ClusteringError, match=r"labels_kmeans\.npy"):
+        load_clustering(folder)
+    # And nothing has happened, though these are pickles that act
+    assert not (tmp_path / "PWNED").exists()
+    joblib.load(folder / "pca.joblib")
+    assert (tmp_path / "PWNED").exists()
+
+
+@pytest.mark.parametrize("name", ["labels_kmeans.npy", "cluster_descriptions.json"])
+def test_a_file_that_was_cut_short_or_is_missing_is_named(folder: Path, name: str) -> None:
+    for content in ((folder / name).read_bytes()[:-20], b"", None):
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+        with pytest.raises(ClusteringError, match=name):
+            load_clustering(folder)
+
+
+@pytest.mark.parametrize("has", ["code", "pickle beside safetensors", "pickle alone"])
+def test_an_embedder_runs_no_code_of_its_own(has: str, tmp_path: Path) -> None:
+    # Given an embedder with a module of its own, or one whose own settings turn off what protects from pickles
+    embedder = Path(shutil.copytree(families.minilm_folder(), tmp_path / "embedder"))
+    if has == "code":
+        (embedder / "theirs.py").write_text(f"import os; os.mkdir({str(tmp_path / 'PWNED')!r})\nclass Module: ...\n")
+        modules = json.loads((embedder / "modules.json").read_text())
+        (embedder / "modules.json").write_text(json.dumps([{**modules[0], "type": "theirs.Module"}, *modules[1:]]))
+    else:
+        (embedder / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(tmp_path)))
+        own = {"use_safetensors": False, "weights_only": False, "trust_remote_code": True}
+        (embedder / "sentence_bert_config.json").write_text(json.dumps({"model_args": own, "model_kwargs": own}))
+    if has == "pickle alone":
+        (embedder / "model.safetensors").unlink()
+    # When it embeds a vocabulary, or is refused because it has nothing but that
+    refused = pytest.raises(ClusteringError, match="embedder")
+    with contextlib.nullcontext() if has == "pickle beside safetensors" else refused:
+        cluster_vocabulary(families.words(30), settings(tmp_path / "clusters"), embedder)
+    # Then nothing has happened
+    assert not (tmp_path / "PWNED").exists()
