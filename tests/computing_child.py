@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 
 from tasks.common.child import SendReport, work_as_child
 
@@ -33,14 +32,6 @@ def family(report: SendReport) -> dict[str, object]:
     report(pid=os.getpid(), other=other.pid)
     while True:
         signal.pause()
-
-
-def tidy(report: SendReport) -> dict[str, object]:
-    """Wait for ever beside a file that is removed in the end."""
-    with tempfile.NamedTemporaryFile() as unfinished:
-        report(unfinished=unfinished.name)
-        while True:
-            signal.pause()
 
 
 def leave(report: SendReport) -> dict[str, object]:
@@ -89,7 +80,7 @@ def silent(report: SendReport) -> dict[str, object]:
     os._exit(0)
 
 
-WORKS = (echo, wait, family, tidy, leave, refuse, crash, fill, fill_context, mention, silent)
+WORKS = (echo, wait, family, leave, refuse, crash, fill, fill_context, mention, silent)
 WORK = {each.__name__: each for each in WORKS}
 
 if __name__ == "__main__":

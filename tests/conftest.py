@@ -17,7 +17,6 @@ from tasks.route.grading import Sandbox
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.embedded.valkey import redis_url, socket_path, valkey_process
 from workers.queues import OPENMP_ENV
 
 os.environ |= OPENMP_ENV | os.environ  # before torch is imported: threads of two processes wait for the same cores
@@ -72,17 +71,12 @@ def confinement() -> None:
 @pytest.fixture(scope="session")
 def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The WHETSTONE_REDIS_URL of a server that lives as long as the session."""
-    folder = tmp_path_factory.mktemp("valkey")
-    socket = socket_path(folder)
-    server = valkey_process(folder, socket, None)
-    server.start()
-    url = redis_url(socket)
+    server = RefusingValkey(tmp_path_factory.mktemp("valkey"))
     try:
-        server.wait_ready(lambda: _answers(url), 30)
-        yield url
+        server.start()
+        yield server.url
     finally:
-        server.stop(5.0)
-        socket.unlink(missing_ok=True)
+        server.close()
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +96,3 @@ def store(valkey_url: str) -> Store:
     client = connect(store_url(valkey_url))
     client.flushall()
     return Store(client)
-
-
-def _answers(url: str) -> bool:
-    import redis
-
-    try:
-        return bool(redis.Redis.from_url(store_url(url)).ping())
-    except redis.RedisError:
-        return False

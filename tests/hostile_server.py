@@ -5,15 +5,16 @@ Each request gets the reply that its path names, whatever its method: `/endless`
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+
+from http_thread import http_server
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNK = b"10000\r\n" + b" " * 65_536 + b"\r\n"
@@ -60,48 +61,26 @@ def replies(hostile: Hostile) -> dict[str, Callable[[], Iterator[bytes]]]:
     }
 
 
-class _Handler(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        hostile: Hostile = self.server.hostile  # type: ignore[attr-defined]
-        while line := self.rfile.readline():
-            path = line.split()[1].decode()
-            headers = b"".join(iter(self.rfile.readline, b"\r\n"))
-            length = next((int(h[15:]) for h in headers.split(b"\r\n") if h.lower().startswith(b"content-length:")), 0)
-            hostile.asked.append(path)
-            self.rfile.read(length)
-            for part in replies(hostile)[path.split("/")[1]]():
-                self.connection.sendall(part)
-
-
-class _Tcp(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    allow_reuse_address = True
-    block_on_close = False
-
-    def handle_error(self, *_: object) -> None:
-        """The client has hung up, as it should."""
-
-
-class _Unix(_Tcp):
-    address_family = socket.AF_UNIX
-
-
 @contextmanager
 def hostile_server(path: Path | None = None) -> Iterator[Hostile]:
     """The server at a free port, or at the Unix socket of a path."""
     hostile = Hostile()
-    kind, address = (_Unix, str(path)) if path else (_Tcp, ("127.0.0.1", 0))
-    with kind(address, _Handler) as server:  # type: ignore[arg-type]
-        hostile.url = f"unix:{path}" if path else f"http://127.0.0.1:{server.server_address[1]}"
-        server.hostile = hostile  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while line := self.rfile.readline():
+                asked = line.split()[1].decode()
+                headers = b"".join(iter(self.rfile.readline, b"\r\n")).lower().split(b"\r\n")
+                hostile.asked.append(asked)
+                self.rfile.read(next((int(h[15:]) for h in headers if h.startswith(b"content-length:")), 0))
+                for part in replies(hostile)[asked.split("/")[1]]():
+                    self.connection.sendall(part)
+
+    with http_server(Handler, path) as hostile.url:
         try:
             yield hostile
         finally:
             hostile.ended.set()
-            server.shutdown()
-            thread.join()
 
 
 @contextmanager
@@ -109,17 +88,12 @@ def counting_proxy() -> Iterator[tuple[str, list[str]]]:
     """The address of a proxy that passes nothing on, and the first lines of the requests that reached it."""
     seen: list[str] = []
 
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            seen.append(self.rfile.readline().decode().strip())
-            with contextlib.suppress(OSError):
-                self.wfile.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.requestline)
+            self.send_error(502)
 
-    with _Tcp(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", seen
-        finally:
-            server.shutdown()
-            thread.join()
+        do_POST = do_GET  # noqa: N815  # the name that the server looks for
+
+    with http_server(Handler) as url:
+        yield url, seen

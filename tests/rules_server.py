@@ -13,9 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+
+from http_thread import http_server
 
 from workers.embedded.endpoint import NoRule, complete, error_body
 from workers.embedded.rules import RULES
@@ -146,18 +148,6 @@ def rules_server(log: Path, key: str = KEY) -> Iterator[RulesServer]:
             self.end_headers()
             self.wfile.write(raw)
 
-    class Server(ThreadingHTTPServer):
-        daemon_threads, block_on_close = True, False
-
-        def handle_error(self, *_: object) -> None:
-            """The client has gone away."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        rules.url = f"http://127.0.0.1:{server.server_port}/v1"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield rules
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server(Handler) as url:
+        rules.url = f"{url}/v1"
+        yield rules

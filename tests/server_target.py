@@ -1,10 +1,12 @@
 """A target that is served by tiny_server.py."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
 import httpx
 import psutil
+from simulated_run import RUN
 
 from tasks.common.files import unix_path
 from tasks.common.http import http_url
@@ -37,19 +39,12 @@ def http_client(url: str, timeout: float = 5.0) -> httpx.Client:
 
 
 def server_target(command: str = TINY_SERVER, args: str = "", url: str = "", ready_timeout_s: float = 30) -> Target:
-    return Target(
-        model="some/model",
-        engine="sglang",
-        lifecycle="resident",
-        url=url,
-        command=command,
-        args=args,
-        device="cpu",
-        dtype="auto",
-        ready_timeout_s=ready_timeout_s,
-        request_timeout_s=10,
-        concurrency=1,
-        system_prompt="",
-        prompt_template="{context}{query}",
-        sampling=Sampling(8, 0.0, 1.0, 0),
-    )
+    sampling = Sampling(8, 0.0, 1.0, 0)
+    changes = {"command": command, "args": args, "url": url, "ready_timeout_s": ready_timeout_s, "sampling": sampling}
+    answering = {
+        "model": "some/model",
+        "engine": "sglang",
+        "request_timeout_s": 10,
+        "prompt_template": "{context}{query}",
+    }
+    return dataclasses.replace(RUN.target, **changes, **answering)
