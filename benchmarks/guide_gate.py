@@ -30,7 +30,7 @@ from figures import table, write
 from numpy.typing import NDArray
 
 from orchestrator.report.statistics import share_interval
-from tasks.guide.choose import TicketScores, decide
+from tasks.guide.choose import Votes, decide
 from tasks.guide.ticket import Verdict
 
 Floats = NDArray[np.float64]
@@ -127,7 +127,7 @@ def trial(model: Model, effect: float, seed: int) -> str:
 
 def answered(
     chances: Floats, draws: Floats, flips: NDArray[np.bool_], model: Model, rng: np.random.Generator
-) -> Iterator[TicketScores]:
+) -> Iterator[Votes]:
     """The verdicts of each ticket's candidates; the first half of the tickets is right to pass."""
     right, broken = draws < chances[:, None], rng.random(draws.shape) < model.malformed
     sides: tuple[Verdict, Verdict] = ("pass", "fail")
@@ -135,7 +135,7 @@ def answered(
         truth = int(number >= len(chances) / 2)
         pairs = zip(right[number].tolist(), broken[number].tolist(), strict=True)
         verdicts = tuple(None if bad else sides[truth if good else 1 - truth] for good, bad in pairs)
-        yield TicketScores(str(number), sides[1 - truth if flips[number] else truth], verdicts)
+        yield Votes(sides[1 - truth if flips[number] else truth], verdicts)
 
 
 def measure(pool: ProcessPoolExecutor, model: Model, trials: int) -> dict[str, Any]:

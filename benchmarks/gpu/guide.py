@@ -30,7 +30,7 @@ from benchmarks.guide_tickets import MISSIONS, STATED, PlantedMission, generate_
 from orchestrator.guide.inputs import parse_ticket
 from tasks.gpu.prompt import answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.guide.choose import balanced_accuracy, false_pass_rate
+from tasks.guide.choose import judged_figures
 from tasks.guide.prompts import PromptForm, rollout_messages
 from tasks.guide.ticket import Verdict, parse_verdict
 from workers.embedded import farm as control
@@ -213,8 +213,9 @@ def main() -> None:
                 for condition in CONDITIONS:
                     judged[condition] += judge(options, server, one, under[condition], new, form)
         critique = with_critic(options, missions[:1], server[0]) if options.critic else {}
-    accuracies = {condition: balanced_accuracy(pairs) for condition, pairs in judged.items()}
-    false_passes = {condition: false_pass_rate(pairs) for condition, pairs in judged.items()}
+    measured = {condition: judged_figures(pairs) for condition, pairs in judged.items()}
+    accuracies = {condition: one["balanced_accuracy"] for condition, one in measured.items()}
+    false_passes = {condition: one["false_pass_rate"] for condition, one in measured.items()}
     rows = [
         [condition, str(len(judged[condition])), f"{accuracies[condition]:.1%}", f"{false_passes[condition]:.1%}"]
         for condition in CONDITIONS

@@ -14,18 +14,18 @@ from typing import Any
 
 from orchestrator.guide.guidance import utc_now
 from orchestrator.guide.inputs import INCOMPLETE, MissionTickets
-from orchestrator.guide.reflecting import Decision, Extras
+from orchestrator.guide.reflecting import REPLY_SHOWN, Decision, Extras
 from orchestrator.guide.report import STATS
-from orchestrator.guide.rollouts import JudgedTickets, RolledOut, Rollout
+from orchestrator.guide.rollouts import RolledOut, Rollout
 from orchestrator.guide.settings import settings_hash
 from orchestrator.runs.folder import json_line, write_output
 from tasks.guide.experiences import Guidance, guidance_hash
-from tasks.guide.ticket import NO_VALID_CANDIDATE, GuideCandidate, Ticket
+from tasks.guide.ticket import GuideCandidate, Ticket
 from tasks.store.keys import content_hash
 
 UNDATED = ("selections.jsonl", "shuffled_data.jsonl")
 """Their lines have no `created_at`."""
-ALL_WRONG, MANUAL_REVIEW, MALFORMED = "all_wrong", "manual_review", "malformed_candidates"
+NO_VALID_CANDIDATE = "no_valid_candidate"  # a reason for review, and a warning
 Line = dict[str, Any]
 
 
@@ -75,10 +75,10 @@ def rollout_lines(rolled: RolledOut) -> Iterator[Line]:
             }
 
 
-def trajectory_lines(judged: JudgedTickets, extras: Sequence[Extras]) -> Iterator[Line]:
+def trajectory_lines(rolled: RolledOut, extras: Sequence[Extras]) -> Iterator[Line]:
     """One for each candidate, with what was found of it."""
-    rollout = judged.rollout
-    for found in judged.tickets:
+    rollout = rolled.rollout
+    for found in rolled.tickets:
         for candidate, signals in zip(found.candidates, found.signals, strict=True):
             place = (found.ticket.group_id, candidate.index)
             more = {name: value for extra in extras for name, value in extra.get(place, {}).items()}
@@ -98,19 +98,17 @@ def trajectory_lines(judged: JudgedTickets, extras: Sequence[Extras]) -> Iterato
             }
 
 
-def selection_lines(
-    judged: JudgedTickets, reflection_change: str | None, held_out: Container[str] = ()
-) -> Iterator[Line]:
+def selection_lines(rolled: RolledOut, reflection_change: str | None, held_out: Container[str] = ()) -> Iterator[Line]:
     """One for each ticket, with both selections.
 
     `reflection_change` is the reflection of the batch where it changed the guidance.  Outside of the epochs no ticket
     is eligible for a reflection.
     """
-    rollout = judged.rollout
-    for found in judged.tickets:
+    rollout = rolled.rollout
+    for found in rolled.tickets:
         ticket, first, free = found.ticket, found.label_first, found.label_free
         chosen = None if first.candidate is None else found.candidates[first.candidate]
-        ineligible = judged.screening.left_out.get(ticket.group_id)
+        ineligible = rolled.screening.left_out.get(ticket.group_id)
         if rollout.epoch is None:
             ineligible = "no reflection follows"
         is_malformed = any(not candidate.format_ok for candidate in found.candidates)
@@ -134,19 +132,19 @@ def selection_lines(
             "reflection_change": reflection_change,
             "eligible": ineligible is None,
             **({"ineligible_reason": ineligible} if ineligible else {}),
-            "warnings": [NO_VALID_CANDIDATE] if chosen is None else [MALFORMED] if is_malformed else [],
+            "warnings": [NO_VALID_CANDIDATE] if chosen is None else ["malformed_candidates"] if is_malformed else [],
         }
 
 
-def review_lines(judged: JudgedTickets, reflection_id: str) -> Iterator[Line]:
+def review_lines(rolled: RolledOut, reflection_id: str) -> Iterator[Line]:
     """One for each ticket that a person may want to look at."""
-    rollout = judged.rollout
-    for found in judged.tickets:
-        reasons = [ALL_WRONG] if found.kind == "all_wrong" else []
+    rollout = rolled.rollout
+    for found in rolled.tickets:
+        reasons = ["all_wrong"] if found.kind == "all_wrong" else []
         if found.label_first.candidate is None:
             reasons = [NO_VALID_CANDIDATE]
-        if found.ticket.group_id in judged.screening.manual_review:
-            reasons.append(MANUAL_REVIEW)
+        if found.ticket.group_id in rolled.screening.manual_review:
+            reasons.append("manual_review")
         if reasons:
             about = {"label": found.ticket.label, "reasons": reasons}
             yield {**_place(rollout, found.ticket), **about, **rollout.guided_by, "reflection_id": reflection_id}
@@ -166,11 +164,13 @@ def reflection_id(rollout: Rollout) -> str:
     return content_hash(settings_hash(setup.settings), setup.mission, rollout.epoch, rollout.step)[:16]
 
 
-def reflection_line(judged: JudgedTickets, decision: Decision, after: Guidance) -> Line:
+def reflection_line(rolled: RolledOut, decision: Decision, after: Guidance) -> Line:
     """What became of a batch; `after` is the guidance that holds from here on."""
-    rollout, screening = judged.rollout, judged.screening
-    setup, before, applied = rollout.setup, rollout.guidance, decision.applied
-    figures = None
+    rollout, screening, setup = rolled.rollout, rolled.screening, rolled.rollout.setup
+    before, applied, reply = rollout.guidance, decision.applied, decision.reply
+    figures, rejected = None, {}
+    if reply and not decision.proposal:
+        rejected = {"rejected": {"reason": decision.reason, "reply": reply["text"][:REPLY_SHOWN]}}
     if decision.figures:
         figures = {**dataclasses.asdict(decision.figures), "tickets": len(setup.tickets.holdout)}
         del figures["reason"]
@@ -180,7 +180,7 @@ def reflection_line(judged: JudgedTickets, decision: Decision, after: Guidance) 
         "epoch": rollout.epoch,
         "step": rollout.step,
         "backend": setup.settings.reflection.backend,
-        "by": decision.by,
+        "by": reply["by"] if reply else None,
         "proposal": dataclasses.asdict(decision.proposal) if decision.proposal else None,
         "eligible": bool(screening.bundle),
         **({"ineligible_reason": screening.ineligible_reason} if screening.ineligible_reason else {}),
@@ -196,10 +196,10 @@ def reflection_line(judged: JudgedTickets, decision: Decision, after: Guidance) 
         "rejected_operations": [{"index": i, "reason": why} for i, why in applied.rejected] if applied else [],
         "experiences_proposed": dict(applied.experiences) if applied and applied.accepted else None,
         "bundle": list(screening.bundle),
-        "shown": list(judged.shown),
+        "shown": list(rolled.shown),
         "manual_review": list(screening.manual_review),
         "warnings": [],
-        **({"rejected": {"reason": decision.reason, "reply": decision.reply}} if decision.gate == "rejected" else {}),
+        **rejected,
     }
 
 

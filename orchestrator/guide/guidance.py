@@ -14,10 +14,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NotRequired
-
-from pydantic import Field
-from typing_extensions import TypedDict
 
 from orchestrator.guide.settings import mission_name
 from orchestrator.runs.folder import OutputError, OutputFolder, run_file, write_output, writing
@@ -25,10 +21,8 @@ from tasks.common.text import quote
 from tasks.common.validation import parse_json, unrepeated
 from tasks.guide.experiences import (
     Guidance,
-    GuidanceMetadata,
     check_experiences,
     edited_guidance,
-    first_guidance,
     guidance_hash,
     sort_experiences,
 )
@@ -38,48 +32,37 @@ SNAPSHOT_NAME = "guidance-%Y%m%d-%H%M%S-%f.json"
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-class GuidanceEntry(TypedDict):
-    """One mission in a file of experiences."""
-
-    step: Annotated[int, Field(ge=0)]
-    updated_at: str
-    experiences: dict[str, str]
-    metadata: NotRequired[GuidanceMetadata]
-
-
 def read_guidance(path: Path, *, by_program: bool = False) -> dict[str, Guidance]:
     """The guidance of each mission in a file; `by_program`: one that no person may have changed."""
     try:
         text = path.read_bytes()
         json.loads(text, object_pairs_hook=unrepeated)
-        entries = parse_json(dict[str, GuidanceEntry], text)
+        entries = parse_json(dict[str, Guidance], text)
     except (OSError, ValueError, RecursionError) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
     found: dict[str, Guidance] = {}
     for mission, entry in entries.items():
         try:
-            found[mission_name(mission)] = _guidance(entry, by_program)
+            found[mission_name(mission)] = _with_history(entry, by_program)
         except ValueError as error:
             raise OutputError(f"{path}: {quote(mission)}: {error}") from None
     return found
 
 
-def _guidance(entry: GuidanceEntry, by_program: bool) -> Guidance:
+def _with_history(read: Guidance, by_program: bool) -> Guidance:
     """Without metadata a history begins; with it and a higher step, an edit by hand is the next step of the history."""
-    check_experiences(entry["experiences"])
-    experiences, step, at = sort_experiences(entry["experiences"]), entry["step"], entry["updated_at"]
-    history = entry["metadata"].history if "metadata" in entry else ()
-    if history and (step, guidance_hash(experiences)) == (history[-1].step, history[-1].hash):
-        return Guidance(step, at, experiences, entry["metadata"])
+    check_experiences(read.experiences)
+    read, history = dataclasses.replace(read, experiences=sort_experiences(read.experiences)), read.metadata.history
+    if history and (read.step, guidance_hash(read.experiences)) == (history[-1].step, history[-1].hash):
+        return read
     if by_program:
         raise ValueError("it was edited by hand")
-    if not history:
-        return first_guidance(experiences, at, step)
-    if step <= (last := history[-1].step):
+    if history and read.step <= history[-1].step:
         raise ValueError(
-            f"its experiences are not those of step {last} as its metadata has them, and its step is no higher one"
+            f"its experiences are not those of step {history[-1].step} as its metadata has them, and its step is no "
+            "higher one"
         )
-    return edited_guidance(Guidance(step, at, experiences, entry["metadata"]), experiences, step, at, None)
+    return edited_guidance(read, read.experiences, read.step, read.updated_at, None)
 
 
 def write_guidance(path: Path, guidance: Mapping[str, Guidance]) -> None:

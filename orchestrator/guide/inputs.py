@@ -73,19 +73,16 @@ class GuideInputs:
 
 def check_guide(settings: GuideSettings, options: GuideOptions) -> Templates:
     """The templates; a SettingsError has everything that does not fit together."""
-    problems, critic, reflection = list(_problems(settings, options)), None, None
-    try:
-        path = Path(settings.critic.prompt_path)
-        critic = Template.read(path, CRITIC_PLACES) if settings.critic.enabled else None
-    except ValueError as error:
-        problems.append(f"critic.prompt_path: {error}")
-    try:
-        reflection = Template.read(Path(settings.reflection.prompt_path), REFLECTION_PLACES, OPERATIONS)
-    except ValueError as error:
-        problems.append(f"reflection.prompt_path: {error}")
-    if problems or reflection is None:
+    problems, found = list(_problems(settings, options)), dict[str, Template]()
+    wanted = {"critic": (CRITIC_PLACES, ()), "reflection": (REFLECTION_PLACES, OPERATIONS)}
+    for name in wanted if settings.critic.enabled else ("reflection",):
+        try:
+            found[name] = Template.read(Path(getattr(settings, name).prompt_path), *wanted[name])
+        except ValueError as error:
+            problems.append(f"{name}.prompt_path: {error}")
+    if problems:
         raise SettingsError(problems)
-    return Templates(critic, reflection)
+    return Templates(found.get("critic"), found["reflection"])
 
 
 def _problems(settings: GuideSettings, options: GuideOptions) -> Iterator[str]:
@@ -265,8 +262,7 @@ class EpochBatches:
         `batch` counts over all epochs from 1, as the folders of the steps do; it is null for a dropped ticket.
         """
         first = (self.epoch - 1) * len(self.batches) + 1
-        batches: list[tuple[int | None, Sequence[Ticket]]] = [*enumerate(self.batches, start=first)]
-        for number, tickets in [*batches, (None, self.dropped)]:
+        for number, tickets in [*enumerate(self.batches, start=first), (None, self.dropped)]:
             for ticket in tickets:
                 yield {**stage_a_line(ticket), "epoch": self.epoch, "batch": number}
 
@@ -306,10 +302,6 @@ def differences(folder: Path, inputs: GuideInputs) -> list[str]:
 
 def _hashes(inputs: GuideInputs) -> dict[str, str]:
     """By the setting that names the files."""
-    critic, reflection = inputs.templates.critic, inputs.templates.reflection
-    content: dict[str, object] = {"reflection.prompt_path": dataclasses.asdict(reflection)}
-    if critic is not None:
-        content["critic.prompt_path"] = dataclasses.asdict(critic)
-    for name, found in inputs.tickets.items():
-        content[f"stage_a_paths: tickets of {shown_key(name)}"] = dataclasses.asdict(found)
-    return {name: content_hash(one) for name, one in content.items()}
+    templates = {"reflection.prompt_path": inputs.templates.reflection, "critic.prompt_path": inputs.templates.critic}
+    tickets = {f"stage_a_paths: tickets of {shown_key(name)}": found for name, found in inputs.tickets.items()}
+    return {name: content_hash(dataclasses.asdict(one)) for name, one in (templates | tickets).items() if one}

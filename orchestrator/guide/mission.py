@@ -11,24 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from orchestrator.farm.work import Request
 from orchestrator.guide import artifacts
 from orchestrator.guide.guidance import GuidanceRepository, utc_now
 from orchestrator.guide.inputs import epoch_batches
-from orchestrator.guide.reflecting import Decision, Extras, MissionReflector
-from orchestrator.guide.report import REFLECTIONS, Tally, Value, judged_value, selection_diff
-from orchestrator.guide.rollouts import (
-    JudgedTickets,
-    MissionSetup,
-    RolledOut,
-    Rollout,
-    Steps,
-    StepStopped,
-    as_request,
-    find_too_long,
-    judge,
-)
+from orchestrator.guide.reflecting import Criticism, Decision, Extras, MissionReflector
+from orchestrator.guide.report import REFLECTIONS
+from orchestrator.guide.rollouts import MissionSetup, RolledOut, Rollout, Steps, StepStopped, find_too_long
+from orchestrator.guide.tally import Tally, Value
 from orchestrator.report.format import format_percent
-from tasks.guide.choose import accuracy
+from tasks.guide.choose import judged_figures
 from tasks.guide.experiences import Guidance, next_guidance
 from tasks.guide.jobs import verify_job
 from tasks.guide.ticket import Ticket
@@ -50,11 +42,10 @@ class Mission:
     tally: Tally
     guidance: Guidance = field(init=False)
     previous: Guidance | None = None
-    is_finished: bool = False
 
     def __post_init__(self) -> None:
         self.guidance = self.first
-        self._reflector = MissionReflector(self.setup, self.tally)
+        self._reflector = MissionReflector(self.setup)
 
     def steps(self) -> Steps[None]:
         self.folder.extend("review.jsonl", artifacts.excluded_lines(self.setup.tickets))
@@ -62,14 +53,15 @@ class Mission:
         settings, numbers = self.setup.settings, count(1)
         for epoch in range(1, settings.runner.epochs + 1):
             shuffled = epoch_batches(self.setup.tickets.training, settings, epoch)
-            self.tally.add_dropped(epoch, shuffled.dropped)
+            if shuffled.dropped:
+                dropped = sorted(ticket.group_id for ticket in shuffled.dropped)
+                self.tally.dropped.append({"epoch": epoch, "group_ids": dropped})
             cap_left = settings.reflection.change_cap_per_epoch
             for tickets in shuffled.batches:
                 cap_left -= yield from self._batch(epoch, next(numbers), tickets, cap_left)
-                self._write_stats()
+                self.folder.write_stats(self.stats())
         yield from self._final_pass()
-        self.is_finished = True
-        self._write_stats()
+        self.folder.write_stats(self.stats())
 
     def _check_all_prompts(self) -> Steps[None]:
         """Whether every ticket's prompt fits, before anything is asked; an edit with which one does not is refused."""
@@ -86,13 +78,13 @@ class Mission:
 
     def _batch(self, epoch: int, step: int, tickets: Sequence[Ticket], cap_left: int) -> Steps[int]:
         """One batch; returns how many operations were applied after it."""
-        rolled = yield from self._roll_out_batch(epoch, step, tickets)
-        judged = judge(rolled)
-        extras = yield from self._verify(rolled, f"step{step}")
-        critiques, critic_extras = yield from self._reflector.criticise(judged)
-        decision = yield from self._reflector.reflect(judged, critiques, cap_left)
-        self._write_batch(judged, [extras, critic_extras], decision)
-        self._tell(rolled, judged, decision)
+        rolled, old = yield from self._roll_out_batch(epoch, step, tickets)
+        verified = yield from self._verify(rolled, f"step{step}")
+        critic = yield from self._reflector.criticise(rolled)
+        decision = yield from self._reflector.reflect(rolled, critic, cap_left)
+        self._write_batch(rolled, [verified, critic.extras], decision)
+        self.tally.add_batch(rolled, old, critic, decision)
+        self._tell(rolled, critic, decision)
         return len(decision.edit.accepted) if decision.edit else 0
 
     def _verify(self, rolled: RolledOut, label: str) -> Steps[Extras]:
@@ -103,8 +95,7 @@ class Mission:
         requests = {}
         for found in rolled.tickets:
             named = setup.label("verify", label, found.ticket.group_id)
-            job = verify_job(name, setup.verifier_identity, found, named)
-            requests[found.ticket.group_id] = as_request(job)
+            requests[found.ticket.group_id] = Request(*verify_job(name, setup.verifier_identity, found, named))
         results = yield list(requests.values())
         return {
             (group_id, index): one
@@ -112,30 +103,29 @@ class Mission:
             for index, one in enumerate(results[request.key]["verified"])
         }
 
-    def _roll_out_batch(self, epoch: int, step: int, tickets: Sequence[Ticket]) -> Steps[RolledOut]:
-        """The candidates of a batch; after an edit also those under the guidance before it, with the same seeds."""
+    def _roll_out_batch(
+        self, epoch: int, step: int, tickets: Sequence[Ticket]
+    ) -> Steps[tuple[RolledOut, RolledOut | None]]:
+        """A batch; after an edit also under the guidance before it, with the same seeds."""
         now = Rollout(self.setup, "learning", self.guidance, tickets, epoch, step)
-        before = [Rollout(self.setup, "paired", one, tickets, epoch, step) for one in [self.previous] if one]
-        results = yield [request for rollout in (now, *before) for request in rollout.requests]
-        rolled = now.read(results)
-        self._keep(f"step_{step}/rollout.jsonl", rolled)
-        for rollout in before:
-            old = rollout.read(results)
-            self._keep(f"step_{step}/paired.jsonl", old)
-            self.tally.paired.append((accuracy(old.judged) or 0.0, accuracy(rolled.judged) or 0.0))
+        before = self.previous and Rollout(self.setup, "paired", self.previous, tickets, epoch, step)
+        results = yield [*now.requests, *(before.requests if before else [])]
+        rolled, old = now.read(results), before.read(results) if before else None
+        self._write_rollouts(f"step_{step}/rollout.jsonl", rolled)
+        if old:
+            self._write_rollouts(f"step_{step}/paired.jsonl", old)
         self.previous = None
-        self.tally.add_judged(rolled)
         if self.setup.settings.sampler.enforce_three_line and not any(verdict for _, verdict in rolled.judged):
             raise StepStopped(
                 f"mission {self.setup.mission}: step {step}: none of the {len(tickets)} tickets has a candidate with "
                 f"the three lines; {self.folder.path / f'step_{step}' / 'rollout.jsonl'} has what came "
                 "(sampler.enforce_three_line: false goes on with a warning)"
             )
-        return rolled
+        return rolled, old
 
-    def _write_batch(self, judged: JudgedTickets, extras: Sequence[Extras], decision: Decision) -> None:
+    def _write_batch(self, rolled: RolledOut, extras: Sequence[Extras], decision: Decision) -> None:
         """The artifacts of a step, the guidance first: what is there of a step says that it is complete."""
-        before, rollout, step = self.guidance, judged.rollout, judged.rollout.step
+        before, rollout, step = self.guidance, rolled.rollout, rolled.rollout.step
         name = artifacts.reflection_id(rollout)
         if decision.edit:
             self.guidance = next_guidance(before, decision.edit, name, utc_now())
@@ -144,29 +134,28 @@ class Mission:
         else:
             self.repository.load()  # ends a run whose file somebody has edited
         if decision.preview:
-            self._keep(f"step_{step}/preview.jsonl", *decision.preview)
+            self._write_rollouts(f"step_{step}/preview.jsonl", *decision.preview)
         change = name if decision.edit else None
-        self.folder.write_lines(f"step_{step}/trajectories.jsonl", artifacts.trajectory_lines(judged, extras))
-        self.folder.extend("selections.jsonl", artifacts.selection_lines(judged, change))
-        self.folder.extend("review.jsonl", artifacts.review_lines(judged, name))
-        self.folder.extend(REFLECTIONS, [artifacts.reflection_line(judged, decision, self.guidance)])
-        self.tally.number["eligible"] += bool(judged.screening.bundle)
-        self.tally.gates.append(decision.gate)
+        self.folder.write_lines(f"step_{step}/trajectories.jsonl", artifacts.trajectory_lines(rolled, extras))
+        self.folder.extend("selections.jsonl", artifacts.selection_lines(rolled, change))
+        self.folder.extend("review.jsonl", artifacts.review_lines(rolled, name))
+        self.folder.extend(REFLECTIONS, [artifacts.reflection_line(rolled, decision, self.guidance)])
 
-    def _tell(self, rolled: RolledOut, judged: JudgedTickets, decision: Decision) -> None:
+    def _tell(self, rolled: RolledOut, critic: Criticism, decision: Decision) -> None:
         """What a batch came to, for the log: a line for it, one for its gate, one for each edit and each warning."""
-        step, value = judged.rollout.step, judged_value(rolled.judged)
+        step, value = rolled.rollout.step, judged_figures(rolled.judged)
         where, total = f"{self.setup.mission}: batch {step}", self.stats()["batches"]["total"]
         right = f"{value['right']} of {value['tickets']} tickets are right"
-        balanced = format_percent(value["balanced_accuracy"] or 0.0)
-        log.info("%s of %d, epoch %s: %s (balanced accuracy %s)", where, total, judged.rollout.epoch, right, balanced)
+        balanced = format_percent(value["balanced_accuracy"])
+        log.info("%s of %d, epoch %s: %s (balanced accuracy %s)", where, total, rolled.rollout.epoch, right, balanced)
         candidates = [candidate for found in rolled.tickets for candidate in found.candidates]
         malformed = sum(not candidate.format_ok for candidate in candidates)
-        unjudged = [one.group_id for one in rolled.scores if one.judged[1] is None]
+        unjudged = [one.ticket.group_id for one in rolled.tickets if one.label_free.verdict is None]
         for number, what in (
+            (critic.rejected, f"of {len(critic.replies)} critiques cannot be used"),
             (malformed, f"of {len(candidates)} candidates do not keep the three lines"),
             (len(unjudged), f"tickets have no valid candidate and count as wrong: {', '.join(unjudged[:5])}"),
-            (len(judged.screening.manual_review), "tickets are all wrong and for manual review"),
+            (len(rolled.screening.manual_review), "tickets are all wrong and for manual review"),
             (len(decision.applied.rejected) if decision.applied else 0, "operations of the proposal cannot be applied"),
         ):
             if number:
@@ -182,38 +171,23 @@ class Mission:
         before = Rollout(self.setup, "before", self.first, tickets.holdout)
         results = yield [*now.requests, *before.requests]
         rolled, first = now.read(results), before.read(results)
-        judged = judge(rolled)
         extras = yield from self._verify(rolled, "final")
         held_out = {ticket.group_id for ticket in tickets.holdout}
-        self._keep("final/rollout.jsonl", rolled)
+        self._write_rollouts("final/rollout.jsonl", rolled)
         if held_out:
-            self._keep("final/preview.jsonl", first)
-        self.folder.write_lines("final/trajectories.jsonl", artifacts.trajectory_lines(judged, [extras]))
-        self.folder.write_lines("final/selections.jsonl", artifacts.selection_lines(judged, None, held_out))
-        self.tally.final = judged_value(rolled.judged)
-        self.tally.before, self.tally.after = self._held_out(first), self._held_out(rolled.of(held_out))
-        self.tally.against_greedy = {
-            "all_tickets": selection_diff(rolled, rolled),
-            "held_out_first_guidance": selection_diff(first, rolled.of(held_out)),
-        }
+            self._write_rollouts("final/preview.jsonl", first)
+        self.folder.write_lines("final/trajectories.jsonl", artifacts.trajectory_lines(rolled, [extras]))
+        self.folder.write_lines("final/selections.jsonl", artifacts.selection_lines(rolled, None, held_out))
         self.repository.load()  # as after each batch
+        self.tally.add_final(rolled, first)
 
-    def _held_out(self, rolled: RolledOut) -> Value | None:
-        """The figures of the held-out tickets: by majority and, where a cell is greedy, by the first such candidate."""
-        if not rolled.tickets:
-            return None
-        greedy = judged_value(rolled.greedy) if rolled.greedy else None
-        return {**rolled.rollout.guided_by, "majority": judged_value(rolled.judged), "greedy": greedy}
-
-    def _keep(self, name: str, *rollouts: RolledOut) -> None:
-        """Write rollouts as one file, and count them."""
+    def _write_rollouts(self, name: str, *rollouts: RolledOut) -> None:
         self.folder.write_lines(name, [line for one in rollouts for line in artifacts.rollout_lines(one)])
-        for one in rollouts:
-            self.tally.add_rollout(one)
 
-    def _write_stats(self) -> None:
-        self.folder.write_stats(self.stats())
+    @property
+    def is_finished(self) -> bool:
+        return self.tally.at_end is not None
 
     def stats(self) -> Value:
         """The figures so far, as in `stats.json`."""
-        return self.tally.stats(self.guidance, is_finished=self.is_finished)
+        return self.tally.stats(self.guidance)

@@ -14,24 +14,23 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from orchestrator.guide.report import APPLIED, Tally
-from orchestrator.guide.rollouts import (
-    JudgedTickets,
-    MissionSetup,
-    RolledOut,
-    Rollout,
-    Steps,
-    StepStopped,
-    as_request,
-    find_too_long,
-)
+from orchestrator.farm.work import Request
+from orchestrator.guide.rollouts import MissionSetup, RolledOut, Rollout, Steps, StepStopped, find_too_long
 from orchestrator.guide.settings import CriticSettings, ReflectionSettings
-from tasks.guide import reflect
-from tasks.guide.choose import GateDecision, TicketFindings, decide
-from tasks.guide.experiences import Applied, apply_operations, next_guidance, resolve_evidence
+from orchestrator.guide.tally import APPLIED
+from tasks.guide.choose import GateDecision, JudgedTicket, decide
+from tasks.guide.experiences import Applied, apply_operations, next_guidance
 from tasks.guide.jobs import AskedFor, ask_job
-from tasks.guide.prompts import Messages
-from tasks.guide.reflect import Critique, Critiques, GuideProposal, UnusableReply
+from tasks.guide.prompts import Messages, critic_messages, proposal_messages, solved_before
+from tasks.guide.replies import (
+    Critique,
+    GuideProposal,
+    UnusableReply,
+    narrowed_critique,
+    narrowed_proposal,
+    parse_critique,
+    parse_proposal,
+)
 from tasks.guide.ticket import GuideCandidate, Ticket
 
 log = logging.getLogger(__name__)
@@ -53,17 +52,29 @@ class TooManyRejected(Exception):
 
 
 @dataclass(frozen=True)
+class Criticism:
+    """What the critic replied, what could be used of it, and what it adds to the lines of the candidates."""
+
+    replies: Sequence[Mapping[str, Any]] = ()
+    critiques: Mapping[Place, Critique] = field(default_factory=dict)
+    extras: Extras = field(default_factory=dict)
+
+    @property
+    def rejected(self) -> int:
+        return len(self.replies) - len(self.critiques)
+
+
+@dataclass(frozen=True)
 class Decision:
     """What became of a batch: `gate` in one word (`APPLIED`), and why.
 
-    `reply` is the beginning of what `by` wrote; `applied` what its operations make of the experiences; `preview` has
-    both rollouts of the held-out tickets.
+    `reply` is that of the reflector; `applied` what its operations make of the experiences; `preview` has both rollouts
+    of the held-out tickets.
     """
 
     gate: str
     reason: str
-    by: str | None = None
-    reply: str = ""
+    reply: Mapping[str, Any] | None = None
     proposal: GuideProposal | None = None
     applied: Applied | None = None
     preview: tuple[RolledOut, ...] = ()
@@ -77,97 +88,81 @@ class Decision:
 
 @dataclass
 class MissionReflector:
-    """Asks critic and reflector for one mission, and counts what they reply."""
+    """Asks critic and reflector for one mission, and counts the replies that cannot be used."""
 
     setup: MissionSetup
-    tally: Tally
     _replies: int = 0
     _unusable: Counter[AskedFor] = field(default_factory=Counter)  # in a row
 
-    def criticise(self, judged: JudgedTickets) -> Steps[tuple[Critiques, Extras]]:
-        """Critiques of the candidates of a batch, and what they add to their lines; none where the critic is off."""
+    def criticise(self, rolled: RolledOut) -> Steps[Criticism]:
+        """Of the candidates of a batch; none where the critic is off."""
         critic, template = self.setup.settings.critic, self.setup.templates.critic
         if template is None:
-            return {}, {}
+            return Criticism()
         caps = {"summary_max_chars": critic.summary_max_chars, "critique_max_chars": critic.critique_max_chars}
-        focus, experiences = self.setup.focus, judged.rollout.guidance.experiences
+        focus, experiences = self.setup.focus, rolled.rollout.guidance.experiences
         prompts = {
-            (found.ticket.group_id, one.index): reflect.critic_messages(
-                template, focus, experiences, found, one, **caps
-            )
-            for found in judged.tickets
+            (found.ticket.group_id, one.index): critic_messages(template, focus, experiences, found, one, **caps)
+            for found in rolled.tickets
             for one in chosen_candidates(found, critic)
         }
-        schema = reflect.narrowed_critique([*experiences], **caps) if critic.backend == "target" else None
-        replies = yield from self._ask("critique", list(prompts.values()), schema, critic, judged)
+        schema = narrowed_critique([*experiences], **caps) if critic.backend == "target" else None
+        replies = yield from self._ask("critique", list(prompts.values()), schema, critic, rolled)
         critiques: dict[Place, Critique] = {}
         extras: dict[Place, Mapping[str, Any]] = {}
         for place, reply in zip(prompts, replies, strict=True):
             rejected, by = None, {"critic_by": reply["by"]}
             try:
-                read = critiques[place] = reflect.parse_critique(reply["text"], reply["finish"], **caps)
+                read = critiques[place] = parse_critique(reply["text"], reply["finish"], **caps)
                 extras[place] = {"critic": {n: v for n, v in asdict(read).items() if v is not None}, **by}
             except UnusableReply as error:
                 rejected = str(error)
                 shown = {"reason": rejected, "reply": reply["text"][:REPLY_SHOWN]}
                 extras[place] = {"warnings": ["critic_rejected"], **by, "critic_rejected": shown}
-            self.tally.add_critique(reply, is_rejected=rejected is not None)
             self._count("critique", rejected)
-        if unusable := len(extras) - len(critiques):
-            where = f"{self.setup.mission}: batch {judged.rollout.step}"
-            log.warning("%s: %d of %d critiques cannot be used", where, unusable, len(extras))
-        return critiques, extras
+        return Criticism(replies, critiques, extras)
 
-    def reflect(self, judged: JudgedTickets, critiques: Critiques, cap_left: int) -> Steps[Decision]:
+    def reflect(self, rolled: RolledOut, critic: Criticism, cap_left: int) -> Steps[Decision]:
         """What becomes of a batch; `cap_left` operations may still be applied in the epoch."""
-        if not judged.shown:
+        if not rolled.shown:
             noop = GuideProposal(action="noop", operations=(), evidence_group_ids=())
-            return Decision("ineligible", judged.screening.ineligible_reason or "", proposal=noop)
+            return Decision("ineligible", rolled.screening.ineligible_reason or "", proposal=noop)
         if cap_left < 1:
             return Decision("budget", "the epoch's change_cap_per_epoch is spent; nothing was asked")
-        reply = yield from self._propose(judged, critiques)
-        proposal, rejected = None, None
+        reply = yield from self._propose(rolled, critic)
         try:
-            proposal = reflect.parse_proposal(reply["text"], reply["finish"])
+            proposal = parse_proposal(reply["text"], reply["finish"])
         except UnusableReply as error:
-            rejected = str(error)
-        self.tally.add_proposal(reply, is_refine=proposal is not None and proposal.action == "refine")
-        self._count("proposal", rejected)
-        asked = Decision("", "", reply["by"], reply["text"][:REPLY_SHOWN], proposal)
-        if proposal is None:
-            return replace(asked, gate="rejected", reason=rejected or "")
+            self._count("proposal", str(error))
+            return Decision("rejected", str(error), reply)
+        self._count("proposal", None)
         if proposal.action == "noop":
-            return replace(asked, gate="noop", reason="the reflector proposes no edit")
-        operations = [name for operation in proposal.operations for name in operation.evidence]
-        named = resolve_evidence([*proposal.evidence_group_ids, *operations], judged.screening.bundle)
-        self.tally.add_evidence(named, judged.rollout.epoch or 0)
-        return (yield from self._decide(judged, asked, proposal, cap_left))
+            return Decision("noop", "the reflector proposes no edit", reply, proposal)
+        return (yield from self._decide(rolled, Decision("", "", reply, proposal), proposal, cap_left))
 
-    def _propose(self, judged: JudgedTickets, critiques: Critiques) -> Steps[Mapping[str, Any]]:
+    def _propose(self, rolled: RolledOut, critic: Criticism) -> Steps[Mapping[str, Any]]:
         """The reply of the reflector.  In what is left of the prompt, tickets that were judged right are contrast."""
         setup, reflection = self.setup, self.setup.settings.reflection
-        by_id = {found.ticket.group_id: found for found in judged.tickets}
-        bundle = [by_id.pop(group_id) for group_id in judged.shown]
+        by_id = {found.ticket.group_id: found for found in rolled.tickets}
+        bundle = [by_id.pop(group_id) for group_id in rolled.shown]
         right = [found for found in by_id.values() if found.label_free.label_match]
         right.sort(key=lambda found: (found.kind != "all_right", found.ticket.group_id))
         contrast = alternating([found.ticket for found in right], reflection.batch_size - len(bundle))
-        template, experiences = setup.templates.reflection, judged.rollout.guidance.experiences
-        messages = reflect.proposal_messages(
-            template, setup.focus, experiences, bundle, critiques, contrast, reflection.max_operations
+        template, experiences = setup.templates.reflection, rolled.rollout.guidance.experiences
+        messages = proposal_messages(
+            template, setup.focus, experiences, bundle, critic.critiques, contrast, reflection.max_operations
         )
         schema = None
         if reflection.backend == "target":
             # A small model proposes edits that cannot be applied, unless its grammar has none, and needs an example.
-            schema = reflect.narrowed_proposal(list(experiences), len(bundle), reflection.max_operations)
-            messages = reflect.solved_before(messages, template, setup.focus)
-        [reply] = yield from self._ask("proposal", [messages], schema, reflection, judged)
+            schema = narrowed_proposal(list(experiences), len(bundle), reflection.max_operations)
+            messages = solved_before(messages, template, setup.focus)
+        [reply] = yield from self._ask("proposal", [messages], schema, reflection, rolled)
         return reply
 
-    def _decide(
-        self, judged: JudgedTickets, asked: Decision, proposal: GuideProposal, cap_left: int
-    ) -> Steps[Decision]:
+    def _decide(self, rolled: RolledOut, asked: Decision, proposal: GuideProposal, cap_left: int) -> Steps[Decision]:
         """Whether the edit is applied: it is valid, every prompt fits with it, and the held-out tickets are for it."""
-        setup, settings, rollout = self.setup, self.setup.settings, judged.rollout
+        setup, settings, rollout = self.setup, self.setup.settings, rolled.rollout
         guidance, held_out = rollout.guidance, setup.tickets.holdout
         applied = apply_operations(
             guidance.experiences,
@@ -175,7 +170,7 @@ class MissionReflector:
             proposal.operations,
             max_operations=settings.reflection.max_operations,
             cap_left=cap_left,
-            bundle=judged.screening.bundle,
+            bundle=rolled.screening.bundle,
             tickets={ticket.group_id: ticket.per_image.values() for ticket in setup.tickets.judged},
         )
         asked = replace(asked, applied=applied)
@@ -198,8 +193,8 @@ class MissionReflector:
         delta, least = settings.reflection.apply_if_delta, settings.holdout.min_probability
         rise = settings.holdout.max_false_pass_rise
         found = decide(
-            preview[0].scores,
-            preview[1].scores,
+            preview[0].votes,
+            preview[1].votes,
             apply_if_delta=delta,
             min_probability=least,
             max_false_pass_rise=rise,
@@ -218,10 +213,10 @@ class MissionReflector:
         prompts: Sequence[Messages],
         schema: Mapping[str, Any] | None,
         how: CriticSettings | ReflectionSettings,
-        judged: JudgedTickets,
+        rolled: RolledOut,
     ) -> Steps[list[Mapping[str, Any]]]:
         """The replies to prompts, in their order."""
-        setup, settings, label = self.setup, self.setup.settings, f"step{judged.rollout.step}"
+        setup, settings, label = self.setup, self.setup.settings, f"step{rolled.rollout.step}"
         seed = settings.endpoint.seed if settings.endpoint else None
         if how.backend == "target":
             seed = settings.runner.shuffle_seed
@@ -233,7 +228,7 @@ class MissionReflector:
                     f"tokens, more than {most}, which is the model's context less {section}.max_new_tokens"
                     + (" (a smaller reflection.batch_size shows fewer tickets)" if section == "reflection" else "")
                 )
-        sampling: dict[str, Any] = {
+        sampling = {
             "temperature": how.temperature,
             "top_p": how.top_p,
             "max_new_tokens": how.max_new_tokens,
@@ -241,7 +236,7 @@ class MissionReflector:
         }
         names = [setup.label(asked_for, label, number) for number in range(len(prompts))]
         requests = [
-            as_request(ask_job(setup.context, how.backend, asked_for, messages, schema, label=name, **sampling))
+            Request(*ask_job(setup.context, how.backend, asked_for, messages, schema, sampling, name))
             for messages, name in zip(prompts, names, strict=True)
         ]
         results = yield requests
@@ -264,7 +259,7 @@ class MissionReflector:
                 )
 
 
-def chosen_candidates(found: TicketFindings, critic: CriticSettings) -> list[GuideCandidate]:
+def chosen_candidates(found: JudgedTicket, critic: CriticSettings) -> list[GuideCandidate]:
     """The valid candidates of a ticket that are criticised.
 
     With `prefilter.top_k` only so many: wrong ones first, then by confidence, then by index.

@@ -1,207 +1,30 @@
-"""What a mission counts while it runs, and what a guided run says of itself: in `stats.json`, `status`, at its end, and
-in the tables of its page.
+"""What a guided run says of itself: in `status`, at its end, and in the tables of its page.
 
-Every accuracy is of the label-free selection; a ticket without a valid candidate is wrong.  The held-out tickets have
-decided which edits were applied, so their figures after the run are not those of new tickets.
+The held-out tickets have decided which edits were applied, so their figures after the run are not those of new tickets.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from orchestrator.console import format_count
 from orchestrator.guide.guidance import GUIDANCE, read_guidance
+from orchestrator.guide.tally import Value
 from orchestrator.report.format import format_percent
 from orchestrator.runs.folder import load_lines, read_json
 from orchestrator.runs.kinds import Cell, Figures, ProgressFile, ShownTable
-from tasks.guide.choose import Judged, accuracy, balanced_accuracy, false_pass_rate, share
-from tasks.guide.experiences import Guidance, guidance_hash
+from tasks.guide.choose import share
 from tasks.openai.endpoint import join_providers
 
-if TYPE_CHECKING:
-    from orchestrator.guide.inputs import MissionTickets
-    from orchestrator.guide.rollouts import RolledOut
-    from orchestrator.guide.settings import GuideSettings
-    from tasks.guide.ticket import Ticket
-
 STATS, REFLECTIONS, UNIT = "stats.json", "reflection.jsonl", "batches"
-RECALL_EPOCHS = 2
-"""A wrong ticket has surfaced when a proposal names it in the epoch in which it first was wrong, or in the next."""
-TOKENS = ("rollout", "preview", "paired", "final", "critic", "reflection")
-_TOKENS_OF = {"learning": "rollout", "before": "preview", "after": "preview"}
-APPLIED = ("applied", "no_holdout", "rapid")
-"""The outcomes of the gate with which an edit is applied."""
 GATES = {
     "preview": "held-out tickets decide on each edit",
     "rapid": "none, because reflection.rapid_mode is true: edits are applied without a preview",
     "no_holdout": "none, because holdout.fraction is 0: edits are applied without a preview",
 }
 NOT_NEW = "the held-out tickets have decided which edits are applied: new tickets will show a smaller gain"
-Value = dict[str, Any]
-
-
-@dataclass
-class Tally:
-    """The counts of one mission.  `is_priced`: whether the endpoint's prices are known."""
-
-    settings: GuideSettings
-    tickets: MissionTickets
-    is_priced: bool = True
-    dropped: list[Value] = field(default_factory=list)
-    learning: list[Value] = field(default_factory=list)  # one for each batch
-    gates: list[str] = field(default_factory=list)  # of each batch that is complete
-    paired: list[tuple[float, float]] = field(default_factory=list)  # the next batch under old and new guidance
-    number: Counter[str] = field(default_factory=Counter)
-    tokens: Counter[str] = field(default_factory=Counter)
-    cost_usd: float = 0.0
-    critic_by: set[str] = field(default_factory=set)
-    reflection_by: set[str] = field(default_factory=set)
-    before: Value | None = None  # the held-out tickets under the first guidance, and under the last
-    after: Value | None = None
-    final: Value | None = None
-    against_greedy: Value | None = None  # what the selections change, at the end
-    _counted: set[str] = field(default_factory=set)  # keys of jobs
-    _first_wrong: dict[str, int] = field(default_factory=dict)  # epoch, by group id
-    _surfaced: set[str] = field(default_factory=set)
-
-    def add_rollout(self, rolled: RolledOut) -> None:
-        """Tokens count once for each job: what was answered before is not asked again."""
-        purpose, new = rolled.rollout.purpose, rolled.tokens.keys() - self._counted
-        self.tokens[_TOKENS_OF.get(purpose, purpose)] += sum(rolled.tokens[key] for key in new)
-        self._counted |= new
-        if purpose == "learning":
-            candidates = [candidate for found in rolled.tickets for candidate in found.candidates]
-            self.number["candidates"] += len(candidates)
-            self.number["valid"] += sum(candidate.format_ok for candidate in candidates)
-
-    def add_judged(self, rolled: RolledOut) -> None:
-        """The verdicts on a batch."""
-        rollout = rolled.rollout
-        place = {"epoch": rollout.epoch, "step": rollout.step, "guidance_step": rollout.guidance.step}
-        self.learning.append({**place, "judged": judged_value(rolled.judged)})
-        for found, (label, verdict) in zip(rolled.tickets, rolled.judged, strict=True):
-            if label != verdict:
-                self._first_wrong.setdefault(found.ticket.group_id, rollout.epoch or 0)
-
-    def add_evidence(self, named: Sequence[str], epoch: int) -> None:
-        """The tickets that a proposal of this epoch names; those that were right in every batch do not count."""
-        self._surfaced |= {
-            name for name in named if name in self._first_wrong and epoch < self._first_wrong[name] + RECALL_EPOCHS
-        }
-
-    def add_dropped(self, epoch: int, tickets: Sequence[Ticket]) -> None:
-        if tickets:
-            self.dropped.append({"epoch": epoch, "group_ids": sorted(ticket.group_id for ticket in tickets)})
-
-    def add_critique(self, reply: Mapping[str, Any], *, is_rejected: bool) -> None:
-        self._add_reply("critic", self.critic_by, reply)
-        self.number["critiques"] += 1
-        self.number["critiques_rejected"] += is_rejected
-
-    def add_proposal(self, reply: Mapping[str, Any], *, is_refine: bool) -> None:
-        self._add_reply("reflection", self.reflection_by, reply)
-        self.number["refine"] += is_refine
-
-    def _add_reply(self, who: str, by: set[str], reply: Mapping[str, Any]) -> None:
-        self.tokens[who] += reply["tokens"]
-        self.cost_usd += reply["usage"]["cost_usd"]
-        by.add(reply["by"])
-
-    def stats(self, guidance: Guidance, *, is_finished: bool) -> Value:
-        """The content of `stats.json`, without its time."""
-        settings, number, is_applied = self.settings, self.number, [gate in APPLIED for gate in self.gates]
-        rates = pairwise(line["judged"]["accuracy"] for line in self.learning)
-        unpaired = [pair for pair, was_applied in zip(rates, is_applied, strict=False) if was_applied]
-        size = settings.sampler.group_batch_size
-        per_epoch = len(self.tickets.training) // size
-        return {
-            "mission": self.tickets.mission,
-            "run": settings.output.run_id,
-            "is_finished": is_finished,
-            "tickets": self.tickets.counts(),
-            "batches": {
-                "size": size,
-                "per_epoch": per_epoch,
-                "done": len(self.gates),
-                "total": per_epoch * settings.runner.epochs,
-            },
-            "dropped": self.dropped,
-            "guidance": {
-                "step": guidance.step,
-                "hash": guidance_hash(guidance.experiences),
-                "experiences": len(guidance.experiences),
-            },
-            "who": {
-                "critic_backend": settings.critic.backend if settings.critic.enabled else "none",
-                "critic_by": sorted(self.critic_by),
-                "reflection_backend": settings.reflection.backend,
-                "reflection_by": sorted(self.reflection_by),
-                "constrained": settings.sampler.constrain != "none",
-            },
-            "gate": settings.gate,
-            "reflections": {
-                "batches": len(self.gates),
-                "eligible": number["eligible"],
-                "refine": number["refine"],
-                "applied": sum(is_applied),
-                "by_gate": dict(sorted(Counter(self.gates).items())),
-                "acceptance": _rate(sum(is_applied), number["refine"]),
-            },
-            "critiques": {"asked": number["critiques"], "rejected": number["critiques_rejected"]},
-            "precision": {"paired": _improved(self.paired), "unpaired": _improved(unpaired)},
-            "recall": _rate(len(self._surfaced), len(self._first_wrong)),
-            "format": _rate(number["valid"], number["candidates"]),
-            "tokens": {name: self.tokens[name] for name in TOKENS},
-            "cost_usd": self.cost_usd if self.is_priced else None,
-            "learning": list(self.learning),
-            "holdout": {"before": self.before, "after": self.after},
-            "final": self.final,
-            "against_greedy": self.against_greedy,
-        }
-
-
-def judged_value(judged: Sequence[Judged]) -> Value:
-    """The figures of some judged tickets."""
-    return {
-        "tickets": len(judged),
-        "right": sum(label == verdict for label, verdict in judged),
-        "accuracy": accuracy(judged),
-        "balanced_accuracy": balanced_accuracy(judged),
-        "false_pass_rate": false_pass_rate(judged),
-    }
-
-
-def selection_diff(greedy: RolledOut, selected: RolledOut) -> Value | None:
-    """What the label-free selections change of greedy answers to the same tickets; None where no cell is greedy."""
-    if not greedy.greedy:
-        return None
-    before, after = ([verdict for _, verdict in judged] for judged in (greedy.greedy, selected.judged))
-    right = [sum(label == verdict for label, verdict in judged) for judged in (greedy.greedy, selected.judged)]
-    ways = Counter(zip(before, after, strict=True))
-    return {
-        "tickets": len(before),
-        **{f"{word}_delta": after.count(word) - before.count(word) for word in ("pass", "fail")},
-        "right_delta": right[1] - right[0],
-        "pass_to_fail": ways["pass", "fail"],
-        "fail_to_pass": ways["fail", "pass"],
-        "warnings": {
-            "no_valid_candidate": after.count(None),
-            "malformed_candidates": sum(not all(c.format_ok for c in t.candidates) for t in selected.tickets),
-        },
-    }
-
-
-def _rate(count: int, of: int) -> Value:
-    return {"count": count, "of": of, "rate": share(count, of)}
-
-
-def _improved(rates: Sequence[tuple[float, float]]) -> Value:
-    return _rate(sum(after > before for before, after in rates), len(rates))
 
 
 def progress_of(all_stats: Sequence[Value], *, is_finished: bool) -> ProgressFile:

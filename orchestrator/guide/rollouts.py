@@ -15,21 +15,12 @@ from typing import Any, Literal, TypeVar
 from orchestrator.farm.work import Request
 from orchestrator.guide.inputs import MissionTickets, Templates
 from orchestrator.guide.settings import GuideSettings
-from tasks.guide.choose import Judged, Screening, TicketFindings, TicketScores, TieRule, find, screen
+from tasks.guide.choose import Judged, JudgedTicket, Screening, SelectionRule, Votes, judge, screen
 from tasks.guide.experiences import Guidance, guidance_hash
-from tasks.guide.jobs import GuideContext, KeyedJob, lengths_job, rollout_job
+from tasks.guide.jobs import GuideContext, lengths_job, rollout_job
 from tasks.guide.prompts import Messages, rollout_messages
-from tasks.guide.ticket import (
-    Ticket,
-    TicketCandidates,
-    preview_seed,
-    read_candidate,
-    rollout_seed,
-    three_lines_regex,
-)
+from tasks.guide.ticket import Ticket, first_seed, read_candidate, three_lines_regex
 
-JOB_LIMIT_S = 1800.0
-"""The hard time limit of one job."""
 PROMPTS_A_JOB = 256
 
 T = TypeVar("T")
@@ -67,14 +58,20 @@ class MissionSetup:
         """The most tokens that a cell of the grid may write."""
         return max(cell.max_new_tokens for cell in self.settings.sampler.grid)
 
+    @property
+    def rule(self) -> SelectionRule:
+        signals, weights = self.settings.signals, self.settings.signals.weights
+        return SelectionRule(
+            self.settings.selection.tie_break,
+            self.settings.sampler.grid,
+            dataclasses.asdict(weights) if weights else {},
+            signals.store_confidence,
+            signals.enable_consistency,
+        )
+
     def label(self, *parts: object) -> str:
         """What a person calls a job of the mission: a few words, without spaces."""
         return "_".join("/".join(map(str, (self.mission, *parts))).split())
-
-
-def as_request(job: KeyedJob) -> Request:
-    key, spec = job
-    return Request(key, dataclasses.replace(spec, limit_s=JOB_LIMIT_S))
 
 
 @dataclass(frozen=True)
@@ -101,76 +98,66 @@ class Rollout:
         return [rollout_messages(*about, ticket, form) for ticket in self.tickets]
 
     @cached_property
-    def by_ticket(self) -> list[list[Request]]:
-        """The requests of each ticket, one for each cell of the grid."""
+    def by_ticket(self) -> list[list[tuple[list[int], Request]]]:
+        """Of each ticket, for each cell of the grid, the seeds of its samples and the request."""
         cells = range(len(self.setup.settings.sampler.grid))
         return [
-            [self._request(ticket, prompt, index) for index in cells]
+            [self._of_cell(ticket, prompt, index) for index in cells]
             for ticket, prompt in zip(self.tickets, self.prompts, strict=True)
         ]
 
+    def _of_cell(self, ticket: Ticket, prompt: Messages, index: int) -> tuple[list[int], Request]:
+        setup, sampler, run_seed = self.setup, self.setup.settings.sampler, self.setup.settings.runner.shuffle_seed
+        cell = sampler.grid[index]
+        first = first_seed(cell, run_seed, self.epoch, ticket.group_id, index)
+        seeds = [first + sample for sample in range(1 if cell.is_greedy else sampler.samples_per_decode)]
+        label = setup.label(self.purpose, self.step or "all", ticket.group_id, index)
+        form = three_lines_regex(cell.max_new_tokens) if sampler.constrain == "three_line" else None
+        return seeds, Request(*rollout_job(setup.context, prompt, cell, seeds, form, label))
+
     @property
     def requests(self) -> list[Request]:
-        return [request for row in self.by_ticket for request in row]
-
-    def _request(self, ticket: Ticket, prompt: Messages, index: int) -> Request:
-        setup, cell = self.setup, self.setup.settings.sampler.grid[index]
-        label = setup.label(self.purpose, self.step or "all", ticket.group_id, index)
-        is_bound = setup.settings.sampler.constrain == "three_line"
-        form = three_lines_regex(cell.max_new_tokens) if is_bound else None
-        return as_request(rollout_job(setup.context, prompt, cell, self._seeds(ticket, index), form, label))
-
-    def _seeds(self, ticket: Ticket, index: int) -> list[int]:
-        """Of the samples of one cell."""
-        settings, cell = self.setup.settings, self.setup.settings.sampler.grid[index]
-        run_seed = settings.runner.shuffle_seed
-        if self.epoch is None:
-            first = preview_seed(cell, run_seed, ticket.group_id, index)
-        else:
-            first = rollout_seed(cell, run_seed, self.epoch, ticket.group_id, index)
-        return [first + sample for sample in range(1 if cell.is_greedy else settings.sampler.samples_per_decode)]
+        return [request for row in self.by_ticket for _, request in row]
 
     def read(self, results: Results) -> RolledOut:
-        """The candidates, once the answers to `requests` are there."""
-        rows = [[results[request.key] for request in row] for row in self.by_ticket]
-        tickets = []
-        for ticket, row in zip(self.tickets, rows, strict=True):
+        """The judged candidates, once the answers to `requests` are there."""
+        tickets, rule = list[JudgedTicket](), self.setup.rule
+        for ticket, row in zip(self.tickets, self.by_ticket, strict=True):
             answers = [
                 (cell, seed, answer)
-                for cell, result in enumerate(row)
-                for seed, answer in zip(self._seeds(ticket, cell), result["answers"], strict=True)
+                for cell, (seeds, request) in enumerate(row)
+                for seed, answer in zip(seeds, results[request.key]["answers"], strict=True)
             ]
             candidates = (
                 read_candidate(index, cell, seed, answer["text"], answer["tokens"], answer["finish"])
                 for index, (cell, seed, answer) in enumerate(answers)
             )
-            tickets.append(TicketCandidates(ticket, tuple(candidates)))
+            tickets.append(judge(ticket, tuple(candidates), rule))
         tokens = {r.key: sum(answer["tokens"] for answer in results[r.key]["answers"]) for r in self.requests}
-        return RolledOut(self, tuple(tickets), tuple(row[0]["prompt_tokens"] for row in rows), tokens)
+        prompt_tokens = tuple(results[row[0][1].key]["prompt_tokens"] for row in self.by_ticket)
+        return RolledOut(self, tuple(tickets), prompt_tokens, tokens)
 
 
 @dataclass(frozen=True)
 class RolledOut:
-    """The candidates of some tickets under one guidance, with the length of each ticket's prompt in tokens.
+    """The judged tickets of a rollout, with the length of each ticket's prompt in tokens.
 
     `tokens` has those that were generated, by the key of the job.
     """
 
     rollout: Rollout
-    tickets: tuple[TicketCandidates, ...]
+    tickets: tuple[JudgedTicket, ...]
     prompt_tokens: tuple[int, ...]
     tokens: Mapping[str, int]
 
-    @cached_property
-    def scores(self) -> tuple[TicketScores, ...]:
-        return tuple(
-            TicketScores(t.ticket.group_id, t.ticket.label, tuple(c.verdict for c in t.candidates))
-            for t in self.tickets
-        )
-
     @property
+    def votes(self) -> list[Votes]:
+        return [one.votes for one in self.tickets]
+
+    @cached_property
     def judged(self) -> list[Judged]:
-        return [ticket.judged for ticket in self.scores]
+        """By the majority of the candidates."""
+        return [votes.judged for votes in self.votes]
 
     @property
     def greedy(self) -> list[Judged]:
@@ -179,35 +166,20 @@ class RolledOut:
         firsts = ((t.ticket.label, [c.verdict for c in t.candidates if c.cell in cells[:1]]) for t in self.tickets)
         return [(label, verdicts[0]) for label, verdicts in firsts if verdicts]
 
-    def of(self, group_ids: Container[str]) -> RolledOut:
-        """Of these tickets alone."""
-        return dataclasses.replace(self, tickets=tuple(t for t in self.tickets if t.ticket.group_id in group_ids))
-
-
-@dataclass(frozen=True)
-class JudgedTickets:
-    """What was found of each ticket of a rollout, in its order, and which tickets are to be reflected on."""
-
-    rollout: Rollout
-    tickets: tuple[TicketFindings, ...]
-    screening: Screening
+    @cached_property
+    def screening(self) -> Screening:
+        """Which tickets are to be reflected on."""
+        reflection = self.rollout.setup.settings.reflection
+        return screen(self.tickets, reflection.eligibility_policy, reflection.all_wrong_strategy)
 
     @property
     def shown(self) -> tuple[str, ...]:
         """The tickets that the reflector sees, in this order."""
         return self.screening.bundle[: self.rollout.setup.settings.reflection.batch_size]
 
-
-def judge(rolled: RolledOut) -> JudgedTickets:
-    """Signals, both selections and the screening of all tickets of a rollout."""
-    settings = rolled.rollout.setup.settings
-    signals, reflection = settings.signals, settings.reflection
-    rule = TieRule(settings.selection.tie_break, settings.sampler.grid, signals.weights)
-    measured = {"store_confidence": signals.store_confidence, "enable_consistency": signals.enable_consistency}
-    found = tuple(find(one, rule, **measured) for one in rolled.tickets)
-    return JudgedTickets(
-        rolled.rollout, found, screen(found, reflection.eligibility_policy, reflection.all_wrong_strategy)
-    )
+    def of(self, group_ids: Container[str]) -> RolledOut:
+        """Of these tickets alone."""
+        return dataclasses.replace(self, tickets=tuple(t for t in self.tickets if t.ticket.group_id in group_ids))
 
 
 def find_too_long(
@@ -218,7 +190,7 @@ def find_too_long(
     The model's context must hold the prompt and `reply_tokens`; where nobody knows it, no prompt is too long.
     """
     requests = [
-        as_request(lengths_job(setup.context, prompts[at : at + PROMPTS_A_JOB], setup.label("lengths", label, at)))
+        Request(*lengths_job(setup.context, prompts[at : at + PROMPTS_A_JOB], setup.label("lengths", label, at)))
         for at in range(0, len(prompts), PROMPTS_A_JOB)
     ]
     results = yield requests

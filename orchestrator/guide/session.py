@@ -23,9 +23,10 @@ from orchestrator.guide.guidance import GuidanceRepository
 from orchestrator.guide.inputs import GuideInputs, MissionTickets, epoch_batches
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.reflecting import TooManyRejected
-from orchestrator.guide.report import STATS, UNIT, Tally, closing_lines, progress_of
-from orchestrator.guide.rollouts import JOB_LIMIT_S, MissionSetup, Steps
+from orchestrator.guide.report import STATS, UNIT, closing_lines, progress_of
+from orchestrator.guide.rollouts import MissionSetup, Steps
 from orchestrator.guide.settings import GuideOptions, GuideSettings
+from orchestrator.guide.tally import Tally
 from orchestrator.runs.folder import OutputFolder, read_json
 from orchestrator.runs.jobs import JOURNAL, Journal, ask_server
 from orchestrator.runs.kinds import ProgressFile
@@ -35,7 +36,7 @@ from orchestrator.settings.options import EMBEDDED
 from orchestrator.settings.run import endpoint_at
 from tasks import records
 from tasks.guide.experiences import Guidance
-from tasks.guide.jobs import GUIDE, GuideContext
+from tasks.guide.jobs import GUIDE, JOB_LIMIT_S, GuideContext
 from tasks.guide.work import load_verifier
 from tasks.openai.endpoint import is_priced
 from tasks.store.client import RunTaken
@@ -148,7 +149,7 @@ def write_ingest(folder: Path, settings: GuideSettings, tickets: MissionTickets)
         shuffled = epoch_batches(tickets.training, settings, number)
         mission.write_lines(f"epoch_{number}/shuffled_data.jsonl", shuffled.lines())
     if not (folder / STATS).exists():
-        mission.write_stats(Tally(settings, tickets).stats(first, is_finished=False))
+        mission.write_stats(Tally(settings, tickets).stats(first))
     return repository, first
 
 

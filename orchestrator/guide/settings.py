@@ -34,16 +34,15 @@ from orchestrator.settings.options import (
     server_arguments,
     variable_name,
 )
-from tasks.guide.choose import AllWrongStrategy, EligibilityPolicy, SignalWeights, TieBreak
+from tasks.guide.choose import AllWrongStrategy, EligibilityPolicy, TieBreak
 from tasks.guide.jobs import Backend
 from tasks.guide.prompts import PromptForm
-from tasks.guide.ticket import DecodeCell
+from tasks.guide.ticket import LARGEST_SEED, DecodeCell
 from tasks.store.keys import content_hash
 
 BATCHES = (32, 64)
 """The sizes of a batch, unless `reflection.rapid_mode` is true."""
 LONGEST_NAME = 120  # of a mission, in bytes of UTF-8: it is a folder's
-LARGEST_SEED = 2**31 - 2**16  # so that the seeds of all samples of a cell fit in 31 bits
 MOST_CRITICS = 6
 
 Seed = Annotated[StrictInt, Field(ge=0, le=LARGEST_SEED)]
@@ -86,7 +85,9 @@ class SamplerSettings(Document):
 
 
 @dataclass(frozen=True)
-class WeightSettings(SignalWeights, Document):
+class WeightSettings(Document):
+    """Of the sum that decides between candidates which the tie-break leaves equal."""
+
     label_match: StrictFloat
     self_consistency: StrictFloat
     confidence: StrictFloat

@@ -1,12 +1,10 @@
 """Which candidate speaks for a ticket, which tickets are reflected on, and whether an edit of the guidance is applied.
 
-Two candidates are chosen: one that agrees with the label, and one without the label.  Of a ticket with one right
-candidate the first is right, whatever the others say: it shows whether a right answer was among the candidates.  Only
-the second is an accuracy, and screens tickets.
+Two candidates are chosen.  The first agrees with the label where any does: it shows whether a right answer was among
+the candidates.  The second does not know the label: only it is an accuracy, and screens tickets.
 
 The gate compares the candidates of the held-out tickets under the old and the new guidance ticket by ticket; the
-probability of a gain is that of a bootstrap over tickets (Efron 1979).  Shares are compared exactly: a gain of 1 in 50
-reaches 0.02.
+probability of a gain is that of a bootstrap over tickets (Efron 1979).
 """
 
 from __future__ import annotations
@@ -15,11 +13,11 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from tasks.guide.ticket import DecodeCell, GuideCandidate, TicketCandidates, Verdict
+from tasks.guide.ticket import DecodeCell, GuideCandidate, Ticket, Verdict
 
 TieBreak = Literal["confidence", "temperature"]
 EligibilityPolicy = Literal["selected_mismatch_or_all_wrong", "contradictions_only", "contradictions_or_all_wrong"]
@@ -37,6 +35,33 @@ MANUAL_REVIEW = "all wrong, for manual review"
 RESAMPLES = 1_000
 
 
+class Votes(NamedTuple):
+    """A ticket's label, and the verdicts of its candidates, None for a malformed one."""
+
+    label: Verdict
+    verdicts: tuple[Verdict | None, ...]
+
+    @property
+    def score(self) -> Fraction:
+        """The share of the candidates that are valid and right."""
+        return Fraction(self.verdicts.count(self.label), max(1, len(self.verdicts)))
+
+    @property
+    def judged(self) -> Judged:
+        return self.label, majority(self.verdicts)
+
+
+def majority(verdicts: Iterable[Verdict | None]) -> Verdict | None:
+    """The verdict of most candidates; None of them are malformed and have no vote.  A tie goes to fail."""
+    votes = [verdict for verdict in verdicts if verdict is not None]
+    if not votes:
+        return None
+    return "pass" if 2 * votes.count("pass") > len(votes) else "fail"
+
+
+# Signals and selections
+
+
 @dataclass(frozen=True)
 class Signals:
     """What is measured of one candidate; all None for a malformed one, and two of them for every one."""
@@ -49,37 +74,18 @@ class Signals:
 
 
 @dataclass(frozen=True)
-class SignalWeights:
-    """The weights of the sum that decides between candidates which the tie-break leaves equal."""
+class SelectionRule:
+    """Which signals are measured, and how one of several candidates is chosen.
 
-    label_match: float
-    self_consistency: float
-    confidence: float
-
-
-@dataclass(frozen=True)
-class TieRule:
-    """How one of several candidates is chosen: the tie-break, then the weighted sum, then the lower index.
-
-    `confidence` takes the higher one, `temperature` the lower one of the candidate's cell in `grid`.
+    By the tie-break, then the weighted sum of signals, then the lower index.  `confidence` takes the higher one,
+    `temperature` the lower one of the candidate's cell in `grid`.
     """
 
     tie_break: TieBreak
     grid: Sequence[DecodeCell]
-    weights: SignalWeights | None = None
-
-    def order(self, candidate: GuideCandidate, signals: Signals) -> tuple[float, float, int]:
-        """The lowest is chosen.  A signal that was not measured counts as 0."""
-        by_confidence = self.tie_break == "confidence"
-        first = -(candidate.confidence or 0.0) if by_confidence else self.grid[candidate.cell].temperature
-        weighted = 0.0
-        if self.weights:
-            weighted = (
-                self.weights.label_match * bool(signals.label_match)
-                + self.weights.self_consistency * (signals.self_consistency or 0.0)
-                + self.weights.confidence * (signals.confidence or 0.0)
-            )
-        return first, -weighted, candidate.index
+    weights: Mapping[str, float] = field(default_factory=dict)
+    store_confidence: bool = True
+    enable_consistency: bool = True
 
 
 @dataclass(frozen=True)
@@ -92,12 +98,18 @@ class TicketSelection:
 
 
 @dataclass(frozen=True)
-class TicketFindings(TicketCandidates):
-    """What was found of one ticket: the signals of its candidates, and both selections."""
+class JudgedTicket:
+    """A ticket and all that the model answered to it, with the signals of each candidate and both selections."""
 
+    ticket: Ticket
+    candidates: tuple[GuideCandidate, ...]
     signals: tuple[Signals, ...]
     label_first: TicketSelection
     label_free: TicketSelection
+
+    @property
+    def votes(self) -> Votes:
+        return Votes(self.ticket.label, tuple(candidate.verdict for candidate in self.candidates))
 
     @property
     def kind(self) -> GroupKind:
@@ -106,23 +118,13 @@ class TicketFindings(TicketCandidates):
         return "mixed" if len(matches) == 2 else "all_right" if True in matches else "all_wrong"
 
 
-def majority(verdicts: Iterable[Verdict | None]) -> Verdict | None:
-    """The verdict of most candidates; None of them are malformed and have no vote.  A tie goes to fail."""
-    votes = [verdict for verdict in verdicts if verdict is not None]
-    if not votes:
-        return None
-    return "pass" if 2 * votes.count("pass") > len(votes) else "fail"
-
-
-def find(
-    answered: TicketCandidates, rule: TieRule, *, store_confidence: bool, enable_consistency: bool
-) -> TicketFindings:
+def judge(ticket: Ticket, candidates: tuple[GuideCandidate, ...], rule: SelectionRule) -> JudgedTicket:
     """The signals of each candidate, and both selections.
 
     Label first: the best of the candidates that agree with the label; where none does, the best of all valid ones.
     Label free: the best of those with the majority's verdict; the label only says whether that is right.
     """
-    label, candidates = answered.ticket.label, answered.candidates
+    label = ticket.label
     valid = [candidate for candidate in candidates if candidate.verdict is not None]
     votes = Counter(candidate.verdict for candidate in valid)
 
@@ -131,21 +133,29 @@ def find(
             return Signals()
         return Signals(
             label_match=candidate.verdict == label,
-            self_consistency=votes[candidate.verdict] / votes.total() if enable_consistency else None,
-            confidence=candidate.confidence if store_confidence else None,
+            self_consistency=votes[candidate.verdict] / votes.total() if rule.enable_consistency else None,
+            confidence=candidate.confidence if rule.store_confidence else None,
         )
 
     signals = tuple(measured(candidate) for candidate in candidates)
 
-    def best(among: Sequence[GuideCandidate], rule: TieRule) -> TicketSelection:
-        one = min(among, key=lambda candidate: rule.order(candidate, signals[candidate.index]), default=None)
+    def best(among: Sequence[GuideCandidate], weights: Mapping[str, float]) -> TicketSelection:
+        """A signal that was not measured counts as 0."""
+
+        def order(candidate: GuideCandidate) -> tuple[float, float, int]:
+            by_confidence, found = rule.tie_break == "confidence", signals[candidate.index]
+            first = -(candidate.confidence or 0.0) if by_confidence else rule.grid[candidate.cell].temperature
+            weighted = sum(weight * (getattr(found, name) or 0.0) for name, weight in weights.items())
+            return first, -weighted, candidate.index
+
+        one = min(among, key=order, default=None)
         return TicketSelection(one.index, one.verdict, one.verdict == label) if one else TicketSelection()
 
     verdict = majority(candidate.verdict for candidate in candidates)
-    blind = replace(rule, weights=rule.weights and replace(rule.weights, label_match=0.0))
-    first = best([one for one in valid if one.verdict == label] or valid, rule)
-    free = best([one for one in valid if one.verdict == verdict], blind)
-    return TicketFindings(answered.ticket, candidates, signals, first, free)
+    first = best([one for one in valid if one.verdict == label] or valid, rule.weights)
+    without_label = {name: weight for name, weight in rule.weights.items() if name != "label_match"}
+    free = best([one for one in valid if one.verdict == verdict], without_label)
+    return JudgedTicket(ticket, candidates, signals, first, free)
 
 
 @dataclass(frozen=True)
@@ -159,48 +169,31 @@ class Screening:
 
 
 def screen(
-    groups: Sequence[TicketFindings], policy: EligibilityPolicy, all_wrong_strategy: AllWrongStrategy
+    groups: Sequence[JudgedTicket], policy: EligibilityPolicy, all_wrong_strategy: AllWrongStrategy
 ) -> Screening:
     """The tickets of a batch that meet the policy, less those that people are to look at."""
 
-    def meets(group: TicketFindings) -> bool:
+    def meets(group: JudgedTicket) -> bool:
         if policy == "contradictions_only":
             return group.kind == "mixed"
         if policy == "contradictions_or_all_wrong":
             return group.kind in ("mixed", "all_wrong")
         return not group.label_free.label_match or group.kind == "all_wrong"
 
-    meeting = [group for group in groups if meets(group)]
-    is_by_hand = all_wrong_strategy == "manual_review"
-    by_hand = {group.ticket.group_id for group in meeting if group.kind == "all_wrong" and is_by_hand}
-    kept = {g.ticket.group_id: PRIORITY.index(g.kind) for g in meeting if g.ticket.group_id not in by_hand}
+    kinds = {group.ticket.group_id: group.kind for group in groups if meets(group)}
+    by_hand = [name for name, kind in kinds.items() if kind == "all_wrong" and all_wrong_strategy == "manual_review"]
+    kept = kinds.keys() - set(by_hand)
     left_out = {
         name: MANUAL_REVIEW if name in by_hand else NOT_BY_POLICY
         for name in (group.ticket.group_id for group in groups)
         if name not in kept
     }
-    reason = None if kept else ONLY_MANUAL_REVIEW if meeting else NONE_MEETS_POLICY
-    bundle = tuple(sorted(kept, key=lambda name: (kept[name], name)))
+    reason = None if kept else ONLY_MANUAL_REVIEW if kinds else NONE_MEETS_POLICY
+    bundle = tuple(sorted(kept, key=lambda name: (PRIORITY.index(kinds[name]), name)))
     return Screening(bundle, reason, tuple(sorted(by_hand)), left_out)
 
 
-@dataclass(frozen=True)
-class TicketScores:
-    """The verdicts of a ticket's candidates, None for a malformed one."""
-
-    group_id: str
-    label: Verdict
-    candidates: tuple[Verdict | None, ...]
-
-    @property
-    def score(self) -> Fraction:
-        """The share of the candidates that are valid and right."""
-        return Fraction(self.candidates.count(self.label), max(1, len(self.candidates)))
-
-    @property
-    def judged(self) -> Judged:
-        """The label and the majority's verdict."""
-        return self.label, majority(self.candidates)
+# The gate
 
 
 @dataclass(frozen=True)
@@ -215,8 +208,8 @@ class GateDecision:
 
 
 def decide(
-    before: Sequence[TicketScores],
-    after: Sequence[TicketScores],
+    before: Sequence[Votes],
+    after: Sequence[Votes],
     *,
     apply_if_delta: float,
     min_probability: float,
@@ -229,8 +222,6 @@ def decide(
     `min_probability` have a rise, and the share of false passes among the tickets with label fail rises by at most
     `max_false_pass_rise`.
     """
-    if not before or [(t.group_id, t.label) for t in before] != [(t.group_id, t.label) for t in after]:
-        raise ValueError("the gate compares the same tickets under two guidances, one or more")
     rises = [new.score - old.score for old, new in zip(before, after, strict=True)]
     uplift = sum(rises, Fraction(0)) / len(rises)
     # Samples with replacement, of whole numbers.
@@ -238,8 +229,8 @@ def decide(
     whole = [int(rise * scale) for rise in rises]
     with_rise = sum(sum(rng.choices(whole, k=len(whole))) > 0 for _ in range(RESAMPLES))
 
-    def false_passes(tickets: Sequence[TicketScores]) -> Fraction:
-        verdicts = [majority(ticket.candidates) for ticket in tickets if ticket.label == "fail"]
+    def false_passes(tickets: Sequence[Votes]) -> Fraction:
+        verdicts = [majority(ticket.verdicts) for ticket in tickets if ticket.label == "fail"]
         return Fraction(verdicts.count("pass"), max(1, len(verdicts)))
 
     def exact(bound: float) -> Fraction:
@@ -257,22 +248,21 @@ def decide(
     return GateDecision(float(uplift), float(probability), float(old_rate), float(new_rate), reason)
 
 
-def accuracy(judged: Sequence[Judged]) -> float | None:
-    """The share of tickets whose verdict is the label; a missing verdict is wrong."""
-    return share(sum(label == verdict for label, verdict in judged), len(judged))
+def judged_figures(judged: Sequence[Judged]) -> dict[str, Any]:
+    """Of judged tickets; a missing verdict is wrong.  Of nothing there is no figure.
 
-
-def balanced_accuracy(judged: Sequence[Judged]) -> float | None:
-    """The mean of the accuracies of both labels; with one label alone, its accuracy."""
-    sides = [accuracy([pair for pair in judged if pair[0] == label]) for label in ("pass", "fail")]
-    found = [side for side in sides if side is not None]
-    return sum(found) / len(found) if found else None
-
-
-def false_pass_rate(judged: Sequence[Judged]) -> float | None:
-    """Of the tickets with label fail, the share with verdict pass."""
-    failing = [verdict for label, verdict in judged if label == "fail"]
-    return share(failing.count("pass"), len(failing))
+    Balanced accuracy is the mean over both labels; false passes are a share of the tickets with label fail.
+    """
+    sides = [[verdict for label, verdict in judged if label == side] for side in ("pass", "fail")]
+    right = [sides[0].count("pass"), sides[1].count("fail")]
+    accuracies = [count / len(side) for count, side in zip(right, sides, strict=True) if side]
+    return {
+        "tickets": len(judged),
+        "right": sum(right),
+        "accuracy": share(sum(right), len(judged)),
+        "balanced_accuracy": sum(accuracies) / len(accuracies) if accuracies else None,
+        "false_pass_rate": share(sides[1].count("pass"), len(sides[1])),
+    }
 
 
 def share(count: int, of: int) -> float | None:

@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -48,19 +48,19 @@ class GuidanceStep:
 class GuidanceMetadata:
     """All entries that the mission ever had, the highest number ever given, and every step."""
 
-    entries: Mapping[str, EntryRecord]
-    highest: int
-    history: tuple[GuidanceStep, ...]
+    entries: Mapping[str, EntryRecord] = field(default_factory=dict)
+    highest: int = -1
+    history: tuple[GuidanceStep, ...] = ()
 
 
 @dataclass(frozen=True)
 class Guidance:
     """The experiences of a mission at one step, by key (`G0`), in the order of their numbers."""
 
-    step: int
+    step: Annotated[int, Field(ge=0)]
     updated_at: str
     experiences: Mapping[str, str]
-    metadata: GuidanceMetadata
+    metadata: GuidanceMetadata = GuidanceMetadata()
 
 
 def _number(key: str) -> int:
@@ -86,19 +86,13 @@ def guidance_hash(experiences: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# The guidance of a mission, step by step
-
-
-def first_guidance(experiences: Mapping[str, str], updated_at: str, step: int = 0) -> Guidance:
-    """The guidance with which a mission's history begins, of one or more experiences."""
-    nothing = Guidance(0, "", {}, GuidanceMetadata({}, -1, ()))
-    return edited_guidance(nothing, experiences, step, updated_at, None)
+# The guidance of a mission, step by step.  What is gone stays in the metadata.
 
 
 def edited_guidance(
     before: Guidance, experiences: Mapping[str, str], step: int, updated_at: str, reflection_id: str | None
 ) -> Guidance:
-    """The guidance after an edit that no proposal made.  What is gone stays in the metadata."""
+    """The guidance after an edit that no proposal made; without metadata before it, the first of its history."""
     entries = dict(before.metadata.entries)
     for key, entry in entries.items():
         if key not in experiences and not entry.removed:
@@ -111,7 +105,7 @@ def edited_guidance(
 
 
 def next_guidance(before: Guidance, applied: Applied, reflection_id: str, updated_at: str) -> Guidance:
-    """The guidance one step on, with the operations on record.  Removed entries stay in the metadata."""
+    """The guidance one step on, with the operations on record."""
     entries = dict(before.metadata.entries)
     for one in applied.accepted:
         record = EntryRecord(reflection_id, one.evidence, one.rationale, updated_at, False, "")
@@ -137,7 +131,7 @@ def _at_step(
     return Guidance(step, updated_at, sort_experiences(experiences), metadata)
 
 
-# Which texts may be an experience
+# Which texts may be an experience: each check returns why one may not, None where it may
 
 
 def normalised(text: str) -> str:
@@ -147,7 +141,6 @@ def normalised(text: str) -> str:
 
 
 def form_fault(text: str) -> str | None:
-    """Why a text is no line of a prompt, None where it is one."""
     if not text.strip():
         return "the text is empty"
     if len(text.splitlines()) > 1 or any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text):
@@ -167,10 +160,8 @@ def check_experiences(experiences: Mapping[str, str]) -> None:
 
 
 def check_text(text: str, copied: set[str], group_ids: Iterable[str], others: Iterable[str]) -> str | None:
-    """Why a text may not be an experience, None where it may.
-
-    It is one line, names no ticket (a group id as a word of its own, in any case and width), is not the same as another
-    experience but for case and punctuation, and has no sentence of `copied`, which are those of summaries.
+    """It is one line, names no ticket (a group id as a word of its own, in any case and width), is not the same as
+    another experience but for case and punctuation, and has no sentence of `copied`, which are those of summaries.
     """
     if fault := form_fault(text):
         return fault

@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tasks.guide.choose import JudgedTicket
 from tasks.guide.prompts import Messages
-from tasks.guide.ticket import DecodeCell, TicketCandidates
+from tasks.guide.ticket import DecodeCell
 from tasks.openai.endpoint import EMBEDDED
 from tasks.records import Endpoint, JobSpec, Target
 from tasks.store.keys import content_hash
@@ -26,6 +27,7 @@ AskedFor = Literal["critique", "proposal"]
 Backend = Literal["target", "endpoint"]  # which model critic and reflector are
 KeyedJob = tuple[str, JobSpec]
 GUIDE = "guide"  # under which the store has the context
+JOB_LIMIT_S = 1800.0  # the hard time limit of one job
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,13 @@ def rollout_job(
     drawn = [] if cell.is_greedy else list(seeds)  # a greedy answer has no seed
     arguments = {"messages": list(messages), "cell": sampling, "seeds": list(seeds), "regex": regex}
     key = _key("rollout", context.server, messages, sampling, drawn, regex)
-    return key, JobSpec("gpu.rollout", label, arguments)
+    return key, JobSpec("gpu.rollout", label, arguments, JOB_LIMIT_S)
 
 
 def lengths_job(context: GuideContext, prompts: Sequence[Messages], label: str) -> KeyedJob:
     asked = [list(messages) for messages in prompts]
     key = _key("lengths", context.server, context.target.args, asked)
-    return key, JobSpec("gpu.prompt_lengths", label, {"prompts": asked})
+    return key, JobSpec("gpu.prompt_lengths", label, {"prompts": asked}, JOB_LIMIT_S)
 
 
 def ask_job(
@@ -71,34 +73,27 @@ def ask_job(
     asked_for: AskedFor,
     messages: Messages,
     schema: Mapping[str, Any] | None,
-    *,
-    temperature: float,
-    top_p: float,
-    max_new_tokens: int,
-    seed: int | None,
+    sampling: Mapping[str, Any],
     label: str,
 ) -> KeyedJob:
-    """A critique or a proposal.
+    """A critique or a proposal; `sampling` has temperature, top_p, max_new_tokens and seed, None for none.
 
-    schema: of the target's grammar; None for an endpoint, whose replies have the form of their type.  An endpoint gets
-    no seed where that is None.
+    schema: of the target's grammar; None for an endpoint, whose replies have the form of their type.
     """
-    sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens, "seed": seed}
-    drawn = sampling | {"seed": None} if temperature == 0 and backend == "target" else sampling
+    drawn = {**sampling, "seed": None} if sampling["temperature"] == 0 and backend == "target" else sampling
     answers: Any = context.server
     if backend == "endpoint":
-        if context.endpoint is None:
-            raise ValueError("the run has no endpoint")
-        answers = [context.endpoint.base_url or EMBEDDED, context.endpoint_model]
-    key = _key(asked_for, answers, messages, schema, drawn)
+        answers = [(context.endpoint and context.endpoint.base_url) or EMBEDDED, context.endpoint_model]
     task = f"{'gpu' if backend == 'target' else 'openai'}.{'critique' if asked_for == 'critique' else 'propose'}"
-    return key, JobSpec(task, label, {"messages": list(messages), "schema": schema, **sampling})
+    arguments = {"messages": list(messages), "schema": schema, **sampling}
+    return _key(asked_for, answers, messages, schema, drawn), JobSpec(task, label, arguments, JOB_LIMIT_S)
 
 
-def verify_job(verifier: str, identity: str, found: TicketCandidates, label: str) -> KeyedJob:
+def verify_job(verifier: str, identity: str, found: JudgedTicket, label: str) -> KeyedJob:
     """What a verifier says of the candidates of a ticket; `identity` is of its source."""
-    arguments = {"verifier": verifier, "identity": identity, **dataclasses.asdict(found)}
-    return _key("verified", arguments), JobSpec("cpu.verify", label, arguments)
+    asked = {"ticket": dataclasses.asdict(found.ticket), "candidates": list(map(dataclasses.asdict, found.candidates))}
+    arguments = {"verifier": verifier, "identity": identity, **asked}
+    return _key("verified", arguments), JobSpec("cpu.verify", label, arguments, JOB_LIMIT_S)
 
 
 def _key(prefix: str, *parts: Any) -> str:

@@ -20,11 +20,10 @@ from typing import Literal
 
 Verdict = Literal["pass", "fail"]
 
-NO_VALID_CANDIDATE = "no_valid_candidate"  # the warning of a ticket without one
 WORDS: dict[str, Verdict] = {"通过": "pass", "pass": "pass", "不通过": "fail", "未通过": "fail", "fail": "fail"}
 LABELS = ("Verdict", "Reason", "Confidence")
 REASON_CHARACTERS, SHORTEST_REASON = 160, 8  # that a server which enforces the form allows, and at least allows
-_SEEDS = 2**31 - 2**16  # so that the seeds of 65,536 samples of a cell fit in 31 bits
+LARGEST_SEED = 2**31 - 2**16  # so that the seeds of 65,536 samples of a cell fit in 31 bits
 
 _IMAGE = re.compile(r"image_([0-9]{1,9})")
 _FINAL = "。.!！"
@@ -76,18 +75,15 @@ class DecodeCell:
         return self.temperature == 0
 
 
-def rollout_seed(cell: DecodeCell, run_seed: int, epoch: int, group_id: str, cell_index: int) -> int:
-    """The seed of sample 0 of a ticket in an epoch."""
-    return cell.seed if cell.seed is not None else _hashed("rollout", run_seed, epoch, group_id, cell_index)
-
-
-def preview_seed(cell: DecodeCell, run_seed: int, group_id: str, cell_index: int) -> int:
-    """The seed of sample 0 of a ticket in every preview and test: equal in all epochs and under all guidance."""
-    return _hashed("preview", run_seed, cell.seed, group_id, cell_index)
-
-
-def _hashed(*parts: object) -> int:
-    return int.from_bytes(hashlib.sha256(json.dumps(parts).encode()).digest()[:8], "big") % _SEEDS
+def first_seed(cell: DecodeCell, run_seed: int, epoch: int | None, group_id: str, cell_index: int) -> int:
+    """The seed of sample 0 of a ticket in an epoch; without one that of every preview and test, under all guidance."""
+    if epoch is None:
+        parts = ("preview", run_seed, cell.seed, group_id, cell_index)
+    elif cell.seed is not None:
+        return cell.seed
+    else:
+        parts = ("rollout", run_seed, epoch, group_id, cell_index)
+    return int.from_bytes(hashlib.sha256(json.dumps(parts).encode()).digest()[:8], "big") % LARGEST_SEED
 
 
 @dataclass(frozen=True)
@@ -111,14 +107,6 @@ class GuideCandidate:
     @property
     def format_ok(self) -> bool:
         return self.verdict is not None
-
-
-@dataclass(frozen=True)
-class TicketCandidates:
-    """A ticket and all that the model answered to it."""
-
-    ticket: Ticket
-    candidates: tuple[GuideCandidate, ...]
 
 
 def read_candidate(index: int, cell: int, seed: int, text: str, tokens: int, finish: str) -> GuideCandidate:
@@ -172,7 +160,7 @@ def parse_confidence(text: str) -> float | None:
         return None
     number = float(found[1])
     if found[2] or (number >= 2 and found[1].isdigit()):
-        return number / 100 if number <= 100 else None
+        number /= 100
     return number if number <= 1 else None
 
 

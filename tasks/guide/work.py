@@ -1,11 +1,10 @@
 """What workers do for a guided run.  A target answers tickets, and may criticise and propose; or an endpoint does.
 
-A reply of critic or reflector is kept as it came: whoever asked decides whether it can be used.  An unusable one is not
-asked for again, and nothing of it is mended.
+Arguments and results are those of tasks/guide/jobs.py.  A reply of critic or reflector is kept as it came: whoever
+asked decides whether it can be used.
 
 A verifier of the user's own, `verify(ticket, candidate) -> (score, tags)`, gets `Ticket` and `GuideCandidate` as
-dictionaries.  It must return the same for the same values: results are kept under their content.  It runs in a process
-of its own (`tasks.common.named`).
+dictionaries, and must return the same for the same values.  It runs in a process of its own (`tasks.common.named`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tasks.gpu.jobs import known_context
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render_chat
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.guide.jobs import GUIDE, GuideContext
-from tasks.guide.reflect import Critique, GuideProposal
+from tasks.guide.replies import Critique, GuideProposal
 from tasks.openai.calls import client_for
 from tasks.openai.client import usable_text
 from tasks.openai.endpoint import cost_usd
@@ -82,7 +81,7 @@ def ask(
 
 
 def roll_out(job: Job, host: TargetHost) -> dict[str, Any]:
-    """One answer for each seed; the job's arguments are those of `rollout_job`."""
+    """One answer for each seed."""
     given = job.arguments
     samplings = [{**given["cell"], "seed": seed} for seed in given["seeds"]]
     tokens, answers = ask(host, context_of(job), given["messages"], samplings, regex=given["regex"])
@@ -90,7 +89,6 @@ def roll_out(job: Job, host: TargetHost) -> dict[str, Any]:
 
 
 def prompt_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
-    """{"tokens": [of each prompt], "context": of the target in tokens, None where nobody says it}."""
     target = context_of(job).target
     host.start_early(target)  # the first job of a run: the server loads its model meanwhile
     model = host.model_folder(target)
@@ -101,7 +99,7 @@ def prompt_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
 
 
 def ask_itself(job: Job, host: TargetHost) -> dict[str, Any]:
-    """A critique or a proposal of the target; the job's arguments are those of `ask_job`."""
+    """A critique or a proposal of the target."""
     context, given = context_of(job), job.arguments
     schema = json.dumps(given["schema"])
     tokens, [answer] = ask(host, context, given["messages"], [given], json_schema=schema)
@@ -116,8 +114,9 @@ def ask_endpoint(job: Job, name: str, kind: type) -> dict[str, Any]:
     context, given = context_of(job), job.arguments
     if context.endpoint is None:
         raise ValueError("the run has no endpoint")
-    sampling = given["temperature"], given["top_p"], given["max_new_tokens"], given["seed"]
-    settings = Reflector(context.endpoint_model, *sampling)
+    settings = Reflector(
+        context.endpoint_model, *(given[n] for n in ("temperature", "top_p", "max_new_tokens", "seed"))
+    )
     system, user = given["messages"]
     written = client_for(job.store, job.run, context.endpoint).write(
         (system, user), name, to_strict_json_schema(adapter(kind)), settings, job.call_id, settings.seed
@@ -144,7 +143,6 @@ def load_verifier(name: str) -> ChildFunction:
 
 
 def verify_candidates(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the verifier says of each candidate; the arguments are those of `verify_job`."""
     name = arguments["verifier"]
     verifier = load_verifier(name)
     if verifier.identity != arguments["identity"]:

@@ -22,10 +22,10 @@ from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.guidance import GuidanceRepository
 from orchestrator.guide.inputs import MissionTickets, check_guide
 from orchestrator.guide.mission import Mission
-from orchestrator.guide.report import Tally
 from orchestrator.guide.rollouts import MissionSetup
 from orchestrator.guide.session import guide_context
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
+from orchestrator.guide.tally import Tally
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.jobs import JOURNAL, Journal
 from tasks.guide.ticket import Ticket

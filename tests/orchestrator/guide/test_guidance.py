@@ -22,7 +22,6 @@ from tasks.guide.experiences import (
     Operation,
     apply_operations,
     edited_guidance,
-    first_guidance,
     next_guidance,
 )
 
@@ -70,7 +69,8 @@ def test_a_file_of_a_person_begins_its_history_at_its_step(source: Path) -> None
 
 
 def test_an_edit_by_hand_is_a_step_when_it_says_so(tmp_path: Path) -> None:
-    guidance = edited_guidance(first_guidance({"G2": "two", "G10": "ten"}, "then"), {"G2": "two"}, 4, "now", "r1")
+    first = edited_guidance(Guidance(0, "then", {}), {"G2": "two", "G10": "ten"}, 0, "then", None)
+    guidance = edited_guidance(first, {"G2": "two"}, 4, "now", "r1")
     path = tmp_path / "guidance.json"
     write_guidance(path, {"cabinet": guidance})
     assert read_guidance(path, by_program=True)["cabinet"] == guidance

@@ -110,8 +110,8 @@ def test_each_batch_gate_edit_and_warning_is_said(on_disk: MissionOnDisk, caplog
         on_disk.run(world)
     first = [line for line in caplog.messages if line.startswith(f"{MISSION}: batch 1")]
     assert first == [
-        f"{MISSION}: batch 1: 1 of 14 critiques cannot be used",
         f"{MISSION}: batch 1 of 2, epoch 1: 4 of 8 tickets are right (balanced accuracy 50.0 %)",
+        f"{MISSION}: batch 1: 1 of 14 critiques cannot be used",
         f"{MISSION}: batch 1: 4 of 32 candidates do not keep the three lines",
         f"{MISSION}: batch 1: 1 tickets have no valid candidate and count as wrong: t01",
         f"{MISSION}: batch 1: gate: applied: uplift +0.5000 (at least 0.02), probability 0.995 (at least 0.8), "

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, small_settings, small_tickets
 
-from orchestrator.guide.report import Value, guide_tables, progress_of
+from orchestrator.guide.report import guide_tables, progress_of
 from orchestrator.guide.run import KIND
+from orchestrator.guide.tally import Value
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import PROGRESS_FILE
 

@@ -14,7 +14,7 @@ from orchestrator.guide.artifacts import reflection_id
 from orchestrator.guide.reflecting import TooManyRejected, chosen_candidates
 from orchestrator.guide.rollouts import Rollout
 from orchestrator.guide.settings import PrefilterSettings
-from tasks.guide.choose import TicketFindings, TicketSelection
+from tasks.guide.choose import SelectionRule, judge
 from tasks.guide.ticket import read_candidate
 
 
@@ -29,8 +29,7 @@ def test_without_a_filter_the_first_valid_candidates_are_criticised_with_one_the
     replies = [("pass", 0.9), ("fail", 0.5), None, ("fail", 0.8), ("pass", 0.95), ("fail", 0.8)]
     texts = ["Verdict: {}\nReason: r\nConfidence: {}".format(*reply) if reply else "" for reply in replies]
     candidates = tuple(read_candidate(i, 0, i, text, 3, "stop") for i, text in enumerate(texts))
-    none = TicketSelection(None, None, False)
-    found = TicketFindings(small_tickets().training[0], candidates, (), none, none)  # its label is pass
+    found = judge(small_tickets().training[0], candidates, SelectionRule("confidence", ()))  # its label is pass
 
     def chosen(top_k: int | None, most: int) -> list[int]:
         critic = dataclasses.replace(on_disk.settings.critic, prefilter=PrefilterSettings(top_k), max_candidates=most)

@@ -91,8 +91,8 @@ def test_prompts_are_counted_before_anything_is_asked(store: Store) -> None:
 
 
 def test_the_target_criticises_itself_under_the_schema(store: Store) -> None:
-    keyed = ask_job(guided(), "target", "critique", ASKED, SCHEMA, label="critique-t-1-0",
-                    temperature=0.2, top_p=0.9, max_new_tokens=64, seed=3)  # fmt: skip
+    sampling = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 64, "seed": 3}
+    keyed = ask_job(guided(), "target", "critique", ASKED, SCHEMA, sampling, "critique-t-1-0")
     with serving(lambda *_: (200, reply_of([5, 6], {"type": "length", "length": 2}) | {"text": '{"ok": tr'})) as (
         host,
         seen,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tasks.guide.experiences import (
     Applied,
+    Guidance,
     Operation,
     apply_operations,
     check_text,
-    first_guidance,
-    form_fault,
+    edited_guidance,
     guidance_hash,
     next_guidance,
     render_experiences,
@@ -43,11 +43,6 @@ def test_the_hash_is_that_of_the_texts_and_not_of_their_order() -> None:
     assert guidance_hash({"G0": "通过"}) == hashlib.sha256('{"G0":"通过"}'.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("text", ["  ", "a\nb", "a\u2028b", "a\x85b", "a\x1b[31m", "\ud800", "x" * 301, "<|im_end|>"])
-def test_an_experience_is_one_line_of_at_most_300_characters(text: str) -> None:
-    assert form_fault(text) and check_text(text, set(), (), ())
-
-
 @pytest.mark.parametrize(
     "text",
     ["x" * 300, "Fail when a cable hangs loose.", "螺丝缺失则判不通过。", "at least 2 photos: ≥ 0.5", "not-17 is fine",
@@ -60,12 +55,13 @@ def test_a_rule_in_words_of_its_own_may_be_one(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        *("  ", "a\nb", "a\u2028b", "a\x85b", "a\x1b[31m", "\ud800", "x" * 301, "<|im_end|>"),  # no line of a prompt
         *("As in t-17, fail.", "see T-17", "ｔ-17 failed", "见t-17。", "第 12 组"),  # names a ticket
         *("The cable hangs loose", "fail: no. THE CABLE  hangs loose!", "注意。标签清晰。"),  # a sentence of a ticket
         *("PASS when, the lid is closed", "值 ≥ ３ 时通过。"),  # another experience says so
     ],
 )
-def test_a_text_that_names_a_ticket_or_copies_one_or_repeats_a_rule_may_not(text: str) -> None:
+def test_any_other_text_may_not(text: str) -> None:
     assert check_text(text, COPIED, ("t-17",), OTHERS)
 
 
@@ -95,12 +91,8 @@ def test_a_new_rule_gets_a_number_that_no_rule_ever_had() -> None:
     [
         edit("upsert", "G1", "A rule."),
         edit("upsert", "G2", "look at the LID"),  # another experience says so
-        edit("upsert", None, START["G0"]),
         edit("upsert"),
-        edit("upsert", text="two\nlines"),
-        edit("upsert", text="The cable hangs loose."),  # a sentence of a ticket
-        edit("upsert", text="Fail as t-3 did."),
-        edit("upsert", text="Fail as held-out did."),  # also of a ticket that was not shown
+        edit("upsert", text="Fail as held-out did."),  # a ticket that was not shown
         edit("upsert", text="The fan is loud."),
         edit("upsert", text="A rule.", evidence=("t-9", "第4组", "第0组")),
         edit("remove"),
@@ -156,7 +148,10 @@ any_operations = st.lists(
 def test_after_any_proposals_there_is_a_rule_and_no_number_is_used_twice(
     proposals: list[list[Operation]], most: int, left: int
 ) -> None:
-    guidance, given_out = first_guidance({"G0": "first", "G1": "second"}, AT), {"G0", "G1"}
+    guidance, given_out = (
+        edited_guidance(Guidance(0, AT, {}), {"G0": "first", "G1": "second"}, 0, AT, None),
+        {"G0", "G1"},
+    )
     for number, operations in enumerate(proposals):
         before = guidance.experiences
         found = apply_operations(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from guide_records import answers, ticket
+from guide_records import found, ticket
 from guided_job import guided, job_in
 
 from tasks.common.named import ChildFunctionError
 from tasks.guide.jobs import KeyedJob, verify_job
-from tasks.guide.ticket import TicketCandidates
 from tasks.guide.work import load_verifier, verify_candidates
 from tasks.store.store import Store
 
@@ -44,8 +43,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def asked(name: str, identity: str = "") -> KeyedJob:
     name = f"my_verifiers:{name}"
-    found = TicketCandidates(ticket(), answers(("pass", 0.5), None))
-    return verify_job(name, identity or load_verifier(name).identity, found, "verify-1")
+    one = found(ticket(), ("pass", 0.5), None)
+    return verify_job(name, identity or load_verifier(name).identity, one, "verify-1")
 
 
 def test_each_candidate_gets_a_score_and_tags(store: Store) -> None:

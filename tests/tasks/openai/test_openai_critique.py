@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from guided_job import ENDPOINT, guided, job_in
 
-from tasks.guide.choose import Signals, TicketFindings, TicketSelection
+from tasks.guide.choose import SelectionRule, judge
 from tasks.guide.jobs import GuideContext, ask_job
-from tasks.guide.prompts import CRITIC_PLACES, Template
-from tasks.guide.reflect import Critique, UnusableReply, critic_messages, parse_critique
+from tasks.guide.prompts import CRITIC_PLACES, Template, critic_messages
+from tasks.guide.replies import Critique, UnusableReply, parse_critique
 from tasks.guide.ticket import Ticket, read_candidate
 from tasks.guide.work import ask_endpoint
 from tasks.openai.endpoint import RULES
@@ -25,7 +25,7 @@ TICKET = Ticket("t", "wiring", "fail", {"image_1": "The wire is black."})
 ANSWER = read_candidate(0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop")
 MESSAGES = critic_messages(
     TEMPLATE, "Whether wires are right.", {"G0": "Look at the wire."},
-    TicketFindings(TICKET, (ANSWER,), (Signals(label_match=False),), TicketSelection(), TicketSelection()), ANSWER,
+    judge(TICKET, (ANSWER,), SelectionRule("confidence", ())), ANSWER,
     summary_max_chars=200, critique_max_chars=400,
 )  # fmt: skip
 
@@ -42,8 +42,8 @@ def at_the_store(valkey_url: str, service: Any, monkeypatch: pytest.MonkeyPatch)
 def job(store: Store, service: Any, **changes: Any) -> Job:
     endpoint = dataclasses.replace(ENDPOINT, base_url=service.url)
     asked: GuideContext = guided(endpoint=endpoint, endpoint_model="rules")
-    options: dict[str, Any] = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3, "label": "c"}
-    keyed = ask_job(asked, "endpoint", "critique", MESSAGES, None, **options | changes)
+    sampling = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3, **changes}
+    keyed = ask_job(asked, "endpoint", "critique", MESSAGES, None, sampling, "c")
     return job_in(store, asked, keyed)
 
 

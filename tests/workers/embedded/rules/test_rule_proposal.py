@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.guide.choose import TieRule, find
+from tasks.guide.choose import SelectionRule, judge
 from tasks.guide.experiences import apply_operations
-from tasks.guide.prompts import REFLECTION_PLACES, Template
-from tasks.guide.reflect import (
-    parse_proposal,
-    proposal_messages,
-)
-from tasks.guide.ticket import Ticket, TicketCandidates, Verdict, read_candidate
+from tasks.guide.prompts import REFLECTION_PLACES, Template, proposal_messages
+from tasks.guide.replies import parse_proposal
+from tasks.guide.ticket import Ticket, Verdict, read_candidate
 from workers.embedded.rules import RULES
 
 TEMPLATE = Template.read(Path(__file__).parents[4] / "configs" / "guide" / "reflection.txt", REFLECTION_PLACES)
@@ -29,8 +26,7 @@ def propose(
     bundle: Sequence[Ticket], contrast: Sequence[Ticket] = (), experiences: dict[str, str] = FIRST
 ) -> dict[str, Any]:
     [candidate] = [read_candidate(0, 0, 1, "Verdict: pass\nReason: r\nConfidence: 0.5", 9, "stop")]
-    rule, measured = TieRule("confidence", ()), {"store_confidence": True, "enable_consistency": True}
-    groups = [find(TicketCandidates(one, (candidate,)), rule, **measured) for one in bundle]
+    groups = [judge(one, (candidate,), SelectionRule("confidence", ())) for one in bundle]
     messages = proposal_messages(TEMPLATE, "Whether wires are right.", experiences, groups, {}, contrast, 3)
     reply = RULES["proposal"](*messages)
     parse_proposal(json.dumps(reply), "stop")

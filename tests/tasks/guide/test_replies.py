@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib._pydantic import to_strict_json_schema
 
 from tasks.common.validation import adapter
-from tasks.guide.reflect import MOST_ISSUES, Critique, GuideProposal, UnusableReply, parse_critique, parse_proposal
+from tasks.guide.experiences import Operation
+from tasks.guide.replies import (
+    MOST_ISSUES,
+    Critique,
+    GuideProposal,
+    UnusableReply,
+    narrowed_proposal,
+    parse_critique,
+    parse_proposal,
+)
 
 GOOD = '{"summary": "s", "critique": "c"}'
 
@@ -25,7 +36,6 @@ GOOD = '{"summary": "s", "critique": "c"}'
         ("", "stop", "not one JSON object"),
         (GOOD[:-1], "stop", "not one JSON object"),
         (f"```json\n{GOOD}\n```", "stop", "not one JSON object"),
-        (f"Here it is: {GOOD}", "stop", "not one JSON object"),
         (f"{GOOD}\n{GOOD}", "stop", "not one JSON object"),
         (f"[{GOOD}]", "stop", "not one JSON object"),
         ('{"summary": "s", "summary": "t", "critique": "c"}', "stop", "occurs twice"),
@@ -67,4 +77,32 @@ def test_fields_are_capped_and_what_is_left_out_is_none() -> None:
     found = parse_critique(json.dumps(reply), "stop", 100, 200)
     assert (found.summary, len(found.critique), found.root_cause) == ("s" * 100, 199, None)
     assert found.issues == ("i" * 100,) * (MOST_ISSUES // 2) and found.candidate_ops == (operation,) * 3
-    assert parse_critique('{"summary": "s", "critique": "c"}', "stop", 9, 9) == Critique("s", "c")
+    assert parse_critique(GOOD, "stop", 9, 9) == Critique("s", "c")
+
+
+def test_of_a_proposal_what_is_left_out_has_its_default_and_a_blank_note_is_none() -> None:
+    operations = [{"op": "upsert", "text": "t", "evidence": ["第1组"]}, {"op": "remove", "evidence": []}]
+    reply = {"action": "refine", "operations": operations, "evidence_group_ids": ["a"], "uncertainty_note": " "}
+    assert parse_proposal(json.dumps(reply), "stop") == GuideProposal(
+        action="refine",
+        operations=(Operation(op="upsert", text="t", evidence=("第1组",)), Operation(op="remove", evidence=())),
+        evidence_group_ids=("a",),
+    )
+
+
+def fits(keys: list[str], **edit: Any) -> bool:
+    whole = {
+        "action": "refine", "summary": None, "critique": None, "evidence_group_ids": [], "uncertainty_note": None,
+        "operations": [{"rationale": None, "evidence": ["第1组"], **edit}],
+    }  # fmt: skip
+    return jsonschema.Draft202012Validator(narrowed_proposal(keys, 2, 2)).is_valid(whole)
+
+
+def test_the_narrowed_form_has_only_edits_that_can_be_applied() -> None:
+    both, merge = ["G0", "G3"], {"op": "merge", "key": "G0", "text": "t"}
+    assert fits(both, op="upsert", key=None, text="t") and fits(["G0"], op="upsert", key="G0", text="t")
+    assert fits(both, op="remove", key="G3") and fits(both, **merge, merged_from=both)
+    # With one experience there is nothing to remove or merge, and no other key or group can be named.
+    assert not fits(["G0"], op="remove", key="G0") and not fits(["G0"], **merge, merged_from=["G0", "G0"])
+    assert not fits(both, op="upsert", key="G1", text="t") and not fits(both, **merge, merged_from=["G0"])
+    assert not fits(both, op="upsert", key=None, text="t", evidence=["第3组"])
