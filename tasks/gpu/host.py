@@ -43,7 +43,7 @@ class TargetHost(Protocol):
         """In the block no task begins to compute.  Requests are sent in it."""
 
     def computing(self, check: Callable[[], None], *, alone: bool = False) -> AbstractContextManager[None]:
-        """In the block the card computes, beside other such tasks unless `alone`: no server is in use, then none runs.
+        """In the block the card computes, beside other such tasks unless `alone`, and no server runs.
 
         `check` is called while this waits, and may raise.
         """
@@ -55,10 +55,9 @@ class TargetHost(Protocol):
         """
 
     def start_early(self, target: Target) -> None:
-        """Start the server in the background, unless one runs; a failure is left to the first task that needs it."""
+        """Start the server in the background; a failure is left to the first task that needs it."""
 
-    def stop(self) -> None:
-        """The next `serve` starts the server again."""
+    def stop(self) -> None: ...
 
     def identity(self, target: Target) -> Mapping[str, Any]:
         """What determines the server's answers: part of every answer's key."""
@@ -70,7 +69,7 @@ class TargetHost(Protocol):
         """Variables for a process that computes on `device`: on "cuda", only this worker's GPU."""
 
     def labels_folder(self) -> Path:
-        """From which the server loads `<hash>.npy`: the cluster of each token, int32 [V]."""
+        """From which the server loads `<hash>.npy`: the cluster of each token [V]."""
 
     def bases_folder(self) -> Path: ...
 
@@ -110,17 +109,18 @@ def ask_target(
         del unanswered[key]
         failing_since = None
 
+    retry_s = RETRY_S if max_retries is None else 0.0
     while unanswered:
         keys = list(unanswered)
         try:
             with host.serving(target):
                 url = host.serve(target, processor, identity)
-                retry_s = RETRY_S if max_retries is None else 0.0
                 client = TargetClient(url, target.request_timeout_s, target.concurrency, host.api_key(target), retry_s)
                 client.generate_many(list(unanswered.values()), lambda at, answer: keep(keys[at], answer))  # noqa: B023
         except TargetDown as error:
             tries, failing_since = tries + 1, failing_since or time.monotonic()
-            if tries > max_retries if max_retries is not None else time.monotonic() - failing_since > NO_ANSWER_S:
+            failing_s = time.monotonic() - failing_since
+            if failing_s > NO_ANSWER_S if max_retries is None else tries > max_retries:
                 raise
             log.warning("the target server does not answer any more: %s", error)
             if max_retries is not None:

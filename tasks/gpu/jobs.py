@@ -85,9 +85,8 @@ def draw_sample(job: SampleJob, host: TargetHost) -> dict[str, Any]:
     collection, target, sampling = job.collection, job.collection.target, job.collection.sampling(job.sample)
     with TOKENIZER_LOCK:
         tokenizer = load_tokenizer(host.model_folder(target))
-        prompt = render(
-            tokenizer, target.system_prompt, target.prompt_template, job.example.context, job.example.question
-        )
+        form = tokenizer, target.system_prompt, target.prompt_template
+        prompt = render(*form, job.example.context, job.example.question)
         stops = tuple(sorted(answer_ends(tokenizer)))
     request = GenerateRequest.of(tuple(prompt), sampling, stops)
     answers: dict[int, Generated] = {}

@@ -109,8 +109,6 @@ class ModelCheck:
     tokenizer: str = ""
 
 
-NO_CHECK = ModelCheck()
-
 MAY_END = """\
 @functools.lru_cache(maxsize=1)
 def _classes():
@@ -316,7 +314,7 @@ SGLANG = Parts(
 
 
 def generate(
-    store: Store, run_id: str, deltas: Sequence[float], check: ModelCheck = NO_CHECK, clustering: str = ""
+    store: Store, run_id: str, deltas: Sequence[float], check: ModelCheck = ModelCheck(), clustering: str = ""
 ) -> str:
     """The text of a processor for a run; `deltas` in canonical order, of the run's clustering or another one."""
     clustering = store.clusterings.chosen(run_id, clustering)

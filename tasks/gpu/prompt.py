@@ -13,7 +13,7 @@ import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from tasks.common.text import fill
 # Neither the import of transformers nor a tokenizer may be used by several threads at once: hold this around both.
 TOKENIZER_LOCK = threading.Lock()
 
-Messages = Sequence[Mapping[str, str]]
-"""A chat: `role` and `content` of each message."""
+Messages = Sequence[Mapping[str, str]]  # a chat: `role` and `content` of each
 
 _MARKER = re.compile(r"<\S+>|\[\S+\]")  # not white space or words, which some tokenizers add as tokens too
 
@@ -133,8 +132,10 @@ def vocabulary_size(tokenizer: Any) -> int:
 
 def _from_generation_config(name: str) -> set[int]:
     """From the tokenizer's folder, or what the hub or its cache has under the same name."""
+    if not name:
+        return set()
     path: str | Path | None = Path(name) / "generation_config.json"
-    if name and not Path(name).is_dir():
+    if not Path(name).is_dir():
         from transformers.utils.hub import cached_file
 
         path = cached_file(
@@ -144,7 +145,7 @@ def _from_generation_config(name: str) -> set[int]:
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
-    if not name or path is None or not Path(path).is_file():
+    if path is None or not Path(path).is_file():
         return set()
     listed: Any = json.loads(Path(path).read_text(encoding="utf-8")).get("eos_token_id")
     return set(listed) if isinstance(listed, list) else {listed} - {None}
@@ -152,16 +153,10 @@ def _from_generation_config(name: str) -> set[int]:
 
 def _from_template(tokenizer: Any, markers: Mapping[str, int]) -> set[int]:
     """The marker that the chat template writes directly after an assistant's message, if it writes one."""
-    from jinja2 import TemplateError
-
     if not tokenizer.chat_template:
         return set()
-    messages = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": _MESSAGE}]
-    try:
-        rendered = str(tokenizer.apply_chat_template(messages, tokenize=False))
-    except TemplateError:
-        return set()  # the template refuses a plain chat of two messages
-    rest = rendered.rpartition(_MESSAGE)[2].lstrip()
+    chat = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": _MESSAGE}]
+    rest = _rendered(tokenizer, chat, "").rpartition(_MESSAGE)[2].lstrip()
     first = max((text for text in markers if text and rest.startswith(text)), key=len, default=None)
     others = {tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id}
     return set() if first is None or markers[first] in others else {markers[first]}
@@ -173,9 +168,10 @@ class PromptEncoder:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._ids = control_tokens(tokenizer)
+        self._texts = {number: text for text, number in self._ids.items()}
         longest_first = sorted(self._ids, key=len, reverse=True)
         self._any = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-        self._texts: _TextTokenizer | None = None
+        self._nonce = secrets.token_hex(16)  # in no result: names are replaced by ids
 
     def encode(self, messages: Messages) -> list[int]:
         """The ids of a chat, up to where the next message begins."""
@@ -185,21 +181,45 @@ class PromptEncoder:
                 list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
             )
             return [int(token) for token in ids]
-        return self.encode_written(messages, written[0])
+        if getattr(self._tokenizer, "backend_tokenizer", None) is None:
+            raise ValueError(
+                f"the tokenizer of {self._tokenizer.name_or_path} is not built on the tokenizers library, so "
+                f"{written[0]!r} in a question or a prompt cannot be sent as text: remove it there"
+            )
+        return self.encode_written(messages)
 
     def _find_written(self, text: str) -> re.Match[str] | None:
         """A control token in a text, or in what the tokenizer makes of the text before it looks for its tokens."""
         normalizer = getattr(getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None)
         return self._any.search(text) or (self._any.search(normalizer.normalize_str(text)) if normalizer else None)
 
-    def encode_written(self, messages: Messages, written: str = "") -> list[int]:
-        """As `encode`, by the second tokenizer; `written` is what the error quotes."""
-        if self._texts is None:
-            self._texts = _TextTokenizer(self._tokenizer, self._ids, written)
-        texts = self._texts
-        hidden = [{**m, "content": self._any.sub(lambda f: texts.stand_in(f[0]), m["content"])} for m in messages]
+    def encode_written(self, messages: Messages) -> list[int]:
+        """As `encode`, by the second tokenizer.
+
+        While the chat template is applied, which may trim and split, a stand-in has the place of what is only text.
+        """
+        hidden = [
+            {**m, "content": self._any.sub(lambda f: f"{self._nonce}x{self._ids[f[0]]}x", m["content"])}
+            for m in messages
+        ]
         chat = self._tokenizer.apply_chat_template(hidden, add_generation_prompt=True, tokenize=False)
-        return texts.encode(self._any.sub(lambda f: texts.name(f[0]), chat))
+        named = self._any.sub(lambda found: self._name(found[0]), chat)
+        text = re.sub(rf"{self._nonce}x(\d+)x", lambda found: self._texts[int(found[1])], named)
+        tokenizer, id_of = self._second
+        return [id_of.get(token, token) for token in tokenizer.encode(text, add_special_tokens=False).ids]
+
+    def _name(self, text: str) -> str:
+        return f"<{self._nonce}:{self._ids[text]}>"
+
+    @cached_property
+    def _second(self) -> tuple[Any, dict[int | None, int]]:
+        """The tokenizer without its control tokens, which it knows by random names; of each name's id the real one."""
+        from tokenizers import Tokenizer
+
+        names = {text: self._name(text) for text in self._ids}
+        renamed = _renamed(json.loads(self._tokenizer.backend_tokenizer.to_str()), names)
+        tokenizer = Tokenizer.from_str(json.dumps(renamed))
+        return tokenizer, {tokenizer.token_to_id(names[text]): number for text, number in self._ids.items()}
 
 
 @lru_cache(maxsize=4)
@@ -215,38 +235,6 @@ def control_tokens(tokenizer: Any) -> dict[str, int]:
         for number, token in tokenizer.added_tokens_decoder.items()
         if token.content and (token.special or (_MARKER.fullmatch(token.content) and token.content in template))
     }
-
-
-class _TextTokenizer:
-    """A tokenizer without its control tokens: `ids` are known by random names, and their own texts are only text."""
-
-    def __init__(self, tokenizer: Any, ids: Mapping[str, int], written: str) -> None:
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise ValueError(
-                f"the tokenizer of {tokenizer.name_or_path} is not built on the tokenizers library, so {written!r} in "
-                "a question or a prompt cannot be sent as text: remove it there"
-            )
-        from tokenizers import Tokenizer
-
-        self._nonce = secrets.token_hex(16)  # in no result: names are replaced by ids
-        self._ids, self._texts = ids, {number: text for text, number in ids.items()}
-        names = {text: self.name(text) for text in ids}
-        self._tokenizer = Tokenizer.from_str(json.dumps(_renamed(json.loads(backend.to_str()), names)))
-        self._id_of = {self._tokenizer.token_to_id(names[text]): number for text, number in ids.items()}
-
-    def name(self, text: str) -> str:
-        return f"<{self._nonce}:{self._ids[text]}>"
-
-    def stand_in(self, text: str) -> str:
-        """What stands for the text of a control token while the chat template is applied, which may trim and split."""
-        return f"{self._nonce}x{self._ids[text]}x"
-
-    def encode(self, chat: str) -> list[int]:
-        """The ids of a chat in which control tokens are `name`s, and what is text may be a `stand_in`."""
-        text = re.sub(rf"{self._nonce}x(\d+)x", lambda found: self._texts[int(found[1])], chat)
-        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return [self._id_of.get(token, token) for token in ids]
 
 
 def _renamed(backend: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

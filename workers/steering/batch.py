@@ -60,26 +60,21 @@ class LabelTable:
 
     def _tables(self, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """Moving them to the device waits for it, once for each new clustering."""
-        stacked = self._stacked
-        if stacked is None or stacked[0].shape != (len(self._steerings), width) or stacked[0].device != device:
-            labels, classes = self._stack(width)
-            self._stacked = stacked = labels.to(device), classes.to(device)
-        return stacked
-
-    def _stack(self, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        shape = (len(self._steerings), width)
+        if self._stacked is not None and self._stacked[0].shape == shape and self._stacked[0].device == device:
+            return self._stacked
         highest = max(int(steering.labels.max()) for steering in self._steerings) + 1
-        labels = torch.zeros(len(self._steerings), width, dtype=torch.uint8 if highest <= 255 else torch.int32)
-        classes = torch.zeros(len(self._steerings), width, dtype=torch.int8)
+        labels = torch.zeros(shape, dtype=torch.uint8 if highest <= 255 else torch.int32)
+        classes = torch.zeros(shape, dtype=torch.int8)
         for row, steering in enumerate(self._steerings):
-            size = len(steering.labels)
-            if size > width:
-                raise ValueError(f"{size} labels do not fit a vocabulary of {width}")
+            size = len(steering.labels)  # the plugin has refused more than the vocabulary
             labels[row, :size] = torch.from_numpy(steering.labels.astype("int64") + 1)
             if steering.classes is None:
                 classes[row] = OPEN
             else:
                 classes[row, :size] = torch.from_numpy(steering.classes.astype("int8"))
-        return labels, classes
+        self._stacked = labels.to(device), classes.to(device)
+        return self._stacked
 
 
 @dataclass(frozen=True, eq=False)

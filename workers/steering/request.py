@@ -14,7 +14,6 @@ Parameters that pass `check_params` cannot raise inside a server's sampler, wher
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +74,7 @@ class Steering:
         return state
 
 
+@lru_cache(maxsize=64)
 def parse_reference(string: str) -> tuple[str, str]:
     """The module and the class that a `custom_logit_processor` names.  Nothing is imported, nothing is un-pickled."""
     try:
@@ -89,13 +89,8 @@ def parse_reference(string: str) -> tuple[str, str]:
 
 def is_cluster_bias(string: object) -> bool:
     """Whether a request's `custom_logit_processor` names `ClusterBias`, in whatever spelling of JSON."""
-    return isinstance(string, str) and _names_cluster_bias(string)
-
-
-@lru_cache(maxsize=64)
-def _names_cluster_bias(string: str) -> bool:
     try:
-        return parse_reference(string) == (MODULE, CLASS)
+        return isinstance(string, str) and parse_reference(string) == (MODULE, CLASS)
     except ValueError:
         return False
 
@@ -136,11 +131,9 @@ def _check_deltas(values: object) -> npt.NDArray[np.float32]:
     if not isinstance(values, list):
         raise ValueError(f"deltas must be a list of numbers, not {values!r:.80}")
     for cluster, value in enumerate(values):
-        if not _is_number(value):
-            raise ValueError(f"the delta of cluster {cluster} is not a number: {value!r:.80}")
-        # The comparison comes first: isfinite would overflow on a huge int.
-        if not -MAX_DELTA <= value <= MAX_DELTA or not math.isfinite(value):
-            limits = f"from {-MAX_DELTA:g} to {MAX_DELTA:g}"
+        # NaN and infinity are in no such range.
+        if not _is_number(value) or not -MAX_DELTA <= value <= MAX_DELTA:
+            limits = f"a number from {-MAX_DELTA:g} to {MAX_DELTA:g}"
             raise ValueError(f"the delta of cluster {cluster} must be {limits}, not {value!r:.80}")
     return np.asarray(values, dtype=np.float32)
 

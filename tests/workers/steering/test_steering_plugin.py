@@ -207,6 +207,13 @@ def test_a_server_with_a_damaged_system_does_not_start(
         sys.modules["whetstone_steering.plugin"].register()
 
 
+def registered(hooks: dict[str, Any]) -> dict[str, Any]:
+    """The hooks of the plugin when it is loaded once more."""
+    hooks.clear()
+    sys.modules["whetstone_steering.plugin"].register()
+    return hooks
+
+
 def test_a_server_of_another_model_does_not_start(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
     made_for, other = tmp_path / "made for", tmp_path / "other"
     for number, model in enumerate((made_for, other)):
@@ -215,9 +222,7 @@ def test_a_server_of_another_model_does_not_start(hooks: dict[str, Any], folder:
     path = folder / "system.json"
     check = {"name": "ours", **model_hashes(str(made_for))}
     path.write_text(json.dumps({**json.loads(path.read_text()), "model": check}))
-    hooks.clear()
-    sys.modules["whetstone_steering.plugin"].register()
-    [made] = [hook for name, hook in hooks.items() if name.endswith("TokenizerManager.__init__")]
+    [made] = [hook for name, hook in registered(hooks).items() if name.endswith("TokenizerManager.__init__")]
     for same in (str(made_for), "nobody/no-such-model"):
         made(None, SimpleNamespace(server_args=SimpleNamespace(model_path=same)), "arguments")
     with pytest.raises(SystemExit, match=f"{other} is not ours, .* config"):
@@ -226,9 +231,7 @@ def test_a_server_of_another_model_does_not_start(hooks: dict[str, Any], folder:
 
 def test_a_system_prompt_alone_is_served_without_steering(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
     (folder / "system.json").write_text(system_text(read_steering(tmp_path / "run", ONE_SENTENCE)))
-    hooks.clear()
-    sys.modules["whetstone_steering.plugin"].register()
-    request = converted(hooks, chat())
+    request = converted(registered(hooks), chat())
     assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
     assert (request.custom_logit_processor, request.custom_params) == (None, None)
 
@@ -238,4 +241,4 @@ def test_the_labels_that_are_checked_at_the_start_are_those_that_requests_read(
 ) -> None:
     monkeypatch.setenv(LABELS_VARIABLE, str(tmp_path))
     with pytest.raises(SystemExit, match=f"no labels for clustering {HASH} in {tmp_path}"):
-        sys.modules["whetstone_steering.plugin"].register()
+        registered(hooks)
