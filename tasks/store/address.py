@@ -57,17 +57,17 @@ def password_in(url: str) -> str:
 
 
 def broker_url(url: str) -> str:
-    """The address of Celery's messages, as kombu writes it."""
+    """As kombu writes it."""
     return _for_celery(url, _BROKER)
 
 
 def backend_url(url: str) -> str:
-    """The address of Celery's results, as Celery writes it."""
+    """As Celery writes it."""
     return _for_celery(url, _BACKEND)
 
 
 def store_url(url: str) -> str:
-    """The address of the store, as redis-py writes it."""
+    """As redis-py writes it."""
     return _for_redis(url, _STORE)
 
 

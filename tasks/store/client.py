@@ -71,13 +71,12 @@ def refusal_of(error: BaseException | None) -> str | None:
 class Waiting(Retry):
     """Sends a command again until it succeeds, `limit_s` seconds at most; 0 sends it once.
 
-    A server refuses for reasons that pass: its disk or its memory is full, it has become a replica, it was restarted.
     redis-py calls this around every command, pipeline and connection; a command may have been applied already, so every
     change of the store may be sent twice.
 
-    `report` is called with a line when the store has refused for some seconds.  `check` is called before each pause,
-    and may raise.  `make_room` is called every few seconds while the server's memory is full.  When the time is up,
-    commands are sent once, for a while: what a process still does to end in order does not wait again.
+    `report` gets a line when the store has refused for some seconds.  `check` is called before each pause, and may
+    raise; `make_room` every few seconds while the server's memory is full.  When the time is up, commands are sent
+    once, for a while: what a process still does to end in order does not wait again.
     Raises: StoreUnusable when the time is up; with `limit_s` 0, the error itself.
     """
 
@@ -138,7 +137,6 @@ class Waiting(Retry):
 
 
 def wait_limit_of(environment: Mapping[str, str] = os.environ) -> float:
-    """How long a command waits for the store, in seconds."""
     try:
         return float(environment.get(WAIT_VARIABLE) or DEFAULT_WAIT_S)
     except ValueError:

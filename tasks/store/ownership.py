@@ -69,7 +69,7 @@ class Owner:
 
     @property
     def is_visible(self) -> bool:
-        """Whether this process sees the owner's processes, and so whether it has ended."""
+        """Whether this process sees the owner's processes."""
         return (self.boot, self.namespace) == (boot_id(), pid_namespace()) and bool(self.boot and self.namespace)
 
     def has_ended(self) -> bool:

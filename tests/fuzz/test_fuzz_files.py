@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,7 +80,6 @@ def configs(draw: st.DrawFn) -> bytes:
 )  # fmt: skip
 def test_a_file_is_read_or_refused_in_readable_lines(
     tmp_path: Path,
-    tried: Counter[str],
     name: str,
     contents: st.SearchStrategy[bytes],
     read: Callable[[Path], Any],
@@ -92,7 +90,6 @@ def test_a_file_is_read_or_refused_in_readable_lines(
     @cases
     @given(contents)
     def check(content: bytes) -> None:
-        tried[name] += 1
         path.write_bytes(content)
         try:
             read(path)

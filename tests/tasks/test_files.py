@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
@@ -62,14 +61,6 @@ def test_what_a_killed_process_left_is_removed_when_it_is_old_enough(tmp_path: P
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_a_private_folder_is_made_with_its_parents_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        assert mode(private_folder(tmp_path / "a" / "b")) == 0o700
-    finally:
-        os.umask(before)
 
 
 def test_a_file_that_others_may_write_is_not_this_user_s_own(tmp_path: Path) -> None:

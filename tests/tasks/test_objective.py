@@ -59,11 +59,6 @@ def test_empty_answers_are_worth_nothing() -> None:
     assert silent.shortness == 1.0
 
 
-def test_a_prompt_that_gives_up_half_of_the_right_answers_for_a_twentieth_of_the_length_is_worse_than_nothing() -> None:
-    plain = Constrained(baseline_tokens=124.0, baseline_correctness=0.41)
-    assert fitness_of(5.7, 0.23, plain) < 1 < fitness_of(37.6, 0.44, plain) < fitness_of(21.3, 0.45, plain)
-
-
 @pytest.mark.parametrize(("tokens", "correct"), [([], []), ([1], []), ([1, 2], [True])])
 @pytest.mark.parametrize("objective", [SPECIFICATION, BASELINE])
 def test_answers_without_verdicts_have_no_score(objective: Any, tokens: list[int], correct: list[bool]) -> None:

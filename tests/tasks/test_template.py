@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.common.text import estimate_tokens, fill, missing_placeholders
+from tasks.common.text import fill, missing_placeholders
 
 
 def test_braces_in_the_texts_stay_what_they_are() -> None:
@@ -19,7 +19,3 @@ def test_a_template_without_the_place_is_an_error() -> None:
     assert missing_placeholders("{here}", ["here", "nowhere"]) == ["{nowhere}"]
     with pytest.raises(KeyError, match="nowhere"):
         fill("{here}", {"here": "", "nowhere": ""})
-
-
-def test_token_estimates_round_up():
-    assert [estimate_tokens(text) for text in ("", "a", "abcd", "abcde", "ééé")] == [0, 1, 1, 2, 2]

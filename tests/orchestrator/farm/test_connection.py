@@ -8,7 +8,7 @@ import pytest
 from refusing_valkey import RefusingValkey
 
 from orchestrator.callbacks import Callbacks
-from orchestrator.farm import FarmLost, FarmUnavailable, StoreLost
+from orchestrator.farm import FarmUnavailable, StoreLost
 from orchestrator.farm import dispatcher as waiting_loop
 from orchestrator.farm.connection import connected, control, embedded_farm, external_farm, farm_spec
 from orchestrator.farm.dispatcher import WorkerMonitor, unavailable_line
@@ -42,18 +42,6 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(
     assert parked.reason.startswith("the Redis or Valkey at unix://")
     assert "refuses: OOM" in parked.reason
     assert f"parked: {parked.reason}" in capsys.readouterr().err
-
-
-def test_an_embedded_farm_that_has_ended_is_not_waited_for(refusing_valkey: RefusingValkey) -> None:
-    def check() -> None:
-        raise FarmLost("the farm has ended")
-
-    with (
-        pytest.raises(FarmLost, match="the farm has ended"),
-        refusing_valkey.replica(),
-        connected(refusing_valkey.url, Waiting(60.0, check=check)) as farm,
-    ):
-        farm.store.put_file("run", "data", b"x")
 
 
 def test_a_store_that_goes_away_under_a_command_is_reported_in_one_line(refusing_valkey: RefusingValkey) -> None:

@@ -18,17 +18,6 @@ def test_equal_requests_are_one_job_and_cached_results_are_none(driver: Driver) 
     assert [driver.began("compress", label) for label in ("a/0", "known")] == [1, 0]
 
 
-def test_more_may_be_submitted_while_results_come(driver: Driver) -> None:
-    scheduler = Scheduler(driver.dispatcher())
-    scheduler.submit(request("a/0"))
-    seen = []
-    for job, result in scheduler.results():
-        seen.append((job.spec.task, result["label"]))
-        if job.spec.task == "openai.compress":
-            scheduler.submit(request("b/0", "openai.verdict"))
-    assert seen == [("openai.compress", "a/0"), ("openai.verdict", "b/0")]
-
-
 def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
     scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 1})
     labels = ["a/0", "a/1"]
