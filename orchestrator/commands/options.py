@@ -204,7 +204,8 @@ def config_file(named: Path) -> Path:
 
 def print_found(as_json: bool, value: object, lines: Iterable[str]) -> None:
     if as_json:
-        print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        print(text.encode("utf-8", "backslashreplace").decode())  # an argument may be no UTF-8
         return
     for line in lines:
         print(escape_control(line, keep_lines=True))
