@@ -9,10 +9,8 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -63,15 +61,6 @@ def lives(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
-
-
-def test_a_process_is_ready_when_its_check_succeeds_and_stops_on_request(
-    tmp_path: Path, children: list[ChildProcess]
-) -> None:
-    child = started(tmp_path, READY + WAIT, children)
-    assert child.alive
-    child.stop(grace_s=10)
-    assert child.returncode == -signal.SIGTERM
 
 
 def test_a_process_that_ignores_sigterm_is_killed_with_its_children(
@@ -139,25 +128,6 @@ def test_a_process_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
     assert psutil.wait_procs([child], timeout=20)[1] == []
 
 
-def test_a_process_ends_with_the_thread_that_started_it(tmp_path: Path, children: list[ChildProcess]) -> None:
-    # Given one process started by a thread that ends, and one by a thread that stays
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    passing, staying = (ChildProcess(python(tmp_path / name, READY + WAIT)) for name in "ab")
-    children += [passing, staying]
-    thread = threading.Thread(
-        target=lambda: (passing.start(), passing.wait_ready((tmp_path / "a" / "ready").exists, 20))
-    )
-    thread.start()
-    with ThreadPoolExecutor(max_workers=1) as kept:
-        kept.submit(staying.start).result()
-        staying.wait_ready((tmp_path / "b" / "ready").exists, 20)
-        # When the first thread has ended, then its process ends and the other runs on
-        thread.join()
-        assert passing.wait_end(5)
-        assert staying.alive
-
-
 def child_of(folder: Path, program: str) -> ChildProcess:
     command = Command("example", (sys.executable, "-c", program), folder / "example.log", dict(os.environ))
     return ChildProcess(command, PidRecords(folder / "pids.json"))
@@ -191,22 +161,6 @@ def test_a_child_that_dies_on_a_full_disk_is_started_once_there_is_room(
     policy.check(200.0)
     assert child.alive
     child.stop(0)
-
-
-def test_a_child_that_keeps_dying_is_given_up(tmp_path: Path) -> None:
-    child = child_of(tmp_path, "raise SystemExit(3)")
-    child.start()
-    policy, now = RestartPolicy(child), 0.0
-
-    def die_and_restart() -> None:
-        nonlocal now
-        for _ in range(20):
-            until(lambda: not child.alive)
-            now += 6.0
-            policy.check(now)
-
-    with pytest.raises(ProcessFailed, match="example died 5 times in 60 s, at last with status 3"):
-        die_and_restart()
 
 
 WRITER = """

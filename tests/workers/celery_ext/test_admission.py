@@ -56,20 +56,6 @@ def test_a_paused_queue_is_not_consumed_even_by_workers_that_start_later(bench: 
 
 
 @pytest.mark.long
-def test_one_worker_can_be_paused_while_another_works(bench: Bench) -> None:
-    roster = WorkerRegistry(connect(store_url(bench.url)))
-    bench.start_worker("openai", name="one")
-    bench.start_worker("openai", name="two")
-    (name,) = (worker["worker"] for worker in roster.workers() if worker["worker"].startswith("one@"))
-    roster.pause(name)
-    assert check_paused(bench, 2) == {"one": "paused", "two": "ready"}
-    bench.let_end(*"abcdef")
-    assert sorted(bench.app.send_task("openai.hold", (task,)).get(timeout=10) for task in "abcdef") == list("abcdef")
-    assert "Task openai.hold[" in bench.log("two").read_text()
-    assert "Task openai.hold[" not in bench.log("one").read_text()
-
-
-@pytest.mark.long
 def test_a_message_for_another_model_is_requeued_and_circulates_slowly(bench: Bench) -> None:
     # Given a gpu worker that serves one model, and a run that wants another
     bench.start_worker("gpu", name="pinned", **{MODEL_VARIABLE: "some/model"})

@@ -5,7 +5,6 @@ import signal
 import time
 
 import pytest
-from celery import Celery
 from farm_bench import VISIBILITY_S, Bench, until
 from kombu import Connection
 
@@ -101,16 +100,6 @@ def test_a_worker_that_is_asked_to_stop_returns_its_tasks(bench: Bench) -> None:
     assert (bench.broker.llen("openai"), bench.broker.llen("cpu")) == (2, 2)
 
 
-def test_a_task_that_always_kills_its_process_ends(bench: Bench) -> None:
-    # Given a task that always kills its process
-    bench.start_worker("cpu")
-    result = bench.app.send_task("cpu.kill", ())
-    # When it has been tried again as often as it may, then it fails
-    with pytest.raises(Exception, match=r"Worker exited prematurely|SIGKILL"):
-        result.get(timeout=30)
-    assert result.state == "FAILURE"
-
-
 def test_a_task_that_always_kills_its_process_is_recorded_as_failed(bench: Bench) -> None:
     # Given a task of a run that always kills its process
     bench.start_worker("cpu")
@@ -121,13 +110,3 @@ def test_a_task_that_always_kills_its_process_is_recorded_as_failed(bench: Bench
     [failure] = store.failures("run", "plan")
     assert failure.error.startswith("WorkerLostError: ")
     assert failure.tries == 2
-
-
-def test_a_sender_outlives_a_restart_of_the_broker(bench: Bench) -> None:
-    app: Celery = bench.app
-    bench.start_worker("cpu")
-    bench.let_end("before", "after")
-    assert app.send_task("cpu.hold", ("before",)).get(timeout=10) == "before"
-    bench.valkey.stop(0)
-    bench.start_valkey()
-    assert app.send_task("cpu.hold", ("after",)).get(timeout=20) == "after"

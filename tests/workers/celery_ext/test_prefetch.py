@@ -10,9 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from farm_bench import Bench, until
 from http_thread import http_server
 
-from tasks.gpu.target import RequestQueue
 from workers.health import worker_answers
-from workers.sglang.step import PREPARING, has_room
 
 REPLY = (
     b'{"text": "x", "output_ids": [5], "meta_info": {"finish_reason": {"type": "length"},'
@@ -46,14 +44,6 @@ def gate() -> Iterator[Gate]:
             yield served
         finally:
             served.let_answer.release(1000)
-
-
-def test_tasks_without_requests_are_limited_and_waiting_requests_leave_no_room() -> None:
-    requests = RequestQueue()
-    assert has_room(PREPARING - 1, requests)
-    assert not has_room(PREPARING, requests)
-    requests.batches = 30
-    assert has_room(30, requests)
 
 
 def test_the_next_message_is_taken_when_the_last_request_was_sent(bench: Bench) -> None:

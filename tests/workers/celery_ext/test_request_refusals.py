@@ -1,12 +1,24 @@
-"""Workers of a broker and a store that refuse every write for a while: no task is lost, and none is held for ever."""
+"""A broker and a store that refuse or stop answering: no task is lost or held for ever; and readable messages."""
 
+from __future__ import annotations
+
+import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from chaos_network import Proxy
 from farm_bench import Bench, until
+from prometheus_client import CollectorRegistry
 
+from orchestrator.farm.connection import make_sender
 from tasks.queues import QueueName
+from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url
+from tasks.store.client import connect
+from tasks.store.store import Store
+from workers.app import DEFAULT_VISIBILITY_S, create_app
+from workers.metrics import TaskEvents, listen
 
 
 @contextmanager
@@ -73,3 +85,80 @@ def test_a_worker_outlives_a_broker_that_has_become_a_replica(bench: Bench) -> N
     until(lambda: bench.ended("next") == 1, 20)
     until(lambda: bench.broker.hlen("unacked") == 0)
     assert all(worker.alive for worker in bench.workers)
+
+
+STAGE = ["demo", "g2_child", 3, "mut", 1]
+
+
+def test_every_message_names_its_run_generation_and_child(valkey_url: str, store: Store) -> None:
+    app = create_app({"WHETSTONE_REDIS_URL": valkey_url})
+    with app:
+        app.send_task("openai.reflect", args=STAGE)
+        app.signature("openai.reflect", args=STAGE, argsrepr="something else").apply_async()
+    broker = connect(queues_url(valkey_url))
+    messages = [json.loads(text) for text in broker.lrange("openai", 0, -1)]
+    assert len(messages) == 2
+    for message in messages:
+        assert message["headers"]["argsrepr"] == "run=demo generation=2 child=g2_child3_mut attempt=1"
+        assert message["headers"]["kwargsrepr"] == ""
+
+
+def test_a_closed_channel_raises_an_error_after_which_a_sender_tries_again(store: Store, valkey_url: str) -> None:
+    with make_sender(valkey_url) as app, app.connection_for_write() as connection:
+        channel = connection.channel()
+        message = channel.prepare_message("{}")
+        channel.close()
+        with pytest.raises(connection.recoverable_connection_errors, match="closed"):
+            channel.basic_publish(message, exchange="cpu", routing_key="cpu")
+
+
+RECONNECTED_S = 30.0  # about 20 s; machines that run tests are slow
+
+
+@pytest.fixture
+def proxy(bench: Bench) -> Iterator[Proxy]:
+    proxy = Proxy(0, bench.socket)
+    yield proxy
+    proxy.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bench", [DEFAULT_VISIBILITY_S], indirect=True)
+def test_workers_senders_and_listeners_leave_silent_connections(bench: Bench, proxy: Proxy) -> None:
+    # Given workers, a sender and a listener to events that reach the broker through a proxy, and two tasks that run
+    through = {**bench.environment, ENVIRONMENT_VARIABLE: f"redis://127.0.0.1:{proxy.port}/0"}
+    for queue in ("openai", "cpu"):
+        bench.start_worker(queue, 2, **through)
+    app, registry, stop = create_app(through), CollectorRegistry(), threading.Event()
+    listener = threading.Thread(target=listen, args=(app, TaskEvents(registry), stop), daemon=True)
+    listener.start()
+    for queue in ("openai", "cpu"):
+        app.send_task(f"{queue}.hold", (f"{queue}-before",))
+        until(lambda name=f"{queue}-before": bench.began(name) == 1)
+    # When all these connections stop answering, and new ones answer
+    assert proxy.silence() > 8
+    # Then the sender sends, the workers take it, the listener has its events, and the tasks that ran are done once
+    for queue in ("openai", "cpu"):
+        bench.let_end(f"{queue}-before", f"{queue}-after")
+        app.send_task(f"{queue}.hold", (f"{queue}-after",))
+    for queue in ("openai", "cpu"):
+        until(lambda name=f"{queue}-after": bench.ended(name) == 1, RECONNECTED_S)
+        until(lambda name=f"{queue}-before": bench.ended(name) == 1)
+        log = bench.log(queue).read_text()
+        assert "dropping stale connection" in log
+    until(lambda: bench.broker.hlen("unacked") == 0, RECONNECTED_S)
+    assert [bench.began(f"{queue}-before") for queue in ("openai", "cpu")] == [1, 1]
+
+    def events() -> float:
+        return registry.get_sample_value("whetstone_tasks_total", {"task": "other", "state": "succeeded"}) or 0.0
+
+    seen = events()
+
+    def heard() -> bool:
+        bench.let_end("event")
+        app.send_task("openai.hold", ("event",))
+        return events() > seen
+
+    until(heard, RECONNECTED_S)
+    stop.set()
+    listener.join(10)

@@ -1,16 +1,20 @@
-"""A model that an embedded server loads at once: SmolLM2's tokenizer, and few random weights; and a bench's store."""
+"""A model that an embedded server loads at once, a bench's store, and the target host of a worker."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answer_runs import own_store
 from farm_bench import Bench
 from small_model import make_small_model
 
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
+from workers.sglang.host import LocalTargetHost
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +23,15 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """The store of the bench, which the tasks of this process use too."""
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, bench.url)
-    return Store(connect(store_url(bench.url)))
+    with own_store():
+        yield Store(connect(store_url(bench.url)))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[LocalTargetHost]:
+    host = LocalTargetHost(tmp_path, "gpu", {**os.environ, "PYTHONPATH": ""})
+    yield host
+    host.close()

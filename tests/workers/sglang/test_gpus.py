@@ -1,14 +1,25 @@
-"""Which GPU a worker claims, and that no two workers claim the same one."""
+"""Which GPU a worker claims, and who waits or is refused on a card that either serves or computes."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
+from farm_bench import Bench, until
+from server_target import server_reply, server_target
 
-from workers.sglang.gpus import Gpu, GpuUnavailable, claim, eligible
+from tasks.gpu.host import CardComputes
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
+from workers.sglang.gpus import Card, Gpu, GpuUnavailable, claim, eligible
+from workers.sglang.host import LocalTargetHost
 
 GPUS = [Gpu(index, f"GPU {index}") for index in range(4)]
 
@@ -28,22 +39,8 @@ def test_the_environment_selects_the_gpus_of_a_worker(environment: dict[str, str
 
 @pytest.mark.parametrize("environment", [{"WHETSTONE_GPU": "4"}, {"CUDA_VISIBLE_DEVICES": ""}])
 def test_a_gpu_that_does_not_exist_is_an_error_that_names_the_variable(environment: dict[str, str]) -> None:
-    [(name, value)] = environment.items()
-    with pytest.raises(GpuUnavailable, match=rf"^{name} is '{value}', and the GPUs of this machine are 0 \(GPU 0\), 1"):
+    with pytest.raises(GpuUnavailable, match=f"^{next(iter(environment))} is "):
         eligible(GPUS, environment)
-
-
-def test_a_process_sees_its_own_gpu_alone() -> None:
-    assert GPUS[2].environment() == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "2"}
-
-
-def test_workers_of_one_host_claim_different_gpus(tmp_path: Path) -> None:
-    first, second = claim(GPUS, tmp_path), claim(GPUS, tmp_path)
-    assert (first.gpu.index, second.gpu.index) == (0, 1)
-    # A released GPU can be claimed again
-    first.release()
-    assert claim(GPUS, tmp_path).gpu.index == 0
-    second.release()
 
 
 def test_workers_with_different_folders_for_temporary_files_claim_different_gpus(
@@ -55,19 +52,142 @@ def test_workers_with_different_folders_for_temporary_files_claim_different_gpus
     monkeypatch.setattr("tempfile.tempdir", None)
     with pytest.raises(GpuUnavailable, match="in use by another worker"):
         claim(GPUS[:1])
+    second = claim(GPUS)
+    assert (first.gpu.index, second.gpu.index) == (0, 1)
     first.release()
+    second.release()
 
 
 def test_a_gpu_is_free_when_the_worker_and_its_server_have_ended(tmp_path: Path) -> None:
     # Given a worker whose server holds the claim too
     claimed = claim(GPUS[:1], tmp_path)
-    lock = claimed.lock.fileno()
     waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    with subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=(lock,)):
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=(claimed.lock.fileno(),)):
         # When the worker has ended and the server has not, then no other worker gets the GPU
         claimed.release()
-        with pytest.raises(
-            GpuUnavailable, match=r"^GPU 0 of this machine is in use by another worker; WHETSTONE_GPU names another"
-        ):
+        with pytest.raises(GpuUnavailable, match=r"^GPU 0 of this machine is in use by another worker; WHETSTONE_GPU"):
             claim(GPUS[:1], tmp_path)
     claim(GPUS[:1], tmp_path).release()
+
+
+def lives(pid: object) -> bool:
+    try:
+        return psutil.Process(int(str(pid))).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_computing_waits_for_those_who_are_served_and_nobody_new_is_served() -> None:
+    card, order = Card(), list[str]()
+
+    def compute() -> None:
+        with card.computing(lambda: None):
+            order.append("computes")
+
+    def ask() -> None:
+        with card.serving():
+            order.append("served")
+
+    with ThreadPoolExecutor(2) as threads:
+        with card.serving():
+            computing = threads.submit(compute)
+            until(lambda: card.use == "computes")
+            ask()  # one who is served already may ask again, another thread may not
+            with pytest.raises(CardComputes):
+                threads.submit(ask).result(30)
+        computing.result(30)
+    assert (order, card.use) == (["served", "computes"], "")
+
+
+def test_one_that_computes_alone_waits_for_the_others_and_new_ones_wait_for_it() -> None:
+    card, order, ends = Card(), list[str](), {name: threading.Event() for name in ("first", "alone", "later")}
+
+    def compute(name: str) -> None:
+        with card.computing(lambda: None, alone=name == "alone"):
+            order.append(name)
+            ends[name].wait(30)
+
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(compute, "first")
+        until(lambda: order == ["first"])
+        alone = threads.submit(compute, "alone")
+        until(lambda: card._alone == 1)
+        later = threads.submit(compute, "later")
+        for name, work in (("first", first), ("alone", alone), ("later", later)):
+            until(lambda name=name: order[-1] == name)
+            ends[name].set()
+            work.result(30)
+    assert (order, card.use) == (["first", "alone", "later"], "")
+
+
+def test_the_server_is_stopped_while_tasks_compute_and_started_again_afterwards(host: LocalTargetHost) -> None:
+    # Given a server that nobody uses
+    first = server_reply(host, server_target())
+    # When tasks compute, then it is gone, and none is started, early or at once
+    with host.computing(lambda: None):
+        assert (lives(first["pid"]), host.describe()["card"]) == (False, "computes")
+        with pytest.raises(CardComputes):
+            host.serve(server_target())
+        with pytest.raises(CardComputes):
+            host.identity(server_target(args="--size 2"))
+        host.start_early(server_target())
+        assert "model" not in host.describe()
+        # And a server that somebody else runs may be used all the same
+        with host.serving(server_target(url="http://127.0.0.1:1")):
+            pass
+    # Then the next task has a server again
+    assert lives(server_reply(host, server_target())["pid"])
+
+
+def test_on_a_farm_training_goes_first_and_who_would_be_served_goes_elsewhere(bench: Bench) -> None:
+    # Given a worker with three slots on which one task is served
+    worker = bench.start_worker("gpu", 3, name="first")
+    served = bench.app.send_task("gpu.served", ("served",))
+    until(lambda: bench.began("served"))
+    # When two tasks want to compute, then they wait until no request is in flight
+    for name in ("train-1", "train-2"):
+        bench.app.send_task("gpu.compute", (name,))
+    until(lambda: card_of(bench) == "computes")
+    assert (bench.began("train-1"), bench.began("train-2")) == (0, 0)
+    bench.let_end("served")
+    assert served.get(timeout=20) == "served"
+    # And then both share the card
+    until(lambda: bench.began("train-1") and bench.began("train-2"))
+    pids = [int(bench.store.lindex(f"{name}:began", 0)) for name in ("train-1", "train-2")]
+    assert all(map(lives, pids))
+    # A task that wants to be served meanwhile goes back to the queue, and the worker says why
+    bench.let_end("later")
+    later = bench.app.send_task("gpu.served", ("later",))
+    until(lambda: "the card of this worker computes" in bench.log("first").read_text())
+    assert bench.began("later") == 0
+    # until another worker takes it
+    bench.start_worker("gpu", 1, name="second")
+    assert later.get(timeout=30) == "later"
+    # When the worker is killed, then nothing of it is left, and its tasks begin again on the other worker
+    os.kill(worker.pid or 0, 9)
+    until(lambda: not any(map(lives, pids)))
+    until(lambda: bench.began("train-1") == 2 or bench.began("train-2") == 2)
+    # When a child is killed, then its task fails with the reason
+    again = next(name for name in ("train-1", "train-2") if bench.began(name) == 2)
+    os.kill(int(bench.store.lindex(f"{again}:began", 1)), 9)
+    assert "ended by signal 9" in failure(bench)
+
+
+def card_of(bench: Bench) -> str:
+    (reply,) = bench.app.control.broadcast("whetstone_report", reply=True, timeout=10, limit=1)
+    return str(next(iter(reply.values()))["target"]["card"])
+
+
+def failure(bench: Bench) -> str:
+    store = Store(connect(store_url(bench.url)))
+    until(lambda: store.failures("run", "plan"))
+    return store.failures("run", "plan")[0].error
+
+
+def test_a_task_over_its_hard_limit_leaves_no_child(bench: Bench) -> None:
+    bench.start_worker("gpu", 1)
+    bench.app.send_task("gpu.compute_too_long", ("hung",))
+    until(lambda: bench.began("hung"))
+    pid = bench.store.lindex("hung:began", 0)
+    assert "TimeLimitExceeded" in failure(bench)
+    until(lambda: not lives(pid))

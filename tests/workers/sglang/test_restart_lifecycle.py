@@ -2,16 +2,16 @@
 
 import dataclasses
 import importlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from answer_runs import embedded_target, evaluate, own_store, put_run
+from answer_runs import embedded_target, evaluate, put_run
 from server_target import server_process
+from transformers import AutoModelForCausalLM
 
 from orchestrator.export.engines import TRANSFORMERS
 from tasks.gpu.cluster import pack_labels, write_labels
@@ -30,13 +30,6 @@ END_TOKEN = 2
 END, ODD, EVEN = 0, 1, 2  # clusters: the end of the turn, and all other tokens by their id
 LABELS = np.where(np.arange(49152) % 2, ODD, EVEN)
 LABELS[END_TOKEN] = END
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[LocalTargetHost]:
-    host = LocalTargetHost(tmp_path / "host", "gpu", dict(os.environ))
-    yield host
-    host.close()
 
 
 def processor(*deltas: float) -> str:
@@ -90,7 +83,8 @@ def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_in_file_request_a
         render_file(TRANSFORMERS, by_cluster, labels, clustering, [], ends=ends)
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    made, model = importlib.import_module("steers_transformers").DeltaProcessor, float_model(small_model)
+    made = importlib.import_module("steers_transformers").DeltaProcessor
+    model: Any = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32).eval()
     by_export = [
         model.generate(
             torch.tensor([prompt]), logits_processor=[made()], do_sample=False, max_new_tokens=24,
@@ -108,12 +102,6 @@ def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_in_file_request_a
     assert any(answer.finish == "stop" and not ends_sentence(ends, answer.output_ids) for answer in anywhere)
 
 
-def float_model(folder: Path) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-
-
 def ends_sentence(ends: np.ndarray, answer: Sequence[int]) -> bool:
     before, last = [0, 0, *(int(ends[token]) for token in answer)][-2:]
     return last == ENDS or (last == UNLESS_DIGIT and before != DIGIT)
@@ -129,14 +117,13 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
         target = dataclasses.replace(target, sampling=sampling)
         put_run(store, name, target, LABELS, QUESTIONS)
     individuals = [[-500.0, 500.0, 0.0], [9.0, 0.25, -0.25]]
-    with own_store():
-        from_file = evaluate(host, store, "restarted", individuals)
-        # Then the server that answered last has loaded the file of one of them
-        command = server_process(host).cmdline()
-        loaded = Path(command[command.index("--processor") + 1])
-        assert loaded.name == PROCESSOR_FILE
-        assert loaded.read_text() in [generate(store, "restarted", deltas) for deltas in individuals]
-        by_request = evaluate(host, store, "resident", individuals)
+    from_file = evaluate(host, store, "restarted", individuals)
+    # Then the server that answered last has loaded the file of one of them
+    command = server_process(host).cmdline()
+    loaded = Path(command[command.index("--processor") + 1])
+    assert loaded.name == PROCESSOR_FILE
+    assert loaded.read_text() in [generate(store, "restarted", deltas) for deltas in individuals]
+    by_request = evaluate(host, store, "resident", individuals)
     # And the file gives the answers that the request's deltas give, each generated for itself
     assert [e.texts for e in from_file] == [e.texts for e in by_request]
     assert from_file[0].texts != from_file[1].texts

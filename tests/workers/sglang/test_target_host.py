@@ -1,27 +1,39 @@
-"""The target server's life cycle: started on first use, restarted when it dies, stopped with its worker."""
+"""The target server: started on first use, replaced when it dies, stopped with its worker; its socket, key, report."""
 
+from __future__ import annotations
+
+import dataclasses
 import os
+import shlex
 import signal
-import threading
-from collections.abc import Iterator
+import stat
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from typing import Any, get_args
 
+import answer_runs
+import numpy as np
 import psutil
 import pytest
+from answer_runs import embedded_target, evaluate
 from farm_bench import Bench, until
 from server_target import TINY_SERVER, http_client, server_reply, server_target
 
+from tasks.common.files import runtime_path, unix_path
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.target import SERVER_STATS
-from workers.sglang.host import LocalTargetHost
+from tasks.records import EngineName
+from tasks.store.store import Store
+from workers.embedded.farm import FarmFiles
+from workers.embedded.models import embedded_model
+from workers.processes import clear_temporary
+from workers.sglang.engines import ENGINES
+from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
+from workers.sglang.identity import SAMPLE_BYTES, weights_fingerprint
+from workers.sglang.server import temporary_environment
 
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[LocalTargetHost]:
-    host = LocalTargetHost(tmp_path, "gpu", {**os.environ, "PYTHONPATH": ""})
-    yield host
-    host.close()
+KEY = "key-5f1e"
 
 
 def lives(pid: object) -> bool:
@@ -31,14 +43,7 @@ def lives(pid: object) -> bool:
         return False
 
 
-def kill(pid: object, url: str) -> None:
-    """Kill a server, and record that a request to it failed."""
-    os.kill(int(str(pid)), signal.SIGKILL)
-    until(lambda: not lives(pid))
-    SERVER_STATS.failed(url)
-
-
-def test_a_server_is_started_once_for_all_tasks(host: LocalTargetHost) -> None:
+def test_a_server_is_started_once_for_all_tasks_and_outlives_their_threads(host: LocalTargetHost) -> None:
     # Given four tasks that need a server at the same time
     with ThreadPoolExecutor(max_workers=4) as tasks:
         urls = set(tasks.map(host.serve, [server_target(args="--size 3")] * 4))
@@ -49,22 +54,26 @@ def test_a_server_is_started_once_for_all_tasks(host: LocalTargetHost) -> None:
     assert server["steering"] == "whetstone_steering.request"
     # And it keeps no answers in its prefix cache
     assert server["prefix_cache"] == "prompts"
+    # The parent-death signal would have arrived before a second request is answered
+    assert host.serve(server_target(args="--size 3")) in urls
+    assert lives(server["pid"])
 
 
-def test_a_server_that_died_is_started_again(host: LocalTargetHost) -> None:
-    first = server_reply(host, server_target())
-    kill(first["pid"], host.serve(server_target()))
-    second = server_reply(host, server_target())
-    assert second["pid"] != first["pid"]
-
-
-def test_a_server_that_runs_but_is_unhealthy_is_replaced(host: LocalTargetHost) -> None:
-    first = server_reply(host, server_target())
-    server_reply(host, server_target(), "/become-unhealthy")
-    # When a request to it has failed, then another server takes its place
-    SERVER_STATS.failed(host.serve(server_target()))
-    second = server_reply(host, server_target())
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_server_that_died_or_is_unhealthy_is_replaced(host: LocalTargetHost, dies: bool) -> None:
+    first, url = server_reply(host, server_target()), host.serve(server_target())
+    if dies:
+        os.kill(int(str(first["pid"])), signal.SIGKILL)
+        until(lambda: not lives(first["pid"]))
+    else:
+        server_reply(host, server_target(), "/become-unhealthy")
+    # When a request to it has failed, then another server takes its place, with a key and a socket of its own
+    key = host.api_key(server_target())
+    SERVER_STATS.failed(url)
+    second, again = server_reply(host, server_target()), host.serve(server_target())
     assert (second["pid"] != first["pid"], lives(first["pid"])) == (True, False)
+    assert len({url, key, again, host.api_key(server_target())}) == 4
+    assert http_client(again).get("/server_info", headers={"Authorization": f"Bearer {key}"}).status_code == 401
 
 
 def test_a_server_can_be_started_before_a_task_needs_it(host: LocalTargetHost) -> None:
@@ -80,24 +89,18 @@ def test_a_server_can_be_started_before_a_task_needs_it(host: LocalTargetHost) -
     assert server_reply(host, server_target())["pid"] == server["pid"]
 
 
-def test_a_server_outlives_the_thread_that_requested_it(host: LocalTargetHost) -> None:
-    urls: list[str] = []
-    asking = threading.Thread(target=lambda: urls.append(host.serve(server_target())))
-    asking.start()
-    asking.join()
-    pid = server_reply(host, server_target())["pid"]
-    # The parent-death signal would have arrived before a second thread answers a second request.
-    assert host.serve(server_target()) == urls[0]
-    assert lives(pid)
-
-
-def test_a_server_that_does_not_start_is_explained_by_its_log(host: LocalTargetHost) -> None:
-    with pytest.raises(TargetUnavailable, match=r"ended with status 1[\s\S]*out of memory"):
+def test_a_server_that_does_not_start_is_explained_by_its_log_without_its_key(
+    host: LocalTargetHost, tmp_path: Path
+) -> None:
+    with pytest.raises(TargetUnavailable, match=r"ended with status 1[\s\S]*out of memory") as raised:
         host.serve(server_target(args="--fail 'out of memory'"))
+    assert "api_key=***" in str(raised.value)
+    with pytest.raises(TargetUnavailable, match=r"not ready in 0\.5 s"):
+        host.serve(server_target(command="sh -c 'sleep 600'", ready_timeout_s=0.5))
+    assert "[]" in (tmp_path / "target-gpu.json").read_text()
 
 
 def test_a_server_that_is_killed_while_it_starts_is_started_again(host: LocalTargetHost, tmp_path: Path) -> None:
-    # Given a server that is killed in its first start
     mark = tmp_path / "killed"
     first = f"if [ ! -e {mark} ]; then touch {mark}; kill -9 $$; fi"
     command = f"sh -c '{first}; exec {TINY_SERVER} \"$@\"' sh"
@@ -105,50 +108,73 @@ def test_a_server_that_is_killed_while_it_starts_is_started_again(host: LocalTar
     assert mark.exists()
 
 
-def test_the_server_requires_a_key_that_stays_secret(host: LocalTargetHost, tmp_path: Path) -> None:
+def test_a_server_listens_on_a_socket_of_its_user_alone_and_requires_a_key_that_stays_secret(
+    host: LocalTargetHost, tmp_path: Path
+) -> None:
     # Given a server that logs all its arguments, as SGLang does
-    server = server_reply(host, server_target())
-    key = str(host.api_key(server_target()))
-    # Then a request without the key is refused
+    process = psutil.Process(int(str(server_reply(host, server_target())["pid"])))
+    key, path = str(host.api_key(server_target())), Path(unix_path(host.serve(server_target())) or "")
+    # Then it listens on its socket and on nothing else, and a request without the key is refused
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [c for c in process.net_connections("inet") if c.status == "LISTEN"] == []
     assert http_client(host.serve(server_target())).get("/server_info").status_code == 401
     # And the key is not in the process list, the log or the folder
-    assert not any(key in part for part in psutil.Process(int(str(server["pid"]))).cmdline())
-    log = (tmp_path / "logs" / "target.log").read_text()
-    assert "600 api_key=***" in log
+    assert not any(key in part for part in process.cmdline())
+    assert "600 api_key=***" in (tmp_path / "logs" / "target.log").read_text()
     assert [path for path in tmp_path.rglob("*") if path.is_file() and key in path.read_text()] == []
+    host.stop()
+    assert not path.exists()
 
 
-def test_the_key_is_in_no_error_message(host: LocalTargetHost) -> None:
-    with pytest.raises(TargetUnavailable, match=r"api_key=\*\*\*") as raised:
-        host.serve(server_target(args="--fail 'out of memory'"))
-    assert str(host.api_key(server_target())) not in str(raised.value)
+@pytest.mark.parametrize("name", get_args(EngineName))
+def test_every_engine_keeps_the_key_off_the_command_line(name: str, tmp_path: Path) -> None:
+    # Given a key file that a killed worker left, open to all
+    file = tmp_path / "key.yaml"
+    file.write_text("api-key: old\n")
+    file.chmod(0o644)
+    arguments, environment = ENGINES[name].pass_key(KEY, file)
+    assert not any(KEY in argument for argument in arguments)
+    assert KEY in environment.values() or (KEY in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600)
 
 
-def test_the_key_of_a_running_server_comes_from_the_environment(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("sesame\n")
-    host = LocalTargetHost(tmp_path, "gpu", {"SGLANG_API_KEY_FILE": str(tmp_path / "key")})
+def test_temporary_files_of_a_server_are_in_a_folder_of_its_user_and_do_not_pile_up(tmp_path: Path) -> None:
+    first = Path(temporary_environment(tmp_path / "records.json", {})["TMPDIR"])
+    (first / "left-behind").touch()
+    variables = temporary_environment(tmp_path / "records.json", {"TORCHINDUCTOR_CACHE_DIR": "/own"})
+    assert variables == {"TMPDIR": str(first), "TORCHINDUCTOR_CACHE_DIR": "/own"}
+    assert (list(first.iterdir()), stat.S_IMODE(first.stat().st_mode)) == ([], 0o700)
+    clear_temporary(tmp_path / "records.json")
+    assert (first.parent, first.exists()) == (runtime_path(), False)
+
+
+def test_what_the_server_of_a_killed_worker_left_is_removed_by_the_next_worker_and_with_the_farm(
+    host: LocalTargetHost, tmp_path: Path
+) -> None:
+    for remove in (host.clear_leftovers, FarmFiles(tmp_path).clear):
+        left = Path(temporary_environment(tmp_path / "target-gpu.json", {})["TMPDIR"])
+        assert left.is_dir()
+        remove()
+        assert not left.exists()
+
+
+def test_an_external_server_is_used_with_its_key_described_by_its_report_and_never_stopped(
+    small_model: Path, tmp_path: Path
+) -> None:
+    other = LocalTargetHost(tmp_path / "other", "gpu", {**os.environ, "SGLANG_API_KEY": ""})
     try:
-        assert host.api_key(server_target(url="http://127.0.0.1:1")) == "sesame"
+        own = embedded_target(small_model, args="--rows 1")
+        target = dataclasses.replace(own, url=other.serve(own))
+        (tmp_path / "key").write_text(f"{other.api_key(own)}\n")
+        user = LocalTargetHost(tmp_path / "user", "gpu", {**os.environ, "SGLANG_API_KEY_FILE": str(tmp_path / "key")})
+        assert user.identity(target)["weights"] == weights_fingerprint(small_model)
+        assert user.serve(dataclasses.replace(target, url=f"{target.url}/")) == target.url
+        user.close()
+        assert other.serve(own) == target.url
+        stranger = LocalTargetHost(tmp_path / "stranger", "gpu", {**os.environ, "SGLANG_API_KEY": "wrong"})
+        with pytest.raises(TargetUnavailable, match="does not report its model: /server_info: HTTP 401"):
+            stranger.identity(target)
     finally:
-        host.close()
-
-
-def test_a_server_that_is_not_ready_in_time_is_stopped(host: LocalTargetHost, tmp_path: Path) -> None:
-    with pytest.raises(TargetUnavailable, match=r"not ready in 0\.5 s"):
-        host.serve(server_target(command="sh -c 'sleep 600'", ready_timeout_s=0.5))
-    assert "[]" in (tmp_path / "target-gpu.json").read_text()
-
-
-def test_an_external_server_is_used_and_never_stopped(host: LocalTargetHost, tmp_path: Path) -> None:
-    # Given a server that another host started
-    elsewhere = LocalTargetHost(tmp_path / "elsewhere", "gpu", os.environ)
-    url = elsewhere.serve(server_target())
-    try:
-        assert host.serve(server_target(url=url + "/")) == url
-        host.stop()
-        assert lives(server_reply(elsewhere, server_target())["pid"])
-    finally:
-        elsewhere.close()
+        other.close()
 
 
 def test_a_second_worker_of_a_name_does_not_end_the_server_of_the_first(host: LocalTargetHost, tmp_path: Path) -> None:
@@ -166,18 +192,108 @@ def test_a_second_worker_of_a_name_does_not_end_the_server_of_the_first(host: Lo
     third.close()
 
 
-def test_a_worker_stops_its_server_when_it_stops(bench: Bench) -> None:
-    # Given a gpu worker with a server
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_server_of_a_worker_that_is_stopped_or_killed_ends(bench: Bench, number: signal.Signals) -> None:
     worker = bench.start_worker("gpu", 1)
     server = bench.app.send_task("gpu.serve", (TINY_SERVER,)).get(timeout=30)
-    # When the worker is asked to stop, then the server ends with it
-    worker.ask_to_stop()
+    os.kill(worker.pid or 0, number)
     assert worker.wait_end(10)
-    assert not lives(server["pid"])
-
-
-def test_the_server_of_a_killed_worker_ends(bench: Bench) -> None:
-    worker = bench.start_worker("gpu", 1)
-    server = bench.app.send_task("gpu.serve", (TINY_SERVER,)).get(timeout=30)
-    os.kill(worker.pid or 0, signal.SIGKILL)
     until(lambda: not lives(server["pid"]))
+
+
+def test_a_server_that_comes_back_as_another_one_is_refused(host: LocalTargetHost, tmp_path: Path) -> None:
+    # Given a server whose version changes while it is down
+    version = tmp_path / "version"
+    version.write_text("0.5.20")
+    target = server_target(args=f"--version-file {version}")
+    identity = host.identity(target)
+    url = host.serve(target, "", identity)
+    host.stop()
+    SERVER_STATS.failed(url)
+    version.write_text("0.5.21")
+    # When a task needs the server that its keys name, then the error names the difference
+    with pytest.raises(TargetUnavailable, match=r"version '0\.5\.20' is now '0\.5\.21'"):
+        host.serve(target, "", identity)
+    assert host.serve(target, "", host.identity(target))
+
+
+def test_servers_of_different_arguments_never_share_answers(store: Store, small_model: Path, tmp_path: Path) -> None:
+    def evaluated(run: str, dtype: str) -> answer_runs.Evaluation:
+        """One individual of a run, on an embedded server that computes in `dtype` because its farm says so."""
+        questions = ("Sales were 12.", "The sky is blue.", "Two and two")
+        answer_runs.put_run(store, run, embedded_target(small_model), np.arange(49152) % 3, questions)
+        host = LocalTargetHost(tmp_path / run, "gpu", {**os.environ, DTYPE_VARIABLE: dtype})
+        try:
+            return evaluate(host, store, run, [[0.0, 0.5, -0.5]])[0]
+        finally:
+            host.close()
+
+    # Given two runs with the same settings on one Redis, whose servers compute in different dtypes
+    first, second = evaluated("first", "float32"), evaluated("second", "bfloat16")
+    # Then each has generated its own answers
+    assert (first.generated, second.generated) == (3, 3)
+    assert not set(first.keys) & set(second.keys)
+    # And a third server that is equal to the first one, in another folder, needs to generate nothing
+    third = evaluated("third", "float32")
+    assert (third.generated, third.keys) == (0, first.keys)
+
+
+def test_a_fingerprint_differs_when_weights_or_settings_differ(tmp_path: Path) -> None:
+    # Given a model with a file larger than all samples, and the same model in another folder
+    random = np.random.default_rng(1)
+    content, first, second = random.bytes(100 * SAMPLE_BYTES), tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(content)
+    (second / "README.md").write_text("text that does not count")
+    assert weights_fingerprint(first) == weights_fingerprint(second)
+    # When all numbers change, or the last byte, or a setting, then it is another model
+    for weights, config in ((random.bytes(len(content)), "{}"), (content[:-1] + b"x", "{}"), (content, "[]")):
+        (second / "model.safetensors").write_bytes(weights)
+        (second / "config.json").write_text(config)
+        assert weights_fingerprint(first) != weights_fingerprint(second)
+
+
+QUESTIONS = 8
+
+
+def put_run(store: Store, **target: Any) -> None:
+    changed = {"model": str(embedded_model()), "concurrency": 4, "request_timeout_s": 20, **target}
+    served = dataclasses.replace(server_target(), **changed)
+    answer_runs.put_run(store, "run", served, np.arange(50) % 3, ["word " * n for n in range(QUESTIONS)])
+
+
+def test_answers_are_kept_when_the_server_dies_in_the_middle_of_a_batch(
+    host: LocalTargetHost, store: Store, tmp_path: Path
+) -> None:
+    # Given a server that exits after three answers
+    put_run(store, command=f"{TINY_SERVER} --die-once {shlex.quote(str(tmp_path / 'died'))}")
+    # When two individuals are evaluated on it
+    evaluations = evaluate(host, store, "run", [[0.0] * 3, [1.0] * 3])
+    # Then a second server gave the rest, and each question has one answer, counted once
+    together = [answer for evaluation in evaluations for answer in evaluation.answers]
+    assert (tmp_path / "died").exists()
+    assert len(together) == 2 * QUESTIONS
+    assert len({str(answer["text"]).split()[1] for answer in together}) == 2, "an answer names its server's pid"
+    assert store.usage("run")["target"] == sum(answer["tokens"] for answer in together) == 2 * QUESTIONS
+
+
+def test_an_answer_that_was_evicted_is_generated_again(host: LocalTargetHost, store: Store) -> None:
+    # Given a run that has recorded its generation, so that its answers may be evicted
+    put_run(store)
+    [before] = evaluate(host, store, "run", [[0.0] * 3])
+    store.forget_plans("run", ["g0_pop"])
+    store.release_shared("run")
+    # When the server needs their memory
+    store.redis.config_set("maxmemory", int(store.redis.info("memory")["used_memory"]) + 2_000_000)
+    for number in count():
+        store.put_shared("other", f"answer:{number}", {"text": "x" * 100_000})
+        store.release_shared("other")
+        if not store.redis.exists(*(f"whetstone:{key}" for key in before.keys)):
+            break
+    store.redis.config_set("maxmemory", 0)
+    # Then the run generates them again
+    [after] = evaluate(host, store, "run", [[0.0] * 3])
+    assert (before.generated, after.generated) == (QUESTIONS, QUESTIONS)
+    assert (before.keys, before.answers) == (after.keys, after.answers)
