@@ -192,7 +192,6 @@ def drive_missions(scheduler: Scheduler, missions: Sequence[MissionRun], watch: 
 
     `watch` is called after each look at the store.
     """
-
     owner: dict[str, MissionRun] = {}  # by key: what a mission asks names it
 
     def submit(one: MissionRun, requests: Iterable[Request]) -> None:
@@ -208,14 +207,15 @@ def drive_missions(scheduler: Scheduler, missions: Sequence[MissionRun], watch: 
         flush()
         watch()
 
+    is_taken = False  # the folder is another process's
     try:
         for one in missions:
             submit(one, one.advance())
         for request, value in scheduler.results(look):
             submit(owner[request.key], owner[request.key].take(request.key, value))
     except RunTaken:
-        raise  # the folder is another process's
-    except BaseException:
-        flush()
+        is_taken = True
         raise
-    flush()
+    finally:
+        if not is_taken:
+            flush()

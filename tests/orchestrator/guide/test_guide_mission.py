@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,12 @@ from guided_world import (
     small_tickets,
 )
 
+from orchestrator.guide.reflecting import TooManyRejected, chosen_candidates
 from orchestrator.guide.rollouts import StepStopped
+from orchestrator.guide.settings import PrefilterSettings
 from orchestrator.runs.folder import OutputError
+from tasks.guide.choose import SelectionRule, judge
+from tasks.guide.ticket import read_candidate
 
 OTHER = "A door that stands open is a fail."
 
@@ -147,14 +152,6 @@ def test_an_edit_without_effect_is_logged_with_its_figures_and_changes_nothing(o
     assert max(world.asked.values()) == 1
 
 
-def test_an_edit_with_which_prompts_would_be_too_long_is_refused_and_the_run_goes_on(on_disk: MissionOnDisk) -> None:
-    world = World()
-    world.context = 32 + 15  # room for one experience
-    mission = on_disk.run(world)
-    assert mission.is_finished and gates(on_disk) == ["too_long", "too_long"]
-    assert reflections(on_disk)[0]["figures"] is None
-
-
 @pytest.mark.parametrize(
     ("changes", "kind"), [({"holdout__fraction": 0.0}, "no_holdout"), ({"reflection__rapid_mode": True}, "rapid")]
 )
@@ -172,6 +169,54 @@ def test_without_a_gate_every_valid_edit_is_applied_and_says_so(
     assert not (mission.path / "step_1" / "preview.jsonl").exists()
 
 
+# critic and reflector
+
+
+def test_without_a_filter_the_first_valid_candidates_are_criticised_with_one_the_wrong_and_sure_ones(
+    on_disk: MissionOnDisk,
+) -> None:
+    replies = [("pass", 0.9), ("fail", 0.5), None, ("fail", 0.8), ("pass", 0.95), ("fail", 0.8)]
+    texts = ["Verdict: {}\nReason: r\nConfidence: {}".format(*reply) if reply else "" for reply in replies]
+    candidates = tuple(read_candidate(i, 0, i, text, 3, "stop") for i, text in enumerate(texts))
+    found = judge(small_tickets().training[0], candidates, SelectionRule("confidence", ()))  # its label is pass
+
+    def chosen(top_k: int | None, most: int) -> list[int]:
+        critic = dataclasses.replace(on_disk.settings.critic, prefilter=PrefilterSettings(top_k), max_candidates=most)
+        return [candidate.index for candidate in chosen_candidates(found, critic)]
+
+    assert chosen(None, 3) == [0, 1, 3]
+    assert chosen(4, 6) == [3, 5, 1, 4], "wrong ones first, then the surer, then the lower index"
+    assert chosen(6, 2) == [3, 5]
+
+
+def test_an_unusable_critique_is_kept_with_its_reason_and_the_others_go_on(on_disk: MissionOnDisk) -> None:
+    world = World()
+    world.critique = lambda number: "```json" if number == 1 else json.dumps({"summary": "s", "critique": "c"})
+    on_disk.run(world)
+    lines = [line for line in on_disk.lines("step_1/trajectories.jsonl") if "critic_by" in line]
+    assert len(lines) == 8 * 2
+    [rejected] = [line for line in lines if "critic_rejected" in line]
+    assert rejected["critic_rejected"]["reply"] == "```json" and "critic" not in rejected
+    assert on_disk.value("stats.json")["critiques"]["rejected"] == 1
+
+
+def test_five_unusable_replies_in_a_row_park_and_the_next_start_goes_on_from_there(on_disk: MissionOnDisk) -> None:
+    world = World()
+    world.critique = lambda number: "never JSON"
+    parks = []
+    while True:
+        _, journal = on_disk.start()
+        try:
+            on_disk.run(world)
+            break
+        except TooManyRejected as error:
+            journal.add_park(error.replies)
+            parks.append(error.replies)
+    # Two batches of 16 critiques each; the proposals in between can be used and are counted
+    assert parks == [5, 10, 15, 21, 26, 31]
+    assert max(world.asked.values()) == 1, "no reply is asked for again"
+
+
 # what stops a run
 
 
@@ -181,6 +226,10 @@ def test_a_prompt_over_the_budget_stops_the_mission_before_anything_is_asked(on_
     with pytest.raises(StepStopped, match=r"8 tokens.*t00"):
         on_disk.run(world)
     assert set(world.tasks) == {"gpu.prompt_lengths"}
+    # With room for one experience an edit with which prompts would be too long is refused, and the mission goes on
+    world = World()
+    world.context = 32 + 15
+    assert on_disk.run(world).is_finished and gates(on_disk) == ["too_long", "too_long"]
 
 
 def test_a_batch_without_any_valid_candidate_stops_the_mission_and_shows_what_came(tmp_path: Path) -> None:

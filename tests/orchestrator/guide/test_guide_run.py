@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from dotted_values import with_value
-from guide_values import guide_values, stage_a_row, write_rows
+from guide_values import ROOT, guide_values, stage_a_row, write_rows
 
 from orchestrator import console
 from orchestrator.guide.inputs import TICKETS_FILE, ingest
@@ -19,8 +19,6 @@ from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import PROGRESS_FILE, ProgressFile, kind_of
 from orchestrator.settings import SettingsError
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -47,10 +45,6 @@ def refused(values: dict[str, Any]) -> list[str]:
     return [problem.partition(": ")[0] for problem in error.value.problems]
 
 
-def finish(folder: Path) -> None:
-    OutputFolder(folder).write_json(PROGRESS_FILE, ProgressFile(done=1, total=1, is_finished=True, figures={}))
-
-
 def test_ingest_writes_tickets_shuffles_and_first_experiences_and_needs_no_farm(values: dict[str, Any]) -> None:
     folder, _ = ingested(values)
     assert kind_of(folder) is KIND
@@ -69,24 +63,15 @@ def test_the_same_again_goes_on_and_other_settings_are_named(values: dict[str, A
     assert refused(other) == ["sampler.samples_per_decode", "runner.epochs"]
 
 
-def test_a_template_with_another_content_is_named_as_a_change_of_its_setting(
-    values: dict[str, Any], tmp_path: Path
-) -> None:
+def test_other_tickets_or_templates_and_a_lost_holdout_are_refused(values: dict[str, Any], tmp_path: Path) -> None:
     own = tmp_path / "mine.txt"
     own.write_bytes((ROOT / "configs" / "guide" / "reflection.txt").read_bytes())
     values = with_value(values, "reflection.prompt_path", str(own))
     folder, _ = ingested(values)
-    assert ingested(values)[0] == folder
     own.write_text(own.read_text() + "Be brief.\n")
-    assert refused(values) == ["reflection.prompt_path"]
-
-
-def test_other_tickets_and_a_lost_holdout_are_refused(values: dict[str, Any], tmp_path: Path) -> None:
-    folder, _ = ingested(values)
     rows = [stage_a_row(f"t{n}", label="fail" if n % 2 else "pass") for n in range(8)]
-    rows[3]["per_image"] = {"image_1": "something else"}
-    write_rows(tmp_path / "tickets.jsonl", rows)
-    assert refused(values) == ["stage_a_paths"]
+    write_rows(tmp_path / "tickets.jsonl", [*rows[:3], {**rows[3], "per_image": {"image_1": "other"}}, *rows[4:]])
+    assert refused(values) == ["reflection.prompt_path", "stage_a_paths"]
     (folder / TICKETS_FILE).unlink()
     with pytest.raises(OutputError, match=r"tickets\.json is missing"):
         start_guide(guide_settings_from(values), GuideOptions(), step="ingest")
@@ -94,7 +79,7 @@ def test_other_tickets_and_a_lost_holdout_are_refused(values: dict[str, Any], tm
 
 def test_a_finished_run_is_refused_or_set_aside(values: dict[str, Any]) -> None:
     folder, _ = ingested(values)
-    finish(folder)
+    OutputFolder(folder).write_json(PROGRESS_FILE, ProgressFile(done=1, total=1, is_finished=True, figures={}))
     assert refused(with_value(values, "runner.epochs", 3)) == ["output.fail_if_exists", "runner.epochs"]
     _, said = ingested(with_value(values, "output.fail_if_exists", False))
     aside = folder.with_name("run.1")

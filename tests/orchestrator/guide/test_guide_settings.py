@@ -1,17 +1,21 @@
-"""The YAML of `guide`: what is missing, unknown, of the wrong type or out of range is told at once, by dotted name."""
+"""What is refused before anything is started: all that is wrong in the YAML file, its files and options, at once."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from dotted_values import with_value, without_key
-from guide_values import setting_problems
+from guide_values import ROOT, setting_problems
 
 from orchestrator.guide.guidance import read_guidance
-from orchestrator.guide.settings import guide_settings_from
+from orchestrator.guide.inputs import check_guide
+from orchestrator.guide.settings import GuideOptions, guide_settings_from
+from orchestrator.settings import SettingsError
 from tasks.guide.prompts import CRITIC_PLACES, REFLECTION_PLACES
 
 # The keys that a file must have, written down a second time, so that none can be dropped by mistake.
@@ -87,12 +91,41 @@ def test_the_endpoint_is_needed_where_it_is_asked(values: dict[str, Any]) -> Non
 
 
 def test_the_examples_of_the_docs_can_be_used(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
+    text = (ROOT / "docs" / "guide.md").read_text()
     [settings, guidance] = (re.search(f"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("yaml", "json"))
     assert settings and guidance
     found = guide_settings_from(yaml.safe_load(settings[1]))
     (tmp_path / "guidance.json").write_text(guidance[1])
     assert [*read_guidance(tmp_path / "guidance.json")] == [*found.missions] == ["cabinet"]
     for name in (found.critic.prompt_path, found.reflection.prompt_path):
-        assert (Path(__file__).parents[3] / name).exists()
+        assert (ROOT / name).exists()
     assert {*re.findall(r"\{(\w+)\}", text)} >= {*CRITIC_PLACES, *REFLECTION_PLACES}
+
+
+def checked(values: dict[str, Any], **options: Any) -> list[str]:
+    """The options and keys that are refused at a start, beyond the file itself."""
+    with pytest.raises(SettingsError) as refused:
+        check_guide(guide_settings_from(values), GuideOptions(**options))
+    return [problem.partition(": ")[0] for problem in refused.value.problems]
+
+
+def test_files_options_and_endpoint_that_do_not_fit_are_told_at_once(
+    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"step": 0, "updated_at": "", "experiences": {"G0": "look at every image"}}
+    (tmp_path / "guidance.json").write_text(json.dumps({"cabinet": entry}))
+    check_guide(guide_settings_from(values), GuideOptions())
+    # an endpoint of one's own needs a key, and the rules an embedded farm
+    monkeypatch.delenv("MY_KEY", raising=False)
+    own = {"model": "m", "api_base": "http://h:1/v1", "api_key_env": "MY_KEY"}
+    assert checked(with_value(values, "endpoint", own)) == ["endpoint.api_key_env"]
+    assert checked(values, farm="external") == ["endpoint.api_base"]
+    broken = {
+        "missions": {"cabinet": "f", "tower 2": "f"}, "output.root": "/dev/null", "critic.prompt_path": "none.txt",
+        "reflection.prompt_path": "/dev/zero", "verifier": "nobody:has_it",
+    }  # fmt: skip
+    for name, value in broken.items():
+        values = with_value(values, name, value)
+    assert checked(values, sglang_url="http://h:1") == [
+        "--sglang-url", "guidance.path", "output.root", "verifier", "critic.prompt_path", "reflection.prompt_path"
+    ]  # fmt: skip
