@@ -1,17 +1,19 @@
-"""A server of /generate whose replies a test writes."""
+"""A server of /generate whose replies a test writes, and the target host that has it."""
 
 from __future__ import annotations
 
 import json
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 from http_thread import http_server
 
 from tasks.gpu.target import GenerateRequest
+from workers.embedded.models import embedded_model
 
 Script = Callable[[int, dict[str, Any]], tuple[int, Any]]
 
@@ -50,3 +52,39 @@ def request_of(**changes: Any) -> GenerateRequest:
         "input_ids": (1, 2), "max_new_tokens": 4, "temperature": 0.0, "top_p": 1.0, "seed": 7, "stop_token_ids": (2,),
     }  # fmt: skip
     return GenerateRequest(**fields | changes)
+
+
+class ScriptedHost:
+    """A `TargetHost` of running servers: each call of `serve` gives the next URL, and then the last.
+
+    `served` has the processor and the identity that each call asked for.
+    """
+
+    def __init__(self, *urls: str, folder: Path = Path()) -> None:
+        self.urls, self.folder = list(urls), folder
+        self.served: list[tuple[str, Any]] = []
+
+    def serve(self, target: Any, processor: str = "", identity: Any = None) -> str:
+        self.served.append((processor, identity))
+        return self.urls.pop(0) if len(self.urls) > 1 else self.urls[0]
+
+    def serving(self, target: Any) -> Any:
+        return nullcontext()
+
+    def start_early(self, target: Any) -> None:
+        """It runs."""
+
+    def stop(self) -> None:
+        """It serves on."""
+
+    def identity(self, target: Any) -> dict[str, Any]:
+        return {"version": "1", "context_length": 512}
+
+    def labels_folder(self) -> Path:
+        return self.folder
+
+    def model_folder(self, target: Any) -> str:
+        return str(embedded_model())
+
+    def api_key(self, target: Any) -> str:
+        return "a-key"

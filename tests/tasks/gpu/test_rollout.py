@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from guided_job import TARGET, guided, job_in
-from scripted_server import reply_of, server
+from scripted_server import Script, ScriptedHost, reply_of, server
 
 from tasks.guide.jobs import ask_job, lengths_job, rollout_job
 from tasks.guide.ticket import DecodeCell
 from tasks.guide.work import ask_itself, prompt_lengths, roll_out
-from tasks.records import Target
 from tasks.store.store import Store
-from workers.embedded.models import embedded_model
 
 ASKED = ("Judge tickets.", "<|im_end|> is text here.")
 SCHEMA = {
@@ -24,39 +22,14 @@ SCHEMA = {
     "additionalProperties": False,
 }
 CELL = DecodeCell(0.8, 0.95, 64, stop=("\n\n",))
-Script = Callable[[int, dict[str, Any]], tuple[int, Any]]
-
-
-class Host:
-    """The host of a running server."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def serving(self, target: Target) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
-        assert identity == {"version": "1"}
-        return self.url
-
-    def start_early(self, target: Target) -> None:
-        """It runs."""
-
-    def identity(self, target: Target) -> Mapping[str, Any]:
-        return {"version": "1", "context_length": 512}
-
-    def model_folder(self, target: Target) -> str:
-        return str(embedded_model())
-
-    def api_key(self, target: Target) -> str | None:
-        return None
 
 
 @contextmanager
 def serving(script: Script) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
     with server(script) as (url, seen):
-        yield Host(url), seen
+        host = ScriptedHost(url)
+        yield host, seen
+    assert all(identity == {"version": "1"} for _, identity in host.served)
 
 
 def test_each_seed_is_one_candidate_in_the_order_of_the_seeds(store: Store) -> None:

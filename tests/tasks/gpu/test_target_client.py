@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 from hostile_server import hostile_server
-from scripted_server import GOOD, reply_of, request_of, server
+from scripted_server import GOOD, ScriptedHost, reply_of, request_of, server
 from server_target import server_target
 
 from tasks.gpu import host
 from tasks.gpu.host import ask_target
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown, request_body, to_generated
-from tasks.records import Target
 
 STOP = {"type": "stop", "matched": 2}
 CUT = {"type": "length", "length": 2}
@@ -142,33 +140,17 @@ def test_an_answer_that_was_broken_off_is_no_answer() -> None:
         to_generated(reply_of([5], {"type": "abort", "message": "aborted"}), (2,))
 
 
-class Host:
-    """A target host with servers that a test started: each call of `serve` names the next one."""
-
-    def __init__(self, *urls: str) -> None:
-        self.urls = list(urls)
-
-    def serving(self, target: Target) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def serve(self, target: Target, *_: object) -> str:
-        return self.urls.pop(0) if len(self.urls) > 1 else self.urls[0]
-
-    def api_key(self, target: Target) -> str | None:
-        return "a-key"
-
-
 def test_of_a_server_that_died_its_successor_is_asked_for_the_rest_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a server that dies after its first answer
     requests = {name: request_of(input_ids=(number,)) for number, name in enumerate("abc")}
     answers: dict[str, Generated] = {}
     with server(lambda n, _: (200, GOOD) if n == 1 else (0, None)) as (first, _):
         with server(lambda *_: (200, GOOD)) as (second, seen):
-            hosts: Any = Host(first, second)
+            hosts: Any = ScriptedHost(first, second)
             ask_target(hosts, server_target(), requests, answers.__setitem__)
         assert set(answers) == set("abc") and [body["input_ids"] for body in seen] == [[1], [2]]
         # And one that only fails is given up in the end
         monkeypatch.setattr(host, "NO_ANSWER_S", 0.0)
-        alone: Any = Host(first)
+        alone: Any = ScriptedHost(first)
         with pytest.raises(TargetDown):
             ask_target(alone, server_target(), requests, answers.__setitem__)

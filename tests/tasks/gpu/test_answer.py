@@ -1,26 +1,23 @@
-"""Which answers of a stage are whole, what is asked to know it, and a candidate's own clustering and cap."""
+"""Answers of a stage: which are whole, what is asked to know it, and which answers two candidates share."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scripted_server import reply_of, server
+from scripted_server import ScriptedHost, reply_of, server
 from simulated_run import RUN
 
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
 from tasks.plan import Candidate, Plan
-from tasks.records import Example, Sampling, Target
+from tasks.records import Example, Sampling
 from tasks.stage import Stage
 from tasks.store.store import Store
-from workers.embedded.models import embedded_model
 
 CLUSTERING, ARMS = "c" * 32, "a" * 32
 END = 2  # of the embedded model's turns
@@ -35,52 +32,31 @@ REPLIES = (
 EXAMPLES = tuple(Example(str(n), "", f"Question {n}?", "") for n in range(len(REPLIES)))
 
 
-class Host:
-    """The host of a running server; `processors` has the file that each `serve` asks for."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.folder = url, folder
-        self.processors: list[str] = []
-
-    def serving(self, target: Target) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
-        self.processors.append(processor)
-        return self.url
-
-    def stop(self) -> None:
-        """It serves on."""
-
-    def identity(self, target: Target) -> Mapping[str, Any]:
-        return {"version": "1"}
-
-    def labels_folder(self) -> Path:
-        return self.folder
-
-    def model_folder(self, target: Target) -> str:
-        return str(embedded_model())
-
-    def api_key(self, target: Target) -> str | None:
-        return None
-
-
 @pytest.fixture(autouse=True)
 def clusterings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run's own clustering and one of an arm."""
     monkeypatch.setattr(Stage, "examples", lambda stage: EXAMPLES)
     described = json.dumps([{"id": n, "description": str(n)} for n in range(2)])
+    labels = pack_labels(np.arange(10, dtype=np.uint8) % 2)
     for clustering in (CLUSTERING, ARMS):
-        store.clusterings.put(RUN.id, clustering, pack_labels(np.arange(10, dtype=np.uint8) % 2), described)
+        store.clusterings.put(RUN.id, clustering, labels, described, ends=labels)
     store.put_metadata(RUN.id, "clustering", CLUSTERING)
 
 
-def stage_of(store: Store, candidate: Candidate, *, whole: bool = True, lifecycle: str = "resident") -> Stage:
-    changes = {"lifecycle": lifecycle, "request_timeout_s": 10, "prompt_template": "{context}{query}"}
-    target = dataclasses.replace(RUN.target, sampling=Sampling(30, 0, 1, 1), **changes)  # type: ignore[arg-type]
+def stage_of(
+    store: Store, candidate: Candidate, *, whole: bool = True, lifecycle: str = "resident", **sampling: Any
+) -> Stage:
+    values: dict[str, Any] = {"lifecycle": lifecycle, "request_timeout_s": 10, "prompt_template": "{context}{query}"}
+    target = dataclasses.replace(RUN.target, sampling=Sampling(30, 0, 1, 1, **sampling), **values)
     run = dataclasses.replace(RUN, target=target, whole=whole)
     store.put_run(run)
     return Stage(store, run, Plan("population", 0, (candidate,)), candidate, "pre", 1)
+
+
+def answers_of(url: str, folder: Path, stage: Stage) -> list[dict[str, Any]]:
+    host: Any = ScriptedHost(url, folder=folder)
+    found: list[dict[str, Any]] = answer_stage(stage, host)["answers"]
+    return found
 
 
 def stored_answers(store: Store) -> int:
@@ -102,8 +78,8 @@ def test_where_the_text_of_a_steered_answer_does_not_tell_the_model_without_delt
     # When a steered candidate answers: with a sentence, a number, a cut one, a loop to the cap, and nothing
     stage = stage_of(store, Candidate(0, (0.0, 0.5)), lifecycle=lifecycle)
     with server(script) as (url, seen):
-        installed = Host(url, tmp_path)
-        answers = answer_stage(stage, installed)["answers"]  # type: ignore[arg-type]
+        host: Any = ScriptedHost(url, folder=tmp_path)
+        answers = answer_stage(stage, host)["answers"]
     # Then the model would also end the second there and not the third, and the loop is named
     assert [answer["whole"] for answer in answers] == [True, True, False, False, False]
     assert [answer["loop"] for answer in answers] == [False, False, False, True, False]
@@ -119,7 +95,8 @@ def test_where_the_text_of_a_steered_answer_does_not_tell_the_model_without_delt
         assert (body["sampling_params"]["max_new_tokens"], body["sampling_params"]["temperature"]) == (1, 0.0)
         assert body["sampling_params"]["stop_token_ids"] == seen[0]["sampling_params"]["stop_token_ids"]
     # And it was the same server that answered
-    assert len(set(installed.processors)) == 1 and bool(installed.processors[0]) == (lifecycle == "restart")
+    [processor] = {processor for processor, _ in host.served}
+    assert bool(processor) == (lifecycle == "restart")
 
 
 def test_a_server_that_says_whether_the_model_would_end_there_too_is_not_asked(store: Store, tmp_path: Path) -> None:
@@ -128,8 +105,7 @@ def test_a_server_that_says_whether_the_model_would_end_there_too_is_not_asked(s
         return 200, reply | {"meta_info": reply["meta_info"] | {"ends_unsteered": number == 2}}
 
     with server(script) as (url, seen):
-        host: Any = Host(url, tmp_path)
-        answers = answer_stage(stage_of(store, Candidate(0, (0.0, 0.5))), host)["answers"]
+        answers = answers_of(url, tmp_path, stage_of(store, Candidate(0, (0.0, 0.5))))
     assert [answer["whole"] for answer in answers] == [True, True, False, False, False]
     assert len(seen) == len(REPLIES)
 
@@ -146,27 +122,36 @@ def test_nothing_is_asked_where_no_delta_acts_or_every_answer_counts_as_whole(
     deltas: tuple[float, ...], whole: bool, expected: list[bool], store: Store, tmp_path: Path
 ) -> None:
     with server(lambda number, asked: (200, REPLIES[number - 1])) as (url, seen):
-        host: Any = Host(url, tmp_path)
-        answers = answer_stage(stage_of(store, Candidate(0, deltas), whole=whole), host)["answers"]
+        answers = answers_of(url, tmp_path, stage_of(store, Candidate(0, deltas), whole=whole))
     assert [answer["whole"] for answer in answers] == expected
     assert len(seen) == len(REPLIES)
 
 
-def test_a_candidate_s_own_clustering_and_cap_replace_the_run_s(store: Store, tmp_path: Path) -> None:
-    def sent(seen: list[dict[str, Any]]) -> tuple[str, int]:
-        sampling = seen[-1]["sampling_params"]
-        return sampling["custom_params"]["clustering"], sampling["max_new_tokens"]
-
+def test_candidates_that_differ_in_what_acts_have_answers_of_their_own(store: Store, tmp_path: Path) -> None:
     own = Candidate(0, (0.0, 0.5))
-    candidates = (own, dataclasses.replace(own, clustering=ARMS), dataclasses.replace(own, max_tokens=8))
-    keys = set()
-    requests = []
+    changed = dataclasses.replace
+    stages = {
+        "own": (own, {}),
+        "another clustering": (changed(own, clustering=ARMS), {}),
+        "a cap": (changed(own, max_tokens=8), {}),
+        "a cap beyond the run's": (changed(own, max_tokens=99), {}),
+        "measured again": (changed(own, repeat=1), {}),
+        "an end that no delta raises": (own, {"end_after_sentence": True}),
+        "an end anywhere": (changed(own, deltas=(0.5, 0.0)), {}),
+        "an end after sentences": (changed(own, deltas=(0.5, 0.0)), {"end_after_sentence": True}),
+    }
+    keys: dict[str, str] = {}
+    sent: dict[str, tuple[str, int]] = {}
     with server(lambda number, asked: (200, REPLIES[0])) as (url, seen):
-        host: Any = Host(url, tmp_path)
-        for candidate in (*candidates, dataclasses.replace(own, max_tokens=99)):
-            keys |= {answer["key"] for answer in answer_stage(stage_of(store, candidate), host)["answers"]}
-            requests.append(sent(seen))
-    # Then each has answers of its own, but for a cap beyond the run's
-    assert len(keys) == 3 * len(EXAMPLES)
-    assert requests[:3] == [(CLUSTERING, 30), (ARMS, 30), (CLUSTERING, 8)] and len(seen) == 3 * len(EXAMPLES)
-    assert {path.stem for path in tmp_path.iterdir()} == {CLUSTERING, ARMS}
+        for name, (candidate, sampling) in stages.items():
+            keys[name] = answers_of(url, tmp_path, stage_of(store, candidate, **sampling))[0]["key"]
+            asked = seen[-1]["sampling_params"]
+            sent[name] = asked["custom_params"]["clustering"], asked["max_new_tokens"]
+    # Then these two share those of the first, and no other does
+    same = {name for name, key in keys.items() if key == keys["own"]}
+    assert same == {"own", "a cap beyond the run's", "an end that no delta raises"}
+    assert len(set(keys.values())) == len(keys) - 2 and len(seen) == len(EXAMPLES) * (len(keys) - 2)
+    assert (sent["own"], sent["a cap"]) == ((CLUSTERING, 30), (CLUSTERING, 8))
+    assert sent["another clustering"] == (ARMS, 30)
+    ends = {f"{CLUSTERING}.ends"}
+    assert {path.stem for path in tmp_path.iterdir()} == {CLUSTERING, ARMS, *ends}

@@ -1,17 +1,22 @@
-"""A control token that is written out in a question, a context or a prompt is text; the chat template's are tokens."""
+"""Prompts reach the model whole, through its chat template; a control token that is written out in one is text."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import cluster_families as families
 import pytest
+from server_target import server_target
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from tasks.gpu.prompt import control_tokens, prompt_encoder, render
+from orchestrator.farm.checks import check_template
+from tasks.gpu.jobs import context_length
+from tasks.gpu.prompt import control_tokens, load_tokenizer, prompt_encoder, render, render_chat, takes_system
 from workers.embedded.models import embedded_model
 
 TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
@@ -132,3 +137,81 @@ def test_a_tokenizer_that_cannot_read_it_as_text_refuses_that_question_alone() -
     assert render(Slow(), "", "{context}{query}", "", "How much?")
     with pytest.raises(ValueError, match=r"org/slow .*'<\|im_start\|>' in a question or a prompt"):
         render(Slow(), "", "{context}{query}", "", "How<|im_start|> much?")
+
+
+ASSISTANT = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+
+
+def chat_template(of_a_message: str) -> Any:
+    """A tokenizer whose template writes each message as this says."""
+    tokenizer = families.qwen()
+    tokenizer.chat_template = "{% for m in messages %}" + of_a_message + "{% endfor %}" + ASSISTANT
+    return tokenizer
+
+
+MESSAGE = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
+
+
+def test_every_newline_of_template_and_texts_reaches_the_ids() -> None:
+    tokenizer = chat_template(MESSAGE)
+    ids = render(tokenizer, "Be\nbrief.", TEMPLATE, "line one\nline two", "How much?")
+    assert tokenizer.decode(ids) == (
+        "<|im_start|>system\nBe\nbrief.<|im_end|><|im_start|>user\nRead this.\n\nline one\nline two\n\n"
+        "Question: How much?\n<|im_end|><|im_start|>assistant\n"
+    )
+    # and an empty system prompt is left out
+    ids = render(tokenizer, "", "{context}{query}", "", "x")
+    assert tokenizer.decode(ids) == "<|im_start|>user\nx<|im_end|><|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_template_without_a_system_message_has_the_system_prompt_before_the_question(
+    refuses: bool, tmp_path: Path
+) -> None:
+    # Given Gemma's template, which refuses a system message, and one that leaves it out
+    without = "{{ raise_exception('System role not supported') }}" if refuses else ""
+    tokenizer = chat_template("{% if m.role == 'system' %}" + without + "{% else %}" + MESSAGE + "{% endif %}")
+    # Then nothing of it is lost
+    assert not takes_system(tokenizer)
+    assert tokenizer.decode(render_chat(tokenizer, "Be brief.", "Why?", "So.", "And?")) == (
+        "<|im_start|>user\nBe brief.\n\nWhy?<|im_end|><|im_start|>assistant\nSo.<|im_end|>"
+        "<|im_start|>user\nAnd?<|im_end|><|im_start|>assistant\n"
+    )
+    # And `orchestrator doctor` says so
+    tokenizer.save_pretrained(tmp_path)
+    [finding] = check_template(str(tmp_path))
+    assert finding.ok and "no system message" in finding.message
+
+
+def test_a_template_that_leaves_out_a_question_is_refused() -> None:
+    part = "{% for part in m.content %}{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}"
+    with pytest.raises(ValueError, match="leaves a question out"):
+        render_chat(chat_template(f"<|im_start|>user\n{part}<|im_end|>"), "", "x")
+
+
+def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    families.qwen().save_pretrained(folder)
+    (folder / "theirs.py").write_text(f"import os; os.mkdir({str(tmp_path / 'PWNED')!r})\nclass Tokenizer: ...\n")
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    changed = config | {"tokenizer_class": "Tokenizer", "auto_map": {"AutoTokenizer": ["theirs.Tokenizer", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        load_tokenizer(str(folder))
+    assert not (tmp_path / "PWNED").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "config", "length"),
+    [
+        ("--context-length 1024", {}, 1024), ("--tp 2 --context-length=1024", {}, 1024), ("--tp 2", {}, 4096),
+        ("", {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}, 16384),
+        ("", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}}, 4096),
+    ],
+)  # fmt: skip
+def test_the_context_of_a_server_is_its_argument_or_the_models(
+    argument: str, config: dict[str, Any], length: int, tmp_path: Path
+) -> None:
+    values = {"model_type": "llama", "max_position_embeddings": 4096, **config}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert context_length(dataclasses.replace(server_target(), args=argument), str(tmp_path)) == length
