@@ -64,6 +64,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = "retry" if cmd_name == "resume" else cmd_name
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"orchestrator.commands.{COMMANDS[cmd_name][0]}")

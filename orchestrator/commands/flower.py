@@ -14,6 +14,7 @@ from tasks.common.logs import secret
 
 
 @options.command(drives=True)
+@options.farm_option
 @click.option("--address", default="127.0.0.1", help="the address to listen on (127.0.0.1: this machine only)")
 @click.option("--port", type=int, default=5555, help="the port (default 5555; 0 for any free port)")
 @click.option("--note", default="", metavar="TEXT",
@@ -22,9 +23,9 @@ from tasks.common.logs import secret
               help="folder of the runs' output folders (default outputs); Retry writes there")  # fmt: skip
 @click.option("--data", type=options.path_option, default="outputs/flower", metavar="DIR",
               help="folder of the history (default outputs/flower), readable by you only")  # fmt: skip
-def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int:
-    """Serve Flower for the farm at WHETSTONE_REDIS_URL, or the one that is up in this folder: its workers and tasks,
-    the run of each task, the cost of each run so far, and Retry.
+def flower(config: Path | None, address: str, port: int, note: str, outputs: Path, data: Path) -> int:
+    """Serve Flower for the farm at WHETSTONE_REDIS_URL, the one of a .config, or the one that is up in this folder: its
+    workers and tasks, the run of each task, the cost of each run so far, and Retry.
 
     The user name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
     names.  Without either a password is made anew and printed.
@@ -45,7 +46,7 @@ def flower(address: str, port: int, note: str, outputs: Path, data: Path) -> int
     accounts = secret("FLOWER_BASIC_AUTH")
     if ":" not in accounts and (accounts or os.environ.get("FLOWER_BASIC_AUTH_FILE")):
         return console.fail(console.WRONG, "FLOWER_BASIC_AUTH and FLOWER_BASIC_AUTH_FILE name no USER:PASSWORD")
-    farm = os.environ[ENVIRONMENT_VARIABLE] = named_address(None)  # Retry starts commands for the same farm
+    farm = os.environ[ENVIRONMENT_VARIABLE] = named_address(config)  # Retry starts commands for the same farm
     if not accounts:
         accounts = f"whetstone:{secrets.token_urlsafe(12)}"
         print(f"user name and password, until it ends: {accounts}", flush=True)

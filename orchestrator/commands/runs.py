@@ -177,12 +177,13 @@ def _failure_lines(failure: Failure) -> list[str]:
 @options.set_option
 @options.plain_option
 def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool) -> int:
-    """Go on with a run that parked because a task failed for good, with the settings that it was started with.
+    """Go on with a run that parked or was stopped, with the settings that it was started with; `orchestrator resume` is
+    the same command.
 
     Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator
     failed RUN` shows the error); --set changes a setting that may change before a run is resumed: NAME=VALUE for an
-    evolution (limits, timeouts, prices, the budget, the farm, and the reflector), a dotted key for the other kinds: of
-    the YAML file, or farm.NAME for an option of the command line.  With another judge an evolution is refused, and all
+    evolution (limits, timeouts, prices, the budget, the farm, and the reflector), for the other kinds a key of the YAML
+    file, or an option of the command line.  With another judge an evolution is refused, and all
     of a collection is judged again.
 
     With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
@@ -199,7 +200,7 @@ def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool
       orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
       orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent
       orchestrator retry outputs/collect --set phase0.judge_concurrency=2
-      orchestrator retry outputs/guide --set farm.budget_usd=5
+      orchestrator retry outputs/guide --set budget_usd=5
 
     results: the run's output folder, as with the command that began it.
     exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import flower
 import redis
 from celery import Celery
+from celery.events.state import Task
 from flower.app import Flower
 from flower.options import options
 from flower.urls import settings as flower_settings
@@ -33,9 +34,10 @@ from orchestrator.farm.connection import make_sender
 from orchestrator.flower_ext.runs import RetryRejected, RunView, index_runs, retry
 from tasks.common import logs
 from tasks.common.files import check_own_file, private_folder
-from tasks.queues import parse_label
+from tasks.queues import STAGE_TASKS, parse_label
 from tasks.store.address import store_url
 from tasks.store.client import NO_WAITING, connect
+from tasks.store.keys import JOBS
 from tasks.store.store import Store
 
 OURS = Path(__file__).parent / "pages"
@@ -113,6 +115,24 @@ class RunsInApi(RunsPage):
         self.write({"runs": [{**dataclasses.asdict(v), "state": v.state} for v in (await self.views()).values()]})
 
 
+class TaskPage(RunsPage):
+    """Flower's page of a task; of a failed one that Flower has not seen, what the store knows."""
+
+    @authenticated
+    async def get(self, name: str) -> None:
+        task = self.application.events.state.tasks.get(name)
+        if task is None:
+            found = (one for view in (await self.views()).values() for one in view.failed if one.task == name)
+            if (failed := next(found, None)) is None:
+                raise HTTPError(404, f"Unknown task '{name}'")
+            kind = "job" if failed.record == JOBS else "child"
+            task = Task(
+                uuid=name, name=STAGE_TASKS.get(failed.stage, failed.stage), state="FAILURE", failed=failed.at,
+                args=f"run={failed.run} {kind}={failed.node}", exception=failed.error, retries=failed.tries - 1,
+            )  # fmt: skip
+        self.render("task.html", task=self.format_task(task), read_only=True)
+
+
 class Retry(RunsPage):
     """Go on with a run, given by its own id or by that of a failed task; leads to the page of runs."""
 
@@ -184,6 +204,7 @@ def serve(
     routes = [  # asked before Flower's
         url(r"/runs", RunsPage, ours, name="runs"),
         url(r"/api/runs", RunsInApi, ours),
+        url(r"/task/([^/]+)", TaskPage, ours),
         url(r"/task/retry/([^/]+)", Retry, {**ours, "what": "task"}, name="retry_task"),
         url(r"/run/retry/([^/]+)", Retry, {**ours, "what": "run"}, name="retry_run"),
         url(r"/metrics", GuardedMetrics),

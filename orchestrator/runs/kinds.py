@@ -261,7 +261,7 @@ class YamlKind(RunKind, Generic[S, O]):
         log_to(output.log, level, [logging.StreamHandler(stream or sys.stderr)])
         raise_on_signals()
         budget = options.budget_usd if isinstance(options, EndpointOptions) else 0.0
-        with Driving(output, callbacks, again=again, raise_budget=f"--set farm.budget_usd={2 * budget:g}") as driving:
+        with Driving(output, callbacks, again=again, raise_budget=f"--set budget_usd={2 * budget:g}") as driving:
             output.run_id(self.name)  # first of all: files without it are no run
             with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
                 self.save(output, settings, options)

@@ -7,6 +7,7 @@ Every key of the file must be a field, and every field without a default must be
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -109,28 +110,40 @@ def pop_section(values: dict[Any, Any], name: str, kind: type[T], cross_checks: 
 
 
 def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change: Sequence[str]) -> None:
-    """Change `values` by each NAME=VALUE, whose name is dotted and one of `may_change`."""
+    """Change `values` by each NAME=VALUE.  The name is one of `may_change`, which are dotted, or what is behind the
+    last dot of one, where no other setting ends so.
+    """
     given: dict[str, str] = {}
+    problems: list[str] = []
     for override in overrides:
-        name, equals, text = override.partition("=")
+        said, equals, text = override.partition("=")
+        meant = [name for name in {*may_change, *flatten(values)} if said in (name, name.rpartition(".")[2])]
+        name = meant[0] if len(meant) == 1 else said
         if not equals:
-            raise SettingsError([f"--set {override}: it is NAME=VALUE"])
-        if name in given:
-            raise SettingsError([f"--set {name}: is set twice, to {quote(given[name])} and to {quote(text)}"])
-        if name not in may_change:
+            problems.append(f"--set {override}: it is NAME=VALUE")
+        elif name in given:
+            problems.append(f"--set {said}: is set twice, to {quote(given[name])} and to {quote(text)}")
+        elif name not in may_change:
             kind = "alters results, so it is another run" if name in flatten(values) else "is not a setting"
-            raise SettingsError([f"--set {name}: it {kind}; what may change: {', '.join(may_change)}"])
-        given[name] = text
-        *sections, key = name.split(".")
-        place = values
-        for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
-                raise SettingsError([f"{section}: {quote(place)} is not a section with keys of its own"])
-        try:
-            place[key] = yaml.load(text, Loader=_Loader) if text else ""
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise SettingsError([f"--set {name}: {' '.join(str(error).split())}"]) from None
+            behind = {known.rpartition(".")[2]: known for known in may_change}
+            near = difflib.get_close_matches(said.rpartition(".")[2], behind, n=1, cutoff=0.5)
+            is_misspelt = near and name not in flatten(values)
+            hint = f"did you mean {behind[near[0]]}?" if is_misspelt else f"what may change: {', '.join(may_change)}"
+            problems.append(f"--set {said}: it {kind}; {hint}")
+        else:
+            given[name] = text
+            *sections, key = name.split(".")
+            place = values
+            for section in sections:
+                place = place.setdefault(section, {})
+                if not isinstance(place, dict):
+                    raise SettingsError([f"{section}: {quote(place)} is not a section with keys of its own"])
+            try:
+                place[key] = yaml.load(text, Loader=_Loader) if text else ""
+            except (yaml.YAMLError, RecursionError, ValueError) as error:
+                problems.append(f"--set {said}: {' '.join(str(error).split())}")
+    if problems:
+        raise SettingsError(problems)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

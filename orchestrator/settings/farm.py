@@ -85,7 +85,10 @@ def _check_address(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _check_prices(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     prices = [values.get(f"price_{kind}") for kind in ("prompt", "cached", "completion")]
     if values.get("budget_usd") and None in prices:
-        yield "budget_usd", "needs the prices --price-prompt, --price-cached and --price-completion"
+        yield (
+            "budget_usd",
+            "needs the prices --price-prompt, --price-cached and --price-completion (--set price_prompt and so on)",
+        )
 
 
 FARM_CHECKS = (_check_address, _check_prices)

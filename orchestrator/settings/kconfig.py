@@ -158,7 +158,7 @@ def _read_overrides(overrides: Mapping[str, str] | Sequence[str]) -> tuple[Assig
     found: Assignments = {}
     problems: Problems = {}
     for given, value in pairs:
-        name = given.strip().removeprefix(PREFIX)
+        name = given.strip().upper().removeprefix(PREFIX)
         name = SPECIFIED.get(name, name)
         if given in bare:
             problems[PREFIX + name] = "has no value; write NAME=VALUE"

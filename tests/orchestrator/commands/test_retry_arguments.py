@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 from orchestrator import console
-from orchestrator.cli import main
+from orchestrator.cli import main, orchestrator
 from orchestrator.commands.runs import retry
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import ParkedState, write_parked_state
+from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import override_values
+from orchestrator.settings.kconfig import load_settings
 
 
 @pytest.mark.parametrize(
@@ -41,3 +46,27 @@ def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: pytest
     assert main(["retry", str(tmp_path)]) == console.BROKEN
     assert "no valid answer" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before
+
+
+MAY_CHANGE = ("phase0.judge_concurrency", "farm.budget_usd", "farm.price_prompt")
+
+
+@pytest.mark.parametrize("name", ["farm.budget_usd", "budget_usd"])
+def test_a_setting_is_named_by_its_key_with_or_without_its_section(name: str) -> None:
+    values: dict[str, Any] = {}
+    override_values(values, [f"{name}=5"], MAY_CHANGE)
+    assert values == {"farm": {"budget_usd": 5}}
+
+
+def test_all_wrong_settings_are_told_at_once_with_those_that_were_meant() -> None:
+    values: dict[str, Any] = {"seed": 1}
+    with pytest.raises(SettingsError) as error:
+        override_values(values, ["budget=5", "phase0.judge_concurency=2", "seed=2", "price_prompt"], MAY_CHANGE)
+    told = error.value.problems
+    assert len(told) == 4 and "did you mean farm.budget_usd?" in told[0] and "phase0.judge_concurrency?" in told[1]
+    assert "another run" in told[2] and "NAME=VALUE" in told[3] and values == {"seed": 1}
+
+
+def test_resume_is_the_same_command_as_retry_and_options_may_be_in_lower_case() -> None:
+    assert orchestrator.get_command(click.Context(orchestrator), "resume") is retry
+    assert load_settings(Path("configs/evolve.config"), ["ngen=3"]).ngen == 3

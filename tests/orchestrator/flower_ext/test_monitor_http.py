@@ -13,6 +13,7 @@ import pytest
 from flower_process import Flower, command, cpu_worker, environment, eventually, failing_score, parked_run
 
 from orchestrator.flower_ext.server import Pages
+from tasks.records import Failure
 from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
@@ -125,6 +126,17 @@ def test_a_run_that_is_driven_elsewhere_finds_its_failed_candidate_dispatched(sc
     [message] = [one for one in messages if one["argsrepr"].startswith("run=distant ")]
     assert message["task"] == "gpu.answer", "all that the candidate misses, from its first stage on"
     assert flower.client.post(f"/task/retry/{task}").status_code == 409
+
+
+def test_a_failed_task_that_flower_has_not_seen_is_shown_from_the_store(scene: Scene) -> None:
+    task = scene.tasks["second"]
+    [failed] = scene.flower.run("second")["failed"]
+    unseen = Failure(**{**failed, "task": "not-seen-by-flower", "name": "7"})
+    scene.store.put_failure(unseen)
+    page = scene.flower.client.get(f"/task/{unseen.task}")
+    assert (page.status_code, scene.flower.client.get("/task/nothing").status_code) == (200, 404)
+    assert f'action="/task/retry/{unseen.task}"' in page.text and "second" in page.text and task not in page.text
+    scene.store.forget_failure(unseen)
 
 
 def test_the_history_is_there_after_a_restart(scene: Scene) -> None:

@@ -170,7 +170,7 @@ def test_all_that_is_wrong_is_named_at_once_in_the_order_of_kconfig(sound: Any, 
 
 def test_an_unknown_option_is_named_with_the_one_that_was_meant(sound: Any, problems: Any) -> None:
     sound.append("CONFIG_POPULATION_SZE=4")
-    (in_file, override) = problems("ngen=3")
+    (in_file, override) = problems("ngenn=3")
     assert "CONFIG_POPULATION_SIZE" in in_file.partition(":")[2]
     assert "CONFIG_NGEN" in override.partition(":")[2]
 
