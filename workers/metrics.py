@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,10 +91,6 @@ class FarmCollector(Collector):
 
     broker: redis.Redis
     store: Store
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing to say beforehand: a registry asks, and the store may be away then."""
-        return []
 
     def collect(self) -> Iterator[Metric]:
         try:

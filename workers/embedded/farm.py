@@ -67,13 +67,6 @@ class FarmSpec:
     offline: bool = True  # Hugging Face's libraries do not use the network
     ready_timeout_s: float = 120.0
 
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> FarmSpec:
-        return cls(**json.loads(text))
-
 
 def farm_socket(server: str, folder: Path) -> Path:
     """The path of a server's socket for this farm folder, always the same.  Creates nothing.
@@ -260,7 +253,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         if files.read_state() is not None:
             raise FarmError(f"a farm is up in {folder} already")
         files.clear()
-        write_atomic(files.spec, spec.to_json())
+        write_atomic(files.spec, json.dumps(dataclasses.asdict(spec), indent=1))
         if writing is not None:
             write_atomic(files.owner, json.dumps(dataclasses.asdict(record_of("owner", os.getpid()))))
         argv = [sys.executable, "-m", "workers.embedded.supervisor", "--spec", str(files.spec)]

@@ -261,7 +261,7 @@ def main() -> None:
     parser.add_argument("--owner-pipe", type=int, help="a descriptor; the farm stops when its other end is closed")
     arguments = parser.parse_args()
     logs.set_up([logging.StreamHandler()], logging.INFO)
-    spec = FarmSpec.from_json(arguments.spec.read_text())
+    spec = FarmSpec(**json.loads(arguments.spec.read_text()))
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stopping.set())

@@ -19,10 +19,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tasks.common.files import private_folder
 from tasks.gpu.host import CardComputes, CardUse
@@ -55,13 +55,8 @@ class Gpu:
 
     def memory(self) -> tuple[int, int]:
         """Used and total, in bytes."""
-        import pynvml
-
-        try:
-            pynvml.nvmlInit()
-            memory = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(self.index))
-        except pynvml.NVMLError as error:
-            raise GpuUnavailable(f"the driver does not answer for GPU {self.index}: {error}") from error
+        with _driver() as nvml:
+            memory = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(self.index))
         return int(memory.used), int(memory.total)
 
     def utilization(self) -> float | None:
@@ -69,14 +64,26 @@ class Gpu:
 
         None where the driver does not report it, for example for a GPU that is divided by MIG.
         """
-        import pynvml
+        with suppress(GpuUnavailable), _driver() as nvml:
+            rates = nvml.nvmlDeviceGetUtilizationRates(nvml.nvmlDeviceGetHandleByIndex(self.index))
+            return float(rates.gpu) / 100
+        return None
 
-        try:
-            pynvml.nvmlInit()
-            rates = pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByIndex(self.index))
-        except pynvml.NVMLError:
-            return None
-        return float(rates.gpu) / 100
+
+@contextmanager
+def _driver() -> Iterator[Any]:
+    """NVIDIA's library, whose errors are a reason that there is no GPU."""
+    try:
+        import pynvml
+    except ImportError as error:
+        raise GpuUnavailable(
+            "the package nvidia-ml-py is not installed: install this project with its extra 'gpu'"
+        ) from error
+    try:
+        pynvml.nvmlInit()
+        yield pynvml
+    except pynvml.NVMLError as error:
+        raise GpuUnavailable(f"no GPU on this machine that a driver answers for ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -92,18 +99,9 @@ class Claim:
 
 def available_gpus() -> list[Gpu]:
     """All GPUs of this host, by their number."""
-    try:
-        import pynvml
-    except ImportError as error:
-        raise GpuUnavailable(
-            "the package nvidia-ml-py is not installed: install this project with its extra 'gpu'"
-        ) from error
-    try:
-        pynvml.nvmlInit()
-        handles = [(i, pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
-        gpus = [Gpu(index, str(pynvml.nvmlDeviceGetName(handle))) for index, handle in handles]
-    except pynvml.NVMLError as error:
-        raise GpuUnavailable(f"no GPU on this machine that a driver answers for ({error})") from error
+    with _driver() as nvml:
+        handles = [(i, nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(nvml.nvmlDeviceGetCount())]
+        gpus = [Gpu(index, str(nvml.nvmlDeviceGetName(handle))) for index, handle in handles]
     if not gpus:
         raise GpuUnavailable("no GPU on this machine")
     return gpus

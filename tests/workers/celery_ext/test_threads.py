@@ -45,23 +45,6 @@ def test_a_task_over_its_hard_limit_fails_and_its_slot_is_free(bench: Bench, que
     assert (bench.began("hung"), bench.ended("hung")) == (1, 0)
 
 
-@pytest.mark.parametrize("bench", [0.5], indirect=True)
-def test_a_task_that_always_kills_its_worker_fails_in_the_end(bench: Bench) -> None:
-    # Given a task that kills its worker, and another worker that is started each time
-    bench.app.send_task("openai.kill", ("poison",))
-    store = Store(connect(store_url(bench.url)))
-    for _ in range(4):
-        worker = bench.launch_worker("openai", 1)
-        until(lambda w=worker: not w.alive or store.failures("run", "plan"))
-        if worker.alive:
-            break
-    # Then it has been tried as often as it may be (once more than it is retried), and has failed
-    assert "the worker died or was lost" in failure(bench, "poison").error
-    assert bench.began("poison") == 2
-    until(lambda: bench.broker.hlen("unacked") == 0)
-    assert bench.broker.llen("openai") == 0
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("bench", [0.5], indirect=True)
 def test_a_regular_shutdown_is_not_counted_as_a_lost_worker(bench: Bench) -> None:

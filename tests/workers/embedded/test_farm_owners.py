@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import socket
 import subprocess
 import sys
@@ -59,21 +61,19 @@ def tmp_socket(folder: Path, name: str) -> Path:
 
 
 OWNER = """
-import signal, sys
-from pathlib import Path
+import json, signal, sys
 from workers.embedded import farm as control
 from workers.embedded.farm import FarmSpec
-farm = control.start(FarmSpec.from_json(Path(sys.argv[1]).read_text()))
+farm = control.start(FarmSpec(**json.loads(sys.argv[1])))
 print("up", flush=True)
 signal.pause()
 """
 
 
 @pytest.fixture
-def owner(farm_folder: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def owner(farm_folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that has started a farm in the folder."""
-    (tmp_path / "spec.json").write_text(farm_spec(farm_folder).to_json())
-    command = [sys.executable, "-c", OWNER, str(tmp_path / "spec.json")]
+    command = [sys.executable, "-c", OWNER, json.dumps(dataclasses.asdict(farm_spec(farm_folder)))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
