@@ -143,7 +143,7 @@ def start_collection(
     reflector, rules = collection.reflector_endpoint, settings.reflector.api_base == EMBEDDED
     asked = {"rules": rules, "external": options.farm == "external"}
     judge = provider_at(collection.judge.model, collection.judge_endpoint, **asked)
-    compressor, cost = provider_at(collection.reflector.model, reflector, **asked), highest_cost(reflector, rules=rules)
+    compressor, cost = provider_at(collection.reflector.model, reflector, **asked), highest_cost(reflector, **asked)
     print(announce(compressor, judge, cost), file=stream, flush=True)
 
     again = "the same command with --resume"

@@ -45,7 +45,7 @@ from orchestrator.runs.session import (
 from orchestrator.settings.inputs import prompts_of
 from orchestrator.settings.kconfig import write_config
 from orchestrator.settings.options import Settings
-from orchestrator.settings.run import by_rules, endpoint_of, make_run, relative_objective, stage_limit_s
+from orchestrator.settings.run import by_rules, endpoint_of, make_run, needs_endpoint, relative_objective, stage_limit_s
 from tasks.cpu.plots import COMPARISON_PLOTS
 from tasks.judging.graders import needs_model, title_of
 from tasks.openai.endpoint import is_priced
@@ -142,8 +142,11 @@ def _announcement(settings: Settings) -> str:
     judged = title_of(settings.judge)
     if needs_model(settings.judge):
         judged = provider_at(settings.judge_model, endpoint, rules=rules, external=external)
-    reflected = provider_at(settings.reflector_model, endpoint, rules=rules, external=external)
-    return announce(reflected, judged, highest_cost(endpoint, rules=rules))
+    reflected = f"none, {settings.optimiser} searches without one"
+    if settings.optimiser in ("reflective", "lineage"):
+        reflected = provider_at(settings.reflector_model, endpoint, rules=rules, external=external)
+    cost = highest_cost(endpoint, rules=rules, external=external) if needs_endpoint(settings) else "free"
+    return announce(reflected, judged, cost)
 
 
 class _Evolution:

@@ -131,7 +131,7 @@ def announcement(settings: GuideSettings, options: GuideOptions) -> str:
         return provider_at(settings.endpoint.model, endpoint, rules=rules, external=external)
 
     critic = named(settings.critic.backend) if settings.critic.enabled else "none"
-    cost = "free" if endpoint is None else highest_cost(endpoint, rules=rules)
+    cost = "free" if endpoint is None else highest_cost(endpoint, rules=rules, external=external)
     form = "; the server enforces the three lines" if settings.sampler.constrain == "three_line" else ""
     target, reflector = settings.model.model_name_or_path, named(settings.reflection.backend)
     return escape_control(f"target: {target}; critic: {critic}; reflector: {reflector}; cost: {cost}{form}")

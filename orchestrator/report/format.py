@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len, chop_cells
 
 from tasks.common.text import escape_control
-from tasks.openai.endpoint import DEFAULT_BASE_URL, RULES, is_priced, url_of
+from tasks.openai.endpoint import RULES, is_priced, url_of
 from tasks.plan import Evaluations
 from tasks.records import Endpoint
 
@@ -83,14 +83,16 @@ def provider_at(model: str, endpoint: Endpoint, *, rules: bool, external: bool =
     if rules:
         return RULES
     if external and not endpoint.base_url:
-        return f"{model} at the workers' OPENAI_BASE_URL, or {DEFAULT_BASE_URL} without one"
+        return f"{model}, or rules, whatever answers where the farm's openai workers call"
     return f"{model} at {url_of(endpoint)}"
 
 
-def highest_cost(endpoint: Endpoint, *, rules: bool) -> str:
-    """The most that all calls together may cost, as text."""
+def highest_cost(endpoint: Endpoint, *, rules: bool, external: bool = False) -> str:
+    """The most that all calls together may cost, as text; `external` as for `provider_at`."""
     if rules and not any((endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion)):
         return "free"
+    if not is_priced(endpoint) and external and not endpoint.base_url:
+        return "not known before they have answered: free by rules, and of a model the prices are not set"
     if not is_priced(endpoint):
         return "unknown, since the prices are not set"
     if not endpoint.budget_usd:

@@ -1,4 +1,4 @@
-"""How `orchestrator retry` reads its arguments; nothing is started."""
+"""How commands read their arguments, and what they say before anything is started."""
 
 from __future__ import annotations
 
@@ -70,3 +70,23 @@ def test_all_wrong_settings_are_told_at_once_with_those_that_were_meant() -> Non
 def test_resume_is_the_same_command_as_retry_and_options_may_be_in_lower_case() -> None:
     assert orchestrator.get_command(click.Context(orchestrator), "resume") is retry
     assert load_settings(Path("configs/evolve.config"), ["ngen=3"]).ngen == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "known", "unknown"),
+    [
+        ([], ["reflector: gpt-4o, or rules, ", "cost: not known before"], "at http"),
+        (["OPENAI_BASE_URL=http://127.0.0.1:9/v1", "OPENAI_PRICES=1 1 1", "BUDGET_USD=5"], ["at most $5.00"], "rules"),
+        (["OPTIMISER=cma", "JUDGE=a_judge:right"], ["reflector: none", "cost: free"], "gpt-4o"),
+    ],
+)
+def test_the_first_line_of_evolve_is_true_before_the_farm_has_answered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    options: list[str], known: list[str], unknown: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("orchestrator.farm.connection.START_WAIT_S", 0.1)
+    sets = [part for one in ("FARM=redis://127.0.0.1:1/0", *options) for part in ("--set", one)]
+    config = ("--config", "configs/evolve.config", "--output", str(tmp_path / "run"))
+    assert main(["evolve", *config, *sets, "--plain"]) == console.BROKEN
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert all(one in first for one in known) and unknown not in first
