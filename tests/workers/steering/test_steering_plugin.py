@@ -78,6 +78,13 @@ def hooks(folder: Path, metrics: CollectorRegistry, monkeypatch: pytest.MonkeyPa
         del sys.modules[name]
 
 
+def registered(hooks: dict[str, Any]) -> dict[str, Any]:
+    """The hooks of the plugin when it is loaded once more."""
+    hooks.clear()
+    sys.modules["whetstone_steering.plugin"].register()
+    return hooks
+
+
 def chat(*roles: str, **given: Any) -> Any:
     """A ChatCompletionRequest."""
     fields = dict.fromkeys(
@@ -168,12 +175,19 @@ def test_a_chat_completion_without_any_parameters_is_steered(hooks: dict[str, An
     assert raised == [[0, 0, high, 0, 0], [0] * 5, [0, high, 0, high, 0]]
 
 
-def test_the_system_prompt_is_for_clients_that_bring_none(hooks: dict[str, Any]) -> None:
+def test_the_system_prompt_is_for_clients_that_bring_none(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
     request = converted(hooks, chat())
     assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
     assert is_cluster_bias(request.custom_logit_processor) and request.custom_params["clustering"] == HASH
     for own in ("system", "developer"):
         assert [one.role for one in converted(hooks, chat(own, "user")).messages] == [own, "user"]
+
+
+def test_a_system_prompt_alone_is_served_without_steering(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+    (folder / "system.json").write_text(system_text(read_steering(tmp_path / "run", ONE_SENTENCE)))
+    request = converted(registered(hooks), chat())
+    assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
+    assert (request.custom_logit_processor, request.custom_params) == (None, None)
 
 
 def test_requests_with_a_grammar_or_tools_and_those_that_choose_for_themselves_are_left_alone_and_counted(
@@ -204,14 +218,7 @@ def test_a_server_with_a_damaged_system_does_not_start(
     path = folder / "system.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
     with pytest.raises(SystemExit, match=rf"{path} is no system: \w+: \S"):
-        sys.modules["whetstone_steering.plugin"].register()
-
-
-def registered(hooks: dict[str, Any]) -> dict[str, Any]:
-    """The hooks of the plugin when it is loaded once more."""
-    hooks.clear()
-    sys.modules["whetstone_steering.plugin"].register()
-    return hooks
+        registered(hooks)
 
 
 def test_a_server_of_another_model_does_not_start(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
@@ -227,13 +234,6 @@ def test_a_server_of_another_model_does_not_start(hooks: dict[str, Any], folder:
         made(None, SimpleNamespace(server_args=SimpleNamespace(model_path=same)), "arguments")
     with pytest.raises(SystemExit, match=f"{other} is not ours, .* config"):
         made(None, SimpleNamespace(server_args=SimpleNamespace(model_path=str(other))), "arguments")
-
-
-def test_a_system_prompt_alone_is_served_without_steering(hooks: dict[str, Any], folder: Path, tmp_path: Path) -> None:
-    (folder / "system.json").write_text(system_text(read_steering(tmp_path / "run", ONE_SENTENCE)))
-    request = converted(registered(hooks), chat())
-    assert [(one.role, one.content) for one in request.messages] == [("system", PROMPT), ("user", "user")]
-    assert (request.custom_logit_processor, request.custom_params) == (None, None)
 
 
 def test_the_labels_that_are_checked_at_the_start_are_those_that_requests_read(
