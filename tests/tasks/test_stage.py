@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 from simulated_run import RUN
 
-from tasks.plan import Candidate, Merge, Plan, outcome, stage_refs
-from tasks.records import Score
+from tasks.plan import Candidate, ExampleSet, Merge, Plan, outcome, stage_refs
+from tasks.records import Example, Score
 from tasks.stage import Stage
 from tasks.store.store import Store
 
+SETS = {name: (Example(name, "", "?", "!"),) for name in ("training", "validation", "test")}
+
 
 def stage_of(candidate: Candidate) -> Stage:
-    return Stage(cast(Store, None), RUN, Plan("baselines", 0, (candidate,)), candidate, "pre", 0)
+    store = cast(Store, SimpleNamespace(examples=lambda run_id: SETS))
+    return Stage(store, RUN, Plan("baselines", 0, (candidate,)), candidate, "pre", 0)
+
+
+def test_a_candidate_is_asked_the_questions_of_its_set() -> None:
+    for name, examples in SETS.items():
+        assert stage_of(Candidate(0, (0.0,), examples=cast(ExampleSet, name))).examples() == examples
 
 
 def test_a_candidate_s_system_prompt_replaces_the_run_s() -> None:
