@@ -114,12 +114,28 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+UNEXPECTED = ("extra_forbidden", "unexpected_keyword_argument")
+
+
 def first_error(error: ValidationError, root: str = "") -> str:
-    """The first thing that is wrong: `population[0].deltas: 'x' is not a number`; `root` names the checked value."""
-    detail = error.errors(include_url=False)[0]
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    place = shorten(escape_control("".join([root, *parts]).removeprefix(".")))
-    return f"{place}: {fault_of(detail)}" if place else fault_of(detail)
+    """The first thing that is wrong: `population[0].deltas: 'x' is not a number`; `root` names the checked value.
+
+    Where it is a key that an object lacks, all those that it lacks, and those that it has instead.
+    """
+    details = error.errors(include_url=False)
+    first, *others = details
+    place, fault = _place(root, *first["loc"]), fault_of(first)
+    beside = [one for one in others if one["loc"][:-1] == first["loc"][:-1]] if first["type"] == "missing" else []
+    if lacks := [str(one["loc"][-1]) for one in beside if one["type"] == "missing"]:
+        place, fault = ", ".join([place, *lacks]), "are missing"
+    if instead := [str(one["loc"][-1]) for one in beside if one["type"] in UNEXPECTED]:
+        fault += f"; there is {shorten(escape_control(', '.join(instead)))} instead"
+    return f"{place}: {fault}" if place else fault
+
+
+def _place(root: str, *loc: int | str) -> str:
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return shorten(escape_control("".join([root, *parts]).removeprefix(".")))
 
 
 def fault_of(detail: ErrorDetails) -> str:
@@ -127,7 +143,7 @@ def fault_of(detail: ErrorDetails) -> str:
     match kind:
         case "missing":
             return "is missing"
-        case "extra_forbidden" | "unexpected_keyword_argument":
+        case _ if kind in UNEXPECTED:
             return "is not expected"
         case "value_error" | "json_invalid":
             return ("it is not JSON: " if kind == "json_invalid" else "") + str(detail["ctx"]["error"])

@@ -59,6 +59,7 @@ def test_every_bad_line_is_named_at_once() -> None:
         {**row, "cho": block.format(60)},
         {"prompt": "p", "cho": "", "mode": 1},
         changed(8, prompt="p"),
+        {"chosen": "a", "rejected": "b"},
     ]
     text = "\n\n".join(map(json.dumps, rows))  # blank lines count and are passed over
     with pytest.raises(DatasetError) as error:
@@ -71,6 +72,7 @@ def test_every_bad_line_is_named_at_once() -> None:
         "rej",
         "cho",
         "the prompt",
+        "prompt, cho, rej, mode: are missing; there is chosen, rejected instead",
     )
     lines = [line.strip() for line in str(error.value).splitlines()[1:]]
     for number, (line, name) in enumerate(zip(lines, named, strict=True)):
