@@ -19,12 +19,11 @@ from tasks.store.client import RunTaken
 
 
 class OneByOne:
-    """A scheduler whose jobs end one at a time; `choose` says which of those in flight is next."""
+    """A scheduler whose jobs end one at a time, those of the mission `slow` last."""
 
-    def __init__(self, choose: Callable[[list[Request]], int] = lambda sent: 0) -> None:
+    def __init__(self) -> None:
         self.sent: list[Request] = []
         self.done: list[str] = []
-        self._choose = choose
 
     def submit(self, request: Request) -> None:
         self.sent.append(request)
@@ -32,7 +31,8 @@ class OneByOne:
     def results(self, watch: Callable[[], None]) -> Iterator[tuple[Request, dict[str, Any]]]:
         while self.sent:
             watch()
-            request = self.sent.pop(self._choose(self.sent))
+            self.sent.sort(key=lambda request: request.key.startswith("slow"))
+            request = self.sent.pop(0)
             self.done.append(request.key)
             yield request, {"of": request.key}
 
@@ -52,10 +52,7 @@ def pipeline(folder: Path, scheduler: OneByOne, **missions: Generator[Sequence[R
 
 
 def test_a_slow_mission_holds_up_no_other_one(tmp_path: Path) -> None:
-    def others_first(sent: list[Request]) -> int:
-        return next((i for i, request in enumerate(sent) if not request.key.startswith("slow")), 0)
-
-    scheduler = OneByOne(others_first)
+    scheduler = OneByOne()
     pipeline(tmp_path, scheduler, slow=asking("slow", "ab", "c"), fast=asking("fast", "ab", "c", "d"))
     assert scheduler.done == [*(f"fast:{key}" for key in "abcd"), *(f"slow:{key}" for key in "abc")]
 

@@ -14,12 +14,17 @@ from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.kinds import PROGRESS_FILE
 
 
+def finished(folder: Path, world: World) -> MissionOnDisk:
+    folder.mkdir()
+    mission = MissionOnDisk(folder, small_settings(folder), small_tickets())
+    assert mission.run(world).is_finished
+    return mission
+
+
 @pytest.fixture
 def learned(tmp_path: Path) -> MissionOnDisk:
     """A mission that has learned its rule."""
-    mission = MissionOnDisk(tmp_path, small_settings(tmp_path), small_tickets())
-    mission.stats = mission.run(World()).stats()  # type: ignore[attr-defined]
-    return mission
+    return finished(tmp_path / "learned", World())
 
 
 @pytest.fixture
@@ -27,9 +32,7 @@ def all_stats(learned: MissionOnDisk, tmp_path: Path) -> list[Value]:
     """Of that mission, and of one whose reflector has nothing to say."""
     world = World()
     world.proposal = lambda number: noop_text()
-    (folder := tmp_path / "unchanged").mkdir()
-    unchanged = MissionOnDisk(folder, small_settings(folder), small_tickets()).run(world).stats()
-    return [learned.stats, unchanged]  # type: ignore[attr-defined]
+    return [mission.value("stats.json") for mission in (learned, finished(tmp_path / "unchanged", world))]
 
 
 def test_the_counts_of_missions_add_up_and_their_rates_are_of_the_sums(tmp_path: Path, all_stats: list[Value]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from dotted_values import with_value, without_key
-from guide_values import ROOT, setting_problems
+from guide_values import ROOT, guide_values, setting_problems
 
 from orchestrator.guide.guidance import read_guidance
 from orchestrator.guide.inputs import check_guide
@@ -24,6 +24,12 @@ stage_a_paths missions model.model_name_or_path guidance.path output.root critic
 reflection.prompt_path reflection.batch_size reflection.apply_if_delta reflection.allow_uncertain
 reflection.max_operations reflection.change_cap_per_epoch reflection.eligibility_policy reflection.all_wrong_strategy
 """.split()  # noqa: SIM905  # readable
+
+
+@pytest.fixture
+def values(tmp_path: Path) -> dict[str, Any]:
+    """Every setting of a small `guide`, with its files in the folder of the test."""
+    return guide_values(tmp_path)
 
 
 def named(values: dict[str, Any]) -> list[str]:

@@ -58,7 +58,7 @@ class NoisyWorld(World):
         return draw.choice([*6 * [whole], *6 * [plain], noop_text(), whole[:-9], f"```json\n{whole}\n```"])
 
 
-def noisy_mission(folder: Path, seed: int, **changes: Any) -> MissionOnDisk:
+def noisy_mission(folder: Path, seed: int, holdout: int = 10, **changes: Any) -> MissionOnDisk:
     """Six batches of eight, most of them with a preview."""
     folder.mkdir(exist_ok=True)
     draw = random.Random(seed)
@@ -78,7 +78,7 @@ def noisy_mission(folder: Path, seed: int, **changes: Any) -> MissionOnDisk:
         sampler__enforce_three_line=False,
         **changes,
     )
-    mission = MissionOnDisk(folder, settings, small_tickets(training=18, holdout=10))
+    mission = MissionOnDisk(folder, settings, small_tickets(training=18, holdout=holdout))
     write_ingest(mission.path, settings, mission.tickets)
     assert mission.run(NoisyWorld(seed)).is_finished
     return mission
@@ -93,8 +93,10 @@ def checker(mission: MissionOnDisk) -> SpecChecker:
 def missions(tmp_path_factory: pytest.TempPathFactory) -> list[MissionOnDisk]:
     root = tmp_path_factory.mktemp("noisy")
     gated = [noisy_mission(root / str(seed), seed) for seed in SEEDS]
-    ungated = noisy_mission(root / "rapid", 10, reflection__rapid_mode=True, guidance__retention=99)
-    return [*gated, ungated]
+    rapid = noisy_mission(root / "rapid", 10, reflection__rapid_mode=True, guidance__retention=99)
+    no_holdout = noisy_mission(root / "no_holdout", 10, holdout=0, holdout__fraction=0.0)
+    assert [one.value("stats.json")["gate"] for one in (rapid, no_holdout)] == ["rapid", "no_holdout"]
+    return [*gated, rapid, no_holdout]
 
 
 def test_every_artifact_is_what_the_specification_makes_of_the_answers(missions: list[MissionOnDisk]) -> None:
@@ -106,7 +108,7 @@ def test_the_missions_that_are_checked_hold_every_outcome_of_the_gate(missions: 
     reflections = [line for mission in missions for line in mission.lines("reflection.jsonl")]
     assert {line["gate"] for line in reflections} >= {
         *("applied", "uplift", "probability", "false_pass", "budget", "invalid", "rejected", "uncertain", "noop"),
-        *("ineligible", "rapid"),
+        *("ineligible", "rapid", "no_holdout"),
     }  # fmt: skip
     applied = [one["op"] for line in reflections if line["applied"] for one in line["accepted_operations"]]
     assert {*applied} == {"upsert", "remove", "merge"}
