@@ -192,14 +192,8 @@ class MissionReflector:
         preview = before.read(results), after.read(results)
         delta, least = settings.reflection.apply_if_delta, settings.holdout.min_probability
         rise = settings.holdout.max_false_pass_rise
-        found = decide(
-            preview[0].votes,
-            preview[1].votes,
-            apply_if_delta=delta,
-            min_probability=least,
-            max_false_pass_rise=rise,
-            seed=settings.runner.shuffle_seed,
-        )
+        bounds = {"apply_if_delta": delta, "min_probability": least, "max_false_pass_rise": rise}
+        found = decide(preview[0].votes, preview[1].votes, **bounds, seed=settings.runner.shuffle_seed)
         reason = (
             f"uplift {found.uplift:+.4f} (at least {delta:g}), "
             f"probability {found.probability:.3f} (at least {least:g}), "
@@ -228,12 +222,7 @@ class MissionReflector:
                     f"tokens, more than {most}, which is the model's context less {section}.max_new_tokens"
                     + (" (a smaller reflection.batch_size shows fewer tickets)" if section == "reflection" else "")
                 )
-        sampling = {
-            "temperature": how.temperature,
-            "top_p": how.top_p,
-            "max_new_tokens": how.max_new_tokens,
-            "seed": seed,
-        }
+        sampling = {name: getattr(how, name) for name in ("temperature", "top_p", "max_new_tokens")} | {"seed": seed}
         names = [setup.label(asked_for, label, number) for number in range(len(prompts))]
         requests = [
             Request(*ask_job(setup.context, how.backend, asked_for, messages, schema, sampling, name))

@@ -135,7 +135,7 @@ def ask_endpoint(job: Job, name: str, kind: type) -> dict[str, Any]:
 
 @functools.cache
 def load_verifier(name: str) -> ChildFunction:
-    """The function of this name, or a ChildFunctionError in one line.  Another source has another `identity`."""
+    """The function of this name.  Another source has another `identity`."""
     try:
         return ChildFunction(name, VERIFIERS, PARAMETERS)
     except ChildFunctionError as error:
