@@ -58,7 +58,7 @@ def gates(mission: MissionOnDisk) -> list[str]:
 # from the first batch to the last artifact
 
 
-def test_a_rule_that_helps_is_learned_and_every_artifact_is_there(on_disk: MissionOnDisk) -> None:
+def test_a_rule_that_helps_is_learned(on_disk: MissionOnDisk) -> None:
     assert on_disk.run(World()).is_finished
     guidance = on_disk.value("guidance.json")[MISSION]
     assert (guidance["step"], guidance["experiences"]) == (1, {"G0": "Look closely.", "G1": RULE})
@@ -66,17 +66,6 @@ def test_a_rule_that_helps_is_learned_and_every_artifact_is_there(on_disk: Missi
     assert (first["gate"], first["applied"], first["figures"]["uplift"]) == ("applied", True, 0.5)
     assert (first["guidance_step_before"], first["guidance_step_after"]) == (0, 1)
     assert (second["gate"], second["ineligible_reason"]) == ("ineligible", "no ticket meets the eligibility policy")
-    # then each selection names the guidance that it was made with, and the reflection that followed and changed it
-    selections = on_disk.lines("selections.jsonl")
-    assert len(selections) == 2 * 8 and {line["epoch"] for line in selections} == {1, 2}
-    by_step = {line["step"]: (line["guidance_step"], line["reflection_change"]) for line in selections}
-    assert by_step == {1: (0, first["reflection_id"]), 2: (1, None)}
-    candidates = 8 * 4
-    for step in (1, 2):
-        assert len(on_disk.lines(f"step_{step}/rollout.jsonl")) == candidates
-        assert len(on_disk.lines(f"step_{step}/trajectories.jsonl")) == candidates
-    assert [line["purpose"] for line in on_disk.lines("step_1/preview.jsonl")] == ["before"] * 32 + ["after"] * 32
-    assert {line["guidance_step"] for line in on_disk.lines("step_2/paired.jsonl")} == {0}
     # and the last pass judges every ticket, the held-out ones among them
     final = on_disk.lines("final/selections.jsonl")
     assert len(final) == 16 and sum(line["holdout"] for line in final) == 8

@@ -1,4 +1,7 @@
-"""The two selections, with the label and without it; which tickets are reflected on; and the gate with its bounds."""
+"""Votes, the selection without the label, and the bounds of the gate.
+
+The rest follows from the specification: tests/orchestrator/guide/test_guide_spec.py.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,10 @@ from tasks.guide.choose import (
     judge,
     judged_figures,
     majority,
-    screen,
 )
 from tasks.guide.ticket import Verdict
 
 # selections
-
-
-def test_one_right_candidate_is_enough_for_the_first_and_not_for_the_second() -> None:
-    one = found(ticket("pass"), ("fail", 0.9), ("fail", 0.8), ("pass", 0.1))
-    assert one.label_first == TicketSelection(2, "pass", True)
-    assert one.label_free == TicketSelection(0, "fail", False)
 
 
 def test_a_tie_of_votes_goes_to_fail_and_a_malformed_answer_has_none() -> None:
@@ -59,23 +55,6 @@ def test_the_label_never_changes_the_label_free_choice(given_votes: list[Any], t
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("policy", "bundle"),
-    [
-        ("selected_mismatch_or_all_wrong", ("c", "a")),
-        ("contradictions_only", ("c", "d")),
-        ("contradictions_or_all_wrong", ("c", "d", "a")),
-    ],
-)
-def test_each_policy_takes_its_tickets_mixed_ones_first(policy: Any, bundle: tuple[str, ...]) -> None:
-    right, wrong = ("pass", 0.5), ("fail", 0.5)
-    given_votes = {"a": [wrong, wrong], "b": [right], "c": [right, wrong, wrong], "d": [right, wrong, right]}
-    groups = [found(ticket("pass", name), *given) for name, given in given_votes.items()]
-    screening = screen(groups, policy, "reflect_diagnose")
-    assert (screening.bundle, screening.ineligible_reason, screening.manual_review) == (bundle, None, ())
-    assert screening.left_out.keys() == {*"abcd"} - {*bundle}
-
-
 # the gate
 
 
@@ -90,13 +69,6 @@ def decided(before: Sequence[Votes], after: Sequence[Votes], **bounds: float) ->
     return decide(before, after, **given)  # type: ignore[arg-type]  # the seed is a whole number
 
 
-def test_an_edit_that_helps_every_ticket_is_applied_and_one_without_effect_is_not() -> None:
-    before = tickets(*[("pass", 4, 4), ("fail", 2, 6)] * 8)
-    after = tickets(*[("pass", 6, 2), ("fail", 6, 2)] * 8)
-    assert decided(before, after) == GateDecision(3 / 8, 1.0, 1.0, 0.0, "applied")
-    assert decided(before, before) == GateDecision(0.0, 0.0, 1.0, 1.0, "uplift")
-
-
 def test_one_ticket_that_carries_all_the_gain_is_too_uncertain() -> None:
     before, after = tickets(*[("pass", 0, 8)] * 16), tickets(("pass", 8, 0), *[("pass", 0, 8)] * 15)
     one = decided(before, after)
@@ -106,16 +78,6 @@ def test_one_ticket_that_carries_all_the_gain_is_too_uncertain() -> None:
     assert decided(before, after, min_probability=0.5).reason == "applied"
 
 
-def test_a_gain_that_is_paid_with_false_passes_is_refused() -> None:
-    before = tickets(*[("pass", 2, 6)] * 12, *[("fail", 8, 0)] * 4)
-    after = tickets(*[("pass", 8, 0)] * 12, *[("fail", 8, 0)] * 3, ("fail", 1, 7))
-    one = decided(before, after, max_false_pass_rise=0.2)
-    assert (one.false_pass_before, one.false_pass_after, one.reason) == (0.0, 0.25, "false_pass")
-    assert decided(before, after, max_false_pass_rise=0.25).reason == "applied", (
-        "a rise by exactly the bound is allowed"
-    )
-
-
 def test_a_malformed_answer_is_wrong_and_has_no_vote() -> None:
     assert Votes("pass", ("pass", "pass", None, None)).score == 1 / 2
     # of a ticket with label fail: no valid answer is no false pass, one valid pass is
@@ -123,13 +85,17 @@ def test_a_malformed_answer_is_wrong_and_has_no_vote() -> None:
     assert (one.false_pass_before, one.false_pass_after) == (0.0, 1.0)
 
 
-def test_a_gain_of_exactly_the_bound_reaches_it() -> None:
+def test_exactly_each_bound_is_enough() -> None:
     # given 50 tickets with one candidate each, of which one becomes right: 1/50, which no float is
     for count, bound in ((50, 0.02), (10, 0.1), (100, 0.01)):
         before = tickets(*[("pass", 0, 1)] * count)
         after = tickets(("pass", 1, 0), *[("pass", 0, 1)] * (count - 1))
         assert decided(before, after, apply_if_delta=bound, min_probability=0.0).reason == "applied"
         assert decided(before, after, apply_if_delta=bound + 1e-9, min_probability=0.0).reason == "uplift"
+    before = tickets(*[("pass", 2, 6)] * 12, *[("fail", 8, 0)] * 4)
+    after = tickets(*[("pass", 8, 0)] * 12, *[("fail", 8, 0)] * 3, ("fail", 1, 7))
+    assert decided(before, after, max_false_pass_rise=0.25).reason == "applied"
+    assert decided(before, after, max_false_pass_rise=0.24).reason == "false_pass"
 
 
 def test_a_model_that_passes_everything_is_as_good_as_a_coin_and_a_missing_verdict_is_wrong() -> None:

@@ -79,13 +79,6 @@ def apply(*operations: Operation, most: int = 3, left: int = 10, start: dict[str
     return apply_operations(start, 12, operations, max_operations=most, cap_left=left, bundle=BUNDLE, tickets=TICKETS)
 
 
-def test_a_new_rule_gets_a_number_that_no_rule_ever_had() -> None:
-    found = apply(edit("upsert", text=" Fail when a screw is missing. "), edit("upsert", text="Fail when it rains."))
-    assert found.experiences == {**START, "G13": "Fail when a screw is missing.", "G14": "Fail when it rains."}
-    assert (found.highest, [operation.key for operation in found.accepted]) == (14, ["G13", "G14"])
-    assert found.accepted[0].evidence == ("t-7",)
-
-
 @pytest.mark.parametrize(
     "operation",
     [
@@ -107,13 +100,6 @@ def test_an_invalid_operation_changes_nothing_and_the_others_stand(operation: Op
     [(index, reason)] = found.rejected
     assert index == 0 and reason
     assert (found.experiences, found.highest) == ({"G0": START["G0"], "G2": START["G2"]}, 12)
-
-
-def test_the_last_rule_stays_and_each_operation_sees_what_the_ones_before_it_left() -> None:
-    found = apply(edit("remove", "G0"), edit("remove", "G2"), edit("remove", "G10"))
-    assert (found.experiences, [index for index, _ in found.rejected]) == ({"G10": START["G10"]}, [2])
-    again = apply(edit("remove", "G2"), edit("upsert", "G2", "Back again."), edit("upsert", text=START["G2"]))
-    assert again.experiences == {"G0": START["G0"], "G10": START["G10"], "G13": START["G2"]}
 
 
 def test_budgets_take_the_first_operations_valid_or_not() -> None:

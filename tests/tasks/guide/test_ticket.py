@@ -31,38 +31,44 @@ def test_three_lines_are_read_whatever_the_space_and_case() -> None:
     assert parse_three_lines(spaced) == wanted
 
 
-def test_words_for_pass_and_fail() -> None:
+def test_a_verdict_is_a_whole_word_of_a_fixed_set() -> None:
     passing = ["pass", "PASS", "Pass.", "ｐａｓｓ！", "通过", "通过。", "通 过！", " p a s s ! "]
     failing = ["fail", "FAIL!", "不通过", "未通过", "不通过。", "ＦＡＩＬ．", "未 通 过"]
-    assert {parse_verdict(text) for text in passing} == {"pass"}
-    assert {parse_verdict(text) for text in failing} == {"fail"}
+    others = [
+        *("", ".", "passed", "not pass", "pass/fail", "不不通过", "没通过", "不合格", "通过了", "failed", "pass!!"),
+        *("*pass*", "pass (0.9)", "unpass", "ok", "true", "p\u0430ss"),  # the last has a Cyrillic letter
+    ]
+    for texts, verdict in ((passing, "pass"), (failing, "fail"), (others, None)):
+        assert {parse_verdict(text) for text in texts} == {verdict}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", ".", "passed", "not pass", "pass/fail", "不不通过", "没通过", "不合格", "通过了", "failed", "pass!!", "*pass*",
-     "pass (0.9)", "unpass", "ok", "true", "pаss"],  # the last has a Cyrillic letter
-)  # fmt: skip
-def test_no_other_word_is_a_verdict(text: str) -> None:
-    assert parse_verdict(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("0", 0), ("1", 1), ("1.0", 1), ("0.25", 0.25), (".5", 0.5), ("1.", 1), ("0%", 0), ("1%", 0.01), ("0.5%", 0.005),
-     ("100 %", 1), ("2", 0.02), ("90", 0.9), ("100", 1), ("000.5", 0.5)],
-)  # fmt: skip
-def test_confidences(text: str, value: float) -> None:
-    assert parse_confidence(text) == value
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "1.5", "1.01", "2.0", "90.5", "101", "100.1%", "-0.1", "+0.5", "nan", "NaN", "inf", "high", "0,9", "1e-1",
-     "9/10", "0.9 (high)", "０.９", "９０", "90％", "%", ".", "0.9.", "0.9%%", "½", "9" * 5000, "1_0", "0x1"],
-)  # fmt: skip
-def test_what_is_no_confidence(text: str) -> None:
-    assert parse_confidence(text) is None
+def test_a_confidence_is_a_share_or_a_percentage() -> None:
+    read = {
+        "0": 0, "1": 1, "1.0": 1, "0.25": 0.25, ".5": 0.5, "1.": 1, "0%": 0, "1%": 0.01, "0.5%": 0.005, "100 %": 1,
+        "2": 0.02, "90": 0.9, "100": 1, "000.5": 0.5,
+    }  # fmt: skip
+    assert {text: parse_confidence(text) for text in read} == read
+    others = [
+        *(
+            "",
+            "1.5",
+            "1.01",
+            "2.0",
+            "90.5",
+            "101",
+            "100.1%",
+            "-0.1",
+            "+0.5",
+            "nan",
+            "NaN",
+            "inf",
+            "high",
+            "0,9",
+            "1e-1",
+        ),
+        *("9/10", "0.9 (high)", "０.９", "９０", "90％", "%", ".", "0.9.", "0.9%%", "½", "9" * 5000, "1_0", "0x1"),
+    ]
+    assert {parse_confidence(text) for text in others} == {None}
 
 
 @pytest.mark.parametrize(
