@@ -2,106 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from orchestrator.settings import SettingsError
+from orchestrator.settings.farm import folder_name
 from orchestrator.settings.kconfig import load_settings
 
 WASTE = ("CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero")
 
-WRONG = [
-    # One value
-    (["CXPB=1.5"], "CXPB"),
-    (["MARGIN=0"], "MARGIN"),
-    (["MARGIN=0.5"], "MARGIN"),
-    (["CXPB=-0.1"], "CXPB"),
-    (["CXPB=half"], "CXPB"),
-    (["LAMBDA_SHORTNESS=nan"], "LAMBDA_SHORTNESS"),
-    (["SHORTNESS_SCALE=0"], "SHORTNESS_SCALE"),
-    (["SHORTNESS_SCALE=1e999"], "SHORTNESS_SCALE"),
-    (["NGEN=0"], "NGEN"),
-    (["NGEN=1.5"], "NGEN"),
-    (["NGEN=0x10"], "NGEN"),
+WRONG: Mapping[str, Sequence[str]] = {
+    "CXPB": ("1.5", "-0.1", "half"),
+    "MARGIN": ("0", "0.5"),
+    "LAMBDA_SHORTNESS": ("nan",),
+    "SHORTNESS_SCALE": ("0", "1e999"),
+    "NGEN": ("0", "1.5", "0x10"),
+    "TARGET_CONCURRENCY": ("0", "9000"),
+    "EVALUATION_CACHE": ("maybe",),
+    "SELECTION": ("Tournament",),
+    "OPTIMISER": ("sga",),
+    "TARGET_MODEL": ("", "./no/such/model"),
+    "OUTPUT_DIR": ("", "a\x00b"),
+    "REFLECTOR_TEMPERATURE": ("-1",),
+    "TARGET_PROMPT_TEMPLATE": ("{context}", "{context!r} {query:>9}"),
+    "JUDGE": ("three stages", "a:b:c"),
+    "CALLBACKS": ("no name",),
+    "FARM": ("localhost:6379",),
+    "SGLANG_URL": ("127.0.0.1:30000", "unix:sglang.sock"),
+    "SGLANG_ARGS": (
+        "python 'unfinished",
+        "--mem-fraction-static 0.8 --port 30000",
+        "--api-key=sesame",
+        "--speculative-algorithm EAGLE",
+    ),
+    "DATA_PATH": ("missing.jsonl",),
+    "CLUSTER_DESCRIPTIONS_PATH": ("missing.json",),
+    "INITIAL_DELTAS_PATH": ("missing.json",),
+    "PROMPTS_PATH": ("elsewhere.yaml",),
+    "TRAINING": ("", "1;2", "9-2", "1-5,3", "train[0:0]", "train[0:2", "train[a:b]"),
+    "TEST": ("[31:]",),
+    "DATA_COLUMNS": ("answer=question", "question=q question=r", "questions=q", "question='q"),
+    "ELITISM_SIZE": ("4",),
+    "TOURNAMENT_SIZE": ("5", "1", "-1"),
+    "MUTPB": ("0",),
+    "OPENAI_TOKENS_PER_MINUTE": ("1000",),
+    "OPENAI_CONTEXT_TOKENS": ("2048",),
+    "OPENAI_PARAMETERS": ("", "[]", '{"temperature": 3}', '{"top_p": 0}', '{"seed": "42"}', '{"tempo": 1}'),
+    "OPENAI_PRICES": ("1 2", "1 2 -3", "1 2 nan"),
+    "OPENAI_BASE_URL": ("api.example/v1",),
+    "GOAL": ("longest",),
+    "WHOLE": ("maybe",),
+}
+"""By option the texts that are refused."""
+
+TOGETHER = [
     (["NGEN=" + "9" * 5000], "NGEN"),
     (["NGEN"], "NGEN"),
     (["NGEN=3", "CONFIG_NGEN=3"], "NGEN"),
-    (["TARGET_CONCURRENCY=0"], "TARGET_CONCURRENCY"),
-    (["TARGET_CONCURRENCY=9000"], "TARGET_CONCURRENCY"),
-    (["EVALUATION_CACHE=maybe"], "EVALUATION_CACHE"),
-    (["SELECTION=Tournament"], "SELECTION"),
-    (["OPTIMISER=sga"], "OPTIMISER"),
-    (["TARGET_MODEL="], "TARGET_MODEL"),
-    (["TARGET_MODEL=./no/such/model"], "TARGET_MODEL"),
-    (["OUTPUT_DIR="], "OUTPUT_DIR"),
-    (["OUTPUT_DIR=a\0b"], "OUTPUT_DIR"),
-    (["REFLECTOR_TEMPERATURE=-1"], "REFLECTOR_TEMPERATURE"),
     (["TARGET_SYSTEM_PROMPT=" + "x" * 2_000_000], "TARGET_SYSTEM_PROMPT"),
-    (["TARGET_PROMPT_TEMPLATE={context}"], "TARGET_PROMPT_TEMPLATE"),
-    (["TARGET_PROMPT_TEMPLATE={context!r} {query:>9}"], "TARGET_PROMPT_TEMPLATE"),
-    (["JUDGE=three stages"], "JUDGE"),
-    (["JUDGE=a:b:c"], "JUDGE"),
-    (["CALLBACKS=no name"], "CALLBACKS"),
-    (["FARM=localhost:6379"], "FARM"),
-    (["SGLANG_URL=127.0.0.1:30000"], "SGLANG_URL"),
-    (["SGLANG_URL=unix:sglang.sock"], "SGLANG_URL"),
-    (["SGLANG_ARGS=python 'unfinished"], "SGLANG_ARGS"),
-    (["SGLANG_ARGS=--mem-fraction-static 0.8 --port 30000"], "SGLANG_ARGS"),
-    (["SGLANG_ARGS=--api-key=sesame"], "SGLANG_ARGS"),
-    (["SGLANG_ARGS=--speculative-algorithm EAGLE"], "SGLANG_ARGS"),
-    (["DATA_PATH=missing.jsonl"], "DATA_PATH"),
-    (["CLUSTER_DESCRIPTIONS_PATH=missing.json"], "CLUSTER_DESCRIPTIONS_PATH"),
-    (["INITIAL_DELTAS_PATH=missing.json"], "INITIAL_DELTAS_PATH"),
-    (["PROMPTS_PATH=elsewhere.yaml"], "PROMPTS_PATH"),
-    # Questions
-    (["TRAINING="], "TRAINING"),
-    (["TRAINING=1;2"], "TRAINING"),
-    (["TRAINING=9-2"], "TRAINING"),
-    (["TRAINING=1-5,3"], "TRAINING"),
-    (["TRAINING=train[0:0]"], "TRAINING"),
-    (["TRAINING=train[0:2"], "TRAINING"),
-    (["TRAINING=train[a:b]"], "TRAINING"),
     (["FINANCEBENCH_POOL_INDICES=-3"], "TRAINING"),
     (["TRAINING=0-16"], "VALIDATION"),
     (["TRAINING=all"], "VALIDATION"),
-    (["TEST=[31:]"], "TEST"),
     (["VALIDATION=train", "TRAINING=train[0:2]"], "VALIDATION"),
-    (["DATA_COLUMNS=answer=question"], "DATA_COLUMNS"),
-    (["DATA_COLUMNS=question=q question=r"], "DATA_COLUMNS"),
-    (["DATA_COLUMNS=questions=q"], "DATA_COLUMNS"),
-    (["DATA_COLUMNS=question='q"], "DATA_COLUMNS"),
-    # Options against one another
-    (["ELITISM_SIZE=4"], "ELITISM_SIZE"),
-    (["TOURNAMENT_SIZE=5"], "TOURNAMENT_SIZE"),
-    (["TOURNAMENT_SIZE=1"], "TOURNAMENT_SIZE"),
-    (["TOURNAMENT_SIZE=-1"], "TOURNAMENT_SIZE"),
     (["SELECTION=truncation", "TRUNCATION_TOP_K=-1"], "TRUNCATION_TOP_K"),
     (["SELECTION=truncation", "TRUNCATION_TOP_K=5"], "TRUNCATION_TOP_K"),
     (["LAMBDA_SHORTNESS=0", "LAMBDA_CORRECTNESS=0.0"], "LAMBDA_CORRECTNESS"),
-    (["MUTPB=0"], "MUTPB"),
     (["SGLANG_URL=http://127.0.0.1:1", "SGLANG_LIFECYCLE=restart"], "SGLANG_LIFECYCLE"),
-    (["OPENAI_TOKENS_PER_MINUTE=1000"], "OPENAI_TOKENS_PER_MINUTE"),
-    (["OPENAI_CONTEXT_TOKENS=2048"], "OPENAI_CONTEXT_TOKENS"),
-    (["OPENAI_PARAMETERS="], "OPENAI_PARAMETERS"),
-    (["OPENAI_PARAMETERS=[]"], "OPENAI_PARAMETERS"),
-    (['OPENAI_PARAMETERS={"temperature": 3}'], "OPENAI_PARAMETERS"),
-    (['OPENAI_PARAMETERS={"top_p": 0}'], "OPENAI_PARAMETERS"),
-    (['OPENAI_PARAMETERS={"seed": "42"}'], "OPENAI_PARAMETERS"),
-    (['OPENAI_PARAMETERS={"tempo": 1}'], "OPENAI_PARAMETERS"),
-    (["OPENAI_PRICES=1 2"], "OPENAI_PRICES"),
-    (["OPENAI_PRICES=1 2 -3"], "OPENAI_PRICES"),
-    (["OPENAI_PRICES=1 2 nan"], "OPENAI_PRICES"),
-    (["OPENAI_BASE_URL=api.example/v1"], "OPENAI_BASE_URL"),
     (["BUDGET_USD=5", "OPENAI_BASE_URL=https://api.example/v1"], "BUDGET_USD"),
-    (["GOAL=longest"], "GOAL"),
-    (["WHOLE=maybe"], "WHOLE"),
     (["CLUSTERS=11"], "INITIAL_DELTAS_PATH"),
     (["CLUSTERS_BY=waste"], "INITIAL_DELTAS_PATH"),
 ]
+"""Settings that are wrong together, or under another name, and the option that is named."""
 
 
-@pytest.mark.parametrize(("overrides", "named"), WRONG)
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [*(([f"{name}={text}"], name) for name, texts in WRONG.items() for text in texts), *TOGETHER],
+)
 def test_a_wrong_setting_is_refused_by_its_name(refused: Any, overrides: list[str], named: str) -> None:
     assert refused(*overrides) == (named,)
 
@@ -195,3 +174,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Any, content: bytes | Non
         path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"my\.config"):
         load_settings(path)
+
+
+@pytest.mark.parametrize("name", ["", ".", "../out", ".hidden", "a/b", "a b", "x" * 81, "名"])
+def test_what_is_no_name_of_a_folder_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no name of a folder"):
+        folder_name(name)
