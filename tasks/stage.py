@@ -12,7 +12,7 @@ from typing import Any
 
 from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, stage_refs
 from tasks.records import Example, Run, Sampling
-from tasks.store.plans import StageContext
+from tasks.store.plans import WorkState
 from tasks.store.store import Store
 from tasks.task import FailureLocation, RecordedTask, current_store, discard, run_once
 
@@ -44,13 +44,10 @@ class Stage:
             return self.run.id
         return f"{self.run.id} {self.node}"
 
-    def record(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any] | None:
-        ref = StageRef(self.candidate.index, stage, phase or self.phase)
-        return self.store.stage(self.run.id, self.plan.name, ref.field)
-
     def need(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any]:
         """The record of an earlier stage."""
-        found = self.record(stage, phase)
+        ref = StageRef(self.candidate.index, stage, phase or self.phase)
+        found = self.store.stage(self.run.id, self.plan.name, ref.field)
         if found is None:
             raise LookupError(f"{self.node}: stage {stage} has left no record")
         return found
@@ -111,14 +108,15 @@ def run_stage(
     run_id, plan_name, index, phase, attempt = args
     store, ref = current_store(), StageRef(index, stage, phase)
 
-    def find() -> StageContext:
-        found = store.stage_context(run_id, plan_name, ref.field)
-        if not any(ref in stage_refs(candidate) for candidate in found.plan.candidates):
+    def find() -> tuple[WorkState, tuple[Run, Plan]]:
+        state, (run, plan) = store.stage_state(run_id, plan_name, ref.field)
+        if not any(ref in stage_refs(candidate) for candidate in plan.candidates):
             raise discard(f"plan {plan_name} of {run_id} has no stage {ref.field}")
-        return found
+        return state, (run, plan)
 
-    def do(found: StageContext) -> Mapping[str, Any]:
-        at_work = Stage(store, found.run, found.plan, found.plan.candidate(index), phase, attempt)
+    def do(found: tuple[Run, Plan]) -> Mapping[str, Any]:
+        run, plan = found
+        at_work = Stage(store, run, plan, plan.candidate(index), phase, attempt)
         skipped = stage != "reflect" and phase == "mut" and at_work.need("reflect")["delta"] is None
         return {"skipped": True} if skipped else work(at_work)
 

@@ -24,16 +24,17 @@ from celery.exceptions import Ignore, Reject
 from celery.signals import task_failure
 
 from tasks.common import logs
-from tasks.records import Failure
+from tasks.records import Failure, JobSpec
 from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
 from tasks.store.client import StoreUnusable, hold_lock, refusal_of
 from tasks.store.keys import CANCELLED, JOBS
-from tasks.store.plans import JobContext, WorkState
+from tasks.store.plans import WorkState
 from tasks.store.store import Store, open_store
 
 log = logging.getLogger(__name__)
 SUSPECTED_S = 5.0
 MOST_RETURNS = 20  # of a task whose worker always dies later
+T = TypeVar("T")
 
 
 @cache
@@ -177,24 +178,21 @@ class RecordedTask(FarmTask):
         store.notify(place.run)
 
 
-S = TypeVar("S", bound=WorkState)
-
-
 def run_once(
     store: Store,
     lock: str,
     attempt: int,
-    find: Callable[[], S],
-    work: Callable[[S], Mapping[str, Any]],
+    find: Callable[[], tuple[WorkState, T]],
+    work: Callable[[T], Mapping[str, Any]],
     keep: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Do `work` unless its result is recorded, and have `keep` record it, with the seconds that the work took.
+    """Do `work` with what it found, unless its result is recorded, and have `keep` record it, with the seconds it took.
 
     Of several that hold the same `lock`, one works; the others wait, and find its result.
     """
     with hold_lock(store.redis, lock):
         try:
-            state = find()
+            state, found = find()
         except KeyError as error:
             raise discard(str(error.args[0])) from None  # a recorded failure would bring a deleted run back
         if state.done:
@@ -204,7 +202,7 @@ def run_once(
         if state.attempt != attempt:
             raise Ignore(f"attempt {attempt} has been replaced by attempt {state.attempt}")
         started = time.monotonic()
-        result = dict(work(state))
+        result = dict(work(found))
         result["seconds"] = round(time.monotonic() - started, 3)
         keep(result)
     log.info("done in %.3f s", result["seconds"])
@@ -258,12 +256,12 @@ def run_job(
     run_id, key, attempt = message
     store = current_store()
 
-    def do(found: JobContext) -> Mapping[str, Any]:
-        with logs.fields(child=found.spec.label):
-            return work(Job(store, run_id, key, found.spec.arguments))
+    def do(spec: JobSpec) -> Mapping[str, Any]:
+        with logs.fields(child=spec.label):
+            return work(Job(store, run_id, key, spec.arguments))
 
     def keep(result: dict[str, Any]) -> None:
         store.put_shared(run_id, key, result, usage(result))
 
-    run_once(store, key, attempt, lambda: store.job_context(run_id, key), do, keep)
+    run_once(store, key, attempt, lambda: store.job_state(run_id, key), do, keep)
     store.notify(run_id)

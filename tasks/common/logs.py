@@ -50,11 +50,6 @@ def set_process_fields(**fields: object) -> None:
     _process_fields.update(_as_text(fields))
 
 
-def current_fields() -> dict[str, str]:
-    """The fields that a line which is logged here has."""
-    return {**_process_fields, **_fields.get()}
-
-
 def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
     """Send all log lines of this process to `handlers`."""
     for handler in handlers:
@@ -113,7 +108,7 @@ class JsonLines(logging.Formatter):
 
 def _fields_of(record: logging.LogRecord) -> dict[str, str]:
     """The fields of a line, in the order of `FIELDS`; a record's attribute `log_fields` adds to them."""
-    found = {**current_fields(), **getattr(record, "log_fields", {})}
+    found = {**_process_fields, **_fields.get(), **getattr(record, "log_fields", {})}
     return {name: found[name] for name in FIELDS if name in found}
 
 

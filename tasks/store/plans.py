@@ -40,17 +40,6 @@ class WorkState:
     cancelled: bool
 
 
-@dataclass(frozen=True)
-class StageContext(WorkState):
-    run: Run
-    plan: Plan
-
-
-@dataclass(frozen=True)
-class JobContext(WorkState):
-    spec: JobSpec
-
-
 class PlanRecords(StoreAccess):
     """The records of the work of a run, by the name of a plan or the key of a job."""
 
@@ -86,8 +75,8 @@ class PlanRecords(StoreAccess):
         """The latest attempt, 0 before the first."""
         return int(cast("bytes | None", self.redis.hget(plan_key(run_id, name), keys.ATTEMPT)) or 0)
 
-    def stage_context(self, run_id: str, name: str, stage: str) -> StageContext:
-        """All that a stage must know before it begins, in one trip."""
+    def stage_state(self, run_id: str, name: str, stage: str) -> tuple[WorkState, tuple[Run, Plan]]:
+        """In one trip."""
         pipe = self.redis.pipeline(transaction=False)
         pipe.get(run_key(run_id, keys.SETTINGS))
         pipe.hmget(plan_key(run_id, name), [keys.PLAN, keys.ATTEMPT, stage])
@@ -95,8 +84,8 @@ class PlanRecords(StoreAccess):
         settings, (plan, attempt, record), cancelled = pipe.execute()
         if settings is None or plan is None:
             raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
-        run, plan = read_run(settings), _read_plan(plan)
-        return StageContext(int(attempt or 0), record is not None, bool(cancelled), run, plan)
+        state = WorkState(int(attempt or 0), record is not None, bool(cancelled))
+        return state, (read_run(settings), _read_plan(plan))
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
         """Record the outcome of a stage; the first one stands, and an attempt that was forgotten writes nothing."""
@@ -129,8 +118,8 @@ class PlanRecords(StoreAccess):
         text = cast("bytes | None", self.redis.hget(plan_key(run_id, keys.JOBS), key))
         return None if text is None else JobSpec.from_json(text)
 
-    def job_context(self, run_id: str, key: str) -> JobContext:
-        """All that a job must know before it begins, in one trip."""
+    def job_state(self, run_id: str, key: str) -> tuple[WorkState, JobSpec]:
+        """In one trip."""
         pipe = self.redis.pipeline(transaction=False)
         pipe.hmget(plan_key(run_id, keys.JOBS), [keys.ATTEMPT, key])
         pipe.exists(result_key(key))
@@ -138,7 +127,7 @@ class PlanRecords(StoreAccess):
         (attempt, spec), done, cancelled = pipe.execute()
         if spec is None:
             raise KeyError(f"no job {key!r} of a run {run_id!r} in the store")
-        return JobContext(int(attempt or 0), bool(done), bool(cancelled), JobSpec.from_json(spec))
+        return WorkState(int(attempt or 0), bool(done), bool(cancelled)), JobSpec.from_json(spec)
 
     # What failed, in plans and jobs.
 
