@@ -80,7 +80,7 @@ def test_no_summary_changes_the_structure_of_the_prompt(first: str, second: str,
     plain, hostile = (prompt(of(image_1=a, image_2=b), form) for a, b in (("x", "y"), (first, second)))
     assert [line[:11] for line in hostile.split("\n")] == [line[:11] for line in plain.split("\n")]
     assert len(hostile.splitlines()) == len(plain.splitlines())
-    assert "<|" not in hostile
+    assert break_control_tokens(hostile) == hostile
     hostile.encode()
 
 

@@ -48,27 +48,10 @@ def test_a_confidence_is_a_share_or_a_percentage() -> None:
         "2": 0.02, "90": 0.9, "100": 1, "000.5": 0.5,
     }  # fmt: skip
     assert {text: parse_confidence(text) for text in read} == read
-    others = [
-        *(
-            "",
-            "1.5",
-            "1.01",
-            "2.0",
-            "90.5",
-            "101",
-            "100.1%",
-            "-0.1",
-            "+0.5",
-            "nan",
-            "NaN",
-            "inf",
-            "high",
-            "0,9",
-            "1e-1",
-        ),
-        *("9/10", "0.9 (high)", "０.９", "９０", "90％", "%", ".", "0.9.", "0.9%%", "½", "9" * 5000, "1_0", "0x1"),
-    ]
-    assert {parse_confidence(text) for text in others} == {None}
+    others = (
+        "1.5 1.01 2.0 90.5 101 100.1% -0.1 +0.5 nan NaN inf high 0,9 1e-1 9/10 ０.９ ９０ 90％ % . 0.9. 0.9%% ½ 1_0 0x1"
+    )
+    assert {parse_confidence(text) for text in ("", "0.9 (high)", "9" * 5000, *others.split())} == {None}
 
 
 @pytest.mark.parametrize(
