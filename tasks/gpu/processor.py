@@ -227,32 +227,25 @@ def _packed(raw: bytes) -> str:
 
 
 _USAGE = """\
-1. Start the server with this file's folder on its module path:
+1. Start the server with this file's folder on its module path. With the flag for processors any client that reaches
+   the port can run code on the server: loopback or a private network only.
 
        PYTHONPATH=<this folder> python -m sglang.launch_server --model-path <model> \\\\
            --host 127.0.0.1 --enable-custom-logit-processor --disable-overlap-schedule
 
-   With that flag, any client that reaches the port can run code on the server: loopback or a private network only.
-
-2. Ask this file for the string that names it (SGLang need not be installed where you ask):
+2. Ask this file for the string that names it (SGLang need not be installed where you ask), and send it with each
+   request. After the file was renamed, ask again. Another file needs another name and a restart.
 
        python <this file> --string
-
-3. Send it with each request:
-
        {"text": "...", "sampling_params": {"custom_params": {}, ...}, "custom_logit_processor": "<the string>"}
 
    A file whose SENTENCE_ENDS is not empty needs to see the answers: hence --disable-overlap-schedule, and a request
    without "custom_params" never has the delta of cluster 0.
 
-   A request may have all deltas multiplied by a strength from 0, no steering, to 1, which is the default:
+   {"strength": 0.5} in "custom_params" multiplies all deltas of a request by a number from 0, no steering, to 1, the
+   default. A number below 0 counts as 0, one above 1 as 1, and what is no number as 1: an error would end the server.
 
-       "sampling_params": {..., "custom_params": {"strength": 0.5}}
-
-   A number below 0 counts as 0, one above 1 as 1, and what is no number as 1: an error would end the server.
-
-The string names the file: rename the file, and ask again. Another file needs another name and a restart. A server with
-another model than this file was made for ends with an error when it first loads the file."""
+A server with another model than this file was made for ends with an error when it first loads the file."""
 
 _IMPORTS = f"{TORCH}\nfrom sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor  # noqa: E402"
 

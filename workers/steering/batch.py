@@ -1,9 +1,7 @@
 """The steering of a batch, logits += deltas[labels], kept with the batch while requests join and leave it.
 
-The server holds the labels of each clustering once, on its device (`LabelTable`).  Each row of a batch has a row of
-that table and its own deltas (`BatchSteering`).  Whether the delta of cluster 0 acts depends on the answer so far
-(`Answers`).  Building, filtering and merging these never waits for the device.  A dense bias would be as large as the
-logits and would have to be built again whenever the batch changes.
+Building, filtering and merging it never waits for the device.  A dense bias would be as large as the logits and would
+have to be built again whenever the batch changes.
 """
 
 from __future__ import annotations

@@ -1,22 +1,9 @@
-"""A finished clustering on disk: one folder, named by the hash of its inputs, complete or absent.
+"""A finished clustering on disk: one folder, named by the hash of its inputs (manifest.json), complete or absent.
 
-By meaning, <folder>/<hash>/ holds
-    labels_kmeans.npy          array [V], uint8 or uint16: the cluster of each token id (0, 1, or k-means + 2)
-    embeddings.npy             array [V, dimension] float32: the embedding of each token, clusters 0 and 1 too
-    pca_components.npy         array [components, dimension] float32: the fitted PCA's directions
-    pca_mean.npy               array [dimension] float32: what it subtracts first
-    kmeans_centres.npy         array [count, components] float32: row k is the centre of cluster k + 2
-    cluster_descriptions.json  a list of {id, description, examples, count}, in the order of ids
-    manifest.json              its inputs
-    labels_kmeans.joblib       the labels, and
-    pca.joblib                 the fitted PCA (scikit-learn), for other programs
-By waste, it holds
-    labels_waste.npy           array [V], uint8 or uint16: the cluster of each token id
-    cluster_descriptions.json  as above
-    cluster_figures.json       {eos, pinned, log_odds}
-    manifest.json              as above
-
-A .joblib file is a pickle, which runs code when it is loaded: it is written and never read.
+Labels are an array [V] of uint8 or uint16, the cluster of each token id.  Beside them are the descriptions of the
+clusters, in the order of ids; by meaning also the embeddings [V, dimension], the PCA and the centres of k-means, of
+which row k belongs to cluster k + 2; by waste {eos, pinned, log_odds}.
+A .joblib file is a pickle, which runs code when it is loaded: it is written for other programs and never read.
 """
 
 from __future__ import annotations

@@ -161,14 +161,11 @@ def _load(embedder: str | Path, device: str) -> SentenceTransformer:
     return model.eval()
 
 
-def _tokenize(model: SentenceTransformer, words: Sequence[str], chunk: int = 4096) -> list[Ids]:
+def _tokenize(model: SentenceTransformer, words: Sequence[str]) -> list[Ids]:
     """The embedder's token ids for each of the words, without padding."""
-    inputs: list[Ids] = []
-    for start in range(0, len(words), chunk):
-        features: dict[str, Any] = model.preprocess(list(words[start : start + chunk]))
-        for ids, mask in zip(features["input_ids"].tolist(), features["attention_mask"].tolist(), strict=True):
-            inputs.append(tuple(i for i, real in zip(ids, mask, strict=True) if real))
-    return inputs
+    features: dict[str, Any] = model.preprocess(list(words))
+    rows = zip(features["input_ids"].tolist(), features["attention_mask"].tolist(), strict=True)
+    return [tuple(i for i, real in zip(ids, mask, strict=True) if real) for ids, mask in rows]
 
 
 def _batches(inputs: Sequence[Ids], batch_size: int) -> Iterator[tuple[Ids, ...]]:

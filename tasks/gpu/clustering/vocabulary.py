@@ -1,9 +1,5 @@
 """The text of every token of a tokenizer, the two clusters that are made by rule, and the tokens that end a sentence.
 
-**Texts.** A token alone and a token in a text can decode differently: SentencePiece drops the space of a first word,
-and WordPiece puts spaces between tokens only.  So each token is decoded after an anchor, a token that is one letter,
-and the anchor's own text is cut off.
-
 **Cluster 0** holds the tokens that end an answer (`tasks.gpu.prompt.answer_ends`), and nothing else.  So a raised token
 is one at which the server stops.
 
@@ -73,6 +69,12 @@ def decode_vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 
 def _decode_behind_anchor(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+    """Each token is decoded after one that is a letter, which is then cut off.
+
+    Alone it can decode differently: SentencePiece drops the space of a first word, and WordPiece puts spaces between
+    tokens only.
+    """
+
     def decode(sequences: list[list[int]]) -> list[str]:
         return list(
             tokenizer.batch_decode(sequences, skip_special_tokens=False, clean_up_tokenization_spaces=False),
