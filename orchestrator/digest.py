@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from orchestrator.collect.report import token_counts
 from orchestrator.evolve.systems import PLAIN
 from orchestrator.report.model import ReportFile
+from orchestrator.report.statistics import pair, paired_sentence
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import TOKEN_COUNTS
@@ -50,6 +52,24 @@ def digest_of(results: RunResults) -> dict[str, Any]:
     }
     find = {EVOLVE: _of_evolution, COLLECT: _of_collection}.get(results.kind, _of_another_kind)
     return {**dict.fromkeys(FIELDS), **common, **find(results)}
+
+
+def direct_comparison(runs: Sequence[RunResults]) -> list[str]:
+    """The second run's winner against the first one's, on the test set where both have asked it, else on validation."""
+    reports = [one.report for one in runs]
+    if len(runs) != 2 or (report := reports[1]) is None or reports[0] is None:
+        return []
+    first, second = runs
+    winners = [one.book.system(one.book.winner) for one in runs]
+    for which in ("test", "validation"):
+        before, after = (getattr(winner, which) for winner in winners)
+        hashes = [one.question_hashes.get(which) for one in runs]
+        if before is None or after is None or hashes[0] is None or hashes[0] != hashes[1]:
+            continue
+        found = pair(before, after, report.margin, seed=0)
+        questions = f"The winner of {second.run}, on the same {found.change.count} {which} questions,"
+        return [f"{questions} {paired_sentence(found, f'the winner of {first.run}')}"]
+    return []
 
 
 def _of_another_kind(results: RunResults) -> dict[str, Any]:

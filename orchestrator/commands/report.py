@@ -72,7 +72,7 @@ def compare(runs: Sequence[Path], as_json: bool, is_all: bool, answers: str | No
 
     exit status: 0 printed; 1 a folder holds no run, or a file of it is damaged.
     """
-    from orchestrator.digest import digest_of
+    from orchestrator.digest import digest_of, direct_comparison
     from orchestrator.results import RunResults
     from orchestrator.runs.folder import OutputError
 
@@ -88,7 +88,7 @@ def compare(runs: Sequence[Path], as_json: bool, is_all: bool, answers: str | No
         options.print_found(as_json, [dataclasses.asdict(one) for one in comparisons], shown)
         return console.DONE
     digests = [] if is_all else [digest_of(run) for run in found]
-    lines = _all_systems(found) if is_all else [*_table(digests), *_direct_comparison(found)]
+    lines = _all_systems(found) if is_all else [*_table(digests), *direct_comparison(found)]
     options.print_found(as_json, digests, lines)
     return console.DONE
 
@@ -120,26 +120,6 @@ def _all_systems(runs: Sequence[RunResults]) -> Iterator[str]:
     for one in runs:
         yield f"{one.run}: {'no systems yet' if one.report is None else one.report.conclusion.sentence}"
         yield from () if one.report is None else systems_table(one.report, most=len(one.report.systems))
-
-
-def _direct_comparison(runs: Sequence[RunResults]) -> list[str]:
-    """The second run's winner against the first one's, on the test set where both have asked it, else on validation."""
-    from orchestrator.report.statistics import pair, paired_sentence
-
-    reports = [one.report for one in runs]
-    if len(runs) != 2 or (report := reports[1]) is None or reports[0] is None:
-        return []
-    first, second = runs
-    winners = [one.book.system(one.book.winner) for one in runs]
-    for which in ("test", "validation"):
-        before, after = (getattr(winner, which) for winner in winners)
-        hashes = [one.question_hashes.get(which) for one in runs]
-        if before is None or after is None or hashes[0] is None or hashes[0] != hashes[1]:
-            continue
-        found = pair(before, after, report.margin, seed=0)
-        questions = f"The winner of {second.run}, on the same {found.change.count} {which} questions,"
-        return ["", f"{questions} {paired_sentence(found, f'the winner of {first.run}')}"]
-    return []
 
 
 @options.command()

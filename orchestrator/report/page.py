@@ -21,7 +21,7 @@ from jinja2 import Environment, PackageLoader, Template
 
 from orchestrator.collect.report import CollectedExample, CollectedPair, token_counts
 from orchestrator.commands.export import engines_for
-from orchestrator.digest import digest_of
+from orchestrator.digest import digest_of, direct_comparison
 from orchestrator.evolve.choice import front
 from orchestrator.evolve.records import Individual
 from orchestrator.report.format import format_duration, format_money, format_points
@@ -57,6 +57,7 @@ def render_page(runs: Sequence[RunResults], made: datetime.datetime) -> str:
         runs=found,
         names={place: one["run"] for place, one in enumerate(digests)},
         side_by_side=[row for row in figures if any(value not in (None, "") for value in row[1:])],
+        direct=direct_comparison(runs),
         made=made,
         style=style,
         script=script,

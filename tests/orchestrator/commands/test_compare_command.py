@@ -67,6 +67,9 @@ def test_two_runs_with_the_same_questions_are_compared_by_pairs(
     assert "on the same 100 test questions, against the winner of one-1" in said and "60 -> 58 of 100 correct" in said
     rows = json.loads(run(capsys, "compare", *folders, "--json")[1])
     assert [row["correct_after"] for row in rows] == [60, 58]
+    # as a page, too
+    assert run(capsys, "report", *folders, "--output", tmp_path / "both.html")[0] == 0
+    assert "against the winner of one-1" in (tmp_path / "both.html").read_text()
     # and not where the questions differ
     (folders[1] / "questions.json").write_text('{"test": {"q0": "another"}}')
     assert "on the same" not in run(capsys, "compare", *folders)[1]
