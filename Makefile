@@ -121,7 +121,7 @@ route-smoke: models ## gradient routing where the answer is known, and a small r
 	@$(BIN)/orchestrator route --config configs/route_smoke.yaml --gpu-jobs 2 $(ARGS)
 
 faults: models $(DEV) ## kill the command, or any part of its farm, at ten moments; each optimiser at two
-	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py tests/e2e/test_guide_deaths.py tests/orchestrator/route/test_route_session.py tests/e2e/test_optimisers.py --timeout 1800
+	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_kinds.py tests/orchestrator/route/test_route_session.py tests/e2e/test_optimisers.py --timeout 1800
 
 chaos: models $(DEV) ## small runs under faults of nine kinds (SEED=7 FAULTS=200, three quarters of an hour)
 	PYTHONPATH=tests/e2e/chaos:tests/e2e:tests:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)
@@ -133,4 +133,4 @@ fuzz: models $(DEV) ## invalid input wherever input comes from outside: thousand
 	$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=fuzz --timeout 1800
 
 compose: $(DEV)  ## test the containers: a fresh clone, a second one beside it, Retry (needs Docker; half an hour)
-	WHETSTONE_COMPOSE=1 $(BIN)/python -m pytest -m long tests/e2e/test_compose_up.py tests/e2e/test_flower_compose.py
+	WHETSTONE_COMPOSE=1 $(BIN)/python -m pytest -m long tests/e2e/test_compose_up.py

@@ -1,14 +1,9 @@
 """The arms of a search: the system prompts in which deltas are searched, each with clusters and vectors of its own.
 
 All prompts are asked a part of the training questions, and halved on the front of tokens against correct answers, so
-that a prompt with longer and better answers stays as well.  The best few on the whole training set become arms.  The
-clusters of an arm are made from its own answers (`wasted` tokens), and its vectors need no search: the negative
-log-odds of each cluster, times one factor, with and without a raised end of turn.
-
-With CONFIG_WHOLE=n there is one arm, the user's own system prompt, as in the specification: clusters of the run, and no
-vectors.
-
-Clusters are made on the gpu queue once for their content, and known by their content hash.
+that a prompt with longer and better answers stays as well.  The best few on the whole training set become arms, each
+with clusters of its own answers and vectors that need no search.  With CONFIG_WHOLE=n there is one arm, the user's own
+system prompt, as in the specification: clusters of the run, and no vectors.
 """
 
 from __future__ import annotations
@@ -76,9 +71,8 @@ def measure_plain(
 ) -> tuple[Answered, int, Measurer]:
     """The plain model on all training questions, and the cap that at most 2 % of its answers reach.
 
-    measurer: makes that of a cap, whose questions are those that fit with it.  A small cap would cut the plain model's
-    answers, and make whatever is shorter seem right.  Answers that repeat themselves reach every cap, and are not
-    counted here.
+    measurer: makes that of a cap, whose questions fit with it.  A small cap would cut the plain model's answers, and
+    make whatever is shorter seem right.  Answers that repeat themselves reach every cap, and are not counted here.
     """
     first = cap = settings.target_max_new_tokens
     plain = System(PLAIN, "plain", system_prompt)
@@ -129,10 +123,10 @@ def make_arms(
 
 
 def sides_of(own: Iterable[JudgedAnswer], others: Iterable[JudgedAnswer], golds: Sequence[str]) -> Sides:
-    """The two sides of an arm's clusters: its own answers, and correct answers that are shorter.
+    """The two sides of an arm's clusters: its own answers, and correct answers of others that are shorter.
 
-    An answer of another prompt counts when it is correct and shorter than the arm's own to the same question.  The
-    right answers of the data (`golds`) are added where fewer count than the arm has answers.
+    Shorter than the arm's own to the same question.  The right answers of the data (`golds`) are added where these are
+    fewer than the arm has answers.
     """
     verbose = list(own)
     lengths = {answer.example: answer.tokens for answer in verbose}

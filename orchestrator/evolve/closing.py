@@ -1,8 +1,8 @@
 """After the last generation: one front of all systems, their order, the test on the validation set, the test set.
 
-The order of the steps keeps the figures honest.  The front is made on training questions.  Its members are ordered on
-a part of them that no fitness used, and the order is on disk before the validation set is asked; each member is then
-tested in turn (`orchestrator.evolve.choice`).  The test set is asked last, of the winner and of what is free beside it.
+The front is made on training questions.  Its members are ordered on a part of them that no fitness used, and the order
+is on disk before the validation set is asked; each member is then tested in turn (`orchestrator.evolve.choice`).  The
+test set is asked last, of the winner and of what is free beside it.
 """
 
 from __future__ import annotations

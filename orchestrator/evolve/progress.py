@@ -36,9 +36,8 @@ FIGURES = ("best", "mean", "best_ever", "baseline")
 class ProgressReporter:
     """Called with the records of the plan in flight, as often as they may have changed.
 
-    `recorded` counts what the history has, and the finished plans of this generation; `arms` has the system prompts of
-    the search by name, none before it.  `figures` are the fitness of the population (best, mean), of the run
-    (best_ever) and of the start (baseline); `generation` is the one in flight, from 0.
+    recorded: of the history and the finished plans of this generation; arms: the system prompts of the search by name;
+    figures: the fitness of the population, of the run (best_ever) and of the start (baseline).
     """
 
     dispatcher: Dispatcher
@@ -182,9 +181,8 @@ def scored(plan: Plan, records: Records) -> Iterator[tuple[float, tuple[float, .
 class InProgress:
     """The generation in progress: `state` at its start, and its `plans` with their records so far.
 
-    `evolution_state.json` describes the start of a generation, and a run goes on from there.  So where it exists it is
-    left as it is; before the end of the first generation it is that of the start.  The best deltas and their processor
-    are the best of all evaluations so far.
+    `evolution_state.json` describes the start of a generation, and is left as it is where it exists.  The best deltas
+    and their processor are the best of all evaluations so far.
     """
 
     output: OutputFolder

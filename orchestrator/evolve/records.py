@@ -101,12 +101,9 @@ def read_history(output: OutputFolder, generations: int | None = None) -> list[G
 
 @dataclass(frozen=True)
 class Individual:
-    """A line of individuals.jsonl: one evaluation of the search; `node` is its name.
+    """A line of individuals.jsonl: one evaluation of the search (`Evaluated`); `arm` is the name of its system prompt.
 
-    arm: the name of the system prompt; target: the cluster that the mutation changed; correctness: the share of correct
-    answers on the training set; parents: the nodes that it descends from; place: its position in the arm's next
-    population; merge_fallback, skip_reason: why no reply of the reflector was usable, for the merge before and for the
-    mutation that should have followed.
+    target: the cluster that the mutation changed; correctness: the share of correct answers on the training set.
     """
 
     node: str
@@ -148,10 +145,7 @@ class Individual:
 
 
 def read_individuals(output: OutputFolder, history: History) -> list[Individual]:
-    """Those of the generations of the history; a file that lacks some is refused.
-
-    What a generation that was killed has left behind them is left out.
-    """
+    """Those that the history names; a file that lacks some is refused, what a killed generation has left is dropped."""
     lines = [Individual(**line) for line in load_lines(output.individuals, Individual, "individual")]
     found = [one for one in lines if one.generation < len(history)]
     named = {one["node"] for line in history for one in (*line["population"], *line["offspring"])}
@@ -301,7 +295,6 @@ class Recorder:
             self._write_deltas(found[-1], self._search.arm(state.arm), best)
 
     def _write_deltas(self, leader: tuple[float, ...], arm: Arm, best: BestOfRun) -> None:
-        """Those of the last population's best and of the best so far, with their processors, and the plots."""
         self._output.write_json("deltas_current.json", list_to_deltas(leader, self._ids))
         self._output.write_json("deltas_best.json", list_to_deltas(best.best.deltas, self._ids))
         self._artifacts.request_processor(PROCESSOR_FILE, leader, arm.clustering)

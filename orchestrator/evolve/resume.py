@@ -55,15 +55,12 @@ class ServersFile(TypedDict):
 
 
 def saved_settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:
-    """What the run in an output folder was started with, wherever the folder is now."""
+    """Wherever the folder is now."""
     return load_settings(folder / "config", [f"OUTPUT_DIR={folder}", *overrides])
 
 
 def written_settings(output: OutputFolder) -> dict[str, str]:
-    """The text of each setting in the run's `config`, by name without CONFIG_; empty before the run's start.
-
-    The file says all of it; whether the files that it names are here does not matter to a reader.
-    """
+    """The text of each setting in the run's `config`, by name without CONFIG_; empty before the run's start."""
     config = output.config
     if not config.exists():
         return {}
@@ -143,10 +140,7 @@ def keep_servers(output: OutputFolder, servers: Sequence[Mapping[str, Any]]) -> 
 
 
 def unknown_servers(output: OutputFolder, store: Store, run_id: str) -> list[dict[str, Any]]:
-    """Those that answered for the run and are not kept with it.
-
-    After a process was killed workers still do what waits in the queues, perhaps with another server than the run's.
-    """
+    """Servers that are none of the run's, but answered what waited in the queues after a process was killed."""
     known = read_servers(output)
     return [server for server in store.servers(run_id) if server not in known]
 

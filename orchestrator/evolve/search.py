@@ -1,8 +1,7 @@
-"""The search of a run: one optimiser in each arm, which take turns generation by generation.
+"""The search of a run: one optimiser in each arm, which take turns generation by generation (`next_arm`).
 
-Each arm has the first turns in order; every later generation goes to the arm whose last one added most to the front of
-all systems (hypervolume).  `evolution_state.json` has the specification's keys for the arm that had the last turn; with
-several arms "arm" is its name, and "others" has the states of the others.
+`evolution_state.json` has the specification's keys for the arm that had the last turn; with several arms "arm" is its
+name, and "others" has the states of the others.
 """
 
 from __future__ import annotations
@@ -55,9 +54,7 @@ class BestOfRun(NamedTuple):
 
 @dataclass(frozen=True)
 class RunState:
-    """`generation` is the next one; `states` are those of the arms that had a turn, `arm` is the one that had the last
-    turn, "" before the first.
-    """
+    """`generation` is the next one; `states` has the arms that had a turn, `arm` the last of them ("" before)."""
 
     generation: int = 0
     states: Mapping[str, SearchState] = field(default_factory=dict)
@@ -170,14 +167,14 @@ class Turn(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The points that were known before the search, and the tokens up to which an area counts (`hypervolume`)."""
+    """The points before the search, and the tokens up to which an area counts (`hypervolume`)."""
 
     points: Sequence[Point]
     longest: float
 
 
 def known_of(book: Book) -> Known:
-    """What a run knew before its search: in a book that has been closed there are evolved and random systems too."""
+    """Without the evolved and random systems, which the book of a run that has ended has too."""
     before = [one for one in book.of_kind("plain", "prompt", "vector") if one.training]
     return Known([one.on("training").point for one in before], longest_of(book.plain.on("training")))
 
@@ -255,7 +252,6 @@ def starts_of(settings: Settings, book: Book, arm: Arm, forked: ForkedArm | None
 
 
 def best_first(vectors: Sequence[System]) -> list[System]:
-    """By correct answers, of equal ones the shorter first."""
     return sorted(vectors, key=lambda one: (-one.on("training").point[1], one.on("training").point[0]))
 
 

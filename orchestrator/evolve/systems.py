@@ -1,8 +1,7 @@
 """Whatever answers questions is a system: the plain model, a system prompt, a vector, a cut, an individual.
 
-`systems.json` in the output folder has all systems of a run with what was measured of each, and what was decided on
-the way.  It is written after each stage; a run that is resumed takes the stages that it holds as they are.  `Measurer`
-asks the farm: in plans of candidates that no search made.
+`systems.json` has all systems of a run with what was measured of each, and what was decided.  It is written after each
+stage; a run that is resumed takes the stages that it holds as they are.
 """
 
 from __future__ import annotations
@@ -63,14 +62,9 @@ class System:
 
     def candidate(self, which: ExampleSet, repeat: int = 0) -> Candidate:
         return Candidate(
-            0,
-            self.deltas,
-            examples=which,
-            system_prompt=self.system_prompt,
-            clustering=self.clustering,
-            max_tokens=self.max_tokens,
-            repeat=repeat,
-        )
+            0, self.deltas, examples=which, system_prompt=self.system_prompt, clustering=self.clustering,
+            max_tokens=self.max_tokens, repeat=repeat,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -108,13 +102,11 @@ class MemberTest:
 class Book:
     """`systems.json`: what a run has measured and decided.
 
-    cap: the most tokens of an answer; arms: none before the search is prepared; order: the members of the front
-    that the validation set tests, in this order, None before it is decided; generations: after how many of the search
-    it was decided; tests: those of the validation set, in order, up to the first member
-    that is not shown; winner: the name, "" before it is chosen; flips: how many of the plain model's
+    cap: the most tokens of an answer; arms: none before the search is prepared; order: the members of the front that
+    the validation set tests, None before it is decided; generations: after how many it was decided; tests: up to the
+    first member that is not shown; winner: the name, "" before it is chosen; flips: how many of the plain model's
     answers to the ordering questions changed sides when they were asked once more; rounds: how often the validation
-    set was used to choose; test_uses: in how many choices, of this run and others, any of these test questions
-    measured what was chosen, the plain model included.
+    set was used to choose; test_uses: how many choices, of this run and others, any of these test questions measured.
     """
 
     cap: int = 0
@@ -182,7 +174,7 @@ Answers = tuple[JudgedAnswer, ...]
 
 @dataclass
 class Measurer:
-    """Evaluates systems on the farm."""
+    """Evaluates systems on the farm, in plans of candidates that no search made."""
 
     evaluate: FarmEvaluator
     examples: Examples

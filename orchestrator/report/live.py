@@ -40,13 +40,11 @@ EVERY_S = 15.0
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a run at a stage of STAGES.
+    """The state of a run at a stage of STAGES; None is what is unknown.
 
-    `generation` counts from 0; `arm` is that of the generation; times are in seconds, costs in US dollars, None where
-    unknown.  `best` and `mean` are of the current population, `baseline` is the fitness of the start.  `progress` is
-    (done, total) of the work that `note` names, such as embedding the vocabulary; `left_s` is what is left of it.
-    `candidates` are in the plan in flight, `failed` has the errors of those that failed, by node.  `evaluations` counts
-    those of the run so far.
+    `best` and `mean` are of the current population, `baseline` is the fitness of the start.  `progress` is (done,
+    total) of the work that `note` names, `left_s` the seconds that are left of it.  `failed` has the errors of the
+    candidates of the plan in flight that failed, by node.
     """
 
     run: str
@@ -75,8 +73,7 @@ class Snapshot:
 class View:
     """Shows a run: a line for each stage, and while it lasts how far it is, with the time of day, for logs and pipes.
 
-    Used by one thread.  The driver calls `show` after each poll; `notify` is for messages that must be displayed, such
-    as a parked run.  `close` restores the terminal; it may be called twice, and no call follows it.
+    The driver calls `show` after each poll; `notify` is for what must be displayed; `close` may be called twice.
     """
 
     def __init__(self, stream: TextIO) -> None:

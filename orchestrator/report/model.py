@@ -56,11 +56,8 @@ class Figures:
 class ReportedSystem:
     """A system with its figures on each set, None where it was not asked: see `orchestrator.evolve.systems.System`.
 
-    end: after which tokens the first delta, that of the end of a turn, acts: any, or those that end a sentence; any
-    without deltas;
-    is_on_front: no other has fewer tokens without fewer correct answers, on the training set, and it has at least half
-    as many as the plain model; passed: a loss of correct answers of the margin or more is excluded by the validation
-    set.
+    end: after which tokens the first delta, that of the end of a turn, acts; is_on_front: on the training set;
+    passed: a loss of correct answers of the margin or more is excluded by the validation set.
     """
 
     name: str

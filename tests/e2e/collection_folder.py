@@ -26,23 +26,20 @@ SMALL = {
 class CollectionFolder(RunFolder):
     """The folder of one collection with its farm."""
 
+    again = ("--resume",)
+
     @property
     def data(self) -> Path:
         return self.output / "phase0_data.json"
 
-    def configure(self, *changes: dict[str, Any]) -> Path:
-        """Write the shipped collect.yaml with few samples, output in this folder, and `changes`; returns its path."""
+    def configure(self, *changes: dict[str, Any]) -> None:
+        """Write the shipped collect.yaml with few samples, output in this folder, and `changes`."""
         values = yaml.safe_load((ROOT / "configs" / "collect.yaml").read_text())
         here = {"output_dir": str(self.output), "phase0": {"output_path": str(self.data)}}
         for change in (SMALL, here, *changes):
             merge(values, change)
         path = self.folder / "collect.yaml"
         path.write_text(yaml.safe_dump(values))
-        return path
-
-    def ask(self, url: str) -> None:
-        """Have the reflector and the judge asked at this address."""
-        self.configure({"reflector": {"api_base": url}, "phase0": {"correctness": {"evaluator_api_base": url}}})
 
     def command(self, *arguments: str, **options: str) -> list[str]:
         assert not options, "a collection is configured by its file"
@@ -54,7 +51,7 @@ class CollectionFolder(RunFolder):
         found: dict[str, Any] = json.loads(self.data.read_text())
         return found
 
-    def comparable(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """The output without its time and its configuration, the only parts in which equal collections differ."""
         found = self.document()
         del found["metadata"]["created_at"], found["metadata"]["config_snapshot"]

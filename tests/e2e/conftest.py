@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from collection_folder import CollectionFolder
@@ -38,19 +39,6 @@ def rules(tmp_path: Path) -> Iterator[RulesServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def reference_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A finished run without any fault: the tests compare others with it."""
-
-    def run(folder: Path) -> None:
-        finished = RunFolder(folder)
-        done = finished.run()
-        assert done.returncode == 0, done.stdout
-        assert finished.processes() == []
-
-    return RunFolder(create_once(tmp_path_factory, "reference_run", run))
-
-
 @pytest.fixture
 def collection(tmp_path: Path) -> Iterator[CollectionFolder]:
     folder = CollectionFolder(tmp_path)
@@ -59,39 +47,24 @@ def collection(tmp_path: Path) -> Iterator[CollectionFolder]:
     folder.clear()
 
 
-@pytest.fixture(scope="session")
-def reference_collection(tmp_path_factory: pytest.TempPathFactory) -> CollectionFolder:
-    """A finished collection without any fault; what it printed is in printed.txt."""
+def reference(kind: type[RunFolder]) -> Any:
+    """A finished run of a kind without any fault: the tests compare others with it."""
 
-    def run(folder: Path) -> None:
-        finished = CollectionFolder(folder)
-        finished.configure()
-        done = finished.run()
-        assert done.returncode == 0, done.stdout
-        (folder / "printed.txt").write_text(done.stdout)
+    @pytest.fixture(scope="session")
+    def made(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+        def run(folder: Path) -> None:
+            finished = kind(folder)
+            finished.configure()
+            done = finished.run(timeout=600)
+            assert done.returncode == 0, done.stdout
+            assert finished.processes() == []
 
-    return CollectionFolder(create_once(tmp_path_factory, "reference_collection", run))
+        return kind(create_once(tmp_path_factory, f"reference_{kind.__name__}", run))
 
-
-@pytest.fixture
-def guided(tmp_path: Path) -> Iterator[GuideFolder]:
-    folder = GuideFolder(tmp_path)
-    folder.configure()
-    yield folder
-    folder.clear()
+    return made
 
 
-@pytest.fixture(scope="session")
-def reference_guide(tmp_path_factory: pytest.TempPathFactory) -> GuideFolder:
-    """A finished guided run without any fault."""
-
-    def run(folder: Path) -> None:
-        finished = GuideFolder(folder)
-        finished.configure()
-        done = finished.run(timeout=600)
-        assert done.returncode == 0, done.stdout
-
-    return GuideFolder(create_once(tmp_path_factory, "reference_guide", run))
+reference_run, reference_collection, reference_guide = map(reference, (RunFolder, CollectionFolder, GuideFolder))
 
 
 def create_once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], None]) -> Path:

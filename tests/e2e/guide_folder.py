@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from collection_folder import merge
+from equal_runs import artifacts_of
 from run_folder import ROOT, RunFolder
 
 MISSIONS = {"cabinet": "Whether the cabinet is wired well.", "panels": "Whether the panels are mounted well."}
@@ -38,7 +39,7 @@ class GuideFolder(RunFolder):
     def config(self) -> Path:
         return self.folder / "guide.yaml"
 
-    def configure(self, *changes: dict[str, Any]) -> Path:
+    def configure(self, *changes: dict[str, Any]) -> None:
         """Write the shipped guide.yaml with few short answers, tickets and output in this folder, and `changes`."""
         values = yaml.safe_load((ROOT / "configs" / "guide.yaml").read_text())
         values["missions"] = MISSIONS
@@ -56,12 +57,14 @@ class GuideFolder(RunFolder):
         (self.folder / "tickets.jsonl").write_text("\n".join(rows) + "\n")
         first = {"step": 0, "updated_at": "2026-01-01T00:00:00Z", "experiences": {"G0": "Read every summary."}}
         (self.folder / "guidance.json").write_text(json.dumps(dict.fromkeys(MISSIONS, first)))
-        return self.config
 
     def command(self, *arguments: str, **options: str) -> list[str]:
         assert not options, "a guided run is configured by its file"
         farm = ["--farm-dir", str(self.farm), "--rollout-jobs", "8"]
         return [sys.executable, "-m", "orchestrator", "guide", "--config", str(self.config), *farm, *arguments]
+
+    def result(self) -> dict[str, Any]:
+        return artifacts_of(self.output)
 
     def guidance(self) -> list[Path]:
         """The file of each mission."""

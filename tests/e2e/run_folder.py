@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pytest
@@ -52,6 +53,8 @@ class RunFolder:
 
     folder: Path
     options: dict[str, str] = field(default_factory=dict)
+    again: ClassVar[tuple[str, ...]] = ()
+    """Arguments of a command that goes on with a run."""
 
     @property
     def output(self) -> Path:
@@ -78,6 +81,13 @@ class RunFolder:
 
     def run(self, *arguments: str, timeout: float = 240, **options: str) -> subprocess.CompletedProcess[str]:
         return finish(self.start(*arguments, **options), timeout)
+
+    def configure(self) -> None:
+        """Write the settings, where the kind has a file of them."""
+
+    def result(self) -> object:
+        """What the run has come to, equal for equal runs."""
+        return self.state()
 
     def state(self) -> str:
         return (self.output / "evolution_state.json").read_text()

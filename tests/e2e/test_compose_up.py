@@ -9,14 +9,13 @@ import json
 import os
 import socket
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from browser import browsing
 from compose_clone import ComposeClone, needs_engine, small_run
-from run_folder import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), needs_engine]
 RUN = "outputs/compose"
@@ -65,20 +64,32 @@ def test_flower_says_where_it_is_and_how_to_log_in(clone: ComposeClone) -> None:
         assert [run["state"] for run in client.get("/api/runs", auth=(name, password)).json()["runs"]] == ["finished"]
 
 
-def test_each_container_has_limits_networks_and_an_image_of_this_version(clone: ComposeClone) -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    containers = clone.containers()
-    assert {"secrets", "valkey", "flower", "rules", "worker-cpu", "worker-openai", "worker-target"} <= set(containers)
-    for name, container in containers.items():
-        host = container["HostConfig"]
-        assert min(host["Memory"], host["CpuQuota"], host["PidsLimit"]) > 0, name
-        assert host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"], name
-        assert container["Config"]["Image"].endswith(f":{version}"), name
-    networks = {name: set(one["NetworkSettings"]["Networks"]) for name, one in containers.items()}
-    project = clone.folder.name
-    assert networks["valkey"] == {f"{project}_broker"}
-    assert networks["rules"] == {f"{project}_endpoint"}
-    assert networks["secrets"] == {"none"}
+FAULTY = """\
+services:
+  rules:
+    command: [--host, 0.0.0.0, --port, "8000", --faults, "mutation:quota:1"]
+"""
+
+
+def test_a_failed_task_is_retried_on_flower_s_page_which_shows_no_password(clone: ComposeClone) -> None:
+    (clone.folder / "faulty.yml").write_text(FAULTY)
+    clone("--file", "docker-compose.yml", "--file", "faulty.yml", "up", "--detach")
+    assert clone.orchestrator_in_container(*small_run("outputs/failing"))[0] == 3
+    run = json.loads((clone.folder / "outputs/failing/run.json").read_text())["id"]
+    user, password = clone.secret("flower_basic_auth").split(":", 1)
+    with browsing(clone.flower(), user, password) as page:
+        page.goto("/tasks?state=FAILURE")
+        page.locator("#tasks-table tbody tr", has_text="openai.reflect").locator("a").first.click()
+        page.locator("#task-retry").click()
+        page.locator(f"tr[data-run='{run}'][data-state='finished']").wait_for()
+    with httpx.Client(base_url=clone.flower(), auth=(user, password), timeout=60, trust_env=False) as client:
+        workers = client.get("/api/workers", params={"refresh": 1}).json()
+        pages = ["/", "/broker", "/tasks", "/runs", "/api/runs", "/api/tasks", *(f"/worker/{name}" for name in workers)]
+        texts = [json.dumps(workers), *(client.get(page).text for page in pages)]
+    assert workers and not any(
+        secret in text for secret in (clone.secret("valkey_password"), password) for text in texts
+    )
+    clone("up", "--detach")  # without the fault
 
 
 CONNECT = """

@@ -10,7 +10,7 @@ import pytest
 from browser import browsing, picture
 from flower_process import PASSWORD, USER, Flower
 from rules_server import RulesServer
-from run_folder import LOGS, RunFolder, farm_up, finish, wait_until
+from run_folder import LOGS, RunFolder, farm_up, finish
 
 pytestmark = pytest.mark.long
 
@@ -74,21 +74,3 @@ def test_retry_in_the_list_continues_the_run_that_waits(
         waiting.terminate()
     assert done.returncode == 0, done.stdout
     assert run_folder.state() == reference_run.state()
-
-
-def test_the_history_is_there_after_a_kill_of_flower(flower: Flower, run_folder: RunFolder) -> None:
-    assert run_folder.run().returncode == 3
-    [failed] = [row for row in rows(flower) if row["state"] == "FAILURE"]
-    history = [path for path in (flower.folder / "data").glob("history*") if path.is_file()]
-    before = max((path.stat().st_mtime_ns for path in history), default=0)
-    saved = [flower.folder / "data" / "history.dat", flower.folder / "data" / "history"]
-    wait_until(lambda: any(p.exists() and p.stat().st_mtime_ns > before for p in saved), "the history to be saved", 60)
-    flower.process.kill()
-    flower.process.wait()
-    flower.start()
-    assert flower.row(failed["uuid"])["state"] == "FAILURE"
-
-
-def rows(flower: Flower) -> list[dict[str, str]]:
-    tasks = flower.client.get("/api/tasks").json()
-    return [{"uuid": uuid, **task} for uuid, task in tasks.items()]

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,23 +58,6 @@ class Joined:
             self.process.wait()
 
 
-@pytest.fixture
-def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
-    """The same run with one gpu worker and without changes."""
-    place = RunFolder(tmp_path_factory.mktemp("reference"), LONGER)
-    done = place.run()
-    assert done.returncode == 0, done.stdout
-    yield place
-    place.clear()
-
-
-@pytest.fixture
-def growing(tmp_path: Path) -> Iterator[RunFolder]:
-    place = RunFolder(tmp_path, LONGER)
-    yield place
-    place.clear()
-
-
 def farm_of(run: RunFolder) -> tuple[str, WorkerRegistry]:
     """The address of a run's farm, and what its workers report."""
     address = control.status(run.farm).redis_url
@@ -83,10 +65,14 @@ def farm_of(run: RunFolder) -> tuple[str, WorkerRegistry]:
     return address, WorkerRegistry(connect(store_url(address)))
 
 
-def test_a_second_gpu_worker_starts_and_stops_during_a_run(
-    longer_reference: RunFolder, growing: RunFolder, tmp_path: Path
-) -> None:
-    # Given a run on a farm with one gpu worker
+def test_a_second_gpu_worker_starts_and_stops_during_a_run(run_folder: RunFolder, tmp_path: Path) -> None:
+    # Given a finished run with one gpu worker
+    calm, growing = RunFolder(tmp_path / "calm", LONGER), RunFolder(tmp_path / "growing", LONGER)
+    for place in (calm, growing):
+        place.folder.mkdir()
+    done = calm.run()
+    assert done.returncode == 0, done.stdout
+    # And another at work
     process = growing.start()
     wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
     address, registry = farm_of(growing)
@@ -110,9 +96,9 @@ def test_a_second_gpu_worker_starts_and_stops_during_a_run(
         joined.clear()
     # Then the run ends in the same state, and every answer was computed once
     assert done.returncode == 0, done.stdout
-    assert growing.state() == longer_reference.state()
+    assert growing.state() == calm.state()
     answered = growing.answered("target_requests.jsonl") + joined.answered()
-    assert sorted(answered) == sorted(longer_reference.answered("target_requests.jsonl"))
+    assert sorted(answered) == sorted(calm.answered("target_requests.jsonl"))
     print(f"took work after {took:.1f} s, left after {left:.1f} s; {len(joined.answered())} of {len(answered)} answers")
     assert took < JOIN_S
     assert left < GRACE_S

@@ -14,7 +14,16 @@ import pytest
 from run_folder import RunFolder, finish, start, wait_until
 
 SERVER = Path(__file__).with_name("simulated_target.py")
-KILLED_BEFORE_WRITE = Path(__file__).with_name("killed_before_write.py")
+KILLED_BEFORE_WRITE = """
+import os, signal, sys
+from orchestrator.cli import main
+name = sys.argv.pop(1)
+def hook(event, arguments):
+    if event == "os.rename" and os.path.basename(os.fsdecode(arguments[1])) == name:
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+sys.exit(main())
+"""
 LOG = "target_requests.jsonl"
 GENERATIONS = 3
 SETTINGS = {
@@ -51,15 +60,12 @@ SAME_FILES = (
 OPTIMISERS = ("cma", "reflective", "lineage", "random")
 
 
-class KilledRun(RunFolder):
-    """A run that a test kills."""
-
-    def kill_before_write(self, file: str) -> None:
-        """Start a session that kills itself when it would write this file."""
-        _, _, _, *arguments = self.command()  # behind `python -m orchestrator`
-        done = finish(start([sys.executable, str(KILLED_BEFORE_WRITE), file, *arguments]))
-        assert done.returncode == -9, done.stdout
-        wait_until(lambda: not self.processes(), "the killed orchestrator's farm to end", 30)
+def kill_before_write(run: RunFolder, file: str) -> None:
+    """Start a session that kills itself when it would put this file, which is written, in its place."""
+    python, _, _, *arguments = run.command()  # behind `python -m orchestrator`
+    done = finish(start([python, "-c", KILLED_BEFORE_WRITE, file, *arguments]))
+    assert done.returncode == -9, done.stdout
+    wait_until(lambda: not run.processes(), "the killed orchestrator's farm to end", 30)
 
 
 @pytest.mark.parametrize("name", [OPTIMISERS[0], *(pytest.param(o, marks=pytest.mark.long) for o in OPTIMISERS[1:])])
@@ -70,7 +76,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path: Path, name: str) -> N
         finish_run(calm)
         # When another run of the same settings is killed, and started again
         for file in ("evolution_state.json", "answers.json"):  # between a generation and its state; after the test
-            killed.kill_before_write(file)
+            kill_before_write(killed, file)
         finish_run(killed)
         # Then all that is written of the search is the same, and nothing was answered twice
         check_same(killed, calm)
@@ -81,7 +87,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path: Path, name: str) -> N
             run.clear()
 
 
-def make_run(folder: Path, optimiser: str) -> KilledRun:
+def make_run(folder: Path, optimiser: str) -> RunFolder:
     folder.mkdir()
     data, prompts = folder / "questions.jsonl", folder / "prompts.yaml"
     prompts.write_text(PROMPTS)
@@ -92,7 +98,7 @@ def make_run(folder: Path, optimiser: str) -> KilledRun:
         for i in range(count)
     ]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = KilledRun(folder)
+    run = RunFolder(folder)
     server = f"{sys.executable} {SERVER} --token-s 0.001 --log {run.farm / 'logs' / LOG}"
     run.options = {
         **SETTINGS,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
+from orchestrator.callbacks import Callback, Callbacks, GenerationInfo, RunEnd, RunInfo
 from orchestrator.farm import Parked
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.session import Driving
@@ -77,12 +77,3 @@ def test_callbacks_are_told_how_a_run_ends_while_its_folder_is_locked(
         if error is not None:
             raise error
     assert recording.calls[-1] == ("run-1", RunEnd(end.state, end.reason.format(tmp_path)))
-
-
-def test_callbacks_are_named_by_file_and_called(tmp_path: Path) -> None:
-    (tmp_path / "my-callbacks.py").write_text(
-        "from orchestrator.callbacks import Callback\n\nclass Files(Callback): pass\n"
-    )
-    (found,) = load_callbacks(f"{tmp_path}/my-callbacks.py:Files", "CALLBACKS")
-    assert type(found).__name__ == "Files"
-    found.on_start(RUN)

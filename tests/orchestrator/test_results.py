@@ -124,8 +124,3 @@ def test_the_generations_that_another_optimisers_state_counts_are_read(folder: P
     state = {"optimiser": "cma", "clusters": [], "state": {"generation": 1}}
     (folder / "evolution_state.json").write_text(json.dumps(state))
     assert len(RunResults.open(folder).generations) == 1
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="holds no run"):
-        RunResults.open(tmp_path)

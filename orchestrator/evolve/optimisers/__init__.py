@@ -47,9 +47,9 @@ class Genome:
 class Evaluated:
     """One evaluation: its node in the evolution tree, what was evaluated, and its score.
 
-    `target` is the position of the cluster that was mutated, or None.  `parents` are the nodes that it descends from;
-    `place` is its position in the next population, None where it has none.  `merge_fallback` and `skip_reason` say why
-    no reply of the reflector was usable: for the merge before this evaluation, and for the proposal after it.
+    target: the position of the cluster that was mutated; parents: the nodes that it descends from; place: its position
+    in the next population; merge_fallback, skip_reason: why no reply of the reflector was usable, for the merge before
+    this evaluation and for the proposal after it.
     """
 
     node: str
@@ -66,9 +66,8 @@ class Evaluated:
 class Generation:
     """What a generation has evaluated so far.
 
-    `offspring` are children of the population; an optimiser that has no children leaves it empty.  `carried` members of
-    the population have their score from the generation before.  The first individual of the first population is the
-    start of the search.
+    `carried` members of the population have their score from the generation before.  The first individual of the first
+    population is the start of the search.
     """
 
     number: int
@@ -90,11 +89,9 @@ class Generation:
 class SearchParams:
     """What every optimiser must know.
 
-    `initial_deltas` has one float a cluster, in the order of `cluster_ids`.  `pinned` are the positions of clusters
-    whose deltas stay as they are at the start: adding the same amount to every logit changes no probability, so one
-    cluster can always be pinned without losing a solution.  `bound` is the largest absolute delta that a draw may give.
-    `further` individuals are evaluated in the first generation beside that of `initial_deltas`; their pinned deltas are
-    its own.
+    `initial_deltas` has one float a cluster, in the order of `cluster_ids`.  `pinned` clusters (positions) keep the
+    deltas of the start: adding the same amount to every logit changes nothing, so one can always be pinned.  `bound` is
+    the largest absolute delta of a draw.  `further` individuals are evaluated in the first generation beside the start.
     """
 
     seed: int
@@ -206,8 +203,6 @@ class Optimiser(ABC, Generic[P, S]):
 
 @dataclass(frozen=True)
 class Step:
-    """The outcomes of one plan, the state after it, and what its generation has evaluated so far."""
-
     outcomes: tuple[Outcome, ...]
     state: SearchState
     generation: Generation

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from simulated_measurer import Reply, Respond, SimulatedMeasurer, evolve_settings, questions
 
-from orchestrator.evolve.arms import make_arms, measure_plain, parts_of, sides_of, vectors_of
+from orchestrator.evolve.arms import Clusters, collected_sides, make_arms, measure_plain, parts_of, sides_of, vectors_of
 from orchestrator.evolve.systems import Arm, Book
 from orchestrator.report.statistics import JudgedAnswer
+from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings
 from tasks.plan import Candidate
 from tasks.records import ClusterFigures, Sides
+from tasks.store.store import Store
 
 CLUSTERS = 10  # of six buckets by waste: ends of a turn first, and last what no answer used
 FIGURES = ClusterFigures(eos=0, pinned=CLUSTERS - 1, log_odds=(0.0, 1.0, -2.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
@@ -152,13 +159,6 @@ def test_the_cap_is_checked_on_all_training_questions_also_those_that_no_fitness
     assert caps == [96, 192] and max(book.plain.on("ordering").tokens) == 150
 
 
-def test_one_answer_in_fifty_may_reach_the_cap() -> None:
-    def respond(candidate: Candidate, question: int) -> Reply:
-        return Reply(96 if question % 50 == 0 else 30)
-
-    assert World(respond, training=100, target_max_new_tokens=96).prepare({"plain": ""}).cap == 96
-
-
 def test_a_model_whose_answers_have_no_end_is_refused_unless_all_count_as_whole() -> None:
     caps = [96]
     with pytest.raises(SettingsError, match=r"CONFIG_TARGET_MAX_NEW_TOKENS: 8 of 64 answers .* cut at 768 tokens"):
@@ -174,3 +174,35 @@ def test_the_specification_s_search_has_one_arm_with_the_run_s_clusters_and_no_v
     assert book.arms == (Arm("plain", "", "clustering 1"),)
     assert not book.of_kind("vector")
     assert all(one.training for one in book.systems) and len(book.systems) == len(PROMPTS)
+
+
+ROOT = Path(__file__).parents[3]
+WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_clusters_by_waste_take_the_answers_of_a_collection_where_one_is_named(tmp_path: Path) -> None:
+    assert collected_sides(load_settings(ROOT / "configs" / "embedded.config", WASTE)) is None
+    path = tmp_path / "phase0_data.json"
+    pairs = [{"verbose_answer": "It is so.", "compressed_answer": "Yes."}]
+    path.write_text(json.dumps({"splits": {"train": [{"retained_pairs": pairs}]}}))
+    settings = load_settings(ROOT / "configs" / "embedded.config", [*WASTE, f"CLUSTERS_FROM={path}"])
+    assert collected_sides(settings) == Sides(("It is so.",), ("Yes.",))
+    # A file that goes between is reported as a setting
+    path.unlink()
+    with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_FROM"):
+        collected_sides(settings)
+
+
+def test_clusters_whose_answers_are_lost_with_the_store_are_refused_by_the_file_that_had_them(
+    store: Store, tmp_path: Path
+) -> None:
+    lost: Any = SimpleNamespace(dispatcher=SimpleNamespace(store=store, run_id="run"))
+    settings = load_settings(ROOT / "configs" / "embedded.config", WASTE)
+    clusters = Clusters(lost, settings, OutputFolder(tmp_path), lambda step, progress: None)
+    with pytest.raises(OutputError, match=r"cluster_sides\.json does not make the clusters abcd again"):
+        clusters.restore([Arm("plain", "", "abcd")])

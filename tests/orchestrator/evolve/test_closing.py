@@ -187,19 +187,6 @@ def test_the_test_set_is_asked_once_and_last_of_the_plain_model_the_winner_and_i
     assert stop.system_prompt == "" and stop.deltas[0] > 100 and not any(stop.deltas[1:])
 
 
-def test_the_limit_of_tokens_is_the_winner_s_mean_on_the_test_questions(make: Make) -> None:
-    world = make()
-    # given a winner that is shorter by 0.7 tokens a test answer than an ordering one
-    shorter = {question for question in range(SETS["test"]) if question % 10 < 7}
-    world.saves = lambda one, question: 2.0 * (one.examples == "test" and bool(one.deltas) and question in shorter)
-    book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
-    assert (book.system("g0_pop0").on("ordering").mean_tokens, book.system("g0_pop0").on("test").mean_tokens) == (
-        20,
-        19.3,
-    )
-    assert book.system("max_tokens 19").on("test").mean_tokens <= 19.3
-
-
 def of_page(rows: Sequence[Example], page: str) -> list[Example]:
     return [dataclasses.replace(row, context=page) for row in rows]
 
@@ -215,14 +202,6 @@ def test_test_questions_that_another_choice_was_measured_by_are_not_unseen(make:
     assert world.conclude(world.book(), individual).test_uses == 2
     world.measurer.examples = {**world.measurer.examples, "test": of_page(rows, "a third page")}
     assert world.conclude(world.book(), individual).test_uses == 1
-
-
-def test_answers_of_the_plain_model_that_change_sides_are_counted(make: Make) -> None:
-    world = make()
-    world.spoils = lambda one: 0.03 * one.repeat
-    book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
-    assert [one.repeat for one in world.asked("ordering") if not one.deltas and not one.system_prompt] == [0, 1]
-    assert book.flips == 6  # of 200
 
 
 def test_what_is_on_disk_is_not_done_again(make: Make) -> None:
@@ -268,11 +247,3 @@ def test_without_a_validation_set_the_plain_model_stays_and_rivals_answer_the_qu
     assert (book.winner, book.passed, book.contender.name) == (PLAIN, (), "g0_pop0")
     assert not book.having("validation") and not book.having("test") and not book.having("ordering")
     assert all(one.training for one in book.of_kind("cut"))
-
-
-def test_the_goal_decides_among_those_that_are_shown(make: Make) -> None:
-    for goal, winner in (("shortest", "g0_pop0"), ("most_right", "better")):
-        world = make(goal=goal)
-        world.spoils = lambda one: 0.0 if one.deltas[:1] == (0.5,) else 0.03
-        book = world.conclude(world.book(world.vector("better", 0.5, 0.0)), world.individual("g0_pop0", "concise", 2.0))
-        assert book.winner == winner

@@ -18,7 +18,7 @@ from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.jobs import ArtifactRequests
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings.kconfig import load_settings
-from tasks.plan import Candidate, Evaluations, Plan, stage_refs
+from tasks.plan import Candidate, Evaluations, Plan
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
@@ -93,10 +93,3 @@ def test_a_cost_without_prices_is_shown_as_unknown_and_published_nowhere(
     assert screen.shown[-1].cost_usd is None
     assert status(driver)["is_priced"] is False
     assert "cost_usd" not in json.loads((tmp_path / "usage.json").read_text())
-
-
-def test_the_time_left_is_told_when_half_of_a_stage_is_done(reporter: ProgressReporter, screen: Screen) -> None:
-    fields = [ref.field for candidate in POPULATION.candidates for ref in stage_refs(candidate)]
-    for done in (0, len(fields) // 2 - 1, len(fields) // 2, len(fields)):
-        reporter(POPULATION, {field: {"generated": 1} for field in fields[:done]}, [])
-    assert [one.left_s is not None for one in screen.shown] == [False, False, True, False]

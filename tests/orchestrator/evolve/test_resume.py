@@ -12,7 +12,6 @@ from orchestrator.evolve.resume import (
     check_resumable,
     keep_servers,
     read_changes,
-    read_servers,
     record_change,
     saved_settings,
     unknown_servers,
@@ -77,12 +76,6 @@ def test_a_run_whose_history_was_cut_does_not_go_on(finished_run: Path, tmp_path
     (folder / "history.jsonl").write_text(history[0])
     with pytest.raises(OutputError, match=r"history\.jsonl has 1 of the 2 generations"):
         start_evolution(saved_settings(folder), fresh=False, plain=True)
-
-
-def test_each_server_that_has_answered_is_kept_once(output: OutputFolder) -> None:
-    keep_servers(output, [{"version": "1"}])
-    keep_servers(output, [{"version": "1"}, {"version": "2"}])
-    assert read_servers(output) == [{"version": "1"}, {"version": "2"}]
 
 
 def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(store: Store, tmp_path: Path) -> None:

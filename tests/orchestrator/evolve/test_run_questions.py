@@ -65,14 +65,6 @@ def problems(settings: Settings) -> Sequence[str]:
     return error.value.problems
 
 
-def test_the_shipped_questions_are_split_by_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    whole = load_settings(Path("configs/embedded.config"), ["TRAINING=train", "VALIDATION=validation"])
-    assert {which: len(rows) for which, rows in choose_examples(whole).items()} == {
-        "training": 100, "validation": 300, "test": 200,
-    }  # fmt: skip
-
-
 def test_financebench_has_no_splits_so_that_its_indices_count_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     overrides = ["DATA_PATH=configs/data/sample.jsonl", "FINANCEBENCH_POOL_INDICES=0-1", "VALIDATION=", "TEST=47"]
@@ -159,14 +151,6 @@ def test_a_question_that_has_changed_is_named_with_both_hashes(tmp_path: Path, c
 SETS = ("training", "validation")
 ROWS = {which: [Example(f"{which}{i}", "a long context", "why?", "so") for i in range(2)] for which in SETS}
 FOUND = LongPrompts(8_127, 64, {"training1": 9_312, "validation0": 10_000})
-
-
-def test_an_error_names_each_with_its_length_and_says_what_to_do() -> None:
-    with pytest.raises(SettingsError) as raised:
-        apply_too_long("error", ROWS, FOUND, lambda line: None)
-    text = str(raised.value)
-    assert "8,127 tokens" in text and "training1 (9,312 tokens), validation0 (10,000 tokens)" in text
-    assert "CONFIG_TOO_LONG" in text and '"drop"' in text
 
 
 def test_what_is_dropped_is_said() -> None:

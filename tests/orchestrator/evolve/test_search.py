@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from formula import CLUSTERS, IDS, Formula
+from formula import CLUSTERS, Formula
 from simulated_measurer import evolve_settings
 
-from orchestrator.evolve.records import edges_of, individuals_of
 from orchestrator.evolve.search import (
     FinishedGeneration,
     Known,
     RunState,
     Search,
     Turn,
-    known_of,
     load_state,
     make_search,
     next_arm,
@@ -96,13 +94,6 @@ def test_each_arm_has_a_turn_and_then_the_one_that_added_most_to_the_front(turns
     assert next_arm(ARMS, turns, KNOWN) == ARMS[arm]
 
 
-def test_what_a_closed_run_has_found_does_not_change_whose_turn_it_is() -> None:
-    plain = dataclasses.replace(vector("plain", ARMS[0], (), 80, 5), kind="plain")
-    found = dataclasses.replace(vector("g0_pop0", ARMS[1], (1.0,) * CLUSTERS, 20, 9), kind="evolved")
-    known = known_of(Book(systems=(plain,)))
-    assert known == KNOWN and known_of(Book(systems=(plain, found))) == known
-
-
 def test_the_candidates_of_a_generation_have_the_prompt_and_the_clusters_of_its_arm() -> None:
     formula = Formula()
     generations = run(make_search(settings(ngen=4), BOOK), RunState(), formula)
@@ -118,17 +109,6 @@ def test_the_candidates_of_a_generation_have_the_prompt_and_the_clusters_of_its_
     assert best.best.fitness == max(s.best.fitness for s in generations[-1].state.states.values() if s.best)
 
 
-def test_survivors_lead_to_the_next_generation_of_their_own_arm() -> None:
-    generations = run(make_search(settings(ngen=5), BOOK), RunState(), Formula())
-    individuals = [found for one in generations for found in individuals_of(one.generation, one.arm.name, IDS)]
-    arms = {one.node: one.arm for one in individuals}
-    followed = [edge for edge in edges_of(individuals) if edge["kind"] == "next"]
-    assert all(arms[edge["from"]] == arms[edge["to"]] for edge in followed)
-    # Each member of a later population of an arm has one before it
-    later = [node for node in arms if "_pop" in node and int(node[1]) not in (0, 1)]
-    assert sorted(edge["to"] for edge in followed) == sorted(later) and later
-
-
 def test_an_arm_begins_with_its_own_vectors_the_most_correct_and_then_the_shortest_first() -> None:
     zeros, start = (0.0,) * CLUSTERS, [one.deltas[1] for one in starts_of(settings(), BOOK, ARMS[0])]
     assert start == [0.0, 3.0, 2.0, 1.0]  # after those of the settings
@@ -138,14 +118,6 @@ def test_an_arm_begins_with_its_own_vectors_the_most_correct_and_then_the_shorte
     # A cluster that is pinned keeps the delta of the first
     waste = evolve_settings(clusters=CLUSTERS - 4, clusters_by="waste")
     assert [one.deltas[-2:] for one in starts_of(waste, BOOK, ARMS[1])] == [(0.0, 0.0), (4.0, 0.0)]
-
-
-@pytest.mark.parametrize("optimiser", ["reflective", "cma", "random"])
-def test_the_first_generation_of_each_arm_evaluates_what_the_arm_starts_from(optimiser: str) -> None:
-    search = make_search(settings(ngen=3, population_size=3, optimiser=optimiser), BOOK)
-    for one in run(search, RunState(), Formula())[:2]:
-        evaluated = {vector.genome.deltas for vector in one.generation.population}
-        assert evaluated >= {start.deltas for start in search.params[one.arm.name].start}
 
 
 @pytest.mark.parametrize("optimiser", ["reflective", "cma", "lineage", "random"])

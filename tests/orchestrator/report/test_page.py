@@ -57,13 +57,6 @@ def test_a_system_can_be_chosen_with_its_prompt_and_the_command_that_exports_it(
     assert "after their first sentence" in page.seen
 
 
-def test_the_answer_is_the_first_sentence_of_the_report(page: ReadPage, folder: Path) -> None:
-    conclusion = read(folder, "report.json")["conclusion"]
-    [shown] = [text for tag, text in page.texts if tag == "h1"]
-    assert shown.replace("\u00a0→\u00a0", " -> ") == conclusion["sentence"]
-    assert "57.3 → 22.9" in page.seen and "60 → 60 of 100" in page.seen
-
-
 def test_the_answers_stand_side_by_side_and_can_be_filtered(page: ReadPage, folder: Path) -> None:
     [answers] = read(folder, "answers.json")
     questions = [attributes for tag, attributes in page.elements if attributes.get("class") == "card question"]

@@ -32,27 +32,6 @@ def verdicts(count: int, gained: int, lost: int, both: int) -> tuple[list[bool],
     return before, after
 
 
-def test_the_ratio_is_that_of_the_means_and_lies_in_its_interval() -> None:
-    rng = random.Random(3)
-    before = [rng.randint(50, 400) for _ in range(100)]
-    after = [round(tokens * rng.uniform(0.5, 0.9)) for tokens in before]
-
-    measured = token_ratio(before, after, seed=1)
-
-    assert measured.ratio.value == pytest.approx(sum(after) / sum(before))
-    assert measured.ratio.low < measured.ratio.value < measured.ratio.high
-    assert measured.ratio.high - measured.ratio.low < 0.1
-    assert measured == token_ratio(before, after, seed=1)
-
-
-def test_pairing_makes_the_interval_narrower_than_the_spread_of_the_questions() -> None:
-    before = [10, 20, 400, 800, 30, 50, 70, 600] * 10
-    halved = token_ratio(before, [tokens // 2 for tokens in before], seed=1)
-    unpaired = token_ratio(before, [tokens // 2 for tokens in reversed(before)], seed=1)
-    assert (halved.ratio.low, halved.ratio.high) == (0.5, 0.5)
-    assert unpaired.ratio.high - unpaired.ratio.low > 0.1
-
-
 def test_the_interval_covers_the_true_ratio_as_often_as_it_says() -> None:
     rng = random.Random(5)
     covered = 0
@@ -70,24 +49,6 @@ def test_the_interval_of_the_difference_is_the_published_one() -> None:
     assert change.difference.value == pytest.approx(0.2)
     assert change.difference.low == pytest.approx(0.0611, abs=5e-5)
     assert change.difference.high == pytest.approx(0.3447, abs=5e-5)
-
-
-def test_no_change_at_all_still_leaves_an_interval() -> None:
-    change = correctness_change(*verdicts(100, gained=0, lost=0, both=60))
-    z2 = 1.959964**2
-    assert change.difference.low == pytest.approx(-z2 / (100 + z2), rel=1e-4)
-    assert change.difference.high == pytest.approx(z2 / (100 + z2), rel=1e-4)
-
-
-@pytest.mark.parametrize(("gained", "lost"), [(30, 0), (0, 30), (3, 7), (0, 1)])
-def test_swapping_the_sides_mirrors_the_interval(gained: int, lost: int) -> None:
-    forth = correctness_change(*verdicts(100, gained, lost, both=50)).difference
-    back = correctness_change(*verdicts(100, lost, gained, both=50)).difference
-    assert (forth.low, forth.high) == pytest.approx((-back.high, -back.low))
-
-
-def test_everything_lost_is_the_lowest_difference() -> None:
-    assert correctness_change([True] * 5, [False] * 5).difference.low == -1.0
 
 
 @pytest.mark.parametrize(
@@ -130,12 +91,6 @@ def test_answers_without_a_token_count_as_one_token() -> None:
     longer = token_ratio([0] * 20, [4] * 20, seed=1)
     assert (longer.ratio.value, longer.ratio.low) == (4.0, 4.0)
     assert token_ratio([50] * 20, [0] * 20, seed=1).ratio.value == 0.02
-
-
-def test_with_a_margin_of_nothing_more_answers_must_be_right() -> None:
-    assert not non_inferiority(correctness_change(*verdicts(600, 0, 0, both=300)), 0.0).is_shown
-    assert non_inferiority(correctness_change(*verdicts(600, 20, 0, both=300)), 0.0).is_shown
-    assert non_inferiority(correctness_change(*verdicts(600, 0, 20, both=300)), 1.0).is_shown
 
 
 def test_wilsons_interval_of_known_counts() -> None:

@@ -1,4 +1,4 @@
-"""How each end of a run becomes an exit status, a line, and a file."""
+"""How a run starts and ends: an exit status, a line and a file; one that is refused keeps its settings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import pytest
 from orchestrator import console
 from orchestrator.callbacks import Callbacks
 from orchestrator.console import Terminated
-from orchestrator.farm import Parked
+from orchestrator.farm import FarmLost, FarmUnavailable, Parked
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
-from orchestrator.runs.session import Driving, Ending
+from orchestrator.runs.session import Driving, Ending, restored_if_refused
+from orchestrator.settings import SettingsError
+from tasks.common.logs import SecretError
 from tasks.records import Failure
 
 FAILURES = tuple(
@@ -73,3 +75,30 @@ def test_a_run_that_parks_records_why_and_shows_each_error_once(
     ]
     written = json.loads((tmp_path / "parked.json").read_text())
     assert [failure["node"] for failure in written["failures"]] == ["node0", "node1", "node2"]
+
+
+@pytest.mark.parametrize("error", [SettingsError(["no"]), SecretError("no key"), FarmUnavailable("no farm")])
+def test_settings_with_which_a_run_is_refused_do_not_replace_those_that_it_has(
+    tmp_path: Path, error: Exception
+) -> None:
+    settings, progress, added = (tmp_path / name for name in ("settings", "progress", "added"))
+
+    def start(error: Exception) -> None:
+        with pytest.raises(type(error)), restored_if_refused(settings, progress, added):
+            settings.write_text("new")
+            added.write_text("new")
+            progress.unlink(missing_ok=True)
+            raise error
+
+    # a new run has no earlier ones
+    start(error)
+    assert (settings.read_text(), added.read_text()) == ("new", "new")
+    # one that has them keeps them
+    settings.write_text("old")
+    progress.write_text("half")
+    added.unlink()
+    start(error)
+    assert (settings.read_text(), progress.read_text(), added.exists()) == ("old", "half", False)
+    # what ends it later leaves the new ones
+    start(FarmLost("the farm has ended"))
+    assert (settings.read_text(), progress.exists(), added.exists()) == ("new", False, True)

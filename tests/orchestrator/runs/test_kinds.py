@@ -38,13 +38,6 @@ def test_each_kind_of_run_is_found_by_its_name(tmp_path: Path, name: str) -> Non
     holder.close()
 
 
-def test_a_folder_goes_on_with_its_own_kind_only(tmp_path: Path) -> None:
-    run_id = OutputFolder(tmp_path).run_id("evolve")
-    assert OutputFolder(tmp_path).run_id("evolve") == run_id
-    with pytest.raises(OutputError, match="holds a run of 'evolve'"):
-        OutputFolder(tmp_path).run_id("collect")
-
-
 @pytest.mark.parametrize(("kind", "other"), [("evolve", "collect"), ("collect", "evolve")])
 def test_a_command_of_another_kind_changes_nothing_in_the_folder(tmp_path: Path, kind: str, other: str) -> None:
     output = OutputFolder(tmp_path / "run")

@@ -45,17 +45,6 @@ def test_cma_updates_as_deap_does() -> None:
     assert moved.sigma != state.sigma
 
 
-def test_cma_samples_follow_the_distribution() -> None:
-    params = dataclasses.replace(CmaParams(**COMMON), population_size=4000, bound=100.0)
-    covariance = np.diag([1.0, 4.0, 1.0, 1.0, 1.0, 0.25])
-    covariance[0, 1] = covariance[1, 0] = 1.5
-    rows = tuple(tuple(float(x) for x in row) for row in covariance)
-    state = dataclasses.replace(Cma().init(params), centroid=OPTIMUM, sigma=0.5, covariance=rows, generation=1)
-    drawn = np.array([c.deltas for c in Cma().ask(state, params).candidates])
-    assert drawn.mean(axis=0) == pytest.approx(OPTIMUM, abs=0.08)
-    assert np.cov(drawn.T) / 0.25 == pytest.approx(covariance, abs=0.3)
-
-
 def test_a_degenerate_distribution_starts_again_where_it_is() -> None:
     params = CmaParams(**COMMON)
     flat = tuple(tuple(1.0 if i == j == 0 else 1e-20 * (i == j) for j in range(CLUSTERS)) for i in range(CLUSTERS))
@@ -93,11 +82,3 @@ def test_an_unusable_rewrite_is_asked_again_in_other_words() -> None:
     state = final(SingleLineage(), params, formula)
     assert [c.variant for c in formula.candidates] == [0, 1, 2, 3]
     assert (state.deltas, state.summary) == (START, "")
-
-
-def test_random_search_draws_with_its_standard_deviation() -> None:
-    params = RandomParams(**{**COMMON, "population_size": 2000, "generations": 1}, sigma=0.5)
-    optimiser = RandomSearch()
-    drawn = np.array([c.deltas for c in optimiser.ask(optimiser.init(params), params).candidates])
-    assert tuple(drawn[0]) == START
-    assert drawn[1:].std(axis=0) == pytest.approx([0.5] * CLUSTERS, abs=0.05)

@@ -147,14 +147,3 @@ def test_another_search_can_go_on_with_what_a_search_ends_with(name: str) -> Non
     assert forked.best is not None and forked.best.fitness >= max(
         score(one.deltas).fitness for one in (first, *further)
     )
-
-
-def test_a_cma_es_that_starts_from_a_population_has_its_mean_and_stays_within_a_sample_s_reach() -> None:
-    far = Genome((40.0, *START[1:]), "")
-    optimiser, params = made("cma", further=(far,), generations=2, bound=50.0)
-    state = optimiser.init(params)
-    assert state.centroid == (20.0, *START[1:])
-    plan = optimiser.ask(state, params)
-    assert [c.deltas for c in plan.candidates[:2]] == [START, far.deltas] and len(plan.candidates) == 8
-    moved, _ = optimiser.tell(state, params, plan, Formula()(plan))
-    assert abs(moved.centroid[0] - 20.0) < 10 * params.sigma

@@ -11,7 +11,7 @@ import pytest
 from formula import IDS, START, Formula
 
 from orchestrator.evolve.optimisers import search
-from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState, elites
+from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState
 from orchestrator.evolve.records import edges_of, individuals_of
 from tasks.plan import Outcome, Plan
 from tasks.records import Score
@@ -84,14 +84,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def test_the_elites_are_the_best_and_come_first() -> None:
-    params = ReflectiveParams(**COMMON)
-    state = run(Formula())[2]
-    population = state.population
-    best = sorted((m.score.fitness for m in population if m.score), reverse=True)[:2]
-    assert [population[i].score.fitness for i in elites(state, params) if population[i].score] == best  # type: ignore[union-attr]
-
-
 def test_pinned_clusters_have_no_turn() -> None:
     formula = Formula()
     states = run(formula, pinned=(0, 4), mutation_probability=1.0, population_size=5, elitism_size=1)
@@ -142,15 +134,6 @@ def test_only_two_different_scratchpads_that_hold_something_are_merged() -> None
     assert equal > 4 and kept
 
 
-def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
-    formula = Formula()
-    generations = steps(formula, crossover_probability=0.0, generations=3, mutation_probability=1.0)
-    for generation, plan in zip(generations, formula.plans[2:], strict=False):
-        for candidate in plan.candidates:
-            [parent] = (generation.state.population[place] for place in candidate.parents)
-            assert (candidate.deltas, candidate.scratchpad, candidate.merge) == (parent.deltas, parent.scratchpad, None)
-
-
 def test_a_child_that_is_an_unchanged_copy_is_evaluated_as_any_other() -> None:
     formula = Formula()
     steps(formula, crossover_probability=0.0, mutation_probability=0.0, generations=3)
@@ -169,13 +152,6 @@ def test_all_zero_fitness_gives_the_plain_average() -> None:
 
     [end] = steps(worthless, initial_deltas=(1.0,) * 6, crossover_probability=1.0, generations=1)  # type: ignore[arg-type]
     assert all(one.deltas == (1.0,) * 6 for one in end.state.population)
-
-
-@pytest.mark.parametrize("stopped_after", [1, 2, 4])
-def test_a_resumed_run_ends_where_the_undisturbed_one_does(stopped_after: int) -> None:
-    params, whole = ReflectiveParams(**COMMON), run(Formula())
-    saved = OPTIMISER.to_json(whole[stopped_after - 1], params)
-    assert run(Formula(), OPTIMISER.from_json(saved, params)) == whole[stopped_after:]
 
 
 def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
