@@ -125,10 +125,7 @@ class Callbacks:
 
 
 def load_callbacks(names: str, option: str) -> tuple[Callback, ...]:
-    """The callbacks that the value of an option names: "my_module:Printer, my_entry_point".
-
-    Each name is of a class, or of a function without arguments, which is called.
-    """
+    """Of "my_module:Printer, my_entry_point": each names a class, or a function without arguments, which is called."""
     return tuple(_load(name.strip(), option) for name in names.split(",") if name.strip())
 
 

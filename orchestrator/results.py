@@ -208,10 +208,7 @@ class RunResults:
 
 @dataclass(frozen=True)
 class ReflectorCall:
-    """One call of the reflector: what for, who answered, and the texts.
-
-    candidate: the candidate that the call was made for, for example "g3_child1"; "" for one about the clusters.
-    """
+    """One call of the reflector; `candidate` is for example "g3_child1", "" for a call about the clusters."""
 
     file: str
     candidate: str

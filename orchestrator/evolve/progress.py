@@ -100,10 +100,7 @@ class ProgressReporter:
         self.view.show(replace(self._snapshot("clusters"), note=step, progress=progress))
 
     def flush(self, usage: Mapping[str, float] | None = None) -> None:
-        """Write new prompts, finished files and servers into the output folder, and publish how far the run is.
-
-        Servers too: otherwise a run that parks on a farm of two different ones could go on with only one of them.
-        """
+        """Write prompts, files and servers: a run that parks on a farm of two servers can go on with both."""
         for name, text in self._store.prompts(self._run_id, self._written).items():
             self.output.write(f"reflector_prompts/{name}", text)
             self._written.add(name)
@@ -194,11 +191,7 @@ class InProgress:
 
     @contextmanager
     def written_if_interrupted(self) -> Iterator[None]:
-        """Whatever ends the block early, what is known then is written into the output folder.
-
-        A run that its settings refuse has asked nothing, and leaves no state: they may still be changed.  A run that
-        another process has taken over is no longer written by this one.
-        """
+        """Whatever ends the block early, what is known is written, unless it is refused or another process's by now."""
         try:
             yield
         except (SettingsError, RunTaken):

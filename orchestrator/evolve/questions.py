@@ -110,10 +110,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -> None:
-    """Whether the chosen judge can judge: golds have what it needs, and an embedded farm has the function.
-
-    The workers of an external farm have an environment of their own, which is not known here.
-    """
+    """Whether golds have what the judge needs, and an embedded farm has the function."""
     if problem := unfit(settings.judge, {row.id: row.gold for rows in examples.values() for row in rows}):
         raise SettingsError([f"CONFIG_JUDGE: {problem}"])
     if is_function(settings.judge) and settings.is_embedded:
@@ -164,10 +161,7 @@ def fitting_questions(
     watch: Callable[[str, tuple[int, int] | None], None],
     notify: Callable[[str], None],
 ) -> Examples:
-    """The questions after CONFIG_TOO_LONG.
-
-    All must fit with the longest of the system prompts, so that every system is asked the same ones.
-    """
+    """The questions that fit with the longest of the system prompts, so that every system is asked the same ones."""
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
     longest = max(system_prompts, key=lambda text: (len(text), text))
     found = find_long_prompts(

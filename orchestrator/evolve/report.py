@@ -1,9 +1,4 @@
-"""What a finished run leaves: `report.json` with its companions, the closing report, and `deploy/`.
-
-`deploy/` has all that a server needs to answer as the winner does: `system.json`, the labels of its clusters and the
-plugin beside it make a SGLang server answer all chat completions so (docs/serve.md).  `processor.py` is for a server
-that does not load the plugin.
-"""
+"""What a finished run leaves: `report.json` with its companions, the closing report, and `deploy/` for a server."""
 
 from __future__ import annotations
 
@@ -67,10 +62,7 @@ def write_report(
 
 
 def write_deploy(output: OutputFolder, run_id: str, settings: Settings, winner: System, example: Example) -> None:
-    """Write the winner's files in place of those of an earlier end; none where the plain model stays.
-
-    `example` is the request's question.
-    """
+    """Write the winner's files in place of earlier ones, none for the plain model; the request asks the example."""
     shutil.rmtree(output.path / DEPLOY, ignore_errors=True)
     if winner.name == PLAIN:
         return

@@ -1,8 +1,6 @@
 """A run that goes on is checked against what it began with: its settings and its target's servers.
 
-Both are kept in the output folder.  With a server that is none of its own, or settings that would make it another run,
-it is refused: its old and new scores could not be compared.  Settings that may change while a run is stopped are in
-`settings_changes.json`, each with the generation from which the new values hold.
+Otherwise its old and new scores could not be compared.  Settings that may change are in `settings_changes.json`.
 """
 
 from __future__ import annotations

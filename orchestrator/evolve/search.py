@@ -180,10 +180,7 @@ def known_of(book: Book) -> Known:
 
 
 def next_arm(arms: Sequence[Arm], turns: Sequence[Turn], known: Known) -> Arm:
-    """The arm that has the next generation: each once, then the one whose last turn added most to the front.
-
-    Of equal ones it is the one that had the fewest turns, and of these the first.
-    """
+    """Each arm once, then the one whose last turn added most to the front; of equal ones that with the fewest turns."""
     if len(turns) < len(arms):
         return arms[len(turns)]
     seen, gains = list(known.points), dict[str, float]()

@@ -1,8 +1,6 @@
 """One session of an evolution: from checked settings to the last generation, or to where it stops.
 
-The order matters.  What can be refused is refused before anything is started: settings, data, output folder.
-Then the farm, the arms with their clusters, generation after generation, each recorded before the next one starts, and
-the choice among all systems.
+What can be refused is refused before anything is started.
 """
 
 from __future__ import annotations
@@ -193,10 +191,7 @@ class _Evolution:
         return sum(recorded, measured_evaluations(self.store, self.run_id))
 
     def prepare(self, examples: Examples) -> None:
-        """The prompts are measured, clusters are made of their answers, and the vectors of the arms are measured.
-
-        First the prompts' lengths and the target server are checked, before anything is answered.
-        """
+        """Check prompts and server, measure the prompts, make clusters of their answers, measure the arms' vectors."""
         settings, store, output = self.settings, self.store, self.output
         asked = self._fitting(examples, [one.system_prompt for one in self.book.systems])
         resume.ensure_same_server(self.scheduler, settings, store.run(self.run_id).target, output)

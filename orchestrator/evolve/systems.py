@@ -78,10 +78,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Member:
-    """What the ordering questions show of a system.
-
-    `correct` is a share; `bound` the lower end, one-sided 95 %, of its change against the plain model.
-    """
+    """On the ordering questions; `bound`: the one-sided lower end, 95 %, of the change against the plain model."""
 
     name: str
     mean_tokens: float

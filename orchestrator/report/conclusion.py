@@ -78,11 +78,7 @@ def report_of(run: str, book: Book, goal: Goal, margin: float, seed: int, *, who
 
 
 def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Conclusion:
-    """What the systems of a finished run show.
-
-    margin: the loss of correct answers that counts as none, as a share (0.05); seed: of the bootstrap; whole: False
-    where all answers count as whole.
-    """
+    """`margin`: the share of correct answers whose loss counts as none; not `whole`: all answers count as whole."""
     winner, rivals = book.system(book.winner), rivals_of(book)
     which = last_common(book.plain, winner) or "training"  # the set of the winner's figures
     outcome, first, last = _nothing_shown(book) if winner.name == PLAIN else _won(book, winner, which, rivals)
@@ -99,10 +95,7 @@ def conclude(book: Book, margin: float, seed: int, *, whole: bool = True) -> Con
 
 
 def rivals_of(book: Book) -> list[Rival]:
-    """The cuts and the prompts that were asked the last set of the contender, the strongest first.
-
-    That is the one with the most correct answers of those with no more tokens than the plain model.
-    """
+    """Cuts and prompts on the contender's last set, first the most correct that is no longer than the plain model."""
     winner, which = book.system(book.winner), last_common(book.contender)
     if which in (None, "training"):
         return []

@@ -76,10 +76,7 @@ def announce(reflector: str, judge: str, cost: str) -> str:
 
 
 def provider_at(model: str, endpoint: Endpoint, *, rules: bool, external: bool = False) -> str:
-    """A model and the address of its calls, or the rules.
-
-    `external`: the calls are made by workers of an external farm, whose environment is not known here.
-    """
+    """A model and the address of its calls (`external`: of workers whose environment is not known), or the rules."""
     if rules:
         return RULES
     if external and not endpoint.base_url:
@@ -101,10 +98,7 @@ def highest_cost(endpoint: Endpoint, *, rules: bool, external: bool = False) -> 
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width` cells, broken at spaces where there are any; line ends in `text` are kept.
-
-    `width` is at least 2, the width of the widest character.  `text` has no control characters (`escape_control`).
-    """
+    """Lines of at most `width` (2 or more) cells, broken at spaces where there are any; line ends are kept."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
         line = ""

@@ -199,10 +199,7 @@ COLUMNS = ("tokens", "right", "whole", "correct")
 def final_report(
     report: ReportFile, comparisons: Sequence[Comparison], tables: Mapping[str, Sequence[tuple[str, str]]]
 ) -> str:
-    """The final report in lines of at most `WIDTH` cells; long paths are not cut, so that they can be copied.
-
-    tables: by title, what the run took, its files and what to do next, as (label, text).
-    """
+    """The final report in lines of `WIDTH` cells; `tables` has by title (label, text), whose paths are not cut."""
     first, *others, last = report.conclusion.sentences
     parts = [
         wrap(first, WIDTH),
@@ -244,11 +241,7 @@ def _answer(side: str, answer: JudgedAnswer) -> Iterator[str]:
 
 
 def systems_table(report: ReportFile, most: int = MOST_ROWS) -> list[str]:
-    """One row a system, the winner and the plain model first: its answers to the validation and to the test set.
-
-    Where it was not asked the validation set, the first columns are of the set that put the front in order, or else of
-    the training set.  At most `most` rows.
-    """
+    """One row a system, the winner and the plain model first: its answers to the last set before test, and to test."""
     shown = sorted(report.systems, key=lambda one: _rank(one, report))[:most]
     cells = [(f"{_mark(one, report)} {one.name}", *_first(one), *_columns(one.test)) for one in shown]
     head = ("  system", "on", *COLUMNS, *COLUMNS)

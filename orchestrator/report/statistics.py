@@ -74,10 +74,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """One answer and its verdict.  `tokens` does not count the end-of-turn token.
-
-    is_right: the judge's verdict; is_whole: the answer is not cut; is_loop: it repeated itself to the cap.
-    """
+    """One answer and its verdict.  `tokens` is without the token that ended it; a loop repeats itself to the cap."""
 
     example: str
     tokens: int
@@ -135,10 +132,7 @@ class TokenRatio:
 
 @dataclass(frozen=True)
 class CorrectnessChange:
-    """Correct answers before and after, of `count`; `gained` and `lost` count the answers that changed sides.
-
-    `difference` is after minus before as a share of all questions, with its two-sided interval.
-    """
+    """Correct answers of `count`, and how many changed sides; `difference` (after minus before) is a share."""
 
     count: int
     before: int
@@ -184,10 +178,7 @@ def resampled_means(values: NDArray[np.float64], seed: int, resamples: int = RES
 
 @lru_cache(maxsize=8)
 def resampled_counts(count: int, seed: int, resamples: int) -> NDArray[np.uint8]:
-    """How often each of `count` questions is in each resample: [resamples, count].
-
-    Cached, because a report has dozens of intervals on the same four sets of questions.
-    """
+    """How often each question is in each resample: [resamples, count]; a report has dozens of intervals."""
     rng = np.random.default_rng(seed)
     drawn = np.empty((resamples, count), dtype=np.uint8)
     chunk = max(1, _DRAWN_AT_ONCE // count)

@@ -180,10 +180,7 @@ def own_run_id(folder: Path) -> str:
 
 
 def read_json(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_json) -> T:
-    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`).
-
-    `remedy` is what a person can do about a file that cannot be used.
-    """
+    """A JSON file as a value of this type; `remedy` is what a person can do about one that cannot be used."""
     try:
         return parse(kind, path.read_bytes())
     except FileNotFoundError:

@@ -1,7 +1,4 @@
-"""Jobs that several kinds of runs send: for what must be known before anything is asked, and for files.
-
-Plots are made on the cpu queue, processors on the gpu queue; a file that cannot be made is a warning.
-"""
+"""Jobs that several kinds of runs send, and the files that workers make: one that cannot be made is a warning."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def ask_server(scheduler: Scheduler, target: Target, limit_s: float | None) -> dict[str, Any]:
-    """What the gpu queue says of the server of `target` ("server": `TargetHost.identity` has the fields).
-
-    limit_s: of the job, in seconds; None is the run's own.
-    """
+    """What the gpu queue says of the server of `target`; `limit_s` is the job's, None the run's own."""
     # With the attempt in its key: at each start the server may be another one.
     key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
     found = scheduler.result(key, JobSpec("gpu.identity", "server", {"target": asdict(target)}, limit_s))
@@ -48,10 +42,7 @@ def say_folded(scheduler: Scheduler, found: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class LongPrompts:
-    """The prompts that are longer than `limit` tokens, with their lengths, by id.
-
-    cap: of an answer, in tokens, which has to fit as well.
-    """
+    """Lengths by id of the prompts longer than `limit` tokens, beside an answer of `cap` tokens."""
 
     limit: int | None
     cap: int

@@ -252,10 +252,7 @@ class YamlKind(RunKind, Generic[S, O]):
         again: str,
         stream: TextIO | None = None,
     ) -> Iterator[Driving]:
-        """Around the work, whose settings are kept; a start that is refused leaves those of the start before.
-
-        It logs from `level` on, beside its file to `stream` (standard error).
-        """
+        """Around the work; logs from `level` on go to the run's file and `stream` (standard error)."""
         from orchestrator.runs.session import Driving, log_to, restored_if_refused
 
         log_to(output.log, level, [logging.StreamHandler(stream or sys.stderr)])

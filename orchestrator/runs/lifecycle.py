@@ -73,10 +73,7 @@ def select_failures(failures: Sequence[Failure], names: Sequence[str]) -> list[F
 
 
 def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = ()) -> list[Failure]:
-    """Send failed tasks of a run again, all or those of these names; `app` is any that sends to the farm.
-
-    Returns what was sent: of several processes that retry the same task at once, one sends it.
-    """
+    """Send failed tasks again, all or those of these names, and return those that no other process has sent."""
     selected = select_failures(failed_tasks(store, run_id), names)
     owned = [failure for failure in selected if store.forget_failure(failure)]
     by_record = sorted(owned, key=lambda failure: failure.record)
@@ -107,10 +104,7 @@ class Cancellation:
 def cancel(
     farm: FarmConnection, folder: Path, run_id: str, pause: Callable[[float], None], timeout_s: float = TIMEOUT_S
 ) -> Cancellation:
-    """Cancel a run, and wait until nothing works on it any more, `timeout_s` seconds at most.
-
-    A farm that the run's driver started ends with it, and then there is nothing to wait for.
-    """
+    """Cancel a run, and wait until nothing works on it any more, `timeout_s` seconds at most."""
     dropped, is_recorded, deadline = 0, False, time.monotonic() + timeout_s
     try:
         farm.store.put_metadata(run_id, CANCELLED, "1")
@@ -142,11 +136,7 @@ def active_tasks(farm: FarmConnection, run_id: str) -> list[str]:
 
 
 def delete_run(farm: FarmConnection, run_id: str, folder: Path = Path()) -> int:
-    """Remove the run's messages, its records, the results that no other run has used, and what Celery keeps of it.
-
-    Only for a run of which no worker executes a task; `folder` is its output folder, where that is known.  Returns the
-    number of keys removed.
-    """
+    """Remove a run of which no worker executes a task from its farm; returns the number of keys removed."""
     with owned(farm, run_id, folder, log.warning) as owner:
         owner.store.put_metadata(run_id, CANCELLED, "1")
         workers.drop_waiting(owner.broker, run_id)

@@ -1,8 +1,4 @@
-"""A session of a run of any kind: from an open output folder to an exit status.
-
-`Driving` surrounds the whole and turns each end into an exit status; `open_session` has the farm up and the run this
-process's own, and puts into the store what every kind does.
-"""
+"""A session of a run of any kind: `open_session` has the farm up, `Driving` turns each end into an exit status."""
 
 from __future__ import annotations
 
@@ -140,10 +136,7 @@ def open_session(
 
 @contextmanager
 def owned(farm: FarmConnection, run_id: str, folder: Path, notify: Notify) -> Iterator[FarmConnection]:
-    """The farm, for the process that works on the run now: this one, until the block ends.
-
-    What it writes in the run's name is refused from when on another process has taken the run over.
-    """
+    """The farm for this process; what it writes is refused once another one has taken the run over."""
     lease = RunLease(farm.store.redis, run_id, Owner.here(str(folder.resolve())))
     _take(lease, folder, notify)
     ended, lost = threading.Event(), threading.Event()
@@ -213,9 +206,7 @@ def _renew(lease: RunLease, ended: threading.Event, lost: threading.Event) -> No
 def restored_if_refused(settings: Path, *others: Path) -> Iterator[None]:
     """Around the start of a run: when it is refused, these files are again what they were.
 
-    It is refused for its settings, because another process works on it, or because its farm has no address or cannot be
-    reached.  A farm that is lost later leaves the new settings.  Without an earlier file `settings` the run is a new
-    one, and keeps what was written.
+    A farm that is lost later leaves the new settings, and a new run keeps what was written.
     """
     before = {path: path.read_bytes() for path in (settings, *others) if path.exists()}
     try:
@@ -244,13 +235,10 @@ class Ending:
 
 
 class Driving:
-    """Around the work of a command that drives a run: `with Driving(output, callbacks) as driving: ...`.
+    """Around the work of a command that drives a run; how it ended is `ending` afterwards.
 
-    How it ended is `ending` afterwards, unless an error of the program or of the farm comes out of the block.
-    `callbacks` are told, while the folder is still locked; `close` is called when the work has ended.
-
-    `again` is what goes on beside `orchestrator retry`, "" where nothing does.  `raise_budget` is the option that gives
-    a run more money, such as "--set BUDGET_USD=8".
+    `callbacks` are told while the folder is still locked; `close` is called when the work has ended.  `again` goes on
+    beside `orchestrator retry`; `raise_budget` is an option such as "--set BUDGET_USD=8".
     """
 
     def __init__(

@@ -1,9 +1,7 @@
 """How far a run is, of any kind: read from its output folder, and published while its driver works.
 
-What is read from the folder holds when the farm is down and Redis is lost.  While the driver works, it publishes the
-run's kind, state and progress in the metadata field `status` of the store, for whatever watches the farm (metrics,
-Flower), and the counters and the cost in `usage.json`, so that they outlive the store.  `parked.json` says why a run
-parked, `versions.json` with which versions its sessions worked.
+The driver publishes in the store's metadata `status`, for whatever watches the farm, and in `usage.json`, so that
+counters and cost outlive the store.
 """
 
 from __future__ import annotations
@@ -43,10 +41,7 @@ State = Literal["running", "finished", "parked", "stopped"]
 
 @dataclass(frozen=True)
 class ParkedState:
-    """Why a run parked, in one line, and the tasks that failed, where some did.
-
-    `is_dead_end`: it stopped, and would stop there again; only other settings or data help.
-    """
+    """Why a run parked; `is_dead_end`: it would stop there again, and only other settings or data help."""
 
     reason: str
     failures: tuple[Failure, ...] = ()
@@ -186,11 +181,7 @@ Progress = Mapping[str, float | int | None]
 
 @dataclass
 class StatusPublisher:
-    """Keeps the store's status and usage.json up to date; `publish` may be called as often as one likes.
-
-    `about` is published with every status: the kind of the run, and what does not change in a session.  Without known
-    prices (`is_priced`) no cost is published.
-    """
+    """Keeps the store's status and usage.json up to date; `about` is published with every status."""
 
     run_id: str
     store: Store
@@ -208,10 +199,7 @@ class StatusPublisher:
         self.store.restore_usage(self.run_id, counts)
 
     def publish(self, progress: Progress, state: State = "running", usage: Mapping[str, float] | None = None) -> None:
-        """`progress` has what is "done", perhaps the "total", and figures of the kind of run, by name.
-
-        `usage` is what the caller has just read of the store's counters, if it has.
-        """
+        """`progress` has "done", perhaps "total", and figures by name; `usage` the store's counters, if known."""
         self.progress = dict(progress)
         counts = {name: progress[name] for name in COUNTS if name in progress}
         figures = {name: value for name, value in progress.items() if name not in COUNTS}

@@ -6,8 +6,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from farm_bench import Bench
 from simulated_run import Driver
 
 from orchestrator import api
-from orchestrator.api import Callback, GenerationInfo, OutputError, RunEnd, RunInfo, RunStopped, SettingsError
+from orchestrator.api import Callback, GenerationInfo, RunEnd, RunInfo, RunStopped, SettingsError
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "embedded.config"
@@ -99,19 +97,3 @@ def test_wrong_settings_of_a_collection_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         api.collect(ROOT / "configs" / "collect.yaml", {"phase0.k": 0, "phase0.j": 1}, output=tmp_path / "run")
     assert [problem.partition(":")[0] for problem in refused.value.problems] == ["phase0.k", "phase0.j"]
-
-
-def test_a_judge_of_a_script_is_named_by_its_file(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from orchestrator.api import _name_of\ndef brief(question, gold, answer): return True\nprint(_name_of(brief))"
-    )
-    done = subprocess.run([sys.executable, script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True, check=True)  # fmt: skip
-    assert done.stdout.strip() == f"{script}:brief"
-
-
-def test_a_folder_without_a_run_is_refused(finished_run: Path, tmp_path: Path) -> None:
-    assert len(api.open_run(finished_run).generations) == 2
-    with pytest.raises(OutputError):
-        api.open_run(tmp_path / "nowhere")

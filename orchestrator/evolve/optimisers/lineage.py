@@ -1,10 +1,8 @@
 """One lineage: the reflector rewrites the whole vector after each evaluation, and keeps a summary of what it learnt.
 
-A vector is evaluated; the reflector reads the answers with their verdicts, the vector, the cluster descriptions and its
-summary so far, and proposes a new delta for every cluster and a few sentences that are appended to the summary, of
-which the last lines are kept.  The proposal is the next vector, better or worse; the best of all is kept.  It is the
-loop of A. Madaan et al., "Self-Refine: Iterative Refinement with Self-Feedback", NeurIPS 36 (2023), with deltas in
-place of text.
+It reads the answers with their verdicts, the vector, the cluster descriptions and its summary.  The proposal is the
+next vector, better or worse: the loop of A. Madaan et al., "Self-Refine: Iterative Refinement with Self-Feedback",
+NeurIPS 36 (2023), with deltas in place of text.
 """
 
 from __future__ import annotations
@@ -33,10 +31,7 @@ class LineageParams(SearchParams):
 
 @dataclass(frozen=True, kw_only=True)
 class LineageState(SearchState):
-    """`deltas` are evaluated next, proposed from the node `parent`; `summary` grows.
-
-    `refused` counts proposals in a row that were unusable.
-    """
+    """`deltas`, proposed from the node `parent`, are evaluated next; `refused` proposals in a row were unusable."""
 
     deltas: tuple[Delta, ...]
     summary: Scratchpad = ""

@@ -270,11 +270,7 @@ def make_toolbox(params: ReflectiveParams, rr_idx: int) -> base.Toolbox:
 
 
 def mate(ind1: Individual, ind2: Individual) -> Individual:
-    """One child: the parents' deltas averaged with their fitnesses as weights, and the merge of their scratchpads.
-
-    Only two different scratchpads that hold something are merged: of equal ones, or an empty one, a merge has nothing
-    to add, and the child has the one that holds something.
-    """
+    """The parents' deltas weighted by fitness; two different scratchpads that hold something are merged."""
     f1, f2 = ind1.fitness.values[0], ind2.fitness.values[0]
     total = f1 + f2
     weights = (f1 / total, f2 / total) if total != 0 else (0.5, 0.5)

@@ -76,11 +76,3 @@ def test_a_resumed_run_goes_on_in_the_same_run_with_its_changed_settings(
     assert (there.data.params["judge"], there.data.tags["changed.judge"]) == ("exact_number", "strict")
     points = client().get_metric_history(there.info.run_id, "fitness/mean")
     assert [point.step for point in points] == [0, 1, 2]
-
-
-def test_a_server_that_is_not_there_is_one_line(run: TrackedRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # no server has this port
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    run.session("trackers:MlflowTracker", 0, 2)
-    [line] = run.lines
-    assert line.startswith("the callback MlflowTracker.on_") and line.endswith("; the run is not affected")

@@ -10,8 +10,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tracked_run import TrackedRun, png, record
 from trackers import figures_of_generation
 
-from orchestrator.callbacks import RunEnd
-
 
 @pytest.fixture
 def run(tmp_path: Path) -> TrackedRun:
@@ -42,11 +40,3 @@ def test_a_finished_run_has_its_figures_settings_plots_and_report(run: TrackedRu
     events = read(run)
     [image] = events.Images("fitness")
     assert (image.encoded_image_string, image.width, image.height) == (png(3, 2), 3, 2)
-
-
-def test_a_resumed_run_adds_the_generations_that_are_new(run: TrackedRun) -> None:
-    run.session("trackers:TensorboardTracker", 0, 1, RunEnd("parked", "the judge cannot be reached"))
-    run.session("trackers:TensorboardTracker", 1, 3)
-    found = scalars(run)
-    assert [step for step, _ in found["fitness/mean"]] == [0, 1, 2]
-    assert [step for step, _ in found["test/winner/mean_tokens"]] == [3]
