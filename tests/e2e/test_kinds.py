@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 import redis
-from guide_folder import MISSIONS, GuideFolder
+from guide_folder import MISSIONS, GuideFolder, ticket_rows
 from rules_server import RulesServer
 from run_folder import LOGS, RunFolder, finish, orchestrator, process_of, wait_until
+from spec_checker import SpecChecker
 
 from tasks.store.client import WAIT_VARIABLE
 from workers.embedded.valkey import socket_path
@@ -262,3 +263,14 @@ def test_a_run_parks_at_its_budget_and_continues_when_it_is_raised(
     assert cost == pytest.approx(billed(rules), abs=1e-9) and f"${cost:.4f} of $2.00" in done.stdout
     history = [json.loads(line) for line in (run_folder.output / "history.jsonl").read_text().splitlines()]
     assert 0.5 * cost < sum(g["cost_usd"] for g in history) <= cost + 1e-5
+
+
+@pytest.mark.long
+def test_all_that_a_run_leaves_is_what_the_specification_makes_of_the_answers(reference_guide: GuideFolder) -> None:
+    gates = set()
+    for name in MISSIONS:
+        folder = reference_guide.output / name
+        tickets = [row for row in ticket_rows() if row["mission"] == name]
+        assert SpecChecker(folder, name, reference_guide.settings(), tickets).check() == []
+        gates |= {line["gate"] for line in reference_guide.lines(name, "reflection.jsonl")}
+    assert gates <= {"applied", "uplift", "probability", "false_pass"}, "each proposal came to its preview"
