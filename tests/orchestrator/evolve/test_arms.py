@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from simulated_measurer import Reply, Respond, SimulatedMeasurer, evolve_settings, questions
+from simulated_measurer import Reply, Respond, SimulatedMeasurer, evolve_settings
 
 from orchestrator.evolve.arms import Clusters, collected_sides, make_arms, measure_plain, parts_of, sides_of, vectors_of
 from orchestrator.evolve.systems import Arm, Book
@@ -144,19 +144,6 @@ def test_the_cap_is_doubled_until_hardly_an_answer_of_the_plain_model_reaches_it
     book = world.prepare({"plain": ""})
     assert found == caps and book.cap == caps[-1]
     assert max(book.plain.on("training").tokens) == min(longest, caps[-1])
-
-
-def test_the_cap_is_checked_on_all_training_questions_also_those_that_no_fitness_uses() -> None:
-    caps = [96]
-
-    def respond(candidate: Candidate, question: int) -> Reply:
-        long = candidate.examples == "ordering" and question < 2
-        return Reply(min(150, caps[-1]) if long else 30)
-
-    world = World(respond, training=24, caps=caps, target_max_new_tokens=96)
-    world.measurer.examples["ordering"] = questions("ordering ", 24)
-    book = world.prepare({"plain": ""})
-    assert caps == [96, 192] and max(book.plain.on("ordering").tokens) == 150
 
 
 def test_a_model_whose_answers_have_no_end_is_refused_unless_all_count_as_whole() -> None:

@@ -9,75 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from farm_bench import Bench
-from simulated_run import Driver
-from simulated_signals import signal_key
 
-from orchestrator import api
 from orchestrator.evolve.fork import find_fork, resolve_fork
-from orchestrator.evolve.resume import saved_settings
 from orchestrator.results import RunResults
 from orchestrator.runs.folder import OutputError
 from orchestrator.settings import SettingsError
-
-CONFIG = Path(__file__).parents[3] / "configs" / "embedded.config"
-QUESTIONS = [
-    *({"question": f"What is {n} plus {n}?", "answer": 2 * n, "split": "train"} for n in range(1, 5)),
-    *({"question": f"What is {n} plus 1?", "answer": n + 1, "split": "validation"} for n in range(10, 14)),
-]
-PARENT = {
-    "population_size": 3, "ngen": 3, "cxpb": 0.6, "mutpb": 1.0, "elitism_size": 1, "seed": 7,
-    "lambda_shortness": 0.4, "lambda_correctness": 0.6, "prompts_path": None, "evaluation_cache": True,
-    "training": "train", "validation": "validation", "test": "",
-}  # fmt: skip
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def deltas_of(records: list[dict[str, Any]]) -> list[tuple[float, ...]]:
-    return [tuple(record["deltas"].values()) for record in records]
-
-
-def test_a_fork_from_generation_2_repeats_no_evaluation_that_is_known(
-    simulated_farm: Bench, driver: Driver, tmp_path: Path
-) -> None:
-    # given a finished run whose answers the farm still has
-    for signal in ("vary", "reuse"):
-        driver.store.redis.set(signal_key(signal, "answer", "each"), 1)
-    origin, output, questions = tmp_path / "origin", tmp_path / "forked", tmp_path / "questions.jsonl"
-    questions.write_text("\n".join(map(json.dumps, QUESTIONS)))
-    parent = api.evolve(CONFIG, output=origin, data_path=questions, farm=simulated_farm.url, quiet=True, **PARENT)
-    known = set(deltas_of(lines(origin / "individuals.jsonl")))
-    # when it is forked from generation 2 with another weight of shortness
-    fork = f"{origin}@2"
-    run = api.evolve(output=output, fork=fork, lambda_shortness=0.7, lambda_correctness=0.3, quiet=True)
-    # then the first population is that of generation 2, with its scratchpads, the best first
-    recorded = [one for one in lines(origin / "individuals.jsonl") if one["node"].startswith("g2_pop")]
-    recorded.sort(key=lambda one: -one["fitness"])
-    forked = lines(output / "individuals.jsonl")
-    first = [one for one in forked if one["node"].startswith("g0_pop")]
-    assert [(one["deltas"], one["scratchpad"]) for one in first] == [
-        (one["deltas"], one["scratchpad"]) for one in recorded
-    ]
-    # and by the new weights
-    assert [one["fitness"] for one in first] != [one["fitness"] for one in recorded]
-    assert [one["mean_tokens"] for one in first] == [one["mean_tokens"] for one in recorded]
-    # and its first generation has computed only vectors that its origin never evaluated
-    new = {deltas for deltas in deltas_of([one for one in forked if one["generation"] == 0]) if deltas not in known}
-    counts = run.generations[0]["evaluations"]
-    assert counts["computed"] == len(new) and counts["cached"] == len(first) + sum(
-        deltas in known for deltas in deltas_of([one for one in forked if one["node"].startswith("g0_child")])
-    )
-    # and it is a run of its own, which says where it began and goes on without its origin
-    assert run.run != parent.run and run.fork is not None
-    assert (run.fork["run"], run.fork["at"]) == (parent.run, "generation 2")
-    shutil.rmtree(origin)
-    moved = output.rename(tmp_path / "moved")
-    assert saved_settings(moved).lambda_shortness == 0.7
-    [arm] = json.loads((moved / "fork.json").read_text())["arms"].values()
-    assert arm["population"] == [{"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in recorded]
 
 
 def test_what_a_fork_begins_with(finished_run: Path, tmp_path: Path) -> None:

@@ -134,16 +134,3 @@ def test_the_first_generation_evaluates_the_whole_population_that_the_search_sta
     assert len({c.deltas for c in formula.plans[0].candidates}) <= params.population_size
     assert {c.deltas[4] for c in formula.candidates} == {0.0}
     assert last.best is not None and last.best.fitness >= max(score(one.deltas).fitness for one in POPULATION)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_another_search_can_go_on_with_what_a_search_ends_with(name: str) -> None:
-    optimiser, params = made(name)
-    [*_, last] = states(optimiser, params, Formula())
-    first, *further = last.members
-    assert last.best is not None and len(further) < params.population_size
-    start = {"initial_deltas": first.deltas, "initial_scratchpad": first.scratchpad, "further": tuple(further)}
-    [*_, forked] = states(*made(name, seed=8, **start), Formula())
-    assert forked.best is not None and forked.best.fitness >= max(
-        score(one.deltas).fitness for one in (first, *further)
-    )
