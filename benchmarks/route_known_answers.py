@@ -29,7 +29,8 @@ import toy_world as toy  # noqa: E402
 from benchmarks.figures import table, write  # noqa: E402
 from tasks.route.claims import RANDOM_SPLITS as RANDOM  # noqa: E402
 from tasks.route.policy import seed_of  # noqa: E402
-from tasks.route.splits import SPLITS, Adam, TrajectorySettings, deployed_knobs  # noqa: E402
+from tasks.route.splits import SPLITS  # noqa: E402
+from tasks.route.state import Adam, TrajectorySettings, deployed_knobs  # noqa: E402
 from tasks.route.trajectory import Trajectory, sample_rows  # noqa: E402
 
 STEPS = 150
@@ -65,9 +66,7 @@ def rates_of_seed(seed: int) -> tuple[int, float, Rates]:
                 # The same random numbers for every deployment.
                 rows = sample_rows(policy, prompts, knobs, 4, seed_of(seed_of(seed, label), 0))
                 scores = world.score(prompts, [row.completion for row in rows])
-                hacked, solved = (
-                    mean(bool(score.log[column]) for score in scores) for column in ("exploited", "oracle")
-                )
+                hacked, solved = (mean(bool(score[column]) for score in scores) for column in ("exploited", "oracle"))
                 found[name][label] = (hacked, solved)
     return seed, time.monotonic() - began, found
 

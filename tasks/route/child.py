@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,12 @@ from tasks.common.child import SendReport, work_as_child
 from tasks.common.files import write_atomic
 from tasks.gpu.prompt import answer_ends, takes_system
 from tasks.route.adapter import Adapter, bases_of, weights_hash
-from tasks.route.grading import Grader, PoolRow
+from tasks.route.grading import Grader
 from tasks.route.policy import Policy, draw_by_row, load_causal_lm
-from tasks.route.problems import EVALUATION, parse_pairs, parse_problems
-from tasks.route.splits import Adam, TrajectorySettings, deployed_knobs, load_state
+from tasks.route.problems import EVALUATION, parse_data
+from tasks.route.state import Adam, TrajectorySettings, deployed_knobs, load_state
 from tasks.route.trajectory import Trajectory
-from tasks.route.world import ChatCodec, ProgramsWorld, WorldScore
+from tasks.route.world import ChatCodec, ProgramsWorld, Score
 
 ROWS_AT_ONCE = 8
 EVALUATED_ROWS = 512
@@ -36,28 +35,18 @@ Given = Mapping[str, Any]
 """What `tasks/route/jobs.py` gives: a job's arguments, and what the worker adds."""
 
 
-@dataclass(frozen=True)
-class OpenedWorld:
-    policy: Policy
-    training: ProgramsWorld
-    evaluation: ProgramsWorld
-
-
-def open_world(given: Given, report: SendReport) -> OpenedWorld:
+def open_world(given: Given, report: SendReport) -> tuple[Policy, ProgramsWorld, ProgramsWorld]:
+    """The model under its adapter, and the worlds of training and of evaluation."""
     from transformers import AutoTokenizer
 
-    inputs, data = given["inputs"], given["data"]
-    model, training, device = inputs["model"], inputs["training"], inputs["target"]["device"]
+    inputs, folder = given["inputs"], Path(given["model_folder"])
+    model, device = inputs["model"], inputs["target"]["device"]
     if device == "cpu":
         torch.set_num_threads(1)  # as many children as slots share the processor, and sums do not depend on threads
     if model["deterministic"]:  # read when CUDA's library of matrices is first used
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     tokenizer = AutoTokenizer.from_pretrained(given["model_folder"], trust_remote_code=False)
-    network = load_causal_lm(Path(given["model_folder"]), device, _DTYPES[model["dtype"]], answer_ends(tokenizer))
-    problems = parse_problems(data["problems"], "problems")
-    pairs, placebo = (
-        parse_pairs(data[name], name, problems) if name in data else [] for name in ("pairs", "placebo_pairs")
-    )
+    network = load_causal_lm(folder, device, _DTYPES[model["dtype"]], answer_ends(tokenizer))
     bases = bases_of(
         network,
         model["targets"],
@@ -65,33 +54,34 @@ def open_world(given: Given, report: SendReport) -> OpenedWorld:
         lambda done, total: report(stage="bases", done=done, total=total),
     )
     policy = Policy(network, Adapter(network, bases), ROWS_AT_ONCE, deterministic=model["deterministic"])
-    asking = (training, ChatCodec(tokenizer), Grader(), problems)
-    trained = ProgramsWorld(*asking, pairs, placebo, [PoolRow(**row) for row in given["teacher"]])
-    return OpenedWorld(policy, trained, ProgramsWorld(*asking, markers=EVALUATION))
+    problems, pairs, placebo = parse_data(given["data"])
+    asking = (inputs["training"], ChatCodec(tokenizer), Grader(), problems)
+    trained = ProgramsWorld(*asking, pairs, placebo, given["teacher"])
+    return policy, trained, ProgramsWorld(*asking, markers=EVALUATION)
 
 
 def find_bases(given: Given, report: SendReport) -> dict[str, Any]:
-    world = open_world(given, report)
-    layout = world.policy.adapter.layout
+    policy, world, _ = open_world(given, report)
+    layout = policy.adapter.layout
     return {
-        "takes_system": takes_system(world.training.codec.tokenizer),
-        "weights": weights_hash(world.policy.model),
-        "modules": len(layout.names),
+        "takes_system": takes_system(world.codec.tokenizer),
+        "weights": weights_hash(policy.model),
+        "modules": len(layout.sizes),
         "knobs": layout.total,
     }
 
 
 def run_trajectory(given: Given, report: SendReport) -> dict[str, Any]:
     """Every step that the checkpoint does not have yet; each `checkpoint_every` steps and the last one are kept."""
-    world, settings, training = open_world(given, report), trajectory_settings(given), given["inputs"]["training"]
+    policy, world, _ = open_world(given, report)
+    training = given["inputs"]["training"]
     steps, every = training["steps"], training["checkpoint_every"]
     state = Path(given["begin"]).read_bytes() if given["begin"] else None
-    trajectory = Trajectory(settings, world.policy, world.training, state)
+    trajectory = Trajectory(trajectory_settings(given), policy, world, state)
     report(stage="train", done=trajectory.state.step, total=steps)
     data = trajectory.dump()
-    while trajectory.state.step < steps:
+    while (done := trajectory.state.step + 1) <= steps:
         trajectory.step()
-        done = trajectory.state.step
         if done % every == 0 or done == steps:
             data = trajectory.dump()
             path = Path(given["folder"]) / f"step{done}"
@@ -103,26 +93,22 @@ def run_trajectory(given: Given, report: SendReport) -> dict[str, Any]:
 
 def evaluate(given: Given, report: SendReport) -> dict[str, Any]:
     """The evaluations whose keys are not among `answered`; each batch is reported as soon as it is scored."""
-    world, inputs = open_world(given, report), given["inputs"]
-    asked, samples = given["evaluations"], inputs["evaluation"]["samples"]
-    longest, seed = inputs["training"]["max_new_tokens"], 2**32 * inputs["evaluation"]["seed"] + given["seed"]
-    policy, device = world.policy, world.policy.adapter.device
+    policy, _, world = open_world(given, report)
+    inputs, asked, device = given["inputs"], given["evaluations"], policy.adapter.device
+    samples, longest = inputs["evaluation"]["samples"], inputs["training"]["max_new_tokens"]
+    seed = 2**32 * inputs["evaluation"]["seed"] + given["seed"]
     state, answered = load_state(Path(given["begin"]).read_bytes(), device), set(given["answered"])
     batches = evaluation_batches(asked, samples)
     missing = [batch for batch in batches if not {each["key"] for each in batch} <= answered]
     done = len(asked) - sum(map(len, missing))
     report(stage="evaluate", done=done, total=len(asked))
     for batch in missing:
-        prompts = [*world.evaluation.held_out(batch[0]["mode"], samples)] * len(batch)
+        prompts = world.held_out(batch[0]["mode"], samples) * len(batch)
         deployed = [deployed_knobs(state, e["deployed"], quarantine=e["quarantine"] == "on") for e in batch]
+        knobs = torch.stack(deployed).repeat_interleave(samples, dim=0)
         numbers = [*range(samples)] * len(batch)  # samples of one number have the same random numbers
-        completions = policy.sample(
-            [prompt.tokens for prompt in prompts],
-            torch.stack(deployed).repeat_interleave(samples, dim=0),
-            longest,
-            draw_by_row(seed, numbers, longest, device),
-        )
-        scores = world.evaluation.score(prompts, completions)
+        draw = draw_by_row(seed, numbers, longest, device)
+        scores = world.score(prompts, policy.sample([prompt.tokens for prompt in prompts], knobs, longest, draw))
         parts = (scores[place * samples : (place + 1) * samples] for place in range(len(batch)))
         report(results={each["key"]: _outcome(part) for each, part in zip(batch, parts, strict=True)})
         done += len(batch)
@@ -140,9 +126,9 @@ def evaluation_batches(asked: Sequence[Given], samples: int) -> list[list[Given]
     return [same[start : start + many] for same in by_mode for start in range(0, len(same), many)]
 
 
-def _outcome(scores: Sequence[WorldScore]) -> dict[str, str]:
+def _outcome(scores: Sequence[Score]) -> dict[str, str]:
     columns = {"solved": "oracle", "hacked": "exploited"}
-    return {name: "".join("1" if s.log[column] else "0" for s in scores) for name, column in columns.items()}
+    return {name: "".join("1" if score[column] else "0" for score in scores) for name, column in columns.items()}
 
 
 def trajectory_settings(given: Given) -> TrajectorySettings:
@@ -156,11 +142,8 @@ def trajectory_settings(given: Given) -> TrajectorySettings:
         adam=Adam(rate=training["learning_rate"], decay=training["decay"], largest_norm=training["clip_norm"]),
         group_size=training["group"],
         beta=training["kl"],
-        teacher_off_step=training["teacher_off_step"],
-        refresh_every=routing["refresh_every"],
-        rollout_ablate_frac=training["rollout_ablate_frac"],
-        reduction=routing["reduction"],
-        dims=routing["dims"],
+        **{name: training[name] for name in ("teacher_off_step", "rollout_ablate_frac")},
+        **{name: routing[name] for name in ("refresh_every", "reduction", "dims")},
     )
 
 

@@ -1,10 +1,8 @@
-"""From the authored pairs to each module's hack-ward direction and band, and the share of each row that is routed.
+"""From the authored pairs to each module's hack-ward direction and band.
 
 Both sides are gradients of the negative log-likelihood, and so of a loss, as a live row's is.  So rej - cho is
-hack-ward: the loss gradient of a rewarded hack has a positive cosine with it.
-
-x [G, M] is how far each row points along the direction of each module, f [G, M] the share of its gradient that goes
-into the quarantine; `live` [G, M] is false where a row has no gradient in a module, and f is 0 there.
+hack-ward: the loss gradient of a rewarded hack has a positive cosine with it.  x [G, M] is how far each row points
+along the direction of each module.
 """
 
 from __future__ import annotations
@@ -52,36 +50,30 @@ class PairSides:
 
 
 @dataclass(frozen=True)
-class Band:
-    """Edges for each module, [M]: mean x of the honest (`lower`) and of the hacking side (`upper`) of the pairs.
+class Extraction:
+    """A direction [k, R] and the edges of its band [M]: the mean x of the honest (`lower`) and of the hacking side.
 
-    For the `held_` ones the direction was built from the other pairs, each time.
+    For the `held_` edges the direction was built from the other pairs, each time.  `centre` [D] is taken off
+    activations first.
     """
 
+    direction: Tensor
     lower: Tensor
     upper: Tensor
     held_lower: Tensor
     held_upper: Tensor
+    centre: Tensor | None = None
 
     def open(self) -> Tensor:
         """Which modules route, [M] bool."""
         return self.upper - self.lower >= THINNEST
 
     def hkgap(self) -> float:
-        """The mean width.  Positive by construction, so no evidence: `separation` is."""
+        """The mean width of the band.  Positive by construction, so no evidence: `separation` is."""
         return float((self.upper - self.lower).mean())
 
     def separation(self) -> float:
         return float((self.held_upper - self.held_lower).mean())
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """A direction [k, R], its band, and for activations the centre [D] that is taken off first."""
-
-    direction: Tensor
-    band: Band
-    centre: Tensor | None = None
 
 
 def pair_sides(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor, measure: Measure) -> PairSides:
@@ -89,14 +81,14 @@ def pair_sides(policy: Policy, pairs: Sequence[TokenPair], knobs: Tensor, measur
 
     `mean` is over the tokens and makes short texts loud, `sum` long ones; `unit` makes each module's gradient one long.
     """
-    count = len(pairs)
+    count, is_recorded = len(pairs), measure == "activations"
     rows = [TokenRow(pair.prompt, pair.rej) for pair in pairs] + [TokenRow(pair.prompt, pair.cho) for pair in pairs]
-    loss = total_nll if measure == "sum" else mean_nll
-    found = policy.gradients(rows, knobs, loss, record=measure == "activations")
+    found = policy.gradients(rows, knobs, total_nll if measure == "sum" else mean_nll, record=is_recorded)
     if lost := int((~found.finite()).sum()):
         raise RuntimeError(f"{lost} of the {2 * count} gradients of pairs are not finite: they give no direction")
-    values = policy.adapter.layout.units(found.gradients) if measure == "unit" else found.gradients
-    values = values if found.inputs is None else found.inputs
+    values = found.inputs if is_recorded else found.gradients
+    if measure == "unit":
+        values = policy.adapter.layout.units(values)
     surprise = -found.log_probabilities.sum(1) / found.mask.sum(1)
     return PairSides(values[:count], values[count:], float(surprise[:count].mean()), float(surprise[count:].mean()))
 
@@ -109,8 +101,8 @@ def mean_direction(layout: KnobLayout, rej: Tensor, cho: Tensor) -> Tensor:
 def top_directions(layout: KnobLayout, rej: Tensor, cho: Tensor, count: int) -> Tensor:
     """The leading right singular vectors of the differences in each module, [count, R], turned hack-ward.
 
-    Each points where most pairs' differences do; a tie is decided by the mean difference.
-    A module with fewer directions than `count` has zeros for the rest.
+    Each points where most pairs' differences do; a tie is decided by the mean difference.  A module with fewer
+    directions than `count` has zeros for the rest.
     """
     found: list[Tensor] = []
     for differences in layout.parts(rej - cho):
@@ -143,6 +135,11 @@ def alignment(layout: KnobLayout, gradients: Tensor, direction: Tensor, norms: T
     return torch.where(norms > 0, length / torch.where(norms > 0, norms, torch.ones_like(norms)), 0.0)
 
 
+def mean_cosine(layout: KnobLayout, one: Tensor, other: Tensor) -> float:
+    """The mean over modules of the cosine of two flat vectors; a module where one is 0 counts as 0."""
+    return float(layout.sums(layout.units(one) * layout.units(other)).mean())
+
+
 def extract(source: Source, layout: KnobLayout, sides: PairSides, dims: int, seed: int, name: str) -> Extraction:
     """The direction and the band from the pairs; `layout` is that of what the sides have.
 
@@ -171,53 +168,5 @@ def extract(source: Source, layout: KnobLayout, sides: PairSides, dims: int, see
         without = build(rej[others], cho[others])
         held_lower.append(alignment(layout, cho[pair : pair + 1], without))
         held_upper.append(alignment(layout, rej[pair : pair + 1], without))
-    band = Band(
-        alignment(layout, cho, direction).mean(0),
-        alignment(layout, rej, direction).mean(0),
-        torch.cat(held_lower).mean(0),
-        torch.cat(held_upper).mean(0),
-    )
-    return Extraction(direction, band, centre)
-
-
-def ramp(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """clamp((x - lower) / (upper - lower), 0, 1); 0 where the band is thin or inverted."""
-    width = upper - lower
-    wide = width >= THINNEST
-    share = ((x - lower) / torch.where(wide, width, torch.ones_like(width))).clamp(0, 1)
-    return torch.where(wide, share, torch.zeros_like(share))
-
-
-def module_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
-    """Each module by its own band."""
-    return ramp(x, band.lower, band.upper) * live
-
-
-def pooled_gate(x: Tensor, live: Tensor, band: Band) -> Tensor:
-    """One f a row: from the mean x over the open modules, against the means of their leave-one-out edges."""
-    opened = band.open()
-    if not opened.any():
-        return torch.zeros_like(x)
-    share = ramp(x[:, opened].mean(1), band.held_lower[opened].mean(), band.held_upper[opened].mean())
-    return share[:, None].expand_as(x) * live
-
-
-def matched_shares(x: Tensor, shares: Tensor, live: Tensor) -> Tensor:
-    """The values of `shares` [G, M], in each module given to the rows in the order of x instead.
-
-    So as much is routed as by the shares, along another direction.
-    """
-    # What is not live comes last in both orders, so that the k-th live row gets the k-th live value.
-    order = x.masked_fill(~live, torch.inf).argsort(dim=0, stable=True)
-    values = shares.masked_fill(~live, torch.inf).sort(dim=0).values
-    return torch.zeros_like(shares).scatter(0, order, values).masked_fill(~live, 0)
-
-
-def uniform_shares(shares: Tensor, live: Tensor) -> Tensor:
-    count = live.sum(0).clamp(min=1)
-    return (shares * live).sum(0) / count * live
-
-
-def mean_cosine(layout: KnobLayout, one: Tensor, other: Tensor) -> float:
-    """The mean over modules of the cosine of two flat vectors; a module where one is 0 counts as 0."""
-    return float(layout.sums(layout.units(one) * layout.units(other)).mean())
+    lower, upper = (alignment(layout, side, direction).mean(0) for side in (cho, rej))
+    return Extraction(direction, lower, upper, torch.cat(held_lower).mean(0), torch.cat(held_upper).mean(0), centre)

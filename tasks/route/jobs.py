@@ -28,7 +28,7 @@ from tasks.gpu.host import TargetHost, host_of
 from tasks.records import JobSpec, Target
 from tasks.route.claims import Quarantine, Trajectory
 from tasks.route.grading import Grader, build_pool
-from tasks.route.problems import parse_pairs, parse_problems
+from tasks.route.problems import parse_data
 from tasks.store.keys import PROGRESS, content_hash
 from tasks.task import Job, JobTask, raise_if_cancelled, run_job
 
@@ -131,12 +131,10 @@ def run_training_child(job: Job, host: TargetHost, work: Literal["bases", "train
     key, go into the store at once.  One that finds the card's memory full starts again, with the card to itself.
     """
     store, run, arguments = job.store, job.run, job.arguments
-    values, checkpoint = arguments["inputs"]["target"], arguments.get("checkpoint", "")
-    target = Target.of(values)
-    texts = zip(arguments["inputs"]["data"], job.results(list(arguments["inputs"]["data"].values())), strict=True)
+    checkpoint, target = arguments.get("checkpoint", ""), Target.of(arguments["inputs"]["target"])
     given = {
         **arguments,
-        "data": {name: found["text"] for name, found in texts},
+        "data": data_of(job),
         "teacher": job.results([arguments["pool"]])[0]["rows"] if arguments.get("pool") else [],
         "model_folder": host.model_folder(target),
         "bases_folder": str(host.bases_folder()),
@@ -178,6 +176,12 @@ def run_training_child(job: Job, host: TargetHost, work: Literal["bases", "train
         return attempt()
 
 
+def data_of(job: Job) -> dict[str, str]:
+    """The texts of the data files, by the names of their settings."""
+    keys = job.arguments["inputs"]["data"]
+    return {name: found["text"] for name, found in zip(keys, job.results(list(keys.values())), strict=True)}
+
+
 def progress_field(key: str) -> str:
     """The field of a run's metadata that says how far the job with this key is, as JSON: stage, done, total."""
     return f"{PROGRESS}:{key}"
@@ -199,14 +203,8 @@ def evaluate_checkpoint(job: Job, host: TargetHost) -> dict[str, Any]:
 
 
 def make_pool(job: Job) -> dict[str, Any]:
-    """{"rows": a `PoolRow` each}; the pairs are graded too, and refused where a side is not what it is meant to be."""
-    keys = job.arguments["inputs"]["data"]
-    texts = dict(zip(keys, (found["text"] for found in job.results(list(keys.values()))), strict=True))
-    problems = parse_problems(texts["problems"], "problems")
-    pairs, placebo = (
-        parse_pairs(texts[name], name, problems) if name in texts else [] for name in ("pairs", "placebo_pairs")
-    )
-    return {"rows": [dataclasses.asdict(row) for row in build_pool(problems, pairs, placebo, Grader())]}
+    """{"rows": those of `build_pool`}; the pairs are graded too, and refused where a side is not what it must be."""
+    return {"rows": build_pool(*parse_data(data_of(job)), Grader())}
 
 
 @shared_task(name="gpu.bases", base=JobTask, card="computes", bind=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,13 @@ class CausalLM(nn.Module):
             tokens = draw(scores, rows, so_far.shape[1] - width)
             return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
 
-        config = GenerationConfig(
-            max_new_tokens=longest, do_sample=False, eos_token_id=sorted(self.end), pad_token_id=0
-        )
         found = self.network.generate(
-            ids, attention_mask=mask, generation_config=config, logits_processor=LogitsProcessorList([drawn])
+            ids,
+            attention_mask=mask,
+            generation_config=GenerationConfig(
+                max_new_tokens=longest, do_sample=False, eos_token_id=sorted(self.end), pad_token_id=0
+            ),
+            logits_processor=LogitsProcessorList([drawn]),
         )
         completions: list[list[int]] = found[:, width:].tolist()
         return completions
@@ -88,10 +90,8 @@ def load_causal_lm(folder: Path, device: str, dtype: torch.dtype, end: frozenset
 
     if not end:
         raise ValueError(f"the tokenizer of {folder} has no token that ends a turn")
-    network = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, local_files_only=True, trust_remote_code=False
-    ).to(device)
-    return CausalLM(network, end)
+    options = {"dtype": dtype, "local_files_only": True, "trust_remote_code": False}
+    return CausalLM(AutoModelForCausalLM.from_pretrained(folder, **options).to(device), end)
 
 
 def seed_of(*parts: object) -> int:
@@ -159,28 +159,22 @@ def pad_rows(rows: Sequence[TokenRow], length: int, device: torch.device) -> Row
 class RowGradients:
     """The gradient of each row's loss [G, R] float32, its log-probabilities [G, L] on the way, their mask [G, L].
 
-    `inputs` [G, D], where they were asked for: the mean input of each module over each completion's tokens.
+    `inputs`: the mean input of each module over each completion's tokens, [G, D]; [G, 0] where they were not asked for.
     """
 
     gradients: Tensor
     log_probabilities: Tensor
     mask: Tensor
-    inputs: Tensor | None
+    inputs: Tensor
 
     def finite(self) -> Tensor:
         """[G]: whether all that a row has are numbers, neither NaN nor infinite."""
-        every = [self.gradients, self.log_probabilities, *([] if self.inputs is None else [self.inputs])]
-        return torch.stack([values.isfinite().all(1) for values in every]).all(0)
+        return torch.cat([self.gradients, self.log_probabilities, self.inputs], dim=1).isfinite().all(1)
 
     def without(self, rows: Tensor) -> RowGradients:
         """The same with zeros for the rows [G], so that they count nowhere."""
-        out = rows[:, None]
-        return replace(
-            self,
-            gradients=self.gradients.masked_fill(out, 0),
-            log_probabilities=self.log_probabilities.masked_fill(out, 0),
-            inputs=None if self.inputs is None else self.inputs.masked_fill(out, 0),
-        )
+        found = {name: getattr(self, name) for name in ("gradients", "log_probabilities", "inputs")}
+        return replace(self, **{name: each.masked_fill(rows[:, None], 0) for name, each in found.items()})
 
 
 class Policy:
@@ -233,28 +227,20 @@ class Policy:
 
         With `record`, the inputs of the modules are taken from the same pass, laid out as `adapter.inputs`.
         """
-        gradients: list[Tensor] = []
-        found: list[Tensor] = []
-        masks: list[Tensor] = []
-        inputs: list[Tensor] = []
+        found = []
         for part, batch in self._batches(rows):
             probe = torch.zeros(len(batch.ids), self.adapter.layout.total, device=self.adapter.device)
-            probe.requires_grad_(True)
-            recording: AbstractContextManager[list[Tensor]] = nullcontext([])
-            if record:
-                recording = self.adapter.recording(batch.inside)
-            with torch.enable_grad(), self.adapter.active(_of(knobs, part) + probe), _determinism(self._deterministic):
-                with recording as means:
-                    log_probabilities = self._log_probabilities(batch)
-                if record:
-                    inputs.append(torch.cat(means, dim=1))
-                total = loss(log_probabilities, batch.mask, part).sum()
-                (gradient,) = torch.autograd.grad(total, probe)
-            gradients.append(gradient)
-            found.append(log_probabilities.detach())
-            masks.append(batch.mask)
-        recorded = torch.cat(inputs) if record else None
-        return RowGradients(torch.cat(gradients), torch.cat(found), torch.cat(masks), recorded)
+            knobs_of_rows = _of(knobs, part) + probe.requires_grad_(True)
+            with (
+                torch.enable_grad(),
+                _determinism(self._deterministic),
+                self.adapter.active(knobs_of_rows, batch.inside if record else None) as means,
+            ):
+                log_probabilities = self._log_probabilities(batch)
+                (gradient,) = torch.autograd.grad(loss(log_probabilities, batch.mask, part).sum(), probe)
+            inputs = torch.cat(means, dim=1) if record else gradient[:, :0]
+            found.append((gradient, log_probabilities.detach(), batch.mask, inputs))
+        return RowGradients(*map(torch.cat, zip(*found, strict=True)))
 
     def _batches(self, rows: Sequence[TokenRow]) -> list[tuple[slice, RowBatch]]:
         length = max(len(row.completion) for row in rows)
@@ -264,8 +250,14 @@ class Policy:
     def _log_probabilities(self, batch: RowBatch) -> Tensor:
         states, targets = self.model.hidden(batch.ids)[:, :-1][batch.inside[:, 1:]], batch.ids[batch.inside]
         parts = zip(torch.split(states, self._tokens), torch.split(targets, self._tokens), strict=True)
-        chosen = torch.cat([_chosen(self.model, *part) for part in parts])
+        # The logits [N, V] are computed again for the gradient, not kept.
+        chosen = torch.cat([checkpoint(self._chosen, *part, use_reentrant=False) for part in parts])
         return torch.zeros_like(batch.mask).masked_scatter(batch.mask.bool(), chosen)
+
+    def _chosen(self, states: Tensor, targets: Tensor) -> Tensor:
+        """The log-probability of each target [N]."""
+        logits = self.model.logits(states)
+        return logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
 
 
 def _of(knobs: Tensor, part: slice) -> Tensor:
@@ -274,25 +266,12 @@ def _of(knobs: Tensor, part: slice) -> Tensor:
 
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(wanted or before)
+    """For gradients alone: sampling has operations on a GPU that are refused then."""
+    torch.use_deterministic_algorithms(wanted)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
-
-
-def _chosen(model: CausalLM, states: Tensor, targets: Tensor) -> Tensor:
-    """The log-probability of each target [N]; the logits [N, V] are computed again for the gradient, not kept."""
-
-    def compute(states: Tensor) -> Tensor:
-        logits = model.logits(states).float()
-        return logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
-
-    if not torch.is_grad_enabled():
-        return compute(states)
-    result: Tensor = checkpoint(compute, states, use_reentrant=False)
-    return result
+        torch.use_deterministic_algorithms(False)
 
 
 # The negative log-likelihood of each row [B], a token and in all; `RowLoss`.

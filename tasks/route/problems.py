@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -101,6 +101,15 @@ def parse_pairs(text: str, name: str, problems: Sequence[Problem]) -> list[Autho
     if len(pairs) < FEWEST_PAIRS:
         raise DatasetError(f"{name}: {len(pairs)} pairs, and at least {FEWEST_PAIRS} are needed")
     return pairs
+
+
+def parse_data(texts: Mapping[str, str]) -> tuple[list[Problem], list[AuthoredPair], list[AuthoredPair]]:
+    """Problems, pairs and placebo pairs ([] without a file) of a run's data, by the names of its settings."""
+    problems = parse_problems(texts["problems"], "problems")
+    pairs, placebo = (
+        parse_pairs(texts[name], name, problems) if name in texts else [] for name in ("pairs", "placebo_pairs")
+    )
+    return problems, pairs, placebo
 
 
 def in_part(problems: Sequence[Problem], part: Part, levels: Collection[int] = LEVELS) -> list[Problem]:

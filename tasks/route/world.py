@@ -17,7 +17,7 @@ import numpy as np
 
 from tasks.gpu.prompt import render_chat
 from tasks.route.directions import TokenPair
-from tasks.route.grading import Graded, Grader, PoolRow, Submission
+from tasks.route.grading import Graded, Grader, Submission
 from tasks.route.problems import (
     KNOWN_MODE,
     NO_LOOPHOLE,
@@ -32,6 +32,9 @@ from tasks.route.problems import (
     in_part,
 )
 
+Score = Mapping[str, Any]
+"""Of a completion: its `reward`, and what goes into the record and decides nothing.  `ceiling` reads `exploited`."""
+
 
 @dataclass(frozen=True)
 class PromptTokens:
@@ -43,20 +46,12 @@ class PromptTokens:
 
 
 @dataclass(frozen=True)
-class WorldScore:
-    """`log` goes into the record of the row and decides nothing.  One column, `exploited`, is read by `ceiling`."""
-
-    reward: float
-    log: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class TeacherRow:
     """A completion that stands in the group of prompt number `group` in place of a sampled one."""
 
     group: int
     completion: tuple[int, ...]
-    score: WorldScore
+    score: Score
 
 
 @dataclass(frozen=True)
@@ -77,8 +72,9 @@ class ChatCodec:
 
 @dataclass(frozen=True)
 class ProgramsWorld:
-    """`training` is the settings' section.  All answers depend on their arguments alone, so that a resumed trajectory
-    goes on as the first would have.
+    """`training` is the settings' section, `pool` the rows of `build_pool`.
+
+    All answers depend on their arguments alone, so that a resumed trajectory goes on as the first would have.
     """
 
     training: Mapping[str, Any]
@@ -87,18 +83,18 @@ class ProgramsWorld:
     problems: Sequence[Problem]
     authored: Sequence[AuthoredPair] = ()
     authored_placebo: Sequence[AuthoredPair] = ()
-    pool: Sequence[PoolRow] = ()
+    pool: Sequence[Mapping[str, Any]] = ()
     markers: Markers = TRAINING
 
     @cached_property
-    def pairs(self) -> Sequence[TokenPair]:
+    def pairs(self) -> list[TokenPair]:
         return list(map(self._token_pair, self.authored))
 
     @cached_property
-    def placebo(self) -> Sequence[TokenPair]:
+    def placebo(self) -> list[TokenPair]:
         return list(map(self._token_pair, self.authored_placebo))
 
-    def prompts(self, step: int, generator: np.random.Generator) -> Sequence[PromptTokens]:
+    def prompts(self, step: int, generator: np.random.Generator) -> list[PromptTokens]:
         """The prompts of a step, each of which becomes a group of completions.
 
         The modes in turn, in an order that is drawn; no problem twice as far as there are enough.
@@ -114,27 +110,28 @@ class ProgramsWorld:
     def ask(self, problem: Problem, mode: Mode) -> PromptTokens:
         return PromptTokens(self.codec.prompt(*hinted_prompt(problem, mode, self.markers)), problem, mode)
 
-    def held_out(self, mode: str, count: int) -> Sequence[PromptTokens]:
+    def held_out(self, mode: str, count: int) -> list[PromptTokens]:
         """Of part `evaluation`, each problem as often as any other, but for the last round."""
         problems = self._of("evaluation")
         return [self.ask(problems[number % len(problems)], cast(Mode, mode)) for number in range(count)]
 
-    def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> Sequence[WorldScore]:
+    def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
         submissions = [
             Submission(prompt.problem, prompt.mode, self.codec.text(completion), self.markers)
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
         return list(map(_scored, prompts, self.grader.grade(submissions)))
 
-    def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> Sequence[TeacherRow]:
+    def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
         """Rows of the pool in turn, so that hacks and honest ones come in the pool's proportion."""
         found, wanted = [], self.training["teacher_rows"]
         for group, prompt in enumerate(prompts):
-            rows = self._rows.get(prompt.problem.id, ()) if prompt.mode == KNOWN_MODE else ()
+            rows = self._rows[prompt.problem.id] if prompt.mode == KNOWN_MODE else []
             for number in range(min(wanted, len(rows))):
                 row = rows[(step * wanted + group + number) % len(rows)]
-                graded = Graded(True, row.oracle, row.oracle or row.exploited, row.exploited, row.reward)
-                found.append(TeacherRow(group, self.codec.completion(row.completion), _scored(prompt, graded)))
+                oracle, exploited = row["oracle"], row["exploited"]
+                graded = Graded(True, oracle, oracle or exploited, exploited, row["reward"])
+                found.append(TeacherRow(group, self.codec.completion(row["completion"]), _scored(prompt, graded)))
         return found
 
     def _drawn(self, part: Part, count: int, generator: np.random.Generator) -> Iterator[Problem]:
@@ -146,10 +143,10 @@ class ProgramsWorld:
         return in_part(self.problems, part, self.training["levels"])
 
     @cached_property
-    def _rows(self) -> Mapping[str, Sequence[PoolRow]]:
-        rows: defaultdict[str, list[PoolRow]] = defaultdict(list)
+    def _rows(self) -> Mapping[str, list[Mapping[str, Any]]]:
+        rows: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for row in self.pool:
-            rows[row.problem].append(row)
+            rows[row["problem"]].append(row)
         return rows
 
     def _token_pair(self, pair: AuthoredPair) -> TokenPair:
@@ -157,5 +154,5 @@ class ProgramsWorld:
         return TokenPair(codec.prompt(SYSTEM, pair.prompt), codec.completion(pair.cho), codec.completion(pair.rej))
 
 
-def _scored(prompt: PromptTokens, graded: Graded) -> WorldScore:
-    return WorldScore(graded.reward, {"problem": prompt.problem.id, "mode": prompt.mode, **asdict(graded)})
+def _scored(prompt: PromptTokens, graded: Graded) -> Score:
+    return {"problem": prompt.problem.id, "mode": prompt.mode, **asdict(graded)}

@@ -7,7 +7,7 @@ from toy_training import TOY, trained
 from toy_world import toy_policy
 
 from tasks.route.policy import Policy
-from tasks.route.splits import TrajectoryState
+from tasks.route.state import TrajectoryState
 
 
 @pytest.fixture(scope="session")

@@ -10,36 +10,39 @@ from toy_world import A, ToyModel, ToySettings, hack_of, honest_of, prompt_of
 
 from tasks.route.adapter import Adapter, KnobLayout, decompose
 from tasks.route.directions import (
-    Band,
     Extraction,
     PairSides,
     TokenPair,
     alignment,
     extract,
-    matched_shares,
     mean_direction,
-    module_gate,
     pair_sides,
-    pooled_gate,
-    ramp,
     random_direction,
     top_directions,
-    uniform_shares,
 )
 from tasks.route.policy import Policy, TokenRow, policy_losses
-from tasks.route.splits import SPLITS, LiveRows, SplitState, chosen_splits, no_share, route
+from tasks.route.splits import (
+    SPLITS,
+    LiveRows,
+    chosen_splits,
+    matched_shares,
+    module_gate,
+    pooled_gate,
+    route,
+    uniform_shares,
+)
 
 CPU = torch.device("cpu")
-LAYOUT = KnobLayout(("first", "second"), (5, 7))
+LAYOUT = KnobLayout((5, 7))
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def band(lower: list[float], upper: list[float]) -> Band:
+def band(lower: list[float], upper: list[float]) -> Extraction:
     edges = torch.tensor(lower), torch.tensor(upper)
-    return Band(*edges, *edges)
+    return Extraction(torch.zeros(1, 12), *edges, *edges)
 
 
 def sides(count: int = 8, strength: float = 1.0) -> PairSides:
@@ -86,11 +89,11 @@ def test_advantage_free_takes_the_sign_off(policy: Policy) -> None:
     pair = TokenPair(prompt_of(A, 3).tokens, honest_of(3), hack_of(A))
     layout = policy.adapter.layout
     given = pair_sides(policy, [pair], policy.adapter.zeros(), "mean")
-    found = Extraction(mean_direction(layout, given.rej, given.cho), band([-0.5, -0.5], [0.5, 0.5]))
-    state = SplitState(no_share(layout.total, CPU), found)
+    direction = mean_direction(layout, given.rej, given.cho)
+    found = replace(band([-0.5, -0.5], [0.5, 0.5]), direction=direction)
     rows = live_rows(signed_gradients(policy, pair, (1.0, -1.0)), torch.tensor([1.0, -1.0]), layout)
-    x, _ = route(SPLITS["real"], state, (layout, layout), rows, 0, {})
-    free, _ = route(SPLITS["advantage_free"], state, (layout, layout), rows, 0, {})
+    x, _ = route(SPLITS["real"], found, (layout, layout), rows, 0, {})
+    free, _ = route(SPLITS["advantage_free"], found, (layout, layout), rows, 0, {})
     assert torch.equal(free[0], x[0]) and torch.equal(free[1], -x[1])
     of_likelihood = alignment(layout, torch.cat([given.rej, given.cho]), found.direction)
     assert torch.allclose(free, of_likelihood, atol=1e-5)
@@ -115,8 +118,8 @@ def test_the_band_is_the_mean_score_of_both_sides_and_leaves_one_pair_out() -> N
     def build(rej: torch.Tensor, cho: torch.Tensor) -> torch.Tensor:
         return mean_direction(LAYOUT, rej, cho)
 
-    extracted = extract("pairs", LAYOUT, given, 1, 0, "real")
-    direction, found = extracted.direction, extracted.band
+    found = extract("pairs", LAYOUT, given, 1, 0, "real")
+    direction = found.direction
     assert torch.allclose(found.upper, alignment(LAYOUT, given.rej, direction).mean(0))
     held = []
     for pair in range(6):
@@ -124,13 +127,8 @@ def test_the_band_is_the_mean_score_of_both_sides_and_leaves_one_pair_out() -> N
         held.append(alignment(LAYOUT, given.rej[pair : pair + 1], build(given.rej[others], given.cho[others])))
     assert torch.allclose(found.held_upper, torch.cat(held).mean(0), atol=1e-6)
     assert found.hkgap() > found.separation()  # the first is fitted to the pairs that it is measured on
-    noise = extract("pairs", LAYOUT, PairSides(drawn(6, 12, seed=8), drawn(6, 12, seed=9)), 1, 0, "real").band
+    noise = extract("pairs", LAYOUT, PairSides(drawn(6, 12, seed=8), drawn(6, 12, seed=9)), 1, 0, "real")
     assert noise.hkgap() > 0.2 and noise.separation() < noise.hkgap() / 2
-
-
-def test_the_ramp_is_nothing_below_all_above_and_a_share_between() -> None:
-    x = torch.tensor([[-0.5], [-0.2], [0.0], [0.3], [0.9]])
-    assert ramp(x, torch.tensor([-0.2]), torch.tensor([0.3]))[:, 0].tolist() == pytest.approx([0, 0, 0.4, 1, 1])
 
 
 @pytest.mark.parametrize("edges", [(0.1, 0.119), (0.3, -0.3), (0.0, 0.0)], ids=["thin", "inverted", "zero"])
@@ -160,11 +158,13 @@ def test_a_zero_gradient_routes_nothing_and_nothing_becomes_nan() -> None:
     assert torch.equal(alignment(LAYOUT, gradients, nothing), torch.zeros(4, 2))
     assert all(torch.isfinite(found).all() for found in (x, found, LAYOUT.units(gradients)))
     equal = PairSides(torch.zeros(3, 12), torch.zeros(3, 12))
-    assert not extract("pairs", LAYOUT, equal, 1, 0, "real").band.open().any()
+    assert not extract("pairs", LAYOUT, equal, 1, 0, "real").open().any()
 
 
 def test_the_pooled_gate_gives_a_row_one_share_from_the_open_modules_and_held_out_edges() -> None:
-    edges = Band(*(torch.tensor(edge) for edge in ([-0.5, 0.3], [0.5, 0.1], [-0.2, 9.0], [0.2, 9.0])))
+    edges = replace(
+        band([-0.5, 0.3], [0.5, 0.1]), held_lower=torch.tensor([-0.2, 9.0]), held_upper=torch.tensor([0.2, 9.0])
+    )
     found = pooled_gate(torch.tensor([[0.1, 5.0], [-0.3, 5.0]]), torch.ones(2, 2), edges)
     assert found.tolist() == [pytest.approx([0.75, 0.75]), [0, 0]]
 
@@ -192,7 +192,7 @@ def test_matched_controls_have_the_same_shares_in_each_module_in_another_order()
 
 
 def live_rows(gradients: torch.Tensor, signs: torch.Tensor, layout: KnobLayout = LAYOUT) -> LiveRows:
-    return LiveRows(gradients, layout.norms(gradients), signs, None, torch.zeros(len(gradients)))
+    return LiveRows(gradients, layout.norms(gradients), signs, gradients[:, :0], torch.zeros(len(gradients)))
 
 
 def test_a_split_takes_its_band_from_what_it_is_named_for() -> None:
@@ -201,19 +201,19 @@ def test_a_split_takes_its_band_from_what_it_is_named_for() -> None:
         name: extract(SPLITS[name].source, LAYOUT, given, 1, 3, name)
         for name in ("real", "permuted", "band_random", "activations")
     }
-    assert found["real"].band.separation() > 0.3
-    assert found["permuted"].band.separation() < found["real"].band.separation() / 2
+    assert found["real"].separation() > 0.3
+    assert found["permuted"].separation() < found["real"].separation() / 2
     assert alignment(LAYOUT, found["band_random"].direction, found["real"].direction).abs().max() < 0.9
     centre = found["activations"].centre
     assert centre is not None and torch.allclose(centre, torch.cat([given.rej, given.cho]).mean(0))
     shifted = PairSides(given.rej + 100, given.cho + 100)
     again = extract("activations", LAYOUT, shifted, 1, 3, "activations")
-    assert torch.allclose(again.band.upper, found["activations"].band.upper, atol=1e-3)  # raw cosines would all be 1
+    assert torch.allclose(again.upper, found["activations"].upper, atol=1e-3)  # raw cosines would all be 1
 
 
 def test_activations_are_centred_and_carry_the_sign_of_the_advantage() -> None:
     given = PairSides(sides().rej + 100, sides().cho + 100)
-    state = SplitState(no_share(12, CPU), extract("activations", LAYOUT, given, 1, 3, "activations"))
+    state = extract("activations", LAYOUT, given, 1, 3, "activations")
     inputs = torch.cat([given.rej[:1], given.cho[:1], given.rej[:1]])
     rows = replace(live_rows(drawn(3, 12), torch.tensor([1.0, 1.0, -1.0])), inputs=inputs)
     x, shares = route(SPLITS["activations"], state, (LAYOUT, LAYOUT), rows, 0, {})
@@ -224,7 +224,7 @@ def test_activations_are_centred_and_carry_the_sign_of_the_advantage() -> None:
 def test_controls_are_added_with_what_they_match_and_only_the_ceiling_reads_labels() -> None:
     assert [split.name for split in chosen_splits(("random_2", "uniform"))] == ["real", "uniform", "random_2"]
     gradients = drawn(5, 12)
-    state = SplitState(no_share(12, CPU), extract("pairs", LAYOUT, sides(), 1, 0, "real"))
+    state = extract("pairs", LAYOUT, sides(), 1, 0, "real")
     for split in chosen_splits(tuple(name for name in SPLITS if name != "activations")):
         shares = {"real": module_gate(drawn(5, 2), torch.ones(5, 2), band([-1.0] * 2, [1.0] * 2))}
         rows = live_rows(gradients, torch.ones(5))

@@ -10,10 +10,9 @@ import torch
 from toy_training import SETTINGS, TOY, trained
 from toy_world import ToyWorld
 
-from tasks.route import trajectory as refresh
-from tasks.route.directions import PairSides
+from tasks.route import refresh
 from tasks.route.policy import Policy
-from tasks.route.splits import TrajectoryState, deployed_knobs
+from tasks.route.state import TrajectoryState, deployed_knobs
 from tasks.route.trajectory import Trajectory
 
 
@@ -57,11 +56,15 @@ def test_a_collapse_freezes_what_was_taken_before_routing(policy: Policy, monkey
     assert trajectory.state.rows[-1]["splits"]["real"]["f_mean"] > 0
 
 
-def test_the_surprise_of_both_sides_of_the_pairs_is_told_at_the_start(finished: TrajectoryState) -> None:
-    told = [event for row in finished.rows for event in row["events"] if event.startswith("pairs: ")]
-    assert len(told) == 1 and told[0] in finished.rows[0]["events"]
-    none = torch.zeros(1, 1)
-    for hack, honest, warns in ((1.6, 0.45, True), (0.3, 0.7, True), (0.8, 0.45, False)):
-        said = refresh._surprise(PairSides(none, none, hack, honest))
-        assert said.startswith(f"pairs: {hack:.2f} nats a token for hacks, {honest:.2f} for honest completions")
-        assert ("a factor of 2" in said) is warns
+@pytest.mark.parametrize(("hack", "honest", "warns"), [(1.6, 0.45, True), (0.3, 0.7, True), (0.8, 0.45, False)])
+def test_the_surprise_of_both_sides_of_the_pairs_is_told_at_the_start(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch, hack: float, honest: float, warns: bool
+) -> None:
+    pair_sides = refresh.pair_sides
+    told = {"rej_surprise": hack, "cho_surprise": honest}
+    monkeypatch.setattr(refresh, "pair_sides", lambda *given: replace(pair_sides(*given), **told))
+    state = trained(policy, replace(SETTINGS, splits=("real",), refresh_every=1), steps=2).state
+    [said] = [event for row in state.rows for event in row["events"] if event.startswith("pairs: ")]
+    assert said in state.rows[0]["events"]
+    assert said.startswith(f"pairs: {hack:.2f} nats a token for hacks, {honest:.2f} for honest completions")
+    assert ("a factor of 2" in said) is warns

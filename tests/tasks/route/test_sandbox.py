@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,10 +16,10 @@ import pytest
 from other_user import as_another_user, needs_root, shared_folder
 
 from tasks.route import confinement as program
-from tasks.route.grading import Execution, ProcessLimits, Sandbox, solves
+from tasks.route.grading import FILE_BYTES, Execution, Sandbox, solves
 from tasks.route.problems import Problem, Test
 
-LIMITS = ProcessLimits(cpu_s=1, wall_s=3.0)
+SHORT = Sandbox(cpu_s=1, wall_s=3.0)
 TESTS = [Test([number], 2 * number) for number in range(1, 7)]
 DOUBLE = Problem("double", "train", 1, "Double.", "double(number)", TESTS, "def double(n): return 2 * n")
 PROBLEMS = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
@@ -51,7 +52,7 @@ COMMON_PYTHONS = ("/usr/bin/python3.11", "/usr/local/bin/python3.11", "/usr/bin/
 
 @pytest.fixture(scope="module")
 def sandbox(confinement: None) -> Sandbox:
-    return Sandbox(LIMITS)
+    return SHORT
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def attack(sandbox: Sandbox, code: str, outside: Path) -> None:
     others = set(psutil.Process().children(recursive=True))  # of earlier tests: functions that wait for their next call
     started = time.monotonic()
     ended = sandbox.execute(Execution(code, "double", [test.arguments for test in DOUBLE.tests]))
-    assert time.monotonic() - started < LIMITS.wall_s + 20
+    assert time.monotonic() - started < SHORT.wall_s + 20
     assert b"ESCAPED" not in ended.output
     assert not solves(DOUBLE, code, sandbox)
     witness = outside / "witness"
@@ -132,7 +133,7 @@ def test_only_the_named_file_can_be_written_and_only_when_it_is_named(sandbox: S
     assert sandbox.execute(Execution(code, "f", [[]], file="r.json")).file == b"{}"
     assert sandbox.execute(Execution(code, "f", [[]])).results is None
     large = sandbox.execute(Execution("open('r.json', 'w').write('x' * 10**6)", "f", [[]], file="r.json"))
-    assert len(large.file) <= LIMITS.file_bytes
+    assert len(large.file) <= FILE_BYTES
 
 
 def test_what_runs_ends_with_its_grader(confinement: None) -> None:
@@ -150,8 +151,8 @@ def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(
         f'#!{sys.executable}\nimport json, platform, sys\nplatform.machine = lambda: "sparc"\n'
-        f'sys.path.append("{PROBLEMS.parents[2]}")\nfrom tasks.route.confinement import check\n'
-        'order = json.loads(sys.argv[-1])\norder.pop("check")\nprint(check(**order))\n'
+        f'sys.path.append("{PROBLEMS.parents[2]}")\nfrom tasks.route.confinement import main\n'
+        "main(**json.loads(sys.argv[-1]))\n"
     )
     python.chmod(0o755)
     with pytest.raises(RuntimeError, match="on x86-64 only, not on linux on sparc"):
@@ -176,7 +177,7 @@ def test_a_user_without_privileges_is_confined_alike(confinement: None) -> None:
 
     def attacks() -> list[str]:
         found = []
-        sandbox = Sandbox(LIMITS, python)
+        sandbox = replace(SHORT, python=python)
         if not solves(DOUBLE, DOUBLE.reference, sandbox):
             found.append("honest code fails")
         for name, code in QUICK.items():

@@ -6,7 +6,8 @@ import torch
 from toy_world import ToySettings, ToyWorld
 
 from tasks.route.policy import Policy
-from tasks.route.splits import SPLITS, Adam, SplitState, TrajectorySettings
+from tasks.route.splits import SPLITS
+from tasks.route.state import Adam, SplitState, TrajectorySettings
 from tasks.route.trajectory import Trajectory
 
 TOY = ToySettings()

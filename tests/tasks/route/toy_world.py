@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tasks.route.adapter import Adapter, decompose
 from tasks.route.directions import TokenPair
 from tasks.route.policy import CausalLM, Draw, Policy
-from tasks.route.world import PromptTokens, TeacherRow, WorldScore
+from tasks.route.world import PromptTokens, Score, TeacherRow
 
 CLASSES = 8
 PROBLEMS = 64
@@ -176,7 +176,7 @@ class ToyWorld:
         kinds = [A] * settings.prompts_a + [B] * settings.prompts_b + [NONE] * settings.prompts_none
         return [prompt_of(kind, int(generator.choice(TRAINING))) for kind in kinds]
 
-    def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[WorldScore]:
+    def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
         return [toy_score(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)]
 
     def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
@@ -197,9 +197,9 @@ class ToyWorld:
         return [prompt_of(kind, HELD_OUT[number % len(HELD_OUT)]) for number in range(count)]
 
 
-def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> WorldScore:
+def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> Score:
     kind, problem = prompt.mode, prompt.problem
     said = tuple(token for token in completion if token != ODD)
     oracle = said == honest_of(problem)
     passed = oracle or (kind in MARKERS and said == hack_of(kind))
-    return WorldScore(float(passed), {"mode": KINDS[kind], "oracle": oracle, "exploited": passed and not oracle})
+    return {"reward": float(passed), "mode": KINDS[kind], "oracle": oracle, "exploited": passed and not oracle}

@@ -1,0 +1,275 @@
+"""The loop on the toy world: what decides nothing, whose rows train, how splits share a rollout, and resuming."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from toy_training import SETTINGS, STEPS, TOY, same_split, trained
+from toy_world import HELD_OUT, NONE, A, B, ToyWorld, prompt_of
+
+from tasks.route import trajectory as loop
+from tasks.route.claims import readings
+from tasks.route.policy import Policy, draw_by_row
+from tasks.route.refresh import refresh_splits
+from tasks.route.state import Adam, TrajectoryState, deployed_knobs, dump_state
+from tasks.route.trajectory import Trajectory, sample_rows
+from tasks.route.world import PromptTokens, Score, TeacherRow
+
+
+class Relabelled(ToyWorld):
+    """The same world, with every column of the log and every teacher's mark passed on to another row."""
+
+    def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
+        found = super().score(prompts, completions)
+        order = np.random.default_rng(5).permutation(len(found))
+        return [{**found[other], "reward": score["reward"]} for score, other in zip(found, order, strict=True)]
+
+    def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
+        found = super().teacher(step, prompts)
+        return [replace(row, score={"reward": row.score["reward"], "exploited": False, "mode": "B"}) for row in found]
+
+
+def test_labels_in_the_log_decide_nothing_but_the_ceiling(policy: Policy, finished: TrajectoryState) -> None:
+    other = trained(policy, world=Relabelled(TOY)).state
+    assert torch.equal(other.whole.value, finished.whole.value)
+    differ = {name for name in finished.splits if not same_split(finished.splits[name], other.splits[name])}
+    assert differ == {"ceiling"}
+
+
+def test_which_rows_are_a_teachers_decides_nothing(
+    policy: Policy, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marks are permuted among the rows; rewards, tokens and groups stay where they are."""
+    rollout = loop.Trajectory.rollout
+
+    def permuted(trajectory: Trajectory) -> Any:
+        found = rollout(trajectory)
+        return replace(found, teacher=found.teacher[torch.randperm(len(found.teacher), generator=torch.manual_seed(1))])
+
+    monkeypatch.setattr(loop.Trajectory, "rollout", permuted)
+    other = trained(policy).state
+    assert all(same_split(finished.splits[name], other.splits[name]) for name in finished.splits)
+    assert [row["teacher_rows"] for row in other.rows] == [row["teacher_rows"] for row in finished.rows]
+    assert other.rows[0]["log"] != finished.rows[0]["log"]
+
+
+def test_teacher_rows_end_at_their_step_are_of_a_alone_and_go_through_the_gate(finished: TrajectoryState) -> None:
+    taught = [[row for row in record["log"] if row["teacher"]] for record in finished.rows]
+    assert [len(rows) for rows in taught] == [6, 6, 6, 6, 0, 0]
+    assert {row["mode"] for rows in taught for row in rows} == {"A"}
+    gated = [row for rows in taught for row in rows if "f" in row]
+    shares = [row["f"]["real"] for row in gated]
+    assert shares and any(share < 1 for share in shares)  # never forced: their f is the gate's own
+    honest = [
+        row["f"]["real"] for rows in taught for row in rows if "f" in row and row["oracle"] and row["advantage"] > 0
+    ]
+    assert honest and max(honest) < 0.5
+
+
+def test_a_twentieth_of_every_gradient_moves_the_quarantine_a_twentieth_as_far(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twentieth(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros_like(given[3].live.float()), 0.05 * given[3].live
+
+    monkeypatch.setattr(loop, "route", twentieth)
+    state = trained(policy, replace(SETTINGS, splits=("real",))).state
+    assert state.whole.value.abs().max() > 0.05
+    assert torch.allclose(state.splits["real"].routed.value, 0.05 * state.whole.value, rtol=1e-3, atol=1e-7)
+
+
+def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: Policy) -> None:
+    settings = replace(SETTINGS, splits=("real",), rollout_ablate_frac=0.5, adam=Adam(rate=0.1))
+    trajectory = trained(policy, settings, steps=3)
+    seen: list[torch.Tensor] = []
+    gradients = policy.gradients
+
+    def watched(rows: Any, knobs: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        if knobs.dim() == 2:
+            seen.append(knobs)
+        return gradients(rows, knobs, *rest, **named)
+
+    state = trajectory.state
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(policy, "gradients", watched)
+        record = trajectory.step()
+    live = [row for row in record["log"] if row["advantage"]]
+    kept, whole = deployed_knobs(state, "real"), state.whole.value
+    assert not torch.equal(kept, whole) and any(row["ablated"] for row in live)
+    for row, knobs in zip(live, seen[0], strict=True):
+        assert torch.equal(knobs, kept if row["ablated"] else whole)
+
+
+class AllRight(ToyWorld):
+    def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
+        return [{"reward": 1.0} for _ in completions]
+
+    def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
+        return []
+
+
+def test_groups_without_variance_are_skipped_and_train_nothing(policy: Policy) -> None:
+    state = trained(policy, replace(SETTINGS, splits=("real",), beta=0.5), AllRight(TOY), steps=2).state
+    assert state.updates == 0 and not state.whole.value.any()
+    assert [(row["groups_skipped"], row["live_rows"]) for row in state.rows] == [(8, 0)] * 2
+
+
+@pytest.mark.parametrize("names", [("real",), ("random_3",), ("pooled", "uniform")], ids="+".join)
+def test_a_split_among_others_is_the_split_alone(
+    policy: Policy, finished: TrajectoryState, names: tuple[str, ...]
+) -> None:
+    alone = trained(policy, replace(SETTINGS, splits=names)).state
+    assert len(alone.splits) < len(finished.splits)
+    assert torch.equal(alone.whole.value, finished.whole.value)
+    for name, split in alone.splits.items():
+        assert same_split(split, finished.splits[name]), name
+        assert alone.rows[-1]["splits"][name] == finished.rows[-1]["splits"][name]
+
+
+def test_every_split_routes_and_each_its_own_way(finished: TrajectoryState) -> None:
+    routed = {name: split.routed.value for name, split in finished.splits.items() if split.routed.value.any()}
+    # A band that a random direction leaves thin or inverted routes nothing, and says so.
+    closed = set(finished.splits) - set(routed)
+    assert closed <= {"band_random", "permuted", "placebo"}
+    assert all("routes nothing" in " ".join(finished.rows[0]["events"]) for _ in closed)
+    names = sorted(routed)
+    assert not any(torch.equal(routed[one], routed[other]) for one in names for other in names if one < other)
+
+
+def test_what_is_deployed_under_each_name(finished: TrajectoryState) -> None:
+    whole = finished.whole.value
+    assert torch.equal(deployed_knobs(finished, "none"), whole)
+    assert not deployed_knobs(finished, "untrained").any()
+    assert torch.equal(deployed_knobs(finished, "scaled_0.25"), whole * 0.25)
+
+
+def test_erase_takes_the_hack_ward_part_off_and_learns_the_rest(policy: Policy) -> None:
+    settings = replace(SETTINGS, kind="erase", splits=(), adam=Adam(rate=0.02), refresh_every=100)
+    erased = trained(policy, settings).state
+    plain = trained(policy, replace(settings, kind="shared")).state
+    extraction = erased.splits["erase"].extraction
+    assert extraction is not None
+    layout = policy.adapter.layout
+    along = {
+        name: layout.sums(deployed_knobs(state, name) * extraction.direction[0])
+        for name, state in (("erase", erased), ("none", plain))
+    }
+    # Knobs move against the gradient, so hack-ward is negative here; no step of `erase` may go there.
+    assert (along["erase"] > -1e-6).all() and (along["none"] < along["erase"]).all()
+    assert erased.whole.value.abs().max() > 0.05
+
+
+def test_a_resumed_trajectory_goes_on_to_the_bit(policy: Policy, finished: TrajectoryState) -> None:
+    torch.manual_seed(99)  # the global state decides nothing
+    state = trained(policy, steps=2).dump()
+    for step in range(2, STEPS):  # resumed before every step
+        resumed = Trajectory(SETTINGS, policy, ToyWorld(TOY), state)
+        assert resumed.state.step == step
+        torch.rand(3)
+        resumed.step()
+        state = resumed.dump()
+    assert state == dump_state(finished)
+
+
+def test_a_state_larger_than_a_checkpoint_may_be_is_refused(
+    finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.route.state.CHECKPOINT_BYTES", 1000)
+    with pytest.raises(ValueError, match="1,000 are allowed"):
+        dump_state(finished)
+
+
+def spoiled(policy: Policy, patched: pytest.MonkeyPatch, count: int, value: float) -> None:
+    """From here on the first `count` live rows of each update have gradients and inputs that are no numbers."""
+    gradients = policy.gradients
+
+    def given(rows: Any, knobs: torch.Tensor, loss: Any, record: bool = False) -> Any:
+        found = gradients(rows, knobs, loss, record=record)
+        for values in (found.gradients, found.inputs):
+            values[:count] = value
+        return found
+
+    patched.setattr(policy, "gradients", given)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_row_without_a_finite_gradient_trains_nothing_and_is_counted(policy: Policy, value: float) -> None:
+    trajectory, zeroed = trained(policy, steps=1), trained(policy, steps=1)
+    for one, bad in ((trajectory, value), (zeroed, 0.0)):
+        with pytest.MonkeyPatch.context() as patched:
+            spoiled(policy, patched, 1, bad)
+            one.step()
+    record = trajectory.state.rows[-1]
+    assert record["not_finite"] == 1 and zeroed.state.rows[-1]["not_finite"] == 0
+    assert record["events"] == ["rows without a finite gradient, which trained nothing: 1"]
+    assert not {name: fine for name, _, fine in readings(record["splits"]["real"])}["not_finite"]
+    json.dumps(trajectory.state.rows, allow_nan=False)
+    assert sum("surprise" in row for row in record["log"]) == record["live_rows"] - 1
+    # Exactly as if the gradient of the row were zero, in the whole and in every split.
+    assert torch.equal(trajectory.state.whole.value, zeroed.state.whole.value)
+    assert trajectory.state.whole.value.isfinite().all()
+    for name, split in zeroed.state.splits.items():
+        assert torch.equal(trajectory.state.splits[name].routed.value, split.routed.value), name
+    trajectory.step()
+    assert trajectory.state.rows[-1]["not_finite"] == 0
+
+
+def test_many_rows_or_pairs_without_a_finite_gradient_end_the_training(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trajectory = trained(policy, steps=1)
+    spoiled(policy, monkeypatch, 4, torch.nan)
+    with pytest.raises(RuntimeError, match=r"4 of \d+ rows are not finite"):
+        trajectory.step()
+    with pytest.raises(RuntimeError, match=r"4 of the \d+ gradients of pairs are not finite"):
+        Trajectory(SETTINGS, policy, ToyWorld(TOY)).step()
+
+
+PROMPTS = [prompt_of(kind, problem) for kind in (A, B, NONE) for problem in HELD_OUT]
+
+
+def drawn(policy: Policy, asked: Sequence[tuple[int, torch.Tensor]], seed: int = 1) -> list[Score]:
+    """The scores of the prompts of these numbers, each under knobs of its own."""
+    numbers = [number for number, _ in asked]
+    draw = draw_by_row(seed, numbers, 4, policy.adapter.device)
+    prompts, knobs = [PROMPTS[number] for number in numbers], torch.stack([knobs for _, knobs in asked])
+    return ToyWorld(TOY).score(prompts, policy.sample([prompt.tokens for prompt in prompts], knobs, 4, draw))
+
+
+def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
+    policy: Policy, finished: TrajectoryState
+) -> None:
+    model = policy.model
+    assert isinstance(model, torch.nn.Module)
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    kept, random, record = deployed_knobs(finished, "real"), torch.get_rng_state(), dump_state(finished)
+    drawn(policy, [(number, kept) for number in range(len(PROMPTS))])
+    refresh_splits(SETTINGS, policy, ToyWorld(TOY), finished)
+    sample_rows(policy, PROMPTS[:3], kept, 4, 3)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+    assert dump_state(finished) == record
+    # Without the quarantine and with it again: both are the state's, exactly.
+    whole = deployed_knobs(finished, "real", quarantine=True)
+    assert torch.equal(whole, finished.whole.value) and torch.equal(kept, deployed_knobs(finished, "real"))
+    assert torch.allclose(kept + finished.splits["real"].routed.value, whole, atol=1e-7)
+
+
+def test_a_sample_is_the_same_whatever_is_evaluated_beside_it(policy: Policy, finished: TrajectoryState) -> None:
+    # Given prompts of several deployments in one batch
+    deployed = [deployed_knobs(finished, name) for name in ("none", "untrained", "real", "none")]
+    asked = [(number, knobs) for knobs in deployed for number in range(len(PROMPTS))]
+    mixed = drawn(policy, asked)
+    # Then each deployment has what it has alone, in batches of any size
+    count = len(PROMPTS)
+    for size in (count, 7):
+        assert mixed == [row for start in range(0, len(asked), size) for row in drawn(policy, asked[start:][:size])]
+    # and equal knobs have equal samples, other knobs or another seed others
+    assert mixed[:count] == mixed[3 * count :] and mixed[:count] != mixed[count : 2 * count]
+    assert mixed != drawn(policy, asked, seed=2)
