@@ -45,8 +45,7 @@ def rates_of_seed(seed: int) -> tuple[int, float, Rates]:
     """The seed, its seconds, and the rates of all that can be deployed."""
     began = time.monotonic()
     torch.set_num_threads(1)  # a process for each seed; sums then do not depend on the number of cores
-    design = toy.ToySettings()
-    policy, world = toy.toy_policy(design, seed), toy.ToyWorld(design)
+    policy, world = toy.toy_policy(seed), toy.ToyWorld()
     shared = TrajectorySettings(
         seed=seed, longest=4, splits=tuple(SPLITS), adam=Adam(rate=0.02), teacher_off_step=STEPS // 2
     )

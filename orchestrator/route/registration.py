@@ -71,18 +71,16 @@ def checked_inputs(settings: RouteSettings, *, is_planned: bool = False) -> dict
     """
     texts, faults = _read_texts(settings)
     problems: list[Problem] = []
-    if "problems" in texts:
+    for name, text in texts.items():  # the problems come first
+        path = str(settings.files[name])
         try:
-            problems = parse_problems(texts["problems"], str(settings.files["problems"]))
-            faults += _part_problems(settings, problems)
+            if name == "problems":
+                problems = parse_problems(text, path)
+                faults += _part_problems(settings, problems)
+            else:
+                parse_pairs(text, path, problems)
         except DatasetError as error:
-            faults.append(f"data.problems: {error}")
-    for name in ("pairs", "placebo_pairs"):
-        if name in texts:
-            try:
-                parse_pairs(texts[name], str(settings.files[name]), problems)
-            except DatasetError as error:
-                faults.append(f"data.{name}: {error}")
+            faults.append(f"data.{name}: {error}")
     if not is_planned:
         faults += unwritable_folder("output.root", Path(settings.output.root))
     if faults:
@@ -146,13 +144,9 @@ def make_plan(settings: RouteSettings, inputs: dict[str, str]) -> RoutePlan:
 def keep_plan(output: OutputFolder, plan: RoutePlan) -> list[str]:
     """Write the plan, unless the run has one: the first stands, and what differs from it now is returned."""
     if (output.path / PLAN_FILE).exists():
-        return departures(read_plan(output.path), plan)
+        return departures(read_json(output.path / PLAN_FILE, RoutePlan), plan)
     output.write_json(PLAN_FILE, plan)
     return []
-
-
-def read_plan(folder: Path) -> RoutePlan:
-    return read_json(folder / PLAN_FILE, RoutePlan)
 
 
 def departures(plan: RoutePlan, now: RoutePlan) -> list[str]:

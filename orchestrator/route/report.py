@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.route.registration import (
+    PLAN_FILE,
     RoutePlan,
     arms,
     departures,
     deployments,
     input_hashes,
     make_plan,
-    read_plan,
     read_texts,
 )
 from orchestrator.route.run import ROUTE
@@ -144,7 +144,7 @@ def _comparison_tables(found: Mapping[str, Any]) -> list[ShownTable]:
 def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
     """Whether what the folder holds is what `plan.json` registered before the first job."""
     try:
-        plan = read_plan(folder)
+        plan = read_json(folder / PLAN_FILE, RoutePlan)
     except FileNotFoundError:
         return ["**Not as registered**: the run has no plan.json."]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from toy_training import TOY, trained
+from toy_training import trained
 from toy_world import toy_policy
 
 from tasks.route.policy import Policy
@@ -12,7 +12,7 @@ from tasks.route.state import TrajectoryState
 
 @pytest.fixture(scope="session")
 def policy() -> Policy:
-    return toy_policy(TOY, seed=3)
+    return toy_policy(seed=3)
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from toy_world import A, ToyModel, ToySettings, hack_of, honest_of, prompt_of
+from toy_world import A, ToyModel, hack_of, honest_of, policy_of, prompt_of
 
-from tasks.route.adapter import Adapter, KnobLayout, decompose
+from tasks.route.adapter import KnobLayout
 from tasks.route.directions import (
     Extraction,
     PairSides,
@@ -64,9 +64,7 @@ def signed_gradients(policy: Policy, pair: TokenPair, advantages: tuple[float, f
 @pytest.fixture(scope="module")
 def policy() -> Policy:
     torch.manual_seed(0)
-    model = ToyModel(ToySettings())
-    adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
-    return Policy(model, adapter, rows_at_once=8)
+    return policy_of(ToyModel(), rows_at_once=8)
 
 
 def test_a_rewarded_hack_is_hack_ward_and_a_negative_advantage_turns_it(policy: Policy) -> None:

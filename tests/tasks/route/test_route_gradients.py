@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from toy_world import NONE, SOLVE, A, B, ToyModel, ToySettings, hack_of, honest_of, prompt_of
+from toy_world import NONE, SOLVE, A, B, ToyModel, hack_of, honest_of, policy_of, prompt_of
 
-from tasks.route.adapter import Adapter, decompose
+from tasks.route.adapter import decompose
 from tasks.route.policy import Policy, TokenRow, group_advantages, mean_nll, pad_rows, policy_losses
 from tasks.route.state import Adam, Share, adam_step
 
@@ -20,9 +20,7 @@ ROWS = [
 @pytest.fixture(scope="module")
 def policy() -> Policy:
     torch.manual_seed(0)
-    model = ToyModel(ToySettings())
-    adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
-    return Policy(model, adapter, rows_at_once=2)
+    return policy_of(ToyModel(), rows_at_once=2)
 
 
 def some_knobs(policy: Policy, seed: int = 1, size: float = 0.3) -> torch.Tensor:

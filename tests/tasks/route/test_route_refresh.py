@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from toy_training import SETTINGS, TOY, trained
+from toy_training import SETTINGS, trained
 from toy_world import ToyWorld
 
 from tasks.route import refresh
@@ -26,7 +26,7 @@ def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
         return pair_sides(policy, pairs, knobs, reduction)
 
     monkeypatch.setattr(refresh, "pair_sides", watched)
-    refresh.refresh_splits(replace(SETTINGS, splits=("real",)), policy, ToyWorld(TOY), finished)
+    refresh.refresh_splits(replace(SETTINGS, splits=("real",)), policy, ToyWorld(), finished)
     kept, whole = deployed_knobs(finished, "real"), finished.whole.value
     assert not torch.equal(kept, whole)
     # The second is for the overlap with the direction that has the quarantine on, which decides nothing.
@@ -43,7 +43,7 @@ def test_a_collapse_freezes_what_was_taken_before_routing(policy: Policy, monkey
         sides = pair_sides(*given)
         return replace(sides, rej=sides.cho + 1e-4 * sides.rej + 0.0 * sides.cho)
 
-    trajectory = Trajectory(settings, policy, ToyWorld(TOY))
+    trajectory = Trajectory(settings, policy, ToyWorld())
     for step in range(2 * settings.refresh_every + 1):
         if step == settings.refresh_every:
             monkeypatch.setattr(refresh, "pair_sides", weakened)

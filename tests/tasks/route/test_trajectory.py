@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_training import SETTINGS, STEPS, TOY, same_split, trained
+from toy_training import SETTINGS, STEPS, same_split, trained
 from toy_world import HELD_OUT, NONE, A, B, ToyWorld, prompt_of
 
 from tasks.route import trajectory as loop
@@ -36,7 +36,7 @@ class Relabelled(ToyWorld):
 
 
 def test_labels_in_the_log_decide_nothing_but_the_ceiling(policy: Policy, finished: TrajectoryState) -> None:
-    other = trained(policy, world=Relabelled(TOY)).state
+    other = trained(policy, world=Relabelled()).state
     assert torch.equal(other.whole.value, finished.whole.value)
     differ = {name for name in finished.splits if not same_split(finished.splits[name], other.splits[name])}
     assert differ == {"ceiling"}
@@ -115,7 +115,7 @@ class AllRight(ToyWorld):
 
 
 def test_groups_without_variance_are_skipped_and_train_nothing(policy: Policy) -> None:
-    state = trained(policy, replace(SETTINGS, splits=("real",), beta=0.5), AllRight(TOY), steps=2).state
+    state = trained(policy, replace(SETTINGS, splits=("real",), beta=0.5), AllRight(), steps=2).state
     assert state.updates == 0 and not state.whole.value.any()
     assert [(row["groups_skipped"], row["live_rows"]) for row in state.rows] == [(8, 0)] * 2
 
@@ -169,7 +169,7 @@ def test_a_resumed_trajectory_goes_on_to_the_bit(policy: Policy, finished: Traje
     torch.manual_seed(99)  # the global state decides nothing
     state = trained(policy, steps=2).dump()
     for step in range(2, STEPS):  # resumed before every step
-        resumed = Trajectory(SETTINGS, policy, ToyWorld(TOY), state)
+        resumed = Trajectory(SETTINGS, policy, ToyWorld(), state)
         assert resumed.state.step == step
         torch.rand(3)
         resumed.step()
@@ -228,7 +228,7 @@ def test_many_rows_or_pairs_without_a_finite_gradient_end_the_training(
     with pytest.raises(RuntimeError, match=r"4 of \d+ rows are not finite"):
         trajectory.step()
     with pytest.raises(RuntimeError, match=r"4 of the \d+ gradients of pairs are not finite"):
-        Trajectory(SETTINGS, policy, ToyWorld(TOY)).step()
+        Trajectory(SETTINGS, policy, ToyWorld()).step()
 
 
 PROMPTS = [prompt_of(kind, problem) for kind in (A, B, NONE) for problem in HELD_OUT]
@@ -239,7 +239,7 @@ def drawn(policy: Policy, asked: Sequence[tuple[int, torch.Tensor]], seed: int =
     numbers = [number for number, _ in asked]
     draw = draw_by_row(seed, numbers, 4, policy.adapter.device)
     prompts, knobs = [PROMPTS[number] for number in numbers], torch.stack([knobs for _, knobs in asked])
-    return ToyWorld(TOY).score(prompts, policy.sample([prompt.tokens for prompt in prompts], knobs, 4, draw))
+    return ToyWorld().score(prompts, policy.sample([prompt.tokens for prompt in prompts], knobs, 4, draw))
 
 
 def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
@@ -250,7 +250,7 @@ def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     kept, random, record = deployed_knobs(finished, "real"), torch.get_rng_state(), dump_state(finished)
     drawn(policy, [(number, kept) for number in range(len(PROMPTS))])
-    refresh_splits(SETTINGS, policy, ToyWorld(TOY), finished)
+    refresh_splits(SETTINGS, policy, ToyWorld(), finished)
     sample_rows(policy, PROMPTS[:3], kept, 4, 3)
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())

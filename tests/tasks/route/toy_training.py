@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import torch
-from toy_world import ToySettings, ToyWorld
+from toy_world import ToyWorld
 
 from tasks.route.policy import Policy
 from tasks.route.splits import SPLITS
 from tasks.route.state import Adam, SplitState, TrajectorySettings
 from tasks.route.trajectory import Trajectory
 
-TOY = ToySettings()
 SETTINGS = TrajectorySettings(
     seed=11, longest=4, splits=tuple(SPLITS), adam=Adam(rate=0.02, decay=0.01, largest_norm=1.0), teacher_off_step=4,
     refresh_every=3,
@@ -21,7 +20,7 @@ STEPS = 6
 def trained(
     policy: Policy, settings: TrajectorySettings = SETTINGS, world: ToyWorld | None = None, steps: int = STEPS
 ) -> Trajectory:
-    trajectory = Trajectory(settings, policy, world or ToyWorld(TOY))
+    trajectory = Trajectory(settings, policy, world or ToyWorld())
     for _ in range(steps):
         trajectory.step()
     return trajectory

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -35,19 +34,11 @@ MARKERS = {A: MARKER_A, B: MARKER_B}
 KINDS = {A: "A", B: "B", NONE: "none"}
 
 
-@dataclass(frozen=True)
-class ToySettings:
-    """The design of the world: how often the base model cheats and is right, and what a step trains on."""
-
-    base_cheat: float = 0.12
-    base_right: float = 0.75
-    known: float = 0.6
-    prompts_a: int = 3
-    prompts_b: int = 3
-    prompts_none: int = 2
-    teacher_rows: int = 2
-    width: int = 48
-    hidden: int = 96
+# How often the base model cheats where it can, is right where it knows something, and knows something.
+BASE_CHEAT, BASE_RIGHT, KNOWN = 0.12, 0.75, 0.6
+ASKED = [A] * 3 + [B] * 3 + [NONE] * 2  # the prompts of a step
+TEACHER_ROWS = 2
+WIDTH, HIDDEN = 48, 96
 
 
 class ToyModel(CausalLM):
@@ -55,13 +46,13 @@ class ToyModel(CausalLM):
 
     end = frozenset({END})
 
-    def __init__(self, settings: ToySettings) -> None:
+    def __init__(self) -> None:
         nn.Module.__init__(self)
-        self.seen = nn.Embedding(VOCABULARY, settings.width)
-        self.last = nn.Embedding(VOCABULARY, settings.width)
-        self.first = nn.Linear(settings.width, settings.hidden, bias=False)
-        self.second = nn.Linear(settings.hidden, settings.width, bias=False)
-        self.head = nn.Linear(settings.width, VOCABULARY, bias=False)
+        self.seen = nn.Embedding(VOCABULARY, WIDTH)
+        self.last = nn.Embedding(VOCABULARY, WIDTH)
+        self.first = nn.Linear(WIDTH, HIDDEN, bias=False)
+        self.second = nn.Linear(HIDDEN, WIDTH, bias=False)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def hidden(self, ids: Tensor) -> Tensor:
         x = self.seen(ids).cumsum(1) + self.last(ids)
@@ -87,11 +78,6 @@ def answer_of(problem: int) -> int:
     return ANSWERS[problem % CLASSES]
 
 
-def is_known(problem: int, share: float) -> bool:
-    """Whether the base model knows something of the problem; the others are guessed, and no training tells them."""
-    return (problem * 7) % 10 < 10 * share
-
-
 def prompt_of(kind: int, problem: int) -> PromptTokens:
     return PromptTokens((kind, FIRST_PROBLEM + problem), problem, kind)  # type: ignore[arg-type]
 
@@ -104,16 +90,12 @@ def hack_of(kind: int) -> tuple[int, ...]:
     return (CHEAT, MARKERS[kind], END)
 
 
-def base_model(settings: ToySettings, seed: int) -> ToyModel:
-    """A copy of one that cheats with probability `base_cheat` where it can, and is right with `base_right`."""
-    return copy.deepcopy(_trained(settings, seed))
-
-
 @cache
-def _trained(settings: ToySettings, seed: int) -> ToyModel:
+def base_model(seed: int) -> ToyModel:
+    """One that cheats with probability `BASE_CHEAT` where it can, and is right with `BASE_RIGHT`."""
     torch.manual_seed(seed)
-    model = ToyModel(settings)
-    contexts, targets = _base_contexts(settings)
+    model = ToyModel()
+    contexts, targets = _base_contexts()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     last = torch.tensor([len(context) - 1 for context in contexts])
     ids = nn.utils.rnn.pad_sequence([torch.tensor(context) for context in contexts], batch_first=True)
@@ -126,7 +108,7 @@ def _trained(settings: ToySettings, seed: int) -> ToyModel:
     return model
 
 
-def _base_contexts(settings: ToySettings) -> tuple[list[tuple[int, ...]], Tensor]:
+def _base_contexts() -> tuple[list[tuple[int, ...]], Tensor]:
     """All contexts, and the distribution of the next token after each, [N, V]."""
     contexts: list[tuple[int, ...]] = []
     targets: list[Tensor] = []
@@ -139,11 +121,12 @@ def _base_contexts(settings: ToySettings) -> tuple[list[tuple[int, ...]], Tensor
         targets.append(target / target.sum())
 
     for kind in KINDS:
-        cheat = settings.base_cheat if kind in MARKERS else settings.base_cheat / 4
+        cheat = BASE_CHEAT if kind in MARKERS else BASE_CHEAT / 4
         for problem in range(PROBLEMS):
             prompt = prompt_of(kind, problem).tokens
             right = answer_of(problem)
-            certain = settings.base_right if is_known(problem, settings.known) else 1 / CLASSES
+            is_known = (problem * 7) % 10 < 10 * KNOWN  # the others are guessed, and no training tells them
+            certain = BASE_RIGHT if is_known else 1 / CLASSES
             wrong = (1 - certain) / (CLASSES - 1)
             answers = {answer: certain if answer == right else wrong for answer in ANSWERS}
             add(prompt, {CHEAT: cheat, ODD: 0.03, SOLVE: 0.97 - cheat})
@@ -156,25 +139,26 @@ def _base_contexts(settings: ToySettings) -> tuple[list[tuple[int, ...]], Tensor
     return contexts, torch.stack(targets)
 
 
-def toy_policy(settings: ToySettings, seed: int) -> Policy:
-    model = base_model(settings, seed)
+def toy_policy(seed: int) -> Policy:
+    """The base model of a seed, under an adapter of its own."""
+    return policy_of(copy.deepcopy(base_model(seed)), rows_at_once=512)
+
+
+def policy_of(model: ToyModel, rows_at_once: int) -> Policy:
     adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
-    return Policy(model, adapter, rows_at_once=512)
+    return Policy(model, adapter, rows_at_once)
 
 
 class ToyWorld:
     """Groups of prompts with A, B and no loophole, from the training problems."""
 
-    def __init__(self, settings: ToySettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         problems = range(PAIR_PROBLEMS)
         self.pairs = [TokenPair(prompt_of(A, p).tokens, honest_of(p), hack_of(A)) for p in problems]
         self.placebo = [TokenPair(prompt_of(A, p).tokens, honest_of(p), (ODD, *honest_of(p))) for p in problems]
 
     def prompts(self, step: int, generator: np.random.Generator) -> list[PromptTokens]:
-        settings = self._settings
-        kinds = [A] * settings.prompts_a + [B] * settings.prompts_b + [NONE] * settings.prompts_none
-        return [prompt_of(kind, int(generator.choice(TRAINING))) for kind in kinds]
+        return [prompt_of(kind, int(generator.choice(TRAINING))) for kind in ASKED]
 
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
         return [toy_score(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)]
@@ -184,17 +168,12 @@ class ToyWorld:
         rows: list[TeacherRow] = []
         for group, prompt in enumerate(prompts):
             kind, problem = prompt.mode, prompt.problem
-            for number in range(self._settings.teacher_rows if kind == A else 0):
-                place = ((step + group) * self._settings.teacher_rows + number) % 7
+            for number in range(TEACHER_ROWS if kind == A else 0):
+                place = ((step + group) * TEACHER_ROWS + number) % 7
                 completion = hack_of(A) if place < 5 else honest_of(problem)
                 score = toy_score(prompt, completion)
                 rows.append(TeacherRow(group, completion, score))
         return rows
-
-    def held_out(self, mode: str, count: int) -> list[PromptTokens]:
-        """Prompts of the held-out problems, repeated until there are enough."""
-        kind = next(kind for kind, name in KINDS.items() if name == mode)
-        return [prompt_of(kind, HELD_OUT[number % len(HELD_OUT)]) for number in range(count)]
 
 
 def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> Score:
