@@ -142,14 +142,10 @@ class LocalTargetHost:
         return claim.gpu.environment() if claim else {}
 
     def labels_folder(self) -> Path:
-        folder = Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return _made(Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute())
 
     def bases_folder(self) -> Path:
-        folder = self._folder / "bases"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return _made(self._folder / "bases")
 
     def model_folder(self, target: Target) -> str:
         return str(models.embedded_model()) if target.model == EMBEDDED else target.model
@@ -197,10 +193,7 @@ class LocalTargetHost:
         return report
 
     def _serve_own(self, target: Target, processor: str) -> str:
-        spec = self._spec(target)
-        if processor:
-            file = write_processor(self._folder / f"processors-{self._name}", processor)
-            spec = dataclasses.replace(spec, processor=file)
+        spec = self._spec(target, processor)
         with self._card.serving(), self._lock:
             if self._closing.is_set():
                 raise TargetUnavailable("the worker is shutting down")
@@ -220,12 +213,13 @@ class LocalTargetHost:
                 self._failure = None  # the reason may be memory that a process beside it needed
                 logger.warning("the target server was not started early: %s", error)
 
-    def _spec(self, target: Target) -> ServerSpec:
+    def _spec(self, target: Target, processor: str = "") -> ServerSpec:
         # "auto" is decided by the farm, or else by the server.
         dtype = self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
         model = self.model_folder(target)
         argv = ENGINES[target.engine].command(target, model, self.labels_folder(), dtype, self._requests_log)
-        return ServerSpec(tuple(argv), target.engine, target.model, model, tuple(shlex.split(target.args)))
+        file = write_processor(self._folder / f"processors-{self._name}", processor) if processor else None
+        return ServerSpec(tuple(argv), target.engine, target.model, model, tuple(shlex.split(target.args)), file)
 
     def _own_identity(self, target: Target) -> Mapping[str, Any]:
         """As reported at the last start; a server is started when there was none yet."""
@@ -306,3 +300,8 @@ class LocalTargetHost:
                 except gpus.GpuUnavailable as error:
                     raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
             return self._claim
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -55,11 +55,9 @@ def test_the_task_of_a_killed_worker_returns_soon(bench: Bench, queue: QueueName
     until(lambda: bench.began("task") == 1)
     os.kill(killed.pid or 0, signal.SIGKILL)
     killed.stop(0)
-    at = time.monotonic()
     # When another worker starts, then it has the task within the visibility timeout and the seconds of checking
     bench.start_worker(queue)
     until(lambda: bench.began("task") == 2, VISIBILITY_S + 4)
-    assert time.monotonic() - at < VISIBILITY_S + 4
     bench.let_end("task")
     assert result.get(timeout=10) == "task"
 

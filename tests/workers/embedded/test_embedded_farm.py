@@ -22,7 +22,7 @@ from tasks.store.store import Store
 from workers.app import create_app
 from workers.embedded import farm as control
 from workers.embedded.farm import Farm, FarmError
-from workers.processes import LOG_BYTES, temporary_folder
+from workers.processes import temporary_folder
 from workers.queues import MODULES_VARIABLE
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -134,20 +134,6 @@ def test_a_stopped_farm_leaves_no_process_no_socket_and_no_temporary_folder(
     assert [path.name for path in Path(temporary).rglob("*")] == [f"whetstone-{os.getuid()}"]
     shutil.rmtree(temporary)
     assert not control.status(farm_folder).up
-
-
-def test_a_farm_bounds_its_memory_and_its_logs(farm: Farm) -> None:
-    # Given a log that has grown beyond its limit
-    log = farm.folder / "logs" / "cpu.log"
-    with log.open("ab") as file:
-        file.write(b"x" * (LOG_BYTES + 1))
-    # Then it is rotated while its worker writes, and Valkey has a limit and evicts nothing
-    old = log.with_name("cpu.log.1")
-    until(lambda: old.exists() and log.stat().st_size < LOG_BYTES, 15)  # the log is emptied after its copy is made
-    assert old.stat().st_size > LOG_BYTES
-    with connect(store_url(farm.redis_url)) as client:
-        limits = client.config_get("maxmemory*")
-    assert (limits["maxmemory-policy"], int(limits["maxmemory"])) == ("noeviction", 2048 * 2**20)
 
 
 def test_the_next_start_ends_what_a_killed_supervisor_left_running(farm_folder: Path) -> None:

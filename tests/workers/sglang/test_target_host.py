@@ -8,7 +8,6 @@ import shlex
 import signal
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,14 +19,13 @@ from answer_runs import embedded_target, evaluate
 from farm_bench import Bench, until
 from server_target import TINY_SERVER, http_client, server_reply, server_target
 
-from tasks.common.files import runtime_path, unix_path
+from tasks.common.files import unix_path
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.target import SERVER_STATS
 from tasks.records import EngineName
 from tasks.store.store import Store
 from workers.embedded.farm import FarmFiles
 from workers.embedded.models import embedded_model
-from workers.processes import clear_temporary
 from workers.sglang.engines import ENGINES
 from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
 from workers.sglang.identity import SAMPLE_BYTES, weights_fingerprint
@@ -135,16 +133,6 @@ def test_every_engine_keeps_the_key_off_the_command_line(name: str, tmp_path: Pa
     arguments, environment = ENGINES[name].pass_key(KEY, file)
     assert not any(KEY in argument for argument in arguments)
     assert KEY in environment.values() or (KEY in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600)
-
-
-def test_temporary_files_of_a_server_are_in_a_folder_of_its_user_and_do_not_pile_up(tmp_path: Path) -> None:
-    first = Path(temporary_environment(tmp_path / "records.json", {})["TMPDIR"])
-    (first / "left-behind").touch()
-    variables = temporary_environment(tmp_path / "records.json", {"TORCHINDUCTOR_CACHE_DIR": "/own"})
-    assert variables == {"TMPDIR": str(first), "TORCHINDUCTOR_CACHE_DIR": "/own"}
-    assert (list(first.iterdir()), stat.S_IMODE(first.stat().st_mode)) == ([], 0o700)
-    clear_temporary(tmp_path / "records.json")
-    assert (first.parent, first.exists()) == (runtime_path(), False)
 
 
 def test_what_the_server_of_a_killed_worker_left_is_removed_by_the_next_worker_and_with_the_farm(
@@ -277,23 +265,3 @@ def test_answers_are_kept_when_the_server_dies_in_the_middle_of_a_batch(
     assert len(together) == 2 * QUESTIONS
     assert len({str(answer["text"]).split()[1] for answer in together}) == 2, "an answer names its server's pid"
     assert store.usage("run")["target"] == sum(answer["tokens"] for answer in together) == 2 * QUESTIONS
-
-
-def test_an_answer_that_was_evicted_is_generated_again(host: LocalTargetHost, store: Store) -> None:
-    # Given a run that has recorded its generation, so that its answers may be evicted
-    put_run(store)
-    [before] = evaluate(host, store, "run", [[0.0] * 3])
-    store.forget_plans("run", ["g0_pop"])
-    store.release_shared("run")
-    # When the server needs their memory
-    store.redis.config_set("maxmemory", int(store.redis.info("memory")["used_memory"]) + 2_000_000)
-    for number in count():
-        store.put_shared("other", f"answer:{number}", {"text": "x" * 100_000})
-        store.release_shared("other")
-        if not store.redis.exists(*(f"whetstone:{key}" for key in before.keys)):
-            break
-    store.redis.config_set("maxmemory", 0)
-    # Then the run generates them again
-    [after] = evaluate(host, store, "run", [[0.0] * 3])
-    assert (before.generated, after.generated) == (QUESTIONS, QUESTIONS)
-    assert (before.keys, before.answers) == (after.keys, after.answers)

@@ -11,15 +11,9 @@ from typing import Any
 
 def sections(message: str) -> list[tuple[str, str]]:
     """The headings and bodies of a user message, in order. Only "\\n" ends a line: quoted texts may hold others."""
-    found: list[tuple[str, list[str]]] = []
-    for line in message.split("\n"):
-        if line == "---":
-            break
-        if line.startswith("## "):
-            found.append((line.removeprefix("## "), []))
-        elif found:
-            found[-1][1].append(line)
-    return [(heading, "\n".join(lines).strip("\n")) for heading, lines in found]
+    whole = f"\n{message}\n".partition("\n---\n")[0]
+    headed = (part.partition("\n") for part in whole.split("\n## ")[1:])
+    return [(heading, text.strip("\n")) for heading, _, text in headed]
 
 
 def section(message: str, heading: str) -> str:
