@@ -28,10 +28,6 @@ Judged = tuple[Verdict, Verdict | None]
 """A label, and the verdict that was given, None for none."""
 
 PRIORITY: tuple[GroupKind, ...] = ("mixed", "all_wrong", "all_right")  # what is first in a reflection's prompt
-NONE_MEETS_POLICY = "no ticket meets the eligibility policy"
-ONLY_MANUAL_REVIEW = "every ticket that meets the eligibility policy is for manual review"
-NOT_BY_POLICY = "not by the eligibility policy"
-MANUAL_REVIEW = "all wrong, for manual review"
 RESAMPLES = 1_000
 
 
@@ -184,11 +180,14 @@ def screen(
     by_hand = [name for name, kind in kinds.items() if kind == "all_wrong" and all_wrong_strategy == "manual_review"]
     kept = kinds.keys() - set(by_hand)
     left_out = {
-        name: MANUAL_REVIEW if name in by_hand else NOT_BY_POLICY
+        name: "all wrong, for manual review" if name in by_hand else "not by the eligibility policy"
         for name in (group.ticket.group_id for group in groups)
         if name not in kept
     }
-    reason = None if kept else ONLY_MANUAL_REVIEW if kinds else NONE_MEETS_POLICY
+    reason = None
+    if not kept:
+        all_by_hand = "every ticket that meets the eligibility policy is for manual review"
+        reason = all_by_hand if kinds else "no ticket meets the eligibility policy"
     bundle = tuple(sorted(kept, key=lambda name: (PRIORITY.index(kinds[name]), name)))
     return Screening(bundle, reason, tuple(sorted(by_hand)), left_out)
 
