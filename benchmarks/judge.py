@@ -33,7 +33,7 @@ from typing import Any, Literal
 from figures import table, write
 
 from tasks.judging.numbers import read_numbers
-from tasks.judging.rule import find_match, in_one_unit, is_close, pure_number
+from tasks.judging.rule import find_match, in_gold_unit, is_close, pure_number
 from tasks.judging.verdict import JudgeReply, judge
 from tasks.records import Judge
 
@@ -84,11 +84,13 @@ def with_model(errs: bool) -> Callable[[JudgedAnswer, float], bool]:
         def ask(_: tuple[str, str]) -> JudgeReply:
             is_flipped = errs and hashlib.sha256(row.answer.encode()).digest()[1] < 26
             target = read_numbers(row.gold)[0]
-            near = [v for n in read_numbers(row.answer) if (v := in_one_unit(n, target, row.question, row.answer))]
+            near = [in_gold_unit(n, target, row.question, row.answer) for n in read_numbers(row.answer)]
             return JudgeReply(
                 reasoning="", category="numerical", confidence=0.9, relative_error_pct=None,
                 normalized_gt=target.value, is_correct=row.is_right != is_flipped,
-                normalized_pred=min((value for value, _ in near), key=lambda v: abs(v - target.value), default=None),
+                normalized_pred=min(
+                    (value for value in near if value is not None), key=lambda v: abs(v - target.value), default=None
+                ),
             )  # fmt: skip
 
         settings = Judge("stand-in", tolerance, True, 0.0, 1.0, 512, 42, 1)

@@ -23,8 +23,7 @@ from orchestrator import console
 from orchestrator.commands import options
 from orchestrator.settings.kconfig import load_settings, write_config
 from orchestrator.settings.options import EMBEDDED, Settings, parse_prices, server_address
-from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, unfit
-from tasks.judging.user_function import UserFunctionError, load_function
+from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, UserFunction, UserFunctionError, unfit
 from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
@@ -274,7 +273,7 @@ def read_judge(text: str, examples: Sequence[Example], *, external: bool = False
     module, _, function = text.rpartition(":")
     if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
         try:
-            load_function(text)
+            UserFunction(text)
         except UserFunctionError as error:
             raise ValueError(str(error)) from None
         return Answer({**free, "JUDGE": text}, f"your function {text}; free")

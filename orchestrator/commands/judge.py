@@ -64,8 +64,7 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     from orchestrator.runs.folder import check_inputs
     from orchestrator.settings.kconfig import load_settings
     from orchestrator.settings.run import by_rules, endpoint_of, judge_of
-    from tasks.judging.graders import needs_model, unfit
-    from tasks.judging.user_function import UserFunctionError
+    from tasks.judging.graders import UserFunctionError, needs_model, unfit
     from tasks.openai.endpoint import CallError, is_priced
     from tasks.openai.limits import Limits
     from tasks.questions import read_answer_rows

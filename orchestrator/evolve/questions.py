@@ -12,8 +12,7 @@ from orchestrator.runs.jobs import LongPrompts, find_long_prompts
 from orchestrator.settings import SettingsError
 from orchestrator.settings.inputs import parse_selection
 from orchestrator.settings.options import Settings
-from tasks.judging.graders import is_function, unfit
-from tasks.judging.user_function import UserFunctionError, load_function
+from tasks.judging.graders import UserFunction, UserFunctionError, is_function, unfit
 from tasks.plan import EXAMPLE_SETS
 from tasks.questions import SplitExample, in_split, parse_columns, read_questions
 from tasks.records import Example
@@ -115,7 +114,7 @@ def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -
         raise SettingsError([f"CONFIG_JUDGE: {problem}"])
     if is_function(settings.judge) and settings.is_embedded:
         try:
-            load_function(settings.judge)
+            UserFunction(settings.judge)
         except UserFunctionError as error:
             raise SettingsError([f"CONFIG_JUDGE: {error}"]) from None
 

@@ -16,31 +16,29 @@ import re
 from bisect import bisect_left
 from fractions import Fraction
 
-from tasks.judging.base import Grader
 from tasks.judging.numbers import Number, accepted_answers, final_mark, read_numbers, without_thinking
 from tasks.records import Verdict
 
 VERSION = 4  # counts the rules under which verdicts were cached
 
 _STATED = re.compile(
-    r"\banswer\b(?:\s+is|\s*[:=])(?:\s+(?:about|approximately|exactly|equal to|thus|therefore))?[\s:*_`\\($\[]*",
-    re.IGNORECASE,
+    r"(?i)\banswer\b(?:\s+is|\s*[:=])(?:\s+(?:about|approximately|exactly|equal to|thus|therefore))?[\s:*_`\\($\[]*"
 )
 # What follows the first number of a calculation, which states its result later; two asterisks end bold text.
 _GOES_ON = re.compile(r"(?:\s*(?:\*\*|[)%_`$\]]))*+\s*(?:[+*/×÷=]|[-−–]\s*\d|x\s*\d|\\(?:times|cdot|div)\b)")
 _DENIED = re.compile(
-    r"(?:\bnot|\bcannot|n't|n’t|\bnever|\bneither|\bnor)\s+(?:(?:think|it's|it is|equal to|exactly|just|simply|the"
-    r"|be)\s+)*[$€£\\(*]*$",
-    re.IGNORECASE,
+    r"(?i)(?:\bnot|\bcannot|n't|n’t|\bnever|\bneither|\bnor)\s+"
+    r"(?:(?:think|it's|it is|equal to|exactly|just|simply|the|be)\s+)*[$€£\\(*]*$"
 )
-_DENIED_AFTER = re.compile(r"\s(?:is|was|would be)\s(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
-_CHOICE = re.compile(r"\s(?:or|to)\s", re.IGNORECASE)
+_DENIED_AFTER = re.compile(r"(?i)\s(?:is|was|would be)\s(?:not|wrong|incorrect|false)\b")
+_CHOICE = re.compile(r"(?i)\s(?:or|to)\s")
 _LOOSE_DASH = re.compile(r"[-−–]\s+(?![-−–])")
 
 
-class ExactNumber(Grader):
-    title = "exact final number"
-    needs = "number"
+class ExactNumber:
+    """A `tasks.judging.graders.Grader`."""
+
+    title, needs = "exact final number", "number"
 
     def key(self, question: str, gold: str, answer: str) -> str:
         return hashlib.sha256(json.dumps(["exact_number", VERSION, gold, answer]).encode()).hexdigest()
@@ -57,14 +55,12 @@ class ExactNumber(Grader):
         return _verdict(False, f"The answer's final number is {_short(given)}, not {wanted}.")
 
     def can_judge(self, gold: str) -> bool:
-        """Whether the gold, and each of several accepted answers, has a number to compare."""
         return all(final_number(one) is not None for one in accepted_answers(gold))
 
 
 def final_number(text: str) -> Fraction | None:
     """The number that a text ends with (see the module), or None where it has none."""
-    marked = final_mark(text)
-    if marked is not None:
+    if (marked := final_mark(text)) is not None:
         numbers = _numbers(marked.text)
         is_clear = numbers and (marked.is_line or len(numbers) == 1)
         return _value(marked.text, numbers[0]) if is_clear else None
@@ -75,15 +71,14 @@ def final_number(text: str) -> Fraction | None:
             start, end = number.span
             if start <= stated.end() <= end and not _GOES_ON.match(text, end):
                 return _value(text, number)
-    while numbers and _is_denied(text, numbers[-1]):
+    while numbers and _is_denied(text, *numbers[-1].span):
         numbers.pop()
     if not numbers or (len(numbers) > 1 and _CHOICE.fullmatch(text[numbers[-2].span[1] : numbers[-1].span[0]])):
         return None
     return _value(text, numbers[-1])
 
 
-def _is_denied(text: str, number: Number) -> bool:
-    start, end = number.span
+def _is_denied(text: str, start: int, end: int) -> bool:
     return bool(_DENIED.search(text[max(0, start - 40) : start]) or _DENIED_AFTER.match(text, end))
 
 

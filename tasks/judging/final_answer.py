@@ -19,23 +19,20 @@ from tasks.judging.numbers import Number, final_mark, read_numbers
 
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][*)\"”]))\s+(?=[\W_]*[A-Z$€£\d(])|\n+")
 _CONCLUDES = re.compile(
-    r"\b(?:therefore|thus|hence|consequently|accordingly|in conclusion|to conclude|in summary|overall"
-    r"|(?:final|correct) answer|(?:the )?answer (?:is|to)|final(?: result)?:)\b|^[\W_]*(?:so|answer|result)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:therefore|thus|hence|consequently|accordingly|in conclusion|to conclude|in summary|overall"
+    r"|(?:final|correct) answer|(?:the )?answer (?:is|to)|final(?: result)?:)\b|^[\W_]*(?:so|answer|result)\b"
 )
-_ROUNDS = re.compile(r"\bround(?:ed|ing|s)?\b", re.IGNORECASE)
+_ROUNDS = re.compile(r"(?i)\bround(?:ed|ing|s)?\b")
 _EQUALS = re.compile(r"[=≈≅]")
 # The verb of the main clause: "grew by 46%, which is 4.6% of sales" claims 46%.
 _VERB = re.compile(
-    r"(?<!which )(?<!that )\b(?:is|was|are|were|equals?|amounts? to|amounted to|totall?ed|comes? to|came to|stands at"
-    r"|stood at|reached|would be|will be|be)\b|:(?!\d)|(?<!\d):",
-    re.IGNORECASE,
+    r"(?i)(?<!which )(?<!that )\b(?:is|was|are|were|equals?|amounts? to|amounted to|totall?ed|comes? to|came to"
+    r"|stands at|stood at|reached|would be|will be|be)\b|:(?!\d)|(?<!\d):"
 )
 # "X or Y", "X (Y)", "X, i.e. Y", "X ≈ Y": the same amount said twice.
 _SAME_AGAIN = re.compile(
-    r"(?:\b(?:or|i\.e\.|that is|equivalently|equivalent to|equals?|equal to|about|approximately|roughly"
-    r"|rounded to|rounds to|expressed as|when|as|a|percentage|days|times)(?!\w)|[\s=≈≅,*(\[])*",
-    re.IGNORECASE,
+    r"(?i)(?:\b(?:or|i\.e\.|that is|equivalently|equivalent to|equals?|equal to|about|approximately|roughly|rounded to"
+    r"|rounds to|expressed as|when|as|a|percentage|days|times)(?!\w)|[\s=≈≅,*(\[])*"
 )
 _NEAR = 60  # characters around a number that can say what it is
 _MOST_WORDINGS = 4  # of one amount
@@ -43,26 +40,24 @@ _SLIP = 0.002  # by which two wordings of one amount may differ beyond their rou
 _OPENS_LINE = re.compile(r"\n[ *(]*$")
 _ITEM_MARK = re.compile(r"[.):]\**\s")
 _REFERENCE = re.compile(
-    r"\b(?:page|pages|pp?\.|note|notes|item|items|section|exhibit|table|figure|step|part|chapter|line|form|no\.|number|#"
-    r"|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec)[a-z]*\.?)\s*$",
-    re.IGNORECASE,
+    r"(?i)\b(?:page|pages|pp?\.|note|notes|item|items|section|exhibit|table|figure|step|part|chapter|line|form|no\."
+    r"|number|#|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec)[a-z]*\.?)\s*$"
 )
 _DATE = re.compile(r"\b\d{1,2}/\d{1,2}/(?:\d{4}|\d{2})\b|\b(?:19|20)\d\d[-/]\d{1,2}[-/]\d{1,2}\b")
 _COUNTS_TIME = re.compile(
-    r"\s*(?:-?\s*(?:decimal|digit|significant|months?|weeks?|quarters?|years?|fiscal)\b"
-    r"|(?:st|nd|rd|th)\b|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b)",
-    re.IGNORECASE,
+    r"(?i)\s*(?:-?\s*(?:decimal|digit|significant|months?|weeks?|quarters?|years?|fiscal)\b|(?:st|nd|rd|th)\b"
+    r"|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b)"
 )
 
 
 def final_numbers(question: str, answer: str) -> list[Number]:
-    """The number that the answer settles on, with its other wordings ("0.0142 or 1.42%"); empty where there is none.
-
-    The spans are those of the whole answer.
-    """
+    """The number that the answer settles on, with its other wordings ("0.0142 or 1.42%"); empty where there is none."""
     if (mark := final_mark(answer)) is not None:
-        marked = [_moved(number, mark.start) for number in read_numbers(mark.text)]
-        return marked if len(marked) == 1 and is_single(question, answer, marked, marked) else []
+        marked = [
+            dataclasses.replace(number, span=(number.span[0] + mark.start, number.span[1] + mark.start))
+            for number in read_numbers(mark.text)
+        ]
+        return marked if len(marked) == 1 and _is_single(question, answer, marked, marked) else []
     requested = {_identity(number) for number in read_numbers(question)}
     figures = [number for number in read_numbers(answer) if not is_incidental(answer, number)]
     # Where every figure of the answer stands in the question as well, such a figure is the answer.
@@ -71,9 +66,10 @@ def final_numbers(question: str, answer: str) -> list[Number]:
     if not sentences:
         return []
     sentence = _final_sentence(answer, sentences)
-    claim = _claim(answer, sentence[0], [number for number in numbers if _inside(number, sentence)])
-    neighbours = [number for number in figures if _inside(number, sentence)]
-    return claim if is_single(question, answer, claim, neighbours) else []
+    inside = range(*sentence)
+    claim = _claim(answer, sentence[0], [number for number in numbers if number.span[0] in inside])
+    neighbours = [number for number in figures if number.span[0] in inside]
+    return claim if _is_single(question, answer, claim, neighbours) else []
 
 
 def is_incidental(text: str, number: Number) -> bool:
@@ -92,18 +88,11 @@ def is_incidental(text: str, number: Number) -> bool:
 def _final_sentence(answer: str, sentences: list[tuple[int, int]]) -> tuple[int, int]:
     """The sentence that settles the answer, of those that have numbers."""
     concluding = [s for s in sentences if _CONCLUDES.search(answer[slice(*s)])]
+    calculating = [s for s in sentences if _EQUALS.search(answer[slice(*s)]) or _ROUNDS.search(answer[slice(*s)])]
     if concluding:
         # What follows a conclusion with a rounding or one more equation is still the conclusion.
-        later = [s for s in sentences if s > concluding[-1] and _continues(answer[slice(*s)])]
-        return (later or concluding)[-1]
-    calculating = [s for s in sentences if _EQUALS.search(answer[slice(*s)]) or _ROUNDS.search(answer[slice(*s)])]
-    if calculating and len(sentences) > 1:
-        return calculating[-1]
-    return sentences[0]
-
-
-def _continues(sentence: str) -> bool:
-    return bool(_EQUALS.search(sentence) or _ROUNDS.search(sentence))
+        return max([concluding[-1], *calculating])
+    return calculating[-1] if calculating else sentences[0]
 
 
 def _claim(answer: str, start: int, numbers: list[Number]) -> list[Number]:
@@ -130,7 +119,7 @@ def _with_other_wordings(answer: str, numbers: list[Number]) -> list[Number]:
 
 def _is_same(first: Number, second: Number) -> bool:
     """Whether two numbers are one amount: in another unit or scale, or one of them rounded."""
-    one, other = _in_base_units(first), _in_base_units(second)
+    one, other = _in_base_units(first, first.value), _in_base_units(second, second.value)
     scales = (1.0, 1e3, 1e6, 1e9, 1e12) if first.scale is None or second.scale is None else (1.0,)
     # "42.57 or 43" is one number and its rounding; "5 or 5.4" is two numbers.
     half_one = _in_base_units(first, 0.5 * 10.0**-first.decimals) if first.decimals else 0.0
@@ -140,9 +129,8 @@ def _is_same(first: Number, second: Number) -> bool:
     return any(abs(a - b) <= max(_SLIP * abs(a), *halves) for a, b, *halves in pairs)
 
 
-def _in_base_units(number: Number, value: float | None = None) -> float:
-    """The number, or another value in its unit and scale, as a fraction where it is a percentage."""
-    value = number.value if value is None else value
+def _in_base_units(number: Number, value: float) -> float:
+    """A value that has the number's unit and scale without them; a percentage as a fraction."""
     return value * (number.scale or 1.0) / {"percent": 100.0, "basis_points": 10_000.0}.get(number.unit, 1.0)
 
 
@@ -155,79 +143,57 @@ def _sentences_with(text: str, numbers: list[Number]) -> list[tuple[int, int]]:
     return [(start, end) for start, end in sentences if bisect_left(places, start) < bisect_left(places, end)]
 
 
-def _inside(number: Number, sentence: tuple[int, int]) -> bool:
-    return sentence[0] <= number.span[0] < sentence[1]
-
-
-def _moved(number: Number, by: int) -> Number:
-    return dataclasses.replace(number, span=(number.span[0] + by, number.span[1] + by))
-
-
 def _identity(number: Number) -> tuple[Fraction, str]:
     return number.total, number.unit
 
 
 # Whether an answer states a number as its one value.  "5% to 7%", "$5 million or $7 million", "up to 5", "not 5",
 # "1,248 / 87,583" and "$5 million in 2021" in reply to a question about 2022 have a number, and do not.
-
 _ABOUT = r"(?:(?:about|approximately|around|roughly|nearly|perhaps|maybe|even|possibly|the)\s+)?"
-
-_RANGE = re.compile(rf"\s*(?:[-‐‑−–—~]|\.{{2,3}}|…|\b(?:to|through|until|and)\b)\s*{_ABOUT}|:", re.IGNORECASE)
-_CHOICE = re.compile(
-    rf"\s*(?:,|,?\s*(?:and/or|or|or else|or maybe|versus|vs\.?)\b|;)\s*(?:(?:or|and)\s+)?{_ABOUT}", re.IGNORECASE
-)
+_RANGE = re.compile(rf"(?i)\s*(?:[-‐‑−–—~]|\.{{2,3}}|…|\b(?:to|through|until|and)\b)\s*{_ABOUT}|:")
+_CHOICE = re.compile(rf"(?i)\s*(?:,|,?\s*(?:and/or|or|or else|or maybe|versus|vs\.?)\b|;)\s*(?:(?:or|and)\s+)?{_ABOUT}")
 _OPERATION = re.compile(
-    r"[\s)\]}*]*(?:[+/×÷±−-]|(?<!\*)\*(?!\*)|\\times|\\div|\b(?:times|divided by|multiplied by|plus|minus)\b)"
-    r"[\s(\[{*$]*"
-    r"|\s*\)?\s*x\s*\(?\s*",
-    re.IGNORECASE,
+    r"(?i)[\s)\]}*]*(?:[+/×÷±−-]|(?<!\*)\*(?!\*)|\\times|\\div"
+    r"|\b(?:times|divided by|multiplied by|plus|minus)\b)[\s(\[{*$]*|\s*\)?\s*x\s*\(?\s*"
 )
-_ENDPOINT = re.compile(rf"\b(?:from|between)\s+{_ABOUT}$", re.IGNORECASE)
+_ENDPOINT = re.compile(rf"(?i)\b(?:from|between)\s+{_ABOUT}$")
 _BOUND = re.compile(
-    r"(?:\b(?:up to|at (?:least|most)|(?:more|less|greater|fewer|higher|lower) than|over|under|above|below|exceed\w*"
-    r"|in excess of|north of|max(?:imum)?|min(?:imum)?|(?:less|greater) than or equal to|\\leq?|\\geq?|as (?:much"
-    r"|many|high|low) as|(?:maximum|minimum|limit) of)|[<>≤≥]=?)\s*"
-    rf"{_ABOUT}$",
-    re.IGNORECASE,
+    r"(?i)(?:\b(?:up to|at (?:least|most)|(?:more|less|greater|fewer|higher|lower) than|over|under|above|below"
+    r"|exceed\w*|in excess of|north of|max(?:imum)?|min(?:imum)?|(?:less|greater) than or equal to|\\leq?|\\geq?"
+    r"|as (?:much|many|high|low) as|(?:maximum|minimum|limit) of)|[<>≤≥]=?)\s*"
+    rf"{_ABOUT}$"
 )
 _BOUND_AFTER = re.compile(
-    r"\s*(?:(?:minimum|maximum|tops)\b|\+(?!\s*[\d$€£(])|or (?:more|less|fewer|higher|lower|greater|above|below)\b"
-    r"|and (?:above|below|over|up)\b"
-    r"|at (?:most|least)\b)",
-    re.IGNORECASE,
+    r"(?i)\s*(?:(?:minimum|maximum|tops)\b|\+(?!\s*[\d$€£(])|or (?:more|less|fewer|higher|lower|greater|above|below)\b"
+    r"|and (?:above|below|over|up)\b|at (?:most|least)\b)"
 )
 _ASKS_BOUND = re.compile(
-    r"\b(?:up to|at (?:least|most)|maximum|minimum|limit|(?:more|less|greater|fewer|higher|lower) than|exceed\w*|over"
-    r"|above|below)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:up to|at (?:least|most)|maximum|minimum|limit|(?:more|less|greater|fewer|higher|lower) than|exceed\w*"
+    r"|over|above|below)\b"
 )
 # What follows a second number that only qualifies the first: "$389 million, $21 million more", "or $0.07 a share".
-_QUALIFIES = re.compile(
-    r"\s*(?:(?:per|a|each)\s+share\b|cents\b|(?:more|less|higher|lower|above|below)\b)", re.IGNORECASE
-)
+_QUALIFIES = re.compile(r"(?i)\s*(?:(?:per|a|each)\s+share\b|cents\b|(?:more|less|higher|lower|above|below)\b)")
 _DENIED = re.compile(
-    r"(?:\b(?:hardly|doubt(?:\s\w+){0,3}|anything but|incorrect:?|wrong:?|false(?:\s\w+){0,4}|assum\w+|suppos\w+|if"
-    r"|is it|not|never|neither|nor|cannot be|rather than|instead of|no longer|except(?: for)?|without|other than)"
+    r"(?i)(?:\b(?:hardly|doubt(?:\s\w+){0,3}|anything but|incorrect:?|wrong:?|false(?:\s\w+){0,4}|assum\w+|suppos\w+"
+    r"|if|is it|not|never|neither|nor|cannot be|rather than|instead of|no longer|except(?: for)?|without|other than)"
     r"|n't|n’t)\b\s*"
-    rf"(?:(?:equal to|equals?|exactly|just|simply|only|the|a|an|be|been|have|of|to|at|by|in)\s+){{0,3}}{_ABOUT}[$(*]*$",
-    re.IGNORECASE,
+    rf"(?:(?:equal to|equals?|exactly|just|simply|only|the|a|an|be|been|have|of|to|at|by|in)\s+){{0,3}}{_ABOUT}[$(*]*$"
 )
 _DENIED_AFTER = re.compile(
-    r"[^.!?;\n]{0,20}?\s(?:(?:is|was|are|were|would be)\s(?:not|never|incorrect|wrong|false|inaccurate)"
-    r"|(?:isn|wasn|aren|weren)['’]t)\b",
-    re.IGNORECASE,
+    r"(?i)[^.!?;\n]{0,20}?\s(?:(?:is|was|are|were|would be)\s(?:not|never|incorrect|wrong|false|inaccurate)"
+    r"|(?:isn|wasn|aren|weren)['’]t)\b"
 )
+_STROKES = "-‐‑−–"
 _LONG_FRACTION = re.compile(r"\D*\d[\d,]*/\d[\d,]{2,}\D*|\D*\d[\d,]{2,}/[\d,]+\D*")
 _YEAR = re.compile(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,]*\d)")
-_SHORT_YEAR = re.compile(r"\b(?:FY|CY)\s?'?(\d\d)(?!\d)", re.IGNORECASE)
+_SHORT_YEAR = re.compile(r"(?i)\b(?:FY|CY)\s?'?(\d\d)(?!\d)")
 _OF_YEAR = re.compile(
-    r"\)?,?\s*(?:in|for|at the end of)\s+(?:the\s+)?(?:(?:fiscal|financial|calendar)\s+)?(?:year\s+)?(?:FY\s?)?"
-    r"((?:19|20)\d\d)(?![\d,]*\d)(?!\s*(?:and|to|[-–])\s*(?:FY\s?)?(?:19|20)\d\d)",
-    re.IGNORECASE,
+    r"(?i)\)?,?\s*(?:in|for|at the end of)\s+(?:the\s+)?(?:(?:fiscal|financial|calendar)\s+)?(?:year\s+)?(?:FY\s?)?"
+    r"((?:19|20)\d\d)(?![\d,]*\d)(?!\s*(?:and|to|[-–])\s*(?:FY\s?)?(?:19|20)\d\d)"
 )
 
 
-def is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequence[Number]) -> bool:
+def _is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequence[Number]) -> bool:
     """Whether the claim, one number in one or more wordings, is stated as the value that the question asks for.
 
     `figures` are the numbers of the sentence, in order, the claim's among them.
@@ -237,7 +203,8 @@ def is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequ
     earlier = [number for number in figures if number.span[0] < first.span[0]][-1:]
     later = [number for number in figures if number.span[0] > last.span[0]][:1]
     after = answer[last.span[1] : last.span[1] + _NEAR]
-    if _is_bound(question, before, after) or _DENIED.search(before) or _DENIED_AFTER.match(after):
+    is_bound = (_BOUND.search(before) or _BOUND_AFTER.match(after)) and not _ASKS_BOUND.search(question)
+    if is_bound or _DENIED.search(before) or _DENIED_AFTER.match(after):
         return False
     if _LONG_FRACTION.fullmatch(answer[slice(*first.span)]):  # a calculation without its result
         return False
@@ -247,18 +214,13 @@ def is_single(question: str, answer: str, claim: Sequence[Number], figures: Sequ
     return not any(_is_joined(answer, *pair) for pair in pairs) and not _is_of_other_year(question, answer, last)
 
 
-def _is_bound(question: str, before: str, after: str) -> bool:
-    """Whether the number is a limit; where the question asks for a limit, that is the value."""
-    is_limit = _BOUND.search(before) or _BOUND_AFTER.match(after)
-    return bool(is_limit) and not _ASKS_BOUND.search(question)
-
-
 def _is_joined(answer: str, one: Number, other: Number) -> bool:
     """Whether two numbers that follow each other are a range, a choice, a list or a calculation without its result."""
-    between = answer[one.span[1] : other.span[0]] + _leading_stroke(answer, other)
+    sign = answer[other.span[0]]  # a stroke that was read as a sign may as well join the two
+    between = answer[one.span[1] : other.span[0]] + (sign if sign in _STROKES else "")
     if len(between) > _NEAR:
         return False
-    if _OPERATION.fullmatch(between) and not _is_stroke(between):
+    if _OPERATION.fullmatch(between) and between.strip() not in tuple(_STROKES):
         return True
     is_comparable = one.unit == other.unit or "plain" in (one.unit, other.unit)
     if not is_comparable or _QUALIFIES.match(answer, other.span[1]):
@@ -267,24 +229,13 @@ def _is_joined(answer: str, one: Number, other: Number) -> bool:
     return bool(_RANGE.fullmatch(between) or _CHOICE.fullmatch(between)) and not is_ratio
 
 
-def _leading_stroke(answer: str, number: Number) -> str:
-    """The stroke that was read as the sign of a second number, and may as well join it to the first."""
-    sign = answer[number.span[0]]
-    return sign if sign in "-‐‑−–" else ""
-
-
-def _is_stroke(between: str) -> bool:
-    return between.strip() in tuple("-‐‑−–")
-
-
 def _is_of_other_year(question: str, answer: str, number: Number) -> bool:
     """Whether the number is said to be of a year that the question does not name, though it names some."""
-    match = _OF_YEAR.match(answer, number.span[1])
     years = [int(year) for year in _YEAR.findall(question)]
     years += [2000 + int(year) for year in _SHORT_YEAR.findall(question)]
     if not years:
         return False
-    if match is not None:
+    if match := _OF_YEAR.match(answer, number.span[1]):
         return not min(years) <= int(match[1]) <= max(years)
     start = max(answer.rfind(end, 0, number.span[0]) for end in (". ", "\n", "; "))
     named = [int(year) for year in _YEAR.findall(answer[start + 1 : number.span[0]])]

@@ -17,7 +17,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Unit = Literal["plain", "money", "percent", "basis_points", "multiple"]
 
@@ -34,7 +34,6 @@ SCALES = {
 }
 _EAST_ASIAN = "".join(word for word in SCALES if len(word) == 1 and not word.isascii())
 _LONG_SCALES = [word for word in SCALES if len(word) > 3 or word in ("mrd", "mio", "тыс", "млн", "lac")]
-
 MOST_DIGITS = 1000  # of a number; longer ones are none
 # Currencies by code (ISO 4217), sign and word.  A bare dollar sign is taken for US dollars.
 _CODE = (
@@ -52,7 +51,6 @@ _CURRENCIES = {
     **{"WON": "KRW", "SWISS FRANC": "CHF", "REAL": "BRL", "REAI": "BRL", "PESO": "MXN"},
 }
 _CENTS = 0.01
-
 _SIGN = r"\\?(?:\b[A-Z]{1,3})?\$|[€£¥₹₩₽₺₪฿₫₴₦₱]"
 _CURRENCY_BEFORE = rf"(?:{_SIGN}|\b(?:{_CODE})(?=[\s\d(.−–-]))"
 _CURRENCY_AFTER = (
@@ -128,22 +126,15 @@ _ALIKE = {
 
 @dataclass(frozen=True)
 class Number:
-    """One number of a text.
+    """One number of a text, whose scale and currency are None where none is written."""
 
-    `exact` is signed and as written ("$1.5 billion" has 3/2), `value` the same as a float; `scale` is what its scale
-    word multiplies it by, None where none is written; `decimals` counts the digits after the point; `in_parentheses`
-    marks a bracketed number: accountants write a loss so, prose an aside, so that its sign, read as minus, is a guess.
-    `span` is where it stands in the text, with its sign, its currency and its unit.  `currency` is a code ("USD"), None
-    where none is written.
-    """
-
-    exact: Fraction
+    exact: Fraction  # signed and as written: 3/2 of "$1.5 billion"
     unit: Unit
     scale: float | None
-    decimals: int
-    in_parentheses: bool
-    span: tuple[int, int]
-    currency: str | None = None
+    decimals: int  # digits after the point
+    in_parentheses: bool  # accountants write a loss so, prose an aside: its sign, read as minus, is a guess
+    span: tuple[int, int]  # with sign, currency and unit
+    currency: str | None  # a code
 
     @property
     def value(self) -> float:
@@ -154,16 +145,12 @@ class Number:
 
     @property
     def total(self) -> Fraction:
-        """The value with its scale word applied, exactly: 1.5e9 for "$1.5 billion", 65.4 for "65.4%"."""
+        """With its scale word applied, exactly: 1.5e9 for "$1.5 billion"."""
         return self.exact * (Fraction(self.scale).limit_denominator(1000) if self.scale else 1)
 
 
 def read_numbers(text: str, *, short_scales: bool = True) -> list[Number]:
-    """Every number of the text, in its order.
-
-    `short_scales` says whether "5m", "5 k" and "5B" are millions, thousands and billions, as in finance, and not a
-    length, a letter or a size.
-    """
+    """Every number of the text; with `short_scales` "5m", "5 k" and "5B" are amounts, and no length, letter or size."""
     plain = _COMMAND.sub(lambda found: " " * len(found[0]), _plain(text))
     for _ in range(_NESTED):
         plain = _FORMULA.sub(lambda found: "√" * len(found[0]), plain)
@@ -195,16 +182,10 @@ def _read(match: re.Match[str]) -> Number | None:
         start += 1
     if match["close"] and not opened:
         end -= 1
-    scale = match["scale"] or match["scale_east"]
-    return Number(
-        exact=-value if is_negative else value,
-        unit=_unit(match),
-        scale=_CENTS if match["cents"] else SCALES[scale.lower()] if scale else None,
-        decimals=decimals,
-        in_parentheses=in_parentheses,
-        span=(start, end),
-        currency=_currency(match["after"] or match["currency"]),
-    )
+    word = match["scale"] or match["scale_east"]
+    scale = _CENTS if match["cents"] else SCALES[word.lower()] if word else None
+    exact, currency = -value if is_negative else value, _currency(match["after"] or match["currency"])
+    return Number(exact, _unit(match), scale, decimals, in_parentheses, (start, end), currency)
 
 
 def _magnitude(match: re.Match[str]) -> tuple[Fraction | None, int]:
@@ -212,12 +193,11 @@ def _magnitude(match: re.Match[str]) -> tuple[Fraction | None, int]:
     whole = Fraction(int(match["whole"] or match["whole_of"] or 0))
     if match["vulgar"]:
         return whole + Fraction(unicodedata.numeric(match["vulgar"])).limit_denominator(100), 0
-    top = match["top"] or match["tex_top"] or match["tex_top1"]
-    if top and len(match["digits"]) <= MOST_DIGITS:
-        low = int((match["low"] or match["tex_low"] or match["tex_low1"]).replace(",", ""))
-        return (whole + Fraction(int(top.replace(",", "")), low), 0) if low else (None, 0)
     if len(match["digits"]) > MOST_DIGITS:
         return None, 0
+    if top := match["top"] or match["tex_top"] or match["tex_top1"]:
+        low = int((match["low"] or match["tex_low"] or match["tex_low1"]).replace(",", ""))
+        return (whole + Fraction(int(top.replace(",", "")), low), 0) if low else (None, 0)
     digits = re.sub(r"[ {}'\\!]|\\,", "", match["digits"].replace(r"\,", " "))
     if re.fullmatch(_CONTINENTAL, match["digits"]):
         digits = digits.replace(".", "").replace(",", ".")
@@ -256,8 +236,7 @@ _LIMIT = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|neq?)\b")
 _RELATION = re.compile(r"[=≈≅]|\\approx\b|\\equiv\b")
 
 
-@dataclass(frozen=True)
-class FinalMark:
+class FinalMark(NamedTuple):
     """What an answer marks as its result: its text without TeX's styles, as long as the original, and where it starts.
 
     `is_line` is true of the rest of a line, which may have more behind it.
@@ -287,11 +266,9 @@ def without_thinking(answer: str) -> str:
 
 def final_mark(text: str) -> FinalMark | None:
     r"""The text behind the last "####", else that in the last "\boxed{}" (behind its last equals sign), or None."""
-    lines = list(_LINE_MARK.finditer(text))
-    if lines:
+    if lines := list(_LINE_MARK.finditer(text)):
         return FinalMark(lines[-1]["line"], lines[-1].start("line"), is_line=True)
-    boxes = list(_BOX.finditer(text))
-    if not boxes:
+    if not (boxes := list(_BOX.finditer(text))):
         return None
     start = boxes[-1].end()
     content = _STYLE.sub(lambda style: " " * len(style[0]), _balanced(text, start))

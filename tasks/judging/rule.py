@@ -10,112 +10,93 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import SCALES, Number, read_numbers
 
 # Who says that the figures are missing has not answered, whatever figures follow ("for example, 10 / 40 = 25%").
 _DECLINES = re.compile(
-    r"\b(?:cannot|can't|can not|unable to|not possible to|impossible to)\s+(?:\w+\s+){0,2}"
+    r"(?i)\b(?:cannot|can't|can not|unable to|not possible to|impossible to)\s+(?:\w+\s+){0,2}"
     r"(?:provide|determine|calculate|compute|answer|find|give|access|be (?:determined|calculated|computed|answered))"
     r"|\bdo(?:es)?(?: not|n't) (?:\w+ )?(?:have access|have real|provide|contain|include|specify|mention|outline)"
     r"|\bno (?:explicit |specific )?(?:mention|information|data|evidence)\b|\bnot (?:provided|available|mentioned)\b"
     r"|\bwould need\b|\bfor example, if\b|\b(?:please|if you(?: can| could)?) provide\b|\bonce you have\b"
-    r"|\bif you have (?:access|the)\b|\byou (?:will|would) need\b",
-    re.IGNORECASE,
+    r"|\bif you have (?:access|the)\b|\byou (?:will|would) need\b"
 )
-_HYPOTHETICAL = re.compile(
-    r"\b(?:if|once|please|would|need|example|assum\w+|suppos\w+|hypothe\w+|illustrat\w+)\b", re.IGNORECASE
-)
+_HYPOTHETICAL = re.compile(r"(?i)\b(?:if|once|please|would|need|example|assum\w+|suppos\w+|hypothe\w+|illustrat\w+)\b")
 _RESULT = re.compile(r"[=≈≅]\s*[^\s=≈≅]")
 _ASKS_AMOUNT = re.compile(
-    r"[$€£¥%]|\b(?:USD|EUR|GBP|dollars?|euros?|per\s?cent\w*|how (?:much|far|long|large|big|heavy)|amount|ratio|margin"
-    r"|rate|growth|average|mean|turnover|days|revenues?|sales|costs?|expen\w+|income|profit|earnings|assets|liabilit\w+"
-    r"|debt|cash|price|value|dividends?|EBIT\w*|capex|distance|weight|length|area|volume|speed|temperature|time)\b",
-    re.IGNORECASE,
+    r"(?i)[$€£¥%]|\b(?:USD|EUR|GBP|dollars?|euros?|per\s?cent\w*|how (?:much|far|long|large|big|heavy)|amount|ratio"
+    r"|margin|rate|growth|average|mean|turnover|days|revenues?|sales|costs?|expen\w+|income|profit|earnings|assets"
+    r"|liabilit\w+|debt|cash|price|value|dividends?|EBIT\w*|capex|distance|weight|length|area|volume|speed|temperature"
+    r"|time)\b"
 )
 _ASKS_COUNT = re.compile(
-    r"\b(?:how many|number of|count of|(?:which|what) (?:year|date|day|month|page|number|id|version)|when|how old)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:how many|number of|count of|(?:which|what) (?:year|date|day|month|page|number|id|version)|when"
+    r"|how old)\b"
 )
-_PLACES = re.compile(r"\b(zero|no|one|two|three|four|five|[0-5])[\s-]decimal", re.IGNORECASE)
+_PLACES = re.compile(r"(?i)\b(zero|no|one|two|three|four|five|[0-5])[\s-]decimal")
 _NEAREST = re.compile(
-    r"\bnearest (?:(tenth|hundredth|thousandth|cent|whole|integer|dollar|day|percent\w*|million|billion|thousand)s?)\b",
-    re.IGNORECASE,
+    r"(?i)\bnearest (?:(tenth|hundredth|thousandth|cent|whole|integer|dollar|day|percent\w*|million|billion"
+    r"|thousand)s?)\b"
 )
 _COUNTS = {"zero": 0, "no": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 _NEAREST_PLACES = {"tenth": 1, "hundredth": 2, "cent": 2, "thousandth": 3}
 
 
-@dataclass(frozen=True)
-class Match:
-    """The number of the answer that agrees with the gold."""
-
-    number: Number
-    reasoning: str
-
-
-def find_match(question: str, gold: str, answer: str, tolerance: float) -> Match | None:
-    """The number of the answer, where it settles on the gold's within `tolerance` (relative); None for all else."""
+def find_match(question: str, gold: str, answer: str, tolerance: float) -> tuple[Number, str] | None:
+    """The number of the answer that agrees with the gold, and the reasoning; `tolerance` is a relative error."""
     target = pure_number(gold)
     if target is None or declines(answer):
         return None
-    places = requested_places(question, target)
-    if not is_quantity(question, target):
+    places = _requested_places(question, target)
+    if not _is_quantity(question, target):
         tolerance = 0.0
     for number in final_numbers(question, answer):
-        if has_other_unit(number, question, gold, answer):
+        if _has_other_unit(number, question, gold, answer):
             return None
-        values = in_unit_of(target, number, question, answer)
-        written = answer[slice(*number.span)]
+        values = _in_unit_of(target, number, question, answer)
+        settles = f"The answer settles on {answer[slice(*number.span)]},"
         if any(is_close(value, target.value, tolerance) for value in values):
             within = f"within {100 * tolerance:g}% of" if target.value and tolerance else "equal to"
-            return Match(number, f"The answer settles on {written}, {within} {gold.strip()}.")
+            return number, f"{settles} {within} {gold.strip()}."
         if any(_rounds_to(value, target, places) for value in values):
-            return Match(
-                number, f"The answer settles on {written}, which rounds to {gold.strip()} as the question asks."
-            )
+            return number, f"{settles} which rounds to {gold.strip()} as the question asks."
     return None
 
 
 def has_quantity(question: str, gold: str, answer: str, tolerance: float) -> bool:
     """Whether the gold has one quantity, and the answer settles on one that agrees with it in unit and currency."""
     golds = [number for number in read_numbers(gold) if not is_incidental(gold, number)]
-    if len(golds) != 1 or not is_quantity(question, target := golds[0]) or declines(answer):
+    if len(golds) != 1 or not _is_quantity(question, target := golds[0]) or declines(answer):
         return False
     return any(
         is_close(value, target.value, tolerance)
         for number in final_numbers(question, answer)
-        if not has_other_unit(number, question, gold, answer)
-        for value in in_unit_of(target, number, question, answer)
+        if not _has_other_unit(number, question, gold, answer)
+        for value in _in_unit_of(target, number, question, answer)
     )
 
 
-def is_quantity(question: str, gold: Number) -> bool:
+def _is_quantity(question: str, gold: Number) -> bool:
     """Whether a tolerance makes sense: not for a year, an identifier or a count of people or things.
 
     These are whole numbers without a unit, where the question names no unit and no amount either.
     """
     if gold.unit != "plain" or gold.scale is not None or gold.decimals or gold.exact.denominator > 1:
         return True
-    return named_scale(question) is not None or (
-        _ASKS_AMOUNT.search(question) is not None and _ASKS_COUNT.search(question) is None
-    )
+    return bool(_named_scale(question) or (_ASKS_AMOUNT.search(question) and not _ASKS_COUNT.search(question)))
 
 
 def pure_number(gold: str) -> Number | None:
-    """The number that the whole gold is ("$1577.00", "65.4%", "-0.02"), or None where it says anything more."""
+    """The number that the whole gold is ("$1577.00", "65.4%"), or None where it says anything more."""
     text = gold.strip().rstrip(".")
     numbers = read_numbers(text)
     return numbers[0] if len(numbers) == 1 and numbers[0].span == (0, len(text)) else None
 
 
 def declines(answer: str) -> bool:
-    """Whether the answer says that it lacks the figures; then the numbers that it has claim nothing.
-
-    Unless it goes on to calculate a result from others, and not from an example or an assumption.
-    """
+    """Whether the answer says that it lacks the figures, and goes on to no result but an example's."""
     *_, last = [None, *_DECLINES.finditer(answer)]
     if last is None:
         return False
@@ -123,13 +104,10 @@ def declines(answer: str) -> bool:
     return not _RESULT.search(rest) or _HYPOTHETICAL.search(rest) is not None
 
 
-def in_one_unit(number: Number, gold: Number, question: str, answer: str) -> tuple[float, float] | None:
-    """(number, gold) in one unit, signs as the words around the number have them: the reading that agrees best.
-
-    None where their units cannot be brought together, as a percentage and an amount of money.
-    """
-    values = in_unit_of(gold, number, question, answer)
-    return min(((value, gold.value) for value in values), key=lambda pair: abs(pair[0] - pair[1]), default=None)
+def in_gold_unit(number: Number, gold: Number, question: str, answer: str) -> float | None:
+    """The number's value in the gold's unit, in the reading that agrees best; None where it cannot be in that unit."""
+    values = _in_unit_of(gold, number, question, answer)
+    return min(values, key=lambda value: abs(value - gold.value), default=None)
 
 
 def is_close(value: float, target: float, tolerance: float) -> bool:
@@ -139,8 +117,8 @@ def is_close(value: float, target: float, tolerance: float) -> bool:
     return abs(value - target) <= tolerance * abs(target) * (1 + 1e-12)
 
 
-def requested_places(question: str, gold: Number) -> int | None:
-    """To how many decimals of the gold's unit the question asks to round; None where it does not ask."""
+def _requested_places(question: str, gold: Number) -> int | None:
+    """To how many decimals of the gold's unit the question asks to round."""
     if match := _PLACES.search(question):
         word = match[1].lower()
         return _COUNTS[word] if word in _COUNTS else int(word)
@@ -149,7 +127,7 @@ def requested_places(question: str, gold: Number) -> int | None:
     word = match[1].lower()
     if word in SCALES and word not in _NEAREST_PLACES:
         # "to the nearest million" says how a gold in millions was rounded, and no other.
-        return 0 if SCALES[word] == (gold.scale or named_scale(question)) else None
+        return 0 if SCALES[word] == (gold.scale or _named_scale(question)) else None
     return _NEAREST_PLACES.get(word, 0)
 
 
@@ -163,101 +141,80 @@ def _rounds_to(value: float, gold: Number, places: int | None) -> bool:
 # A number of an answer in the unit of the gold: scale, percentage, currency and sign.  Every reading rests on something
 # that is written: in the number, beside it, elsewhere in the answer, or in the question.  A gold without a scale word
 # counts in the scale that the question names, else in full units: "$8.70" is then not 8.70 million.
-
 _NEAR = 60  # characters before a number that can say what its sign is
-
 _SCALE_WORD = r"(thousands?|millions?|billions?|trillions?|mm|mn|bn)\b"
 _MONEY_WORDS = r"(?:the\s+|USD\s+|EUR\s+|GBP\s+|U\.S\.\s+|US\s+|dollars?\s+|(?:US)?[$€£]\s*|\(\s*)*"
 _ANY_WORD = r"(?:(?!two|three|four|five|six|seven|eight|nine|ten|over|about|several)[a-z]+\s+)?"
 # "in USD millions", "in $mm", "(in thousands)", "in reported millions", "USD (millions)", "how many million dollars"
 _NAMED_SCALE = re.compile(
-    rf"\bin\s+{_ANY_WORD}{_MONEY_WORDS}{_SCALE_WORD}|(?:\bUSD|\$)\s?\(?{_SCALE_WORD}|\$([mb])\b"
-    rf"|\bhow many\s+{_SCALE_WORD}",
-    re.IGNORECASE,
+    rf"(?i)\bin\s+{_ANY_WORD}{_MONEY_WORDS}{_SCALE_WORD}|(?:\bUSD|\$)\s?\(?{_SCALE_WORD}|\$([mb])\b"
+    rf"|\bhow many\s+{_SCALE_WORD}"
 )
 # "1,577 (in thousands)", "1,577 (USD millions)", "1,577, in millions"
-_SCALE_BESIDE = re.compile(
-    rf"[\s*,]*(?:[(\[]\s*(?:(?:\w+\s){{0,2}}in\s+)?|in\s+){_MONEY_WORDS}{_SCALE_WORD}", re.IGNORECASE
-)
-
+_SCALE_BESIDE = re.compile(rf"(?i)[\s*,]*(?:[(\[]\s*(?:(?:\w+\s){{0,2}}in\s+)?|in\s+){_MONEY_WORDS}{_SCALE_WORD}")
 _SHARES = ("percent", "basis_points")
-_ASKS_PERCENT = re.compile(r"%|\bper\s?cent", re.IGNORECASE)
-_ASKS_SHARE = re.compile(r"%|\bper\s?cent|\b(?:margin|rate|growth|yield)\b", re.IGNORECASE)
-
+_ASKS_PERCENT = re.compile(r"(?i)%|\bper\s?cent")
+_ASKS_SHARE = re.compile(r"(?i)%|\bper\s?cent|\b(?:margin|rate|growth|yield)\b")
 # The name of a figure or a choice, not a statement about its sign: "profit or loss", "income (loss)", "gain/loss".
 _NO_SIGN = re.compile(
-    r"\b\w+\s?(?:\bor\b|\band\b|/)\s?(?:\w+ )?(?:loss(?:es)?|decreas\w+|declin\w+)\b"
-    r"|\(loss(?:es)?\)|\bloss(?:es)? or\b",
-    re.IGNORECASE,
+    r"(?i)\b\w+\s?(?:\bor\b|\band\b|/)\s?(?:\w+ )?(?:loss(?:es)?|decreas\w+|declin\w+)\b|\(loss(?:es)?\)"
+    r"|\bloss(?:es)? or\b"
 )
 _CLAUSE_END = re.compile(
-    r"(?<!Inc)(?<!Co)(?<!Corp)(?<!Ltd)[.;\n]\s|,\s(?!Inc|Co|Ltd|LLC)|\b(?:but|while|whereas|although|and|compared)\b",
-    re.IGNORECASE,
+    r"(?i)(?<!Inc)(?<!Co)(?<!Corp)(?<!Ltd)[.;\n]\s|,\s(?!Inc|Co|Ltd|LLC)"
+    r"|\b(?:but|while|whereas|although|and|compared)\b"
 )
-_NEGATIVE = re.compile(r"\b(?:loss(?:es)?|negative|minus|deficit|outflow|used)\b", re.IGNORECASE)
-_LOSS = re.compile(r"\b(?:loss(?:es)?|lost|deficit|outflow|in the red)\b", re.IGNORECASE)
-_LOSS_AFTER = re.compile(r"[\s(]*(?:loss(?:es)?|deficit|outflow)\b", re.IGNORECASE)
+_NEGATIVE = re.compile(r"(?i)\b(?:loss(?:es)?|negative|minus|deficit|outflow|used)\b")
+_LOSS = re.compile(r"(?i)\b(?:loss(?:es)?|lost|deficit|outflow|in the red)\b")
+_LOSS_AFTER = re.compile(r"(?i)[\s(]*(?:loss(?:es)?|deficit|outflow)\b")
 _RISE = re.compile(
-    r"\b(?:rose|ris(?:e|en|es|ing)|grew|grow\w*|increas\w+|gain\w*|up|improv\w+|climb\w*|expan\w+|profit\w*)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:rose|ris(?:e|en|es|ing)|grew|grow\w*|increas\w+|gain\w*|up|improv\w+|climb\w*|expan\w+|profit\w*)\b"
 )
-_MINUS_WORD = re.compile(r"\b(?:negative|minus)\s+$", re.IGNORECASE)
+_MINUS_WORD = re.compile(r"(?i)\b(?:negative|minus)\s+$")
 _FALL = re.compile(
-    r"\b(?:decreas\w+|declin\w+|fell|fall\w*|drop(?:s|ped)?|reduc\w+|down|lower\w*|contract(?:ed|s|ing|ion)"
-    r"|shr[aiu]nk\w*"
-    r"|sl(?:id|ides?|ump\w*|ip(?:s|ped))|plung\w+|plummet\w*|tumbl\w+|sank|sunk|dip(?:s|ped)|worsen\w*|weaken\w*"
-    r"|los[et]"
-    r"|diminish\w*|deteriorat\w+|retreat\w*|less|smaller|erod\w+|crater\w*|off|below)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:decreas\w+|declin\w+|fell|fall\w*|drop(?:s|ped)?|reduc\w+|down|lower\w*|contract(?:ed|s|ing|ion)"
+    r"|shr[aiu]nk\w*|sl(?:id|ides?|ump\w*|ip(?:s|ped))|plung\w+|plummet\w*|tumbl\w+|sank|sunk|dip(?:s|ped)|worsen\w*"
+    r"|weaken\w*|los[et]|diminish\w*|deteriorat\w+|retreat\w*|less|smaller|erod\w+|crater\w*|off|below)\b"
 )
 _FALL_AFTER = re.compile(
-    r"\s*(?:[\w-]+\s){0,2}(?:decrease|decline|drop|fall|reduction|lower|contraction|slump|dip|less|loss|smaller)\b",
-    re.IGNORECASE,
+    r"(?i)\s*(?:[\w-]+\s){0,2}(?:decrease|decline|drop|fall|reduction|lower|contraction|slump|dip|less|loss|smaller)\b"
 )
 # "fell to 5%" gives the level that was reached, and no fall of 5%.
-_LEVEL = re.compile(r"\b(?:to|at)\s+(?:(?:about|approximately|around|roughly|only|just)\s+)?$", re.IGNORECASE)
-_ASKS_RESULT = re.compile(r"\b(?:income|profit|earnings|margin|EBIT\w*|results?|return|gain|EPS)\b", re.IGNORECASE)
+_LEVEL = re.compile(r"(?i)\b(?:to|at)\s+(?:(?:about|approximately|around|roughly|only|just)\s+)?$")
+_ASKS_RESULT = re.compile(r"(?i)\b(?:income|profit|earnings|margin|EBIT\w*|results?|return|gain|EPS)\b")
 _ASKS_CHANGE = re.compile(
-    r"\b(?:chang\w+|grow\w*|grew|increas\w+|difference|rise|rose|risen|up|improv\w+|expan\w+|gain\w*|climb\w*)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:chang\w+|grow\w*|grew|increas\w+|difference|rise|rose|risen|up|improv\w+|expan\w+|gain\w*|climb\w*)\b"
 )
 _ASKS_LOSS = re.compile(
-    r"\b(?:net|operating|gross|pre-?tax|total|the) loss(?:es)?\b|\bloss(?:es)? (?:of|per|before|from|for|on)\b"
+    r"(?i)\b(?:net|operating|gross|pre-?tax|total|the) loss(?:es)?\b|\bloss(?:es)? (?:of|per|before|from|for|on)\b"
     r"|\bhow much\b[^?.]{0,80}\b(?:declin|decreas|drop|fell|fall|reduc)"
-    r"|\b(?:decrease|decline|drop|fall|reduction|outflow|deficit) (?:in|of|from)\b",
-    re.IGNORECASE,
+    r"|\b(?:decrease|decline|drop|fall|reduction|outflow|deficit) (?:in|of|from)\b"
 )
 _ASKS_PAYMENT = re.compile(
-    r"\b(?:capex|(?:capital )?expenditures?|spen[dt]\w*|purchas\w+|pay|paid|payments?|dividends?|repurchas\w+|buybacks?"
-    r"|costs?|expenses?|used)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:capex|(?:capital )?expenditures?|spen[dt]\w*|purchas\w+|pay|paid|payments?|dividends?|repurchas\w+"
+    r"|buybacks?|costs?|expenses?|used)\b"
 )
-
-
 # What may stand beside a number and change what it counts: units of measure, scales that are not read, currencies.
 _MEASURE = (
-    r"k?m|cm|mm|µm|miles?|mi|feet|foot|ft|inch(?:es)?|yards?|k?g|mg|tonnes?|tons?|lbs?|ounces?|oz|pounds?|lit(?:er"
-    r"|re)s?"
-    r"|ml|gallons?|°\s?[CF]|celsius|fahrenheit|kelvin|seconds?|minutes?|hours?|days?|weeks?|months?|quarters?"
-    r"|[kMGT]?W|k?Wh|[kMGT]?Hz"
-    r"|[KMGT]B|calories|kcal|joules?|volts?|amps?"
+    r"k?m|cm|mm|µm|miles?|mi|feet|foot|ft|inch(?:es)?|yards?|k?g|mg|tonnes?|tons?|lbs?|ounces?|oz|pounds?"
+    r"|lit(?:er|re)s?|ml|gallons?|°\s?[CF]|celsius|fahrenheit|kelvin|seconds?|minutes?|hours?|days?|weeks?|months?"
+    r"|quarters?|[kMGT]?W|k?Wh|[kMGT]?Hz|[KMGT]B|calories|kcal|joules?|volts?|amps?"
 )
 _UNREAD_SCALE = (
-    r"billionen|billones|millones|milliards?|milliarden|quadrillion|mil"
-    r"|score|pairs?|gross|per mille|per thousand|percentile"
+    r"billionen|billones|millones|milliards?|milliarden|quadrillion|mil|score|pairs?|gross|per mille|per thousand"
+    r"|percentile"
 )
 _ADJECTIVES = (
-    r"canadian|australian|mexican|swedish|norwegian|danish|hong kong|singapore|new zealand|brazilian|argentine"
-    r"|chilean|colombian"
-    r"|swiss|indian|pakistani|japanese|chinese|turkish|russian|british|egyptian|CAD|AUD|MXN|SEK|NOK|DKK|HKD|SGD|NZD"
-    r"|BRL|ARS|CHF"
-    r"|INR|JPY|CNY|RMB|GBP|EUR|USD|Rs\.?|Rp|kr\.?|Fr\.?|pounds?|pesos?|kron(?:er|or|a|e)|rand|euros?|yen|rupees?"
+    r"canadian|australian|mexican|swedish|norwegian|danish|hong kong|singapore|new zealand|brazilian|argentine|chilean"
+    r"|colombian|swiss|indian|pakistani|japanese|chinese|turkish|russian|british|egyptian|CAD|AUD|MXN|SEK|NOK|DKK|HKD"
+    r"|SGD|NZD|BRL|ARS|CHF|INR|JPY|CNY|RMB|GBP|EUR|USD|Rs\.?|Rp|kr\.?|Fr\.?|pounds?|pesos?|kron(?:er|or|a|e)|rand"
+    r"|euros?|yen|rupees?"
 )
-_BEHIND = re.compile(rf"[\s*_)]*(?:\(?(?:in\s)?)?({_MEASURE}|{_UNREAD_SCALE}|{_ADJECTIVES})(?![\w'])", re.IGNORECASE)
-_BEFORE = re.compile(rf"(?<!\w)({_ADJECTIVES})\s?$", re.IGNORECASE)
+_BEHIND = re.compile(rf"(?i)[\s*_)]*(?:\(?(?:in\s)?)?({_MEASURE}|{_UNREAD_SCALE}|{_ADJECTIVES})(?![\w'])")
+_BEFORE = re.compile(rf"(?i)(?<!\w)({_ADJECTIVES})\s?$")
 
 
-def has_other_unit(number: Number, question: str, gold: str, answer: str) -> bool:
+def _has_other_unit(number: Number, question: str, gold: str, answer: str) -> bool:
     """Whether a unit, a scale or a currency stands beside the number that neither question nor gold has."""
     start, end = number.span
     written = re.search(r"[A-Za-zµ°²³]+$", answer[start:end])
@@ -269,11 +226,8 @@ def has_other_unit(number: Number, question: str, gold: str, answer: str) -> boo
     return any(not re.search(rf"(?<![a-z]){re.escape(word.rstrip('s.'))}", known) for word in words)
 
 
-def in_unit_of(gold: Number, number: Number, question: str, answer: str) -> list[float]:
-    """The values that the number may have in the gold's unit, each as good a reading as the other.
-
-    Empty where the two cannot be brought to one unit: an amount of money and a percentage, dollars and euros.
-    """
+def _in_unit_of(gold: Number, number: Number, question: str, answer: str) -> list[float]:
+    """The values that the number may have in the gold's unit; none for money and a percentage, dollars and euros."""
     if gold.currency and number.currency and gold.currency != number.currency:
         return []
     if gold.unit in _SHARES or number.unit in _SHARES:
@@ -281,31 +235,26 @@ def in_unit_of(gold: Number, number: Number, question: str, answer: str) -> list
     elif {gold.unit, number.unit} == {"money", "multiple"}:
         return []
     else:
-        values = _scaled_values(gold, number, question, answer)
+        gold_scale = gold.scale or _named_scale(question)
+        scales = _scales(number, question, answer, counts_full_units=gold_scale is None)
+        values = [number.value * scale / (gold_scale or 1.0) for scale in sorted(scales)]
     return [sign * value for value in values for sign in _signs(gold, number, question, answer)]
 
 
-def named_scale(text: str) -> float | None:
+def _named_scale(text: str) -> float | None:
     """The scale of "in USD millions", "(in thousands)"; None where none is named."""
     match = _NAMED_SCALE.search(text)
     return SCALES[next(word for word in match.groups() if word).lower()] if match else None
 
 
-def _scaled_values(gold: Number, number: Number, question: str, answer: str) -> list[float]:
-    requested = named_scale(question)
-    gold_scale = gold.scale or requested
-    scales = _scales(number, requested, answer, gold_scale is None)
-    return [number.value * scale / (gold_scale or 1.0) for scale in sorted(scales)]
-
-
-def _scales(number: Number, requested: float | None, answer: str, counts_full_units: bool) -> set[float]:
+def _scales(number: Number, question: str, answer: str, counts_full_units: bool) -> set[float]:
     """What the number may be multiplied by: as written with it or beside it, else as question and answer name it."""
     if number.scale:
         return {number.scale}
     if beside := _SCALE_BESIDE.match(answer, number.span[1]):
         return {SCALES[beside[1].lower()]}
-    named = named_scale(answer)
-    scales = {scale for scale in (requested, named) if scale}
+    named = _named_scale(answer)
+    scales = {scale for scale in (_named_scale(question), named) if scale}
     # In an answer "in millions", money without a scale word counts millions. A ratio there counts one.
     is_named_money = named is not None and number.unit == "money"
     return scales if counts_full_units and is_named_money else scales | {1.0}
@@ -323,8 +272,7 @@ def _share_values(gold: Number, number: Number, question: str) -> list[float]:
     percentage = number.value / 100 if number.unit == "basis_points" else number.value
     if gold.unit == "plain":
         asked = _ASKS_SHARE if abs(gold.value) >= 1 else _ASKS_PERCENT
-        is_percentage = asked.search(question) is not None
-        return [percentage / 100, percentage] if is_percentage else [percentage / 100]
+        return [percentage / 100, percentage] if asked.search(question) else [percentage / 100]
     return [percentage * 100 if gold.unit == "basis_points" else percentage]
 
 

@@ -82,7 +82,7 @@ _STRICT = (
 
 
 def system_message(tolerance: float, forgiving: bool) -> str:
-    """The instructions. `tolerance` is a relative error (0.15 for 15 %); `forgiving` is for qualitative questions."""
+    """`tolerance` is a relative error (0.15 for 15 %); `forgiving` is for qualitative questions."""
     return _SYSTEM.format(tolerance=f"{100 * tolerance:.10g}", text_rule=_FORGIVING if forgiving else _STRICT)
 
 
@@ -116,20 +116,17 @@ def user_message(question: str, gold: str, answer: str) -> str:
 Ask = Callable[[tuple[str, str]], JudgeReply]  # of the system and the user message
 
 _SIDE = re.compile(
-    r"[\W_]*(yes|no)(?![\w'’])(?!\.\s*\d)(?!\s+(?:doubt|question|wonder|one|longer|matter|problem)\b)", re.IGNORECASE
+    r"(?i)[\W_]*(yes|no)(?![\w'’])(?!\.\s*\d)(?!\s+(?:doubt|question|wonder|one|longer|matter|problem)\b)"
 )
 _SCHEMA = JudgeReply.model_json_schema()
 RULES_VERSION = 4  # part of the key of a verdict: add 1 when the rules change
 
 
 def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> Verdict:
-    """Whether `answer` agrees with `gold`.
+    """Whether `answer` agrees with `gold`, or with one of several accepted answers.
 
     `ask` puts the question of stage 2 to a model.  Whatever it raises passes through: a judge that cannot be reached
-    is never a wrong answer.  Of a gold with several accepted answers any will do.  What a model thinks before its
-    answer is not judged; an answer without a visible character is wrong and costs no call.  The model reads an answer
-    that is too long with its middle cut out; the rules read all of it.
-
+    is never a wrong answer.  The model reads an answer that is too long with its middle cut out; the rules read it all.
     Raises: PromptTooLong when question and gold do not fit the judge's context.
     """
     answer = without_thinking(answer)
@@ -138,22 +135,36 @@ def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> V
         return Verdict(False, 1, 1.0, category_of(gold), "The answer is empty.")
     for one in golds:
         if match := rule.find_match(question, one, answer, settings.tolerance):
-            return Verdict(True, 1, 1.0, category_of(one), match.reasoning)
+            return Verdict(True, 1, 1.0, category_of(one), match[1])
     system = system_message(settings.tolerance, settings.forgiving)
     shown = fitting_answer(system, question, gold, answer, settings.prompt_limit)
     reply = ask((system, user_message(question, gold, shown)))
     verdict = Verdict(reply.is_correct, 2, min(1.0, max(0.0, reply.confidence)), reply.category, reply.reasoning)
-    return next(
-        (v for one in golds if (v := _checked(verdict, reply, question, one, answer, settings.tolerance))), verdict
-    )
+    note = _overriding(reply, settings.tolerance)
+    if note and any(rule.has_quantity(question, one, answer, settings.tolerance) for one in golds):
+        return Verdict(True, 3, verdict.confidence, "numerical", f"{verdict.reasoning} {note}")
+    return verdict
+
+
+def _overriding(reply: JudgeReply, tolerance: float) -> str:
+    """Stage 3: why a numerical "wrong" is perhaps right: the model's own two numbers agree within the tolerance.
+
+    The tolerance is that of a quantity.  Years, dates, identifiers and counts have none, and the number that the answer
+    settles on must agree in the unit and currency of the gold: else it is the model's numbers that are wrong.
+    """
+    gold, predicted = reply.normalized_gt, reply.normalized_pred
+    if reply.is_correct or reply.category != "numerical" or gold is None or predicted is None:
+        return ""
+    if not rule.is_close(predicted, gold, tolerance):
+        return ""
+    return f"[{predicted:g} is within {100 * tolerance:g}% of {gold:g}: overridden to correct]"
 
 
 def verdict_key(question: str, gold: str, answer: str, settings: Judge, address: str) -> str:
-    """The content hash (sha256, hex) of a verdict: equal for all that the verdict is equal for.
+    """The content hash (sha256, hex) of a verdict.
 
     It covers the texts, every setting of the judge but how many calls are in flight, where the judge is asked
-    (`address`), the messages' wording and the rules' version, so that a verdict made by other words, another rule or
-    another judge of the same name is never taken for this one.  A limit counts only where it cuts the answer.
+    (`address`), the messages' wording and the rules' version.  A limit counts only where it cuts the answer.
     """
     values = dataclasses.asdict(settings)
     del values["concurrency"], values["name"], values["context_tokens"]
@@ -181,23 +192,4 @@ def category_of(gold: str) -> Category:
 def polarity(text: str) -> Literal["yes", "no"] | None:
     """The side that a text takes with its first word, or None where it begins with neither yes nor no."""
     match = _SIDE.match(text)
-    if match is None:
-        return None
-    return "yes" if match[1].lower() == "yes" else "no"
-
-
-def _checked(
-    verdict: Verdict, reply: JudgeReply, question: str, gold_text: str, answer: str, tolerance: float
-) -> Verdict | None:
-    """Stage 3: a numerical "wrong" whose own two numbers agree within the tolerance is overridden to "correct".
-
-    The tolerance is that of a quantity.  Years, dates, identifiers and counts have none, and the number that the answer
-    settles on must agree in the unit and currency of the gold: else it is the model's numbers that are wrong.
-    """
-    gold, predicted = reply.normalized_gt, reply.normalized_pred
-    if verdict.is_correct or verdict.category != "numerical" or gold is None or predicted is None:
-        return None
-    if not rule.is_close(predicted, gold, tolerance) or not rule.has_quantity(question, gold_text, answer, tolerance):
-        return None
-    note = f"[{predicted:g} is within {100 * tolerance:g}% of {gold:g}: overridden to correct]"
-    return Verdict(True, 3, verdict.confidence, "numerical", f"{verdict.reasoning} {note}")
+    return None if match is None else "yes" if match[1].lower() == "yes" else "no"

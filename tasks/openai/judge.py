@@ -10,8 +10,7 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.judging.base import Grader
-from tasks.judging.graders import make_grader, title_of
+from tasks.judging.graders import Grader, make_grader, title_of
 from tasks.judging.verdict import JudgeReply, judge, verdict_key
 from tasks.openai.calls import ask_until_usable, client_for
 from tasks.openai.client import Messages, OpenAIClient

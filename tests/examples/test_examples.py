@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api import RunResults, open_run
-from tasks.judging.user_function import load_function
+from tasks.judging.graders import UserFunction
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")
@@ -84,7 +84,7 @@ def test_a_judge_in_ten_lines_steers_the_evolution(folder: Path, printed: dict[s
     judge = source[source.index("MOST_WORDS") : source.index("if __name__")].strip()
     assert len(judge.splitlines()) <= 10
     # each verdict is what the function says, in the workers as here
-    function = load_function(str(folder / "examples" / "own_judge.py:brief")).function
+    function = UserFunction(str(folder / "examples" / "own_judge.py:brief")).function
     for comparison in run.comparisons:
         for answer in (*comparison.before, *comparison.after):
             assert function(answer.question, answer.gold, answer.text) == [answer.is_correct, answer.reasoning]

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.run import make_run
-from tasks.judging.user_function import UserFunctionError
+from tasks.judging.graders import UserFunctionError
 from tasks.openai import endpoint as errors
 from tasks.openai.calls import NEEDED_TRIES
 from tasks.openai.judge import judge_stage, verdict_record

@@ -15,7 +15,7 @@ from typing import Any
 
 from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import Number, accepted_answers, read_numbers
-from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure_number
+from tasks.judging.rule import declines, find_match, in_gold_unit, is_close, pure_number
 from tasks.judging.verdict import Category, category_of, polarity
 from workers.embedded.rules.sections import json_section
 
@@ -106,8 +106,9 @@ def judge_by_rules(case: JudgeInput) -> dict[str, Any]:
 def _by_number(case: JudgeInput, target: Number) -> dict[str, Any]:
     match = find_match(case.question, case.gold, case.answer, case.tolerance)
     if match is not None:
-        pred, gold = in_one_unit(match.number, target, case.question, case.answer) or (None, target.value)
-        return _verdict(True, "numerical", match.reasoning, 0.9, gold, pred)
+        number, reasoning = match
+        pred = in_gold_unit(number, target, case.question, case.answer)
+        return _verdict(True, "numerical", reasoning, 0.9, target.value, pred)
     if declines(case.answer):
         return _verdict(False, "numerical", "The answer says that it lacks the figures.", 0.8, target.value)
     if _is_year(target):
@@ -116,10 +117,10 @@ def _by_number(case: JudgeInput, target: Number) -> dict[str, Any]:
     if not numbers:
         return _verdict(False, "numerical", "The answer settles on no number.", 0.95, target.value)
     said = case.answer[slice(*numbers[0].span)]
-    pred, gold = in_one_unit(numbers[0], target, case.question, case.answer) or (None, target.value)
+    pred = in_gold_unit(numbers[0], target, case.question, case.answer)
     limit = "of the kind" if pred is None else f"within {100 * case.tolerance:g}%"
     reasoning = f"The answer settles on {said}, which is not {limit} of {case.gold.strip()}."
-    return _verdict(False, "numerical", reasoning, 0.9, gold, pred)
+    return _verdict(False, "numerical", reasoning, 0.9, target.value, pred)
 
 
 def _by_year(case: JudgeInput, target: Number) -> dict[str, Any]:
@@ -190,8 +191,8 @@ def _figures(text: str) -> list[Number]:
 
 def _is_same(number: Number, target: Number, case: JudgeInput, text: str) -> bool:
     """Within a third of the tolerance, because one of several numbers is close by chance more often."""
-    values = in_one_unit(number, target, case.question, text)
-    return values is not None and is_close(*values, case.tolerance / 3)
+    value = in_gold_unit(number, target, case.question, text)
+    return value is not None and is_close(value, target.value, case.tolerance / 3)
 
 
 def _content(text: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""A judge that is the user's own function, by module and name or by an entry point."""
+"""The judges without a model by their names; a judge that is the user's own function."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.common.named import ChildFunction
-from tasks.judging.user_function import GROUP, PARAMETERS, UserFunction, UserFunctionError, load_function
+from tasks.judging.graders import GROUP, UserFunction, UserFunctionError, make_grader, needs_model, title_of
 
 SOURCE = """
 import os, threading, time
@@ -107,7 +106,7 @@ def judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 )
 @pytest.mark.usefixtures("judges")
 def test_the_function_decides(name: str, answer: str, is_correct: bool, reasoning: str) -> None:
-    verdict = load_function(name).grade("How much?", "$5 million", answer)
+    verdict = UserFunction(name).grade("How much?", "$5 million", answer)
     assert (verdict.is_correct, verdict.reasoning, verdict.category) == (is_correct, reasoning, "numerical")
 
 
@@ -128,14 +127,14 @@ def test_the_function_decides(name: str, answer: str, is_correct: bool, reasonin
 @pytest.mark.usefixtures("judges")
 def test_a_function_that_gives_no_verdict_is_an_error_and_never_a_wrong_answer(name: str, says: str) -> None:
     with pytest.raises(UserFunctionError, match=says) as caught:
-        load_function(name).grade("How much?", "5", "5")
+        UserFunction(name).grade("How much?", "5", "5")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["ends", "crashes"])
 @pytest.mark.usefixtures("judges")
 def test_a_function_that_ended_its_process_is_called_again_in_a_new_one(name: str) -> None:
-    judge = load_function(f"my_judges:{name}")
+    judge = UserFunction(f"my_judges:{name}")
     for _ in range(2):
         with pytest.raises(UserFunctionError):
             judge.grade("How much?", "5", "5")
@@ -143,7 +142,7 @@ def test_a_function_that_ended_its_process_is_called_again_in_a_new_one(name: st
 
 @pytest.mark.usefixtures("judges")
 def test_a_function_that_does_not_return_is_ended() -> None:
-    judge = UserFunction("my_judges:loops", ChildFunction("my_judges:loops", GROUP, PARAMETERS, limit_s=2))
+    judge = UserFunction("my_judges:loops", limit_s=2)
     with pytest.raises(UserFunctionError, match="did not return within 2 s"):
         judge.grade("How much?", "5", "5")
 
@@ -151,7 +150,7 @@ def test_a_function_that_does_not_return_is_ended() -> None:
 @pytest.mark.parametrize("name", ["forks", "threads"])
 @pytest.mark.usefixtures("judges")
 def test_a_copy_of_the_process_or_a_thread_left_behind_changes_no_other_verdict(name: str) -> None:
-    judge, answers = load_function(f"my_judges:{name}"), ["5", "6", "5", "7"] * 3
+    judge, answers = UserFunction(f"my_judges:{name}"), ["5", "6", "5", "7"] * 3
     with ThreadPoolExecutor(4) as pool:
         verdicts = list(pool.map(lambda answer: judge.grade("How much?", "5", answer).is_correct, answers))
     assert verdicts == [answer == "5" for answer in answers]
@@ -160,12 +159,12 @@ def test_a_copy_of_the_process_or_a_thread_left_behind_changes_no_other_verdict(
 @pytest.mark.parametrize(("score", "is_correct"), [("0", False), ("0.49", False), ("0.5", True), ("1", True)])
 @pytest.mark.usefixtures("judges")
 def test_a_score_is_right_from_a_half_on(score: str, is_correct: bool) -> None:
-    assert load_function("my_judges:scores").grade("How much?", "5", score).is_correct is is_correct
+    assert UserFunction("my_judges:scores").grade("How much?", "5", score).is_correct is is_correct
 
 
 @pytest.mark.usefixtures("judges")
 def test_any_of_several_accepted_answers_is_right_and_truth_values_of_numpy_are_read() -> None:
-    judge = load_function("my_judges:says_by_numpy")
+    judge = UserFunction("my_judges:says_by_numpy")
     assert judge.grade("How much?", '["4", "5"]', "5").is_correct
     assert not judge.grade("How much?", '["4", "5"]', "6").is_correct
 
@@ -185,23 +184,23 @@ def test_any_of_several_accepted_answers_is_right_and_truth_values_of_numpy_are_
 @pytest.mark.usefixtures("judges")
 def test_a_function_that_is_not_there_is_refused_at_once(name: str, says: str) -> None:
     with pytest.raises(UserFunctionError, match=says):
-        load_function(name)
+        UserFunction(name)
 
 
 def test_a_module_that_cannot_be_imported_is_named_in_one_line(judges: Callable[[str], Path]) -> None:
     judges("raise RuntimeError('first\\nsecond')")
     with pytest.raises(UserFunctionError, match=r"'my_judges:contains' cannot be loaded: first$"):
-        load_function("my_judges:contains")
+        UserFunction("my_judges:contains")
 
 
 def test_another_source_of_the_module_gives_other_keys(judges: Callable[[str], Path]) -> None:
     row = ("How much?", "5", "6")
-    key = load_function("my_judges:contains").key(*row)
+    key = UserFunction("my_judges:contains").key(*row)
     judges("")
-    assert load_function("my_judges:contains").key(*row) == key
+    assert UserFunction("my_judges:contains").key(*row) == key
     judges("# changed\n")
-    assert load_function("my_judges:contains").key(*row) != key
-    assert load_function("my_judges:explained").key(*row) != load_function("my_judges:contains").key(*row)
+    assert UserFunction("my_judges:contains").key(*row) != key
+    assert UserFunction("my_judges:explained").key(*row) != UserFunction("my_judges:contains").key(*row)
 
 
 def test_an_entry_point_names_a_function(judges: Callable[[str], Path], tmp_path: Path) -> None:
@@ -210,10 +209,27 @@ def test_an_entry_point_names_a_function(judges: Callable[[str], Path], tmp_path
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: my-judges\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text(f"[{GROUP}]\nloose = my_judges:contains\n")
-    assert load_function("loose").grade("?", "5", "it is 5").is_correct
+    assert UserFunction("loose").grade("?", "5", "it is 5").is_correct
 
 
 @pytest.mark.usefixtures("judges")
 def test_a_function_written_in_c_is_tried_at_its_first_call() -> None:
     with pytest.raises(UserFunctionError, match=r"failed: TypeError|returned|must take"):
-        load_function("builtins:max").grade("a", "b", "c")
+        UserFunction("builtins:max").grade("a", "b", "c")
+
+
+def test_a_judge_is_made_by_its_name() -> None:
+    exact = make_grader("exact_number")
+    assert exact is not None and exact.grade("How many?", "72", "So 72.").is_correct
+    assert make_grader("three_stages") is None
+    with pytest.raises(UserFunctionError, match="no entry point"):
+        make_grader("three-stages")
+    assert [needs_model(name) for name in ("three_stages", "exact_number", "my:function")] == [True, False, False]
+    assert title_of("exact_number") == "exact final number (no language model)"
+    assert title_of("my:function") == "the function my:function"
+
+
+def test_a_function_is_loaded_once_so_that_its_key_belongs_to_its_code(judges: Callable[[str], Path]) -> None:
+    first = make_grader("my_judges:contains")
+    judges("# changed\n")
+    assert make_grader("my_judges:contains") is first
