@@ -1,14 +1,16 @@
-"""What one does to a run from another terminal: list what failed, retry it, cancel it, delete it."""
+"""What one does to a run from another terminal: list failures, retry with other settings, cancel, delete, stop."""
 
 from __future__ import annotations
 
 import json
+import signal
+from pathlib import Path
 
 import pytest
 from farm_bench import until
 from simulated_run import Driver
 from simulated_signals import signal_key
-from terminal import CHILDREN, Terminal, ended
+from terminal import CHILDREN, ROOT, SMALL, Terminal, ended, history
 
 from orchestrator.runs.folder import run_file
 from orchestrator.runs.lifecycle import failed_tasks
@@ -115,3 +117,146 @@ def test_the_first_line_of_a_run_names_who_reflects_and_judges_and_the_highest_c
     # Three individuals, and two children before and after their mutation
     assert "7 computed, 0 from the cache, 0 carried over" in said
     assert json.loads(terminal.run("status", str(terminal.output), "--json")[1])["cost_usd"] is None
+
+
+def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(terminal: Terminal, driver: Driver) -> None:
+    # Given a run whose reflector's reply was cut
+    driver.set_signal("fail", "reflect", CHILDREN[0])
+    status, said = ended(terminal.evolve())
+    assert status == 3, said
+    judged = {node: driver.began("judge", node) for node in ("g0_pop0", "g0_child0_pre", "g0_child1_mut")}
+    # When it goes on with a longer limit and another model
+    driver.clear_signal("fail", "reflect", CHILDREN[0])
+    changes = ["--set", "REFLECTOR_MAX_COMPLETION_TOKENS=8192", "--set", "REFLECTOR_MODEL=larger"]
+    status, said = terminal.run("retry", str(terminal.output), *changes)
+    assert status == 0, said
+    # Then nothing that was judged is judged again, and the change holds from generation 0 on
+    assert {node: driver.began("judge", node) for node in judged} == judged
+    assert history(terminal)[0]["settings_changed"] == {
+        "REFLECTOR_MODEL": "larger", "REFLECTOR_MAX_COMPLETION_TOKENS": "8192",
+    }  # fmt: skip
+    # And it holds none of its answers and verdicts any more: they expire
+    shared = [
+        key
+        for kind in ("answer", "verdict", "clustering")
+        for key in driver.store.redis.scan_iter(match=f"whetstone:{kind}:*")
+    ]
+    assert shared and all(driver.store.redis.ttl(key) > 0 for key in shared)
+    # But what would make it another run is refused
+    status, said = terminal.run("retry", str(terminal.output), "--set", "SEED=7")
+    assert (status, "CONFIG_SEED" in said) == (1, True)
+    status, said = terminal.run("retry", str(terminal.output), "--set", "JUDGE_MODEL=strict")
+    assert (status, "CONFIG_JUDGE_MODEL" in said) == (1, True)
+    # When all of that has expired, and the run goes on for another generation, then what is needed is made again
+    driver.store.redis.delete(*shared)
+    status, said = terminal.run("retry", str(terminal.output), "--set", "NGEN=3")
+    assert (status, len(history(terminal))) == (0, 3), said
+    [clustering] = driver.store.redis.scan_iter(match="whetstone:clustering:*")
+    assert driver.store.redis.hexists(clustering, "labels")
+
+
+def test_a_parked_run_refuses_another_target_server_and_other_questions(
+    terminal: Terminal, driver: Driver, tmp_path: Path
+) -> None:
+    # Given a run that parked in generation 1
+    questions = tmp_path / "questions.jsonl"
+    before = (ROOT / SMALL["DATA_PATH"]).read_text()
+    questions.write_text(before)
+    version = signal_key("version", "server", "identity")
+    driver.store.redis.set(version, "1.0")
+    driver.set_signal("fail", "reflect", "g1_child0_mut")
+    status, said = ended(terminal.evolve(DATA_PATH=str(questions)))
+    assert status == 3, said
+    # What another server has answered since then is computed again
+    driver.store.add_server(run_file(terminal.output)["id"], {"version": "1.1"})
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 3, said
+    kept = {name: (terminal.output / name).read_bytes() for name in ("config", "servers.json")}
+    assert json.loads(kept["servers.json"])["servers"] == [{"version": "1.0"}]
+    assert "a server that is not the run's has answered" in said
+    state = (terminal.output / "evolution_state.json").read_text()
+    driver.clear_signal("fail", "reflect", "g1_child0_mut")
+    judged = driver.began("judge", "g1_child1_pre")
+    # When another server answers, then it is refused, both are named, and nothing is asked
+    driver.store.redis.set(version, "2.0")
+    status, said = terminal.run("retry", str(terminal.output), "--set", "TARGET_CONCURRENCY=61")
+    assert status == 1, said
+    assert kept == {name: (terminal.output / name).read_bytes() for name in kept}
+    assert not (terminal.output / "settings_changes.json").exists()
+    assert "CONFIG_SGLANG_COMMAND: the target server differs from that of the run" in said
+    assert "version '1.0' is now '2.0'" in said
+    # When a question has changed, then it is named before anything is started
+    driver.store.redis.set(version, "1.0")
+    first, *others = before.splitlines()
+    row = json.loads(first)
+    answer = next(name for name in row if "answer" in name)
+    questions.write_text("\n".join([json.dumps(row | {answer: "42 apples"}), *others]))
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 1, said
+    assert "CONFIG_DATA_PATH: the training set has changed (" in said and "starting" not in said
+    assert (driver.began("judge", "g1_child1_pre"), (terminal.output / "evolution_state.json").read_text()) == (
+        judged, state
+    )  # fmt: skip
+    # When both are as before, then the run goes on, and keeps which server answered
+    questions.write_text(before)
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 0, said
+    assert json.loads((terminal.output / "servers.json").read_text())["servers"] == [{"version": "1.0"}]
+
+
+def test_a_run_that_is_interrupted_in_its_first_generation_leaves_what_is_known(
+    terminal: Terminal, driver: Driver
+) -> None:
+    # Given a run whose population is evaluated, and one of whose children is not
+    for node in CHILDREN:
+        driver.set_signal("hold", "reflect", node)
+    running = terminal.evolve()
+    until(lambda: any(driver.began("reflect", node) for node in CHILDREN), 60)
+    driver.clear_signal("hold", "reflect", CHILDREN[0])
+    until(lambda: driver.ended("score", CHILDREN[0]), 60)
+    # When it is interrupted
+    running.send_signal(signal.SIGINT)
+    status, said = ended(running)
+    assert status == 130, said
+    # Then its state, its best deltas and their processor are there
+    state = json.loads((terminal.output / "evolution_state.json").read_text())
+    assert (state["generation"], state["best_individual"]) == (0, None)
+    best = json.loads((terminal.output / "deltas_best.json").read_text())
+    assert set(best.values()) == {0.0}
+    assert "DELTAS = {" in (terminal.output / "processor_best.py").read_text()
+    # When it goes on, then the population is not asked again
+    for node in CHILDREN:
+        driver.clear_signal("hold", "reflect", node)
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 0, said
+    assert driver.began("answer", "g0_pop0") == 1
+
+
+def test_a_run_that_parks_in_a_later_generation_has_the_best_of_that_generation(
+    terminal: Terminal, driver: Driver
+) -> None:
+    # Given a run whose second generation parks after a mutation that was better than all before
+    driver.store.redis.set(signal_key("fitness", "score", "g1_child0_mut"), 0.75)
+    driver.set_signal("fail", "reflect", "g1_child1_mut")
+    status, said = ended(terminal.evolve())
+    assert status == 3, said
+    # Then the state is that of the start of the generation, and the best deltas are those of the mutation
+    state = json.loads((terminal.output / "evolution_state.json").read_text())
+    assert (state["generation"], state["best_fitness"]) == (1, 0.5)
+    best = json.loads((terminal.output / "deltas_best.json").read_text())
+    assert 0.25 in best.values()
+    assert "0.25," in (terminal.output / "processor_best.py").read_text()
+    # When it goes on, then the result is that of a run that did not park
+    driver.clear_signal("fail", "reflect", "g1_child1_mut")
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 0, said
+    state = json.loads((terminal.output / "evolution_state.json").read_text())
+    assert (state["generation"], state["best_fitness"]) == (2, 0.75)
+    # And the best deltas are those of the highest fitness, although the start wins
+    assert json.loads((terminal.output / "report.json").read_text())["winner"] == "plain"
+    assert 0.25 in json.loads((terminal.output / "deltas_best.json").read_text()).values()
+    # And each evaluation is kept once with its deltas: three individuals and two children, before and after mutation
+    kept = [json.loads(line) for line in (terminal.output / "individuals.jsonl").read_text().splitlines()]
+    assert len(kept) == len({one["node"] for one in kept}) == 2 * (3 + 2 * 2)
+    deltas = {one["node"]: sorted(one["deltas"].values()) for one in kept}
+    assert (deltas["g0_child0_pre"], deltas["g0_child0_mut"][-1]) == ([0.0] * 12, 0.25)

@@ -1,16 +1,21 @@
-"""A second process for a run at work, a copy of its folder, and a process that was killed: one run, one owner."""
+"""The process of a run: one owner, an output that is lost, a terminal that hangs up, a tracker over two sessions."""
 
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shutil
 import signal
 from pathlib import Path
 
+import pytest
 from farm_bench import until
 from simulated_run import Driver
-from terminal import Terminal, ended
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from terminal import CHILDREN, Terminal, ended, history
 
+from orchestrator import console
 from orchestrator.runs.folder import run_file
 from tasks.store.ownership import read_lease
 
@@ -67,3 +72,51 @@ def test_what_a_killed_owner_left_in_the_queues_is_done_once(terminal: Terminal,
     status, printed = ended(terminal.evolve())
     assert status == 0, printed
     assert (driver.began("answer", FIRST), driver.began("judge", FIRST)) == (1, 1)
+
+
+@pytest.mark.parametrize("lost", ["unread", "full", "closed"])
+def test_a_run_whose_output_is_lost_is_finished(terminal: Terminal, driver: Driver, lost: str) -> None:
+    # Given a run in a shell: its reader reads one line, its disk is full, or its output is closed
+    pipeline = {"unread": "| head -n 1", "full": "> /dev/full", "closed": ">&-"}[lost]
+    script = f'{{ "$@"; echo status $? >&2; }} {pipeline}'
+    # When it runs
+    status, said = terminal.shell(script, *terminal.evolve_command())
+    # Then it is finished, as its files say
+    assert "status 0" in said, said
+    assert status == 0 and "Traceback" not in said
+    state = json.loads((terminal.output / "evolution_state.json").read_text())
+    assert state["generation"] == 2 and (terminal.output / "report.txt").exists()
+
+
+def test_a_run_whose_terminal_hangs_up_ends_in_order(terminal: Terminal, driver: Driver) -> None:
+    # Given a run in a terminal of its own, in its first generation
+    driver.set_signal("hold", "reflect", CHILDREN[0])
+    pid, screen = pty.fork()
+    if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests themselves run under nohup
+        terminal.execute(*terminal.evolve_command())
+    until(lambda: driver.began("reflect", CHILDREN[0]), 60)
+    # When the terminal is closed
+    os.close(screen)
+    # Then the run ends with the status of the signal, and its folder has what is known
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == console.BY_SIGNAL + signal.SIGHUP
+    assert (terminal.output / "deltas_best.json").exists()
+    driver.clear_signal("hold", "reflect", CHILDREN[0])
+    # And it goes on
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 0, said
+
+
+def test_a_tracker_has_each_generation_of_a_run_once_over_its_sessions(terminal: Terminal, driver: Driver) -> None:
+    # Given a run that parked because the reflector failed for one child, and was retried
+    driver.set_signal("fail", "reflect", CHILDREN[0])
+    status, said = ended(terminal.evolve(CALLBACKS="examples/trackers.py:TensorboardTracker"))
+    assert status == 3, said
+    driver.clear_signal("fail", "reflect", CHILDREN[0])
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 0, said
+    # Then its tracker has each generation once
+    events = EventAccumulator(str(terminal.output / "tensorboard")).Reload()
+    best = [(line["generation"], line["best"]) for line in history(terminal)]
+    assert [(each.step, each.value) for each in events.Scalars("fitness/best")] == best
