@@ -64,8 +64,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256, help="the most tokens of an answer (256)")
     given = parser.parse_args()
     folder, steering = given.model or embedded_model(), read_steering(given.run, given.system)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False).eval()
     questions = [line for line in QUESTIONS.read_text().splitlines() if line]
     base = read_steering(given.run, "plain").system.system_prompt
     plain = [answer(model, tokenizer, base, question, given.tokens) for question in questions]
