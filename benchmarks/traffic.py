@@ -31,18 +31,22 @@ def processors(file: Path) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return lambda: LogitsProcessorList([module.DeltaProcessor()])
+    return LogitsProcessorList([module.DeltaProcessor()])
 
 
 @torch.inference_mode()
-def answer(model: Any, tokenizer: Any, system: str, question: str, most: int, **steered: Any) -> tuple[int, str]:
-    """The number of tokens without the end of the turn, and the text."""
-    prompt = torch.tensor([render_chat(tokenizer, system, question)])
-    stops = sorted(answer_ends(tokenizer))
-    given = {"attention_mask": torch.ones_like(prompt), "eos_token_id": stops, "pad_token_id": stops[0], **steered}
-    found = model.generate(prompt, do_sample=False, max_new_tokens=most, **given)[0, prompt.shape[1] :].tolist()
-    kept = [token for token in found if token not in stops]
-    return len(kept), tokenizer.decode(kept, skip_special_tokens=True)
+def answers_of(
+    model: Any, tokenizer: Any, system: str, questions: list[str], most: int, **steered: Any
+) -> list[tuple[int, str]]:
+    """For each question the number of tokens without the end of the turn, and the text; all in one batch."""
+    prompts = [render_chat(tokenizer, system, question) for question in questions]
+    stops, width = sorted(answer_ends(tokenizer)), max(map(len, prompts))
+    ids = torch.tensor([[stops[0]] * (width - len(one)) + list(one) for one in prompts])
+    mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in prompts])
+    given = {"attention_mask": mask, "eos_token_id": stops, "pad_token_id": stops[0], **steered}
+    found = model.generate(ids, do_sample=False, max_new_tokens=most, **given)[:, width:].tolist()
+    kept = [[token for token in row if token not in stops] for row in found]
+    return [(len(row), tokenizer.decode(row, skip_special_tokens=True)) for row in kept]
 
 
 def counted(answers: list[tuple[int, str]], plain: list[tuple[int, str]], most: int) -> dict[str, float]:
@@ -65,22 +69,21 @@ def main() -> None:
     given = parser.parse_args()
     folder, steering = given.model or embedded_model(), read_steering(given.run, given.system)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+    model = model.float().eval()  # a CPU is slow with 16 bits
     questions = [line for line in QUESTIONS.read_text().splitlines() if line]
     base = read_steering(given.run, "plain").system.system_prompt
-    plain = [answer(model, tokenizer, base, question, given.tokens) for question in questions]
+    plain = answers_of(model, tokenizer, base, questions, given.tokens)
     found = {"plain": plain}
     prompt = steering.system.system_prompt
     if prompt != base:
-        found["its prompt alone"] = [answer(model, tokenizer, prompt, one, given.tokens) for one in questions]
+        found["its prompt alone"] = answers_of(model, tokenizer, prompt, questions, given.tokens)
     if steering.system.deltas:
         with tempfile.TemporaryDirectory() as place:
             file = Path(place) / "processor_traffic.py"
             file.write_text(TARGETS["transformers"].render(steering, file.stem))
-            make = processors(file)
-            found[steering.system.name] = [
-                answer(model, tokenizer, prompt, one, given.tokens, logits_processor=make()) for one in questions
-            ]
+            steered = {"logits_processor": processors(file)}
+            found[steering.system.name] = answers_of(model, tokenizer, prompt, questions, given.tokens, **steered)
     figures = {name: counted(answers, plain, given.tokens) for name, answers in found.items()}
     head = ("system", *next(iter(figures.values())))
     print(table(head, [(name, *(f"{value:g}" for value in one.values())) for name, one in figures.items()]))
