@@ -33,6 +33,7 @@ STAGE_TASKS: Mapping[StageName, str] = {name: f"{queue}.{name}" for name, queue 
 
 TASKS: Mapping[str, TaskEntry] = {
     **{task: TaskEntry(f"tasks.{task}", _STAGE) for task in STAGE_TASKS.values()},
+    "openai.merge": TaskEntry("tasks.openai.reflect", _STAGE),
     "gpu.processor": TaskEntry("tasks.gpu.processor", _JOB),
     "gpu.cluster": TaskEntry("tasks.gpu.cluster", _JOB),
     "gpu.lengths": TaskEntry("tasks.gpu.jobs", _JOB),

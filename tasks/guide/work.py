@@ -27,8 +27,8 @@ from tasks.gpu.target import Generated, GenerateRequest
 from tasks.guide.jobs import GUIDE, GuideContext
 from tasks.guide.replies import Critique, GuideProposal
 from tasks.openai.calls import client_for
-from tasks.openai.client import usable_text
 from tasks.openai.endpoint import cost_usd
+from tasks.openai.reply import usable_text
 from tasks.records import Reflector
 from tasks.task import Job, JobTask, discard, run_job
 

@@ -9,22 +9,28 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import tenacity
-from pydantic import FailFast, Field
-from typing_extensions import TypedDict
 
 from tasks.common.logs import SecretError, redacted, secret
 from tasks.common.text import escape_control, estimate_tokens, quote
 from tasks.common.validation import InvalidData, ReplyModel, check_value, parse_json, reply_bytes
-from tasks.openai import endpoint as errors
-from tasks.openai.endpoint import Usage, api_path, provider_of, url_of
-from tasks.openai.failures import Refused, adapted, address_of, is_retried, is_unbilled, replacement_for, to_call_error
+from tasks.openai.endpoint import (
+    MissingKeyError,
+    RejectedError,
+    UnavailableError,
+    UnusableReplyError,
+    Usage,
+    api_path,
+    provider_of,
+    url_of,
+)
+from tasks.openai.failures import Refused, address_of, is_retried, is_unbilled, to_call_error
 from tasks.openai.limits import Limits
+from tasks.openai.reply import Completion, Reply, text_of, usable_text, usage_of
 from tasks.records import Endpoint, Judge, Reflector
 
 if TYPE_CHECKING:
@@ -35,21 +41,15 @@ LONGEST_BACKOFF_S = 30.0
 # When the endpoint asks for a longer wait, the call fails as transient and the task is retried later.
 LONGEST_REQUESTED_S = 300.0
 _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=LONGEST_BACKOFF_S)
-
+_UNUSABLE = {
+    "refusal": "the model refused: {}",
+    "content_filter": "the endpoint's content filter cut the reply",
+    "length": "the reply was cut at max_completion_tokens",
+}
+_COMMENTS = re.compile(rb"\A(?:\s*:[^\n]*\n)+")  # of OpenRouter, which keep a connection open
 
 R = TypeVar("R", bound=ReplyModel)
 Messages = tuple[str, str]  # system and user
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A reply as it came, whether it can be used or not."""
-
-    text: str  # that of a refusal where the model refused
-    finish: str  # the endpoint's reason, "stop" where it gives none, or "refusal"
-    usage: Usage
-    system_fingerprint: str
-    provider: str  # who wrote it (`provider_of`)
 
 
 class OpenAIClient:
@@ -68,12 +68,12 @@ class OpenAIClient:
         seed = None if seed is None else seed + repeated
         written = self.write(messages, reply.schema_name, to_strict_json_schema(reply), settings, call_id, seed)
         if written.finish in _UNUSABLE:
-            raise errors.UnusableReplyError(_UNUSABLE[written.finish].format(written.text), written.text)
+            raise UnusableReplyError(_UNUSABLE[written.finish].format(written.text), written.text)
         try:
             return parse_json(reply, usable_text(reply, written.text)), written
         except InvalidData as error:
             reason = f"the reply does not fit its schema: {error}; it is {quote(written.text)}"
-            raise errors.UnusableReplyError(reason, written.text) from None
+            raise UnusableReplyError(reason, written.text) from None
 
     def write(
         self,
@@ -115,7 +115,7 @@ class OpenAIClient:
     def _complete(self, most: Usage, request: dict[str, Any]) -> Completion:
         import openai  # here, since it takes half a second, and not every process calls
 
-        key, url, model = self._key(), url_of(self._endpoint), request["model"]
+        key, url, model = _key_in(self._endpoint.api_key_env), url_of(self._endpoint), request["model"]
         sdk = _sdk(key, url, self._endpoint.timeout_s, reply_bytes(most.completion))
         replacements = _replacements.setdefault((url, model), [])
 
@@ -134,9 +134,7 @@ class OpenAIClient:
 
         def requested_s(state: tenacity.RetryCallState) -> float | None:
             error = state.outcome.exception() if state.outcome else None
-            if not isinstance(error, Refused):
-                return None
-            seconds = sdk._parse_retry_after_header(error.headers)
+            seconds = sdk._parse_retry_after_header(error.headers) if isinstance(error, Refused) else None
             return None if seconds is None else max(0.0, seconds)
 
         tries = tenacity.stop_after_attempt(max(1, self._endpoint.max_tries))
@@ -157,58 +155,17 @@ class OpenAIClient:
                     replacements.append(instead)
                     log.warning("%s refuses a part of the request; it is asked for %s now", redacted(url), instead)
 
-    def _key(self) -> str:
-        name = self._endpoint.api_key_env
-        try:
-            key = secret(name)
-        except SecretError as error:
-            raise errors.MissingKeyError(str(error)) from None
-        if not key:
-            raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
-        if not (key.isascii() and key.isprintable()):
-            raise errors.MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
-        return key
 
-
-_UNUSABLE = {
-    "refusal": "the model refused: {}",
-    "content_filter": "the endpoint's content filter cut the reply",
-    "length": "the reply was cut at max_completion_tokens",
-}
-
-
-_replacements: dict[tuple[str, str], list[str]] = {}  # of this process, by address and model
-
-
-def _send(sdk: openai.OpenAI, request: Mapping[str, Any]) -> Completion:
-    import openai
-
+def _key_in(name: str) -> str:
     try:
-        response = sdk.chat.completions.with_raw_response.create(**request).http_response
-    except openai.APIStatusError as error:
-        raise Refused(error.response, error.response.status_code) from error
-    try:
-        found = json.loads(_COMMENTS.sub(b"", response.content))
-    except (ValueError, RecursionError) as error:
-        if "json" not in response.headers.get("content-type", "json"):
-            said = f"{escape_control(response.text[:200])}; {address_of(str(response.url))}"
-            raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {said}") from None
-        reason = f"{type(error).__name__} {error}"[:300]
-        raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
-    if isinstance(found, dict) and (failed := _failure_in(found)) is not None:  # it came after the status had been sent
-        code = str(failed.get("code")) if isinstance(failed, dict) else ""
-        raise Refused(response, int(code) if re.fullmatch("[45][0-9][0-9]", code) else 500, is_paid=True)
-    try:
-        completion: Completion = check_value(Completion, found)
-    except InvalidData as error:
-        raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {error}") from None
-    return completion
-
-
-def _failure_in(found: Mapping[str, Any]) -> Any:
-    """The error in the body of a reply, or in its one choice."""
-    choices = found.get("choices")
-    return choices[0].get("error") if choices and isinstance(choices[0], dict) else found.get("error")
+        key = secret(name)
+    except SecretError as error:
+        raise MissingKeyError(str(error)) from None
+    if not key:
+        raise MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
+    if not (key.isascii() and key.isprintable()):
+        raise MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
+    return key
 
 
 @lru_cache(maxsize=8)
@@ -232,86 +189,60 @@ def _sdk(key: str, url: str, timeout_s: float, most: int) -> openai.OpenAI:
     )
 
 
-class Message(TypedDict):
-    content: NotRequired[Any]  # a text, or a list of parts
-    reasoning_content: NotRequired[Any]  # or `reasoning`
-    reasoning: NotRequired[Any]
-    refusal: NotRequired[str | None]
+def _send(sdk: openai.OpenAI, request: Mapping[str, Any]) -> Completion:
+    import openai
 
-
-class Choice(TypedDict):
-    message: Message
-    finish_reason: NotRequired[Any]
-
-
-class Completion(TypedDict):
-    """What is read of a completion.  The SDK's own models check no types, and take 500 times the memory."""
-
-    choices: Annotated[list[Choice], Field(min_length=1), FailFast()]
-    system_fingerprint: NotRequired[str | None]
-    usage: NotRequired[Any]
-
-
-_COMMENTS = re.compile(rb"\A(?:\s*:[^\n]*\n)+")  # of OpenRouter, which keep a connection open
-
-
-def text_of(message: Message) -> str:
-    """The text of a message; where a model has put all of it into its reasoning, that."""
-    content = message.get("content") or message.get("reasoning_content") or message.get("reasoning") or ""
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else json.dumps(content)
-
-
-_THOUGHTS = re.compile(r"\A.*</think>", re.DOTALL)
-MOST_OBJECTS = 50  # that are tried in one reply
-
-
-def usable_text(kind: Any, text: str) -> str:
-    """The one JSON object in a text that is of this type, whatever stands around it.
-
-    Without one the only object there is, whose fault is then told, or the text itself.
-    """
-    if _is_of(kind, text):
-        return text
-    objects, at, decoder = set(), 0, json.JSONDecoder()
-    answer = _THOUGHTS.sub("", text)
-    for _ in range(MOST_OBJECTS):
-        if (at := answer.find("{", at)) < 0:
-            break
-        try:
-            _, end = decoder.raw_decode(answer, at)
-        except (ValueError, RecursionError):
-            at += 1
-            continue
-        objects.add(answer[at:end])
-        at = end
-    found = [one for one in objects if _is_of(kind, one)] or list(objects)
-    return found[0] if len(found) == 1 else text
-
-
-def _is_of(kind: Any, text: str) -> bool:
     try:
-        parse_json(kind, text)
-    except InvalidData:
-        return False
-    return True
+        response = sdk.chat.completions.with_raw_response.create(**request).http_response
+    except openai.APIStatusError as error:
+        raise Refused(error.response, error.response.status_code) from error
+    try:
+        found = json.loads(_COMMENTS.sub(b"", response.content))
+    except (ValueError, RecursionError) as error:
+        if "json" not in response.headers.get("content-type", "json"):
+            said = f"{escape_control(response.text[:200])}; {address_of(str(response.url))}"
+            raise RejectedError(f"the endpoint's answer is not a chat completion: {said}") from None
+        reason = f"{type(error).__name__} {error}"[:300]
+        raise UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
+    if isinstance(found, dict):  # an error may come after the status had been sent, in the body or in its one choice
+        choices = found.get("choices")
+        failed = choices[0].get("error") if choices and isinstance(choices[0], dict) else found.get("error")
+        if failed is not None:
+            code = str(failed.get("code")) if isinstance(failed, dict) else ""
+            raise Refused(response, int(code) if re.fullmatch("[45][0-9][0-9]", code) else 500, is_paid=True)
+    try:
+        completion: Completion = check_value(Completion, found)
+    except InvalidData as error:
+        raise RejectedError(f"the endpoint's answer is not a chat completion: {error}") from None
+    return completion
 
 
-def usage_of(completion: Completion) -> Usage:
-    """The usage of one answered attempt; 0 for what the endpoint does not report."""
-    used = completion.get("usage")
-    return Usage(
-        requests=1,
-        prompt=_count(used, "prompt_tokens"),
-        cached=_count(used, "prompt_tokens_details", "cached_tokens"),
-        completion=_count(used, "completion_tokens"),
-        reasoning=_count(used, "completion_tokens_details", "reasoning_tokens"),
-    )
+# What a server may not know, and what is sent in its place.
+MAX_TOKENS, JSON_OBJECT, NO_FORM = "max_tokens", "JSON without a schema", "no form of a reply"
+_replacements: dict[tuple[str, str], list[str]] = {}  # of this process, by address and model
 
 
-def _count(used: object, *path: str) -> int:
-    """A counter, or 0 where the endpoint reports none or an impossible one."""
-    for name in path:
-        used = used.get(name) if isinstance(used, dict) else None
-    return used if isinstance(used, int) and 0 <= used < 2**31 else 0
+def replacement_for(error: Exception, request: Mapping[str, Any]) -> str | None:
+    """What to ask for instead, where a server has refused a part of the request that not all know."""
+    if not isinstance(error, Refused) or error.status not in (400, 422):
+        return None
+    if "max_completion_tokens" in error.said and "max_completion_tokens" in request:
+        return MAX_TOKENS
+    if "response_format" in request and any(word in error.said for word in ("response_format", "schema")):
+        return JSON_OBJECT if request["response_format"]["type"] == "json_schema" else NO_FORM
+    return None
+
+
+def adapted(request: Mapping[str, Any], replacements: list[str]) -> dict[str, Any]:
+    """The request for a server that has refused parts of it before."""
+    asked = dict(request)
+    if MAX_TOKENS in replacements:
+        asked["max_tokens"] = asked.pop("max_completion_tokens")
+    if JSON_OBJECT in replacements:
+        schema = asked["response_format"]["json_schema"]["schema"]
+        system, *others = asked["messages"]
+        told = f"{system['content']}\nThe JSON Schema of your reply: {json.dumps(schema)}\n"
+        asked |= {"messages": [system | {"content": told}, *others], "response_format": {"type": "json_object"}}
+    if NO_FORM in replacements:
+        del asked["response_format"]
+    return asked

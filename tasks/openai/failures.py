@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tasks.common.logs import redacted
@@ -128,34 +127,3 @@ def _of_refusal(error: Refused, max_tries: int, key: str) -> errors.CallError:
 
 def _is_oversized(error: BaseException) -> bool:
     return type(error.__cause__).__name__ == "OversizedReply"
-
-
-# What a server may not know, and what is sent in its place.
-
-MAX_TOKENS, JSON_OBJECT, NO_FORM = "max_tokens", "JSON without a schema", "no form of a reply"
-
-
-def replacement_for(error: Exception, request: Mapping[str, Any]) -> str | None:
-    """What to ask for instead, where a server has refused a part of the request that not all know."""
-    if not isinstance(error, Refused) or error.status not in (400, 422):
-        return None
-    if "max_completion_tokens" in error.said and "max_completion_tokens" in request:
-        return MAX_TOKENS
-    if "response_format" in request and any(word in error.said for word in ("response_format", "schema")):
-        return JSON_OBJECT if request["response_format"]["type"] == "json_schema" else NO_FORM
-    return None
-
-
-def adapted(request: Mapping[str, Any], replacements: list[str]) -> dict[str, Any]:
-    """The request for a server that has refused parts of it before."""
-    asked = dict(request)
-    if MAX_TOKENS in replacements:
-        asked["max_tokens"] = asked.pop("max_completion_tokens")
-    if JSON_OBJECT in replacements:
-        schema = asked["response_format"]["json_schema"]["schema"]
-        system, *others = asked["messages"]
-        told = f"{system['content']}\nThe JSON Schema of your reply: {json.dumps(schema)}\n"
-        asked |= {"messages": [system | {"content": told}, *others], "response_format": {"type": "json_object"}}
-    if NO_FORM in replacements:
-        del asked["response_format"]
-    return asked

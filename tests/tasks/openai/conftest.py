@@ -1,39 +1,48 @@
-"""An endpoint with faults on request, and clients for it."""
+"""An endpoint with faults on request, stand-ins for other servers, and clients for them."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from compatible_servers import Server, serving
 from rules_server import KEY, RulesServer, rules_server
 
 from tasks.openai.client import OpenAIClient
 from tasks.openai.endpoint import Usage
 from tasks.openai.limits import Limits
-from tasks.records import Endpoint
+from tasks.openai.prompts import merge_messages
+from tasks.openai.reflect import MergedScratchpad
+from tasks.openai.reply import Reply
+from tasks.plan import Merge
+from tasks.records import Endpoint, Reflector
 
-
-class RecordingLimits(Limits):
-    """Limits that also record each try: its usage, or None when that is unknown."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self.tries: list[Usage | None] = []
-
-    def settle(self, call: str, model: str, usage: Usage | None) -> None:
-        super().settle(call, model, usage)
-        self.tries.append(usage)
+MESSAGES = merge_messages(Merge("End earlier.\nIt helped.", 0.75, "Numbers up.", 0.5))
+SETTINGS = Reflector("any", temperature=0.0, top_p=1.0, max_completion_tokens=500, seed=1)
+ENDPOINT = Endpoint(
+    base_url="", api_key_env="KEY_OF_THIS_TEST", timeout_s=10, max_tries=4, requests_per_minute=0, tokens_per_minute=0,
+    price_prompt=2.0, price_cached=1.0, price_completion=10.0, budget_usd=0,
+)  # fmt: skip
 
 
 @dataclass
 class Caller:
-    """A client, and what its calls spend."""
+    """A client; `tries` has the usage of each try, None when that is unknown."""
 
+    limits: Limits
     client: OpenAIClient
-    budget: RecordingLimits
+    tries: list[Usage | None] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def ask(self, call_id: str = "", **changes: Any) -> tuple[MergedScratchpad, Reply]:
+        """A merge of two scratchpads; `changes` are of the settings."""
+        settings, call = dataclasses.replace(SETTINGS, **changes), call_id or f"call-{next(self.numbers)}"
+        return self.client.ask(MESSAGES, MergedScratchpad, settings, call)
 
 
 @pytest.fixture(scope="session")
@@ -53,22 +62,36 @@ def service(running_service: RulesServer) -> RulesServer:
 def call_as(service: RulesServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Caller]:
     """A function that creates a caller; keyword arguments change the `Endpoint`."""
     monkeypatch.setenv("KEY_OF_THIS_TEST", KEY)
-    standard = Endpoint(
-        base_url=service.url,
-        api_key_env="KEY_OF_THIS_TEST",
-        timeout_s=10,
-        max_tries=4,
-        requests_per_minute=0,
-        tokens_per_minute=0,
-        price_prompt=2.0,
-        price_cached=1.0,
-        price_completion=10.0,
-        budget_usd=0,
-    )
 
     def make(**changes: Any) -> Caller:
-        endpoint = dataclasses.replace(standard, **changes)
-        limits = RecordingLimits(endpoint)
-        return Caller(OpenAIClient(endpoint, limits), limits)
+        endpoint = dataclasses.replace(ENDPOINT, **{"base_url": service.url} | changes)
+        limits = Limits(endpoint)
+        caller = Caller(limits, OpenAIClient(endpoint, limits))
+        settle = limits.settle
+
+        def record(call: str, model: str, usage: Usage | None) -> None:
+            settle(call, model, usage)
+            caller.tries.append(usage)
+
+        limits.settle = record  # type: ignore[method-assign]
+        return caller
+
+    return make
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Server], Server]]:
+    with ExitStack() as servers:
+        yield lambda server: servers.enter_context(serving(server))
+
+
+@pytest.fixture
+def answered(call_as: Callable[..., Caller], start: Callable[[Server], Server]) -> Callable[..., Caller]:
+    """A function that creates a caller whose first replies are these; keyword arguments change the `Endpoint`."""
+
+    def make(*troubles: tuple[int, Any], **changes: Any) -> Caller:
+        server = start(Server())
+        server.troubles = list(troubles)
+        return call_as(**{"base_url": f"{server.url}/v1"} | changes)
 
     return make

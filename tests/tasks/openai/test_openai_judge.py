@@ -108,30 +108,20 @@ def test_a_gold_without_a_number_is_an_error_of_the_judge_and_no_verdict(store: 
 
 SETTINGS = Judge("some-model", 0.01, True, 0.0, 1.0, 512, 42, concurrency=1)
 ROW = ("Did sales grow?", "Yes, they grew.", "They did grow, yes.")
-UNUSABLE = ["invalid_json", "truncated", "refusal"]
 
 
-@pytest.mark.parametrize("fault", UNUSABLE)
-def test_an_unusable_verdict_is_asked_for_again(call_as: Callable[..., Any], service: Any, fault: str) -> None:
-    service.fail(f"verdict:{fault}:{NEEDED_TRIES - 1}")
-    verdict = verdict_record(call_as().client, SETTINGS, f"judge-{fault}", ROW)
-    assert verdict["is_correct"] is True
-    assert [len(service.calls(f"judge-{fault}{suffix}")) for suffix in ("", "-2", "-3")] == [1, 1, 1]
-
-
-@pytest.mark.parametrize("fault", UNUSABLE)
-def test_a_retry_uses_seeds_that_were_not_used_before(
+@pytest.mark.parametrize("fault", ["invalid_json", "truncated", "refusal"])
+def test_an_unusable_verdict_is_asked_for_again_each_time_with_another_seed(
     call_as: Callable[..., Any], service: Any, store: Store, fault: str
 ) -> None:
-    """Given a verdict whose tries were all unusable, the task that is retried starts with the next seed."""
-    service.fail(f"verdict:{fault}:{NEEDED_TRIES}")
-    client, call_id = call_as().client, f"retried-{fault}"
+    client, call_id = call_as().client, f"judge-{fault}"
+    # Given a verdict whose tries are all unusable, and one try of the task that is retried
+    service.fail(f"verdict:{fault}:{NEEDED_TRIES + 1}")
     with pytest.raises(errors.UnusableReplyError):
         verdict_record(client, SETTINGS, call_id, ROW, store, "run")
-
-    again = verdict_record(client, SETTINGS, call_id, ROW, store, "run")
-    assert again["is_correct"] is True
-    assert [len(service.calls(f"{call_id}{suffix}")) for suffix in ("", "-2", "-3", "-4")] == [1, 1, 1, 1]
+    # Then the next seed is asked for, and nothing twice
+    assert verdict_record(client, SETTINGS, call_id, ROW, store, "run")["is_correct"] is True
+    assert [len(service.calls(f"{call_id}{suffix}")) for suffix in ("", "-2", "-3", "-4", "-5")] == [1] * 5
 
 
 def test_a_judge_that_cannot_be_reached_is_not_asked_again(

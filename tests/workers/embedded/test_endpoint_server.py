@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tasks.openai.merge import merge_messages
+from tasks.openai.prompts import merge_messages
 from tasks.plan import Merge
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 

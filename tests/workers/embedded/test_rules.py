@@ -20,7 +20,8 @@ from tasks.guide.prompts import REFLECTION_PLACES, Template, proposal_messages
 from tasks.guide.replies import parse_proposal
 from tasks.guide.ticket import Ticket, Verdict, read_candidate
 from tasks.judging import verdict as prompt
-from tasks.openai.reflect import Mutation, Response, Rewrite, as_variant, mutation_messages, rewrite_messages
+from tasks.openai.prompts import Response, as_variant, mutation_messages, rewrite_messages
+from tasks.openai.reflect import Mutation, Rewrite
 from workers.embedded.rules import RULES, verdict
 from workers.embedded.rules.reflector import (
     MAX_LINES,
@@ -47,9 +48,8 @@ def responses(tokens: float, correct: int = 3, n: int = 4) -> list[Response]:
 
 def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[Response]) -> Mutation:
     reply = mutate(*mutation_messages(CLUSTERS, deltas, scratchpad, target, given))
-    proposal = Mutation(**reply)
-    assert proposal.fault(deltas[target]) == ""
-    return proposal
+    Mutation.of(deltas[target])(**reply)
+    return Mutation(**reply)
 
 
 ZERO = {str(cluster["id"]): 0.0 for cluster in CLUSTERS}

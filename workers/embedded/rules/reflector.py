@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.common.text import unquote_lines
-from tasks.openai.reflect import variant_of
+from tasks.openai.prompts import variant_of
 from workers.embedded.rules.sections import json_section, section, sections
 
 END_OF_TURN, NUMBERS = "0", "1"
@@ -84,7 +84,7 @@ class DeltaStep:
 
 
 def mutate(_: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.reflect.mutation_messages`."""
+    """The reply to `tasks.openai.prompts.mutation_messages`."""
     responses = json_section(user, "Training-set responses")
     target, deltas = section(user, "Target cluster").strip(), json_section(user, "Current delta vector")
     now = observe(responses)
@@ -228,7 +228,7 @@ class Round:
 
 
 def rewrite(_: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.reflect.rewrite_messages`."""
+    """The reply to `tasks.openai.prompts.rewrite_messages`."""
     responses = json_section(user, "All minibatch responses")
     now = Round(json_section(user, "Deltas used"), observe(responses))
     past = read_rounds(unquote_lines(section(user, "Evolving summary")), now.deltas)
@@ -276,7 +276,7 @@ _CLUSTER = re.compile(r"cluster (\d+)", re.IGNORECASE)
 
 
 def merge(_: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.merge.merge_messages`."""
+    """The reply to `tasks.openai.prompts.merge_messages`."""
     headed = ((_PARENT.fullmatch(heading), text) for heading, text in sections(user))
     parents = [(float(found[1]), unquote_lines(text)) for found, text in headed if found]
     if len(parents) != 2:
