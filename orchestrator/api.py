@@ -35,8 +35,8 @@ __all__ = [
 PathName: TypeAlias = str | PathLike[str]
 Value: TypeAlias = str | int | float | bool | PathLike[str] | None
 """Of a setting; None is an empty one."""
-JudgeFunction: TypeAlias = Callable[[str, str, str], bool | tuple[bool, str]]
-"""From question, gold and answer to whether the answer is right, or that and a sentence why."""
+JudgeFunction: TypeAlias = Callable[[str, str, str], bool | float | tuple[bool | float, str]]
+"""From question, gold and answer to whether the answer is right, or a score from 0 to 1, and perhaps a sentence why."""
 
 
 class RunStopped(Exception):

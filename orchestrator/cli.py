@@ -11,10 +11,10 @@ from orchestrator import console
 from tasks.common.files import keep_private
 
 DESCRIPTION = """\
-Whetstone makes a language model answer in fewer words without becoming wrong.
+Whetstone makes a language model answer in fewer tokens, and tests that its answers stay correct.
 
-It evolves one logit bias for each cluster of the vocabulary of a served model, and keeps the biases that shorten the
-answers and leave them correct.  Celery workers do the work."""
+It finds a system prompt, and one logit bias for each cluster of the vocabulary of a served model.  Celery workers do
+the work."""
 
 EPILOG = """\
 start here:
@@ -22,19 +22,25 @@ start here:
   orchestrator init                                  four questions, then a .config for your model and questions
   orchestrator evolve --config configs/gpu.config    your model on a GPU
 
-exit status: 0 finished; 1 the settings or arguments are wrong, and nothing was started; 2 an error while running;
-3 the run is parked, and `orchestrator retry RUN` resumes it; 129 the terminal hung up, 130 interrupted (Ctrl+C) and
-143 terminated (SIGTERM): the same command resumes it; 141 a list whose reader has ended, as in `orchestrator runs |
-head`.  A run goes on when nobody reads what it prints."""
+exit status:
+  0              finished
+  1              the settings or arguments are wrong, and nothing was started
+  2              an error while running
+  3              the run is parked; `orchestrator retry RUN` resumes it
+  4              another process works on the run
+  129, 130, 143  the terminal hung up, Ctrl+C, SIGTERM; the same command resumes the run
+  141            the reader of a list has ended, as in `orchestrator runs | head`
+
+A run continues when nobody reads what it prints."""
 
 GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "run": {
         "init": ("init", "write a .config from four answers"),
-        "evolve": ("evolve", "run the evolution, or go on with it; --step cluster only clusters the vocabulary"),
+        "evolve": ("evolve", "find a system prompt and biases that shorten the answers, or resume such a run"),
         "collect": ("yaml_runs", "find the tokens that a model wastes"),
-        "guide": ("yaml_runs", "let a frozen model learn the rules in its prompt"),
-        "route": ("yaml_runs", "train with gradient routing, and test what it keeps out"),
-        "retry": ("runs", "go on with a run that parked or was stopped; finished work is not repeated"),
+        "guide": ("yaml_runs", "learn rules for the prompt of a frozen model, from labelled tickets"),
+        "route": ("yaml_runs", "train a model with gradient routing, and test what this keeps out"),
+        "retry": ("runs", "resume a run that parked or was stopped; finished work is not repeated"),
         "cancel": ("runs", "stop a run and keep its results"),
     },
     "look": {
@@ -44,11 +50,11 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "report": ("report", "write a page that shows a run, or several side by side"),
         "compare": ("report", "print the figures of runs side by side, or a run's answers before and after"),
         "best": ("report", "name the best system over several runs on the same questions"),
-        "judge": ("judge", "judge the answers in a file against their gold answers"),
+        "judge": ("judge", "judge the answers in a file by their right answers"),
     },
     "serve": {"export": ("export", "write what a run has found as a file for an inference engine")},
     "farm": {
-        "farm": ("farm", "start, stop or show the embedded farm; list or pause workers; remove what is old"),
+        "farm": ("farm", "start, stop or show the embedded farm; list or pause workers; remove old results"),
         "doctor": ("doctor", "check everything that a run needs, with a hint for each problem"),
         "flower": ("flower", "monitor a farm in a browser, and retry failed tasks"),
     },

@@ -152,8 +152,8 @@ class CollectOptions(EndpointOptions):
     is_fresh: Annotated[
         StrictBool,
         Field(
-            description="compute everything anew: set the collection in the output folder aside, and take nothing from "
-            "the store (without: results of equal settings are taken from it)"
+            description="set aside the collection in the output folder, and compute everything anew (otherwise results "
+            "of equal settings are taken from the store)"
         ),
     ] = False
 

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 @options.farm_option
 @options.json_option
 def doctor(config: Path | None, as_json: bool) -> int:
-    """Check everything that a run needs, one line for each check, with a hint below one that fails: settings,
-    questions, chat template, the broker, the workers of each queue, the same code everywhere, servers, GPUs, keys,
-    disks, clocks.
+    """Check everything that a run needs.
 
-    Nothing is started and nothing is changed.
+    With --config these are the settings, the questions and the model's chat template.  In any case they are the broker,
+    the workers of each queue, the code that they have, servers, GPUs, keys, disks and clocks.  Each check is one line;
+    below one that fails is a hint.  Nothing is started and nothing is changed.
 
     examples:
-      orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one
-      orchestrator doctor --config configs/gpu.config    also checks the settings and what they need
+      orchestrator doctor --config .config     before `orchestrator evolve`
+      orchestrator doctor                      a farm that is up, without the settings of a run
       orchestrator doctor --json
 
     exit status: 0 every check passes; 1 otherwise.

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @options.command(drives=True)
 @options.settings_options()
-@click.option("--fresh", is_flag=True, help="set aside the run that the output folder holds")
+@click.option("--fresh", is_flag=True, help="set aside the run in the output folder, and begin a new one")
 @click.option(
     "--fork", metavar="RUN[@PLACE]", type=options.path_option,
-    help="begin a run of its own with the population of another one: at the end of RUN, at a generation (RUN@2), or "
-    "with one individual (RUN@g1_child0_mut); its settings are RUN's where no --config is given",
+    help="begin a new run with the population of another one: that at the end (RUN), that of a generation (RUN@2), or "
+    "one individual (RUN@g1_child0_mut); without --config it has the settings of RUN",
 )  # fmt: skip
 @click.option("--step", type=click.Choice(("all", "cluster")), default="all",
-              help="the whole; or the clusters of the vocabulary only (all)")  # fmt: skip
+              help="the whole run, or only the clusters of the vocabulary (all)")  # fmt: skip
 @options.retry_wait_option
 @options.plain_option
 def evolve(
@@ -40,11 +40,11 @@ def evolve(
     retry_wait_s: float,
     plain: bool,
 ) -> int:
-    """Run the evolution that a .config describes, or go on with it.
+    """Run the evolution that a .config describes, or resume it.
 
-    The run lives in its output folder: the same command goes on where a run was stopped, by Ctrl+C, by a crash or by a
-    power cut, and repeats no evaluation and no call that was finished.  With CONFIG_FARM="embedded" the farm is started
-    and taken down with the run; with an address the workers there do the work.
+    Everything about the run is in its output folder.  After Ctrl+C, a crash or a power cut the same command resumes the
+    run, and repeats no finished evaluation or call.  With CONFIG_FARM="embedded" the farm is started and stopped with
+    the run.  With an address the workers there do the work.
 
     examples:
       orchestrator evolve                                        with .config, which `orchestrator init` writes
@@ -54,15 +54,15 @@ def evolve(
       orchestrator evolve --config my.config --step cluster --set CLUSTERS_FROM=outputs/collect/phase0_data.json
       orchestrator evolve --fork outputs/evolve@2 --output outputs/shorter --set LAMBDA_SHORTNESS=0.6
 
-    With --step cluster every token of the vocabulary is decoded, embedded, reduced by PCA and clustered by k-means; or,
-    with CONFIG_CLUSTERS_BY="waste", clustered by how much more verbose answers use it than short right ones.  The
-    result is in a folder under outputs/clusters that is named by a hash of its inputs, so that it is made once; the
-    clusters with their sizes and descriptions, and at last its path, go to standard output.
+    --step cluster makes the clusters without a run.  With CONFIG_CLUSTERS_BY="meaning" the tokens of the vocabulary are
+    embedded, reduced by PCA and clustered by k-means.  With "waste" they are clustered by how much more often verbose
+    answers use them than short right ones; CONFIG_CLUSTERS_FROM names these answers.  The result is in a folder under
+    outputs/clusters.  Standard output has the clusters with their sizes and descriptions, and then this folder.
 
     results: the output folder (CONFIG_OUTPUT_DIR or --output): report.txt, deploy/ for a server, front.json and others;
     the report also on standard output.
     exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4
-    another process works on the run; 130 interrupted; 143 terminated.
+    another process works on the run; 129 the terminal hung up; 130 interrupted; 143 terminated.
     """
     if fork is not None and step == "cluster":
         raise click.UsageError("--fork and --step cluster exclude each other")

@@ -31,19 +31,20 @@ def engines_for(kind: SystemKind, deltas: Sequence[float]) -> tuple[str, ...]:
               help="a system of the run, as front.json names it (default: the winner)")  # fmt: skip
 @click.option("--node", default="", help="an individual of the search, as individuals.jsonl names it")
 @click.option(
-    "--output", type=options.path_option, metavar="FILE", help="the file (default: in the run's folder exports)"
+    "--output", type=options.path_option, metavar="FILE", help="the file to write (default: in exports/ of the run)"
 )
 def export(run: Path, to: str, system: str, node: str, output: Path | None) -> int:
-    """Write what a run has found as a file for an inference engine, and print the command that uses it
-    and one complete request.
+    """Write what a run has found as a file for an inference engine.
 
-      sglang         a custom logit processor (as processor_best.py), named by each request
-      sglang-server  a system and a plugin for all chat completions of a server; also a system prompt alone
+    The command that uses the file, and one complete request, are printed.
+
+      sglang         a custom logit processor, which each request names
+      sglang-server  a plugin that steers all chat completions of a server; also for a system prompt alone
       vllm           a logits processor for model runner V1 and V2
       transformers   a LogitsProcessor for generate()
       llama-cpp      a processor for llama-cpp-python, and biases for llama-server
 
-    Each processor explains itself: its head, or `python FILE`, says how it is used (docs/serve.md).
+    The head of each processor says how it is used; `python FILE` prints the head (docs/serve.md).
 
     examples:
       orchestrator export outputs/evolve --to vllm

@@ -33,9 +33,11 @@ DAYS = 30
 @click.group(cls=options.CommandWithForms)
 @click.pass_context
 def farm(ctx: click.Context) -> int:
-    """Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, with an empty
-    CONFIG_OPENAI_BASE_URL, the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running and
-    leaves it running.  `workers` and `gc` are for every farm, also an external one.
+    """Start, stop or show the embedded farm.
+
+    It has a Valkey, the workers of the three queues and, if CONFIG_OPENAI_BASE_URL is empty, the endpoint that answers
+    by rules.  `orchestrator evolve` uses a farm that is up already, and leaves it up.  `workers` and `gc` are for every
+    farm, also for an external one.
 
     examples:
       orchestrator farm up                                  with configs/embedded.config
@@ -48,8 +50,8 @@ def farm(ctx: click.Context) -> int:
     results: data and logs are in CONFIG_FARM_DIR (outputs/farm); addresses and processes are printed to standard
     output.
 
-    exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started or reached or, of status,
-    is not up.
+    exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm could not be started or reached; of
+    status: it is not up.
     """
     if ctx.invoked_subcommand is None:
         raise click.UsageError(f"which of its forms: {', '.join(farm.list_commands(ctx))}?")
@@ -57,11 +59,11 @@ def farm(ctx: click.Context) -> int:
 
 
 UP_AND_DOWN = {
-    "up": "Start the embedded farm; it stays up until `orchestrator farm down`.",
+    "up": "Start the embedded farm.  It stays up until `orchestrator farm down`.",
     "down": "Stop the embedded farm.",
-    "status": "Show the processes of the embedded farm, and the farm of `docker compose up` in this folder.",
+    "status": "Show the processes of the embedded farm.  Also a farm of `docker compose up` in this folder.",
 }
-STATUSES = "exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started, or is not up."
+STATUSES = "exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm could not start, or is not up."
 
 
 def _add(action: str, about: str) -> None:
@@ -117,18 +119,21 @@ def _status_lines(folder: Path, found: FarmStatus) -> list[str]:
 
 
 @farm.command()
-@click.option("--pause", metavar="NAME", help="have a queue or a worker take no more tasks")  # fmt: skip
-@click.option("--resume", metavar="NAME", help="the opposite")
+@click.option("--pause", metavar="NAME", help="keep a queue or a worker from taking further tasks")  # fmt: skip
+@click.option("--resume", metavar="NAME", help="let the queue or worker take tasks again")
 @options.farm_option
 @options.json_option
 def workers(pause: str | None, resume: str | None, config: Path | None, as_json: bool) -> int:
-    """List the workers of the farm: queue, state, tasks in flight and their limit, pid, host and code version; of a gpu
-    worker also its GPU, model and server, requests in flight, and generated tokens per second.
+    """List the workers of the farm.
 
-    The state is ready, paused (see --pause), refusing (it returns tasks that it cannot do to the queue; the reason is
-    printed), or silent (there is a recent heartbeat, but no reply).
+    Each has its queue, state, tasks in flight and their limit, pid, host and code version.  A gpu worker also has its
+    GPU, model and server, the requests in flight, and the generated tokens per second.
 
-    A paused queue or worker takes no more tasks, also when it starts anew, and finishes those that it has.
+    The state is ready; paused (see --pause); refusing (it returns tasks that it cannot do to the queue; the reason is
+    printed); or silent (there is a recent heartbeat, but no reply).
+
+    A paused queue or worker takes no further tasks, and finishes those that it has.  It stays paused when it is started
+    anew.
 
     examples:
       orchestrator farm workers                               the farm of WHETSTONE_REDIS_URL, else the embedded one
@@ -190,25 +195,25 @@ def _target(target: Mapping[str, Any]) -> str:
 
 @farm.command()
 @options.farm_option
-@click.option("--days", type=click.FloatRange(0, 1e6), metavar="N", default=DAYS, help="what is old (default: 30)")
+@click.option("--days", type=click.FloatRange(0, 1e6), metavar="N", default=DAYS, help="the age in days (default: 30)")
 @click.option("--run", "runs", multiple=True, metavar="ID",
-              help="also this run, whatever its state; may be repeated")  # fmt: skip
-@click.option("--remove", is_flag=True, help="remove it; without this option nothing is changed")
+              help="remove this run too, whatever its state; may be repeated")  # fmt: skip
+@click.option("--remove", is_flag=True, help="remove it; without this option nothing is removed")
 @options.json_option
 def gc(config: Path | None, days: float, runs: Sequence[str], remove: bool, as_json: bool) -> int:
-    """Show what a farm no longer needs, and how much it is; with --remove, remove it.
+    """Show what a farm no longer needs, and its size.  With --remove it is removed.
 
       finished runs    the records of runs that finished more than --days days ago; their output folders stay
-      results          answers, verdicts, clusterings and others that no run holds, last used more than --days days ago
+      results          answers, verdicts, clusterings and others that no run needs, last used more than --days days ago
 
-    What a running, parked or stopped run needs is never removed, also when it begins while this command is at work.
-    Runs apply the same rule, with 30 days, whenever they begin.  `--run ID` removes a run that will never be resumed
-    and whose output folder is gone; `orchestrator runs --delete RUN` removes one that has its folder.
+    What a running, parked or stopped run needs is never removed, also if the run begins while this command is at work.
+    Each run that begins applies the same rule, with 30 days.  `--run ID` removes a run that will never be resumed and
+    whose output folder is gone.  `orchestrator runs --delete RUN` removes a run that has its folder.
 
     An embedded farm must be up: `orchestrator farm up` starts it.
 
     examples:
-      orchestrator farm gc                         what would be removed; nothing is changed
+      orchestrator farm gc                         what would be removed; nothing is removed
       orchestrator farm gc --days 7 --remove       what is older than a week
       orchestrator farm gc --run demo-1a2b3c4d --remove
 

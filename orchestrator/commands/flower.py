@@ -18,17 +18,16 @@ from tasks.common.logs import secret
 @click.option("--address", default="127.0.0.1", help="the address to listen on (127.0.0.1: this machine only)")
 @click.option("--port", type=int, default=5555, help="the port (default 5555; 0 for any free port)")
 @click.option("--note", default="", metavar="TEXT",
-              help="printed in place of the address, where that is another one from outside")  # fmt: skip
+              help="text to print in place of the address, if the address from outside is another one")  # fmt: skip
 @click.option("--outputs", type=options.path_option, default="outputs", metavar="DIR",
-              help="folder of the runs' output folders (default outputs); Retry writes there")  # fmt: skip
+              help="the folder of the runs' output folders (default outputs); Retry writes there")  # fmt: skip
 @click.option("--data", type=options.path_option, default="outputs/flower", metavar="DIR",
-              help="folder of the history (default outputs/flower), readable by you only")  # fmt: skip
+              help="the folder of the history (default outputs/flower); only you can read it")  # fmt: skip
 def flower(config: Path | None, address: str, port: int, note: str, outputs: Path, data: Path) -> int:
-    """Serve Flower for the farm at WHETSTONE_REDIS_URL, the one of a .config, or the one that is up in this folder: its
-    workers and tasks, the run of each task, the cost of each run so far, and Retry.
+    """Serve Flower for a farm: its workers and tasks, the run of each task, the cost of each run so far, and Retry.
 
     The user name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
-    names.  Without either a password is made anew and printed.
+    names.  Without either, a new password is made and printed.
 
     examples:
       orchestrator flower                                         the farm that `orchestrator farm up` started

@@ -88,18 +88,18 @@ class Answer:
 @click.option("--model", metavar="MODEL", help="the model to steer")
 @click.option("--data", metavar="FILE", help="the questions")
 @click.option("--judge", metavar="JUDGE", help="who decides whether an answer is right")
-@click.option("--budget", metavar="AMOUNT", help="what the run may take at most")
-@click.option("--config", type=options.path_option, default=".config", metavar="FILE", help="what to write (.config)")
+@click.option("--budget", metavar="AMOUNT", help="how much the run may use")
+@click.option("--config", type=options.path_option, default=".config", metavar="FILE", help="file to write (.config)")
 @click.option("--output", type=options.path_option, metavar="DIR", help="the run's output folder (outputs/run)")
-@click.option("--replace", is_flag=True, help="replace a file that exists")
+@click.option("--replace", is_flag=True, help="replace the file if it exists")
 def init(config: Path, output: Path | None, replace: bool, **given: str | None) -> int:
     """Ask four questions, and write a complete .config.
 
-      model      "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server
-      questions  a file; columns with unusual names behind it, as in  questions.csv question=Frage answer=Antwort
-      judge      "rules" (free), "exact_number" (free), file.py:function (free), or a model such as gpt-4o; behind a
-                 model its prices in USD a million tokens of prompt, cached prompt and completion, as in  my-model 2 1 8
-      budget     as in  "60 evaluations" of the search, "$5", at which the run parks, or both
+      model   "embedded"; a folder; a Hugging Face id; or a folder or an id with @URL of a running SGLang server
+      data    a file of questions; after it the columns with unusual names:  questions.csv question=Frage answer=Antwort
+      judge   "rules" (free), "exact_number" (free), file.py:function (free), or a model such as gpt-4o; after a model
+              its prices, in USD for a million tokens of prompt, cached prompt and reply:  my-model 2 1 8
+      budget  "60 evaluations" of the search; "$5", at which the run parks; or both
 
     Each answer is checked when it is given.  An answer that is given as an option is not asked for.  `make menuconfig`
     shows and changes everything that was written.

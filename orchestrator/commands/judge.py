@@ -33,21 +33,22 @@ class _Undecided(Exception):
 @options.command()
 @click.argument("file", type=options.path_option, metavar="FILE")
 @click.option("--tolerance", type=click.FloatRange(0, 1), metavar="SHARE",
-              help="relative error of a number, in place of JUDGE_TOLERANCE")  # fmt: skip
-@click.option("--judge", "name", metavar="NAME", help="three_stages, exact_number, or file.py:function of your own, "
+              help="relative error of a number that is allowed, in place of CONFIG_JUDGE_TOLERANCE")  # fmt: skip
+@click.option("--judge", "name", metavar="NAME", help="three_stages, exact_number, or your own file.py:function, "
               "in place of CONFIG_JUDGE")  # fmt: skip
 @click.option("--config", type=options.path_option, metavar="FILE",
-              help="a .config with judge and endpoint (Kconfig's defaults)")  # fmt: skip
+              help="a .config that names judge and endpoint (default: Kconfig's defaults)")  # fmt: skip
 @click.option("--output", type=options.path_option, metavar="FILE",
               help="the file to write, in place of standard output")  # fmt: skip
 def judge(file: Path, tolerance: float | None, name: str | None, config: Path | None, output: Path | None) -> int:
     """Judge the answers in a file: one JSON object a line, with the fields question, gold and answer.
 
-    One verdict is written for each line, in the same order: is_correct (true, false, or null where rules decide nothing
-    and no model is asked), stage (1: rules or a function, 2: a model, 3: the model's own arithmetic) and reasoning.
+    One verdict is written for each line, in the same order.  is_correct is true, false, or null (rules decide nothing,
+    and no model is asked).  stage is 1 (rules or a function), 2 (a model) or 3 (arithmetic with the model's numbers).
+    reasoning says why.
 
-    A model is asked only where --config names one at an OpenAI endpoint; its prices and its budget are those of the
-    file. Without --config rules decide, whatever keys the environment has.
+    A model is asked only if --config names one at an OpenAI endpoint; prices and budget are those of the file.  Without
+    --config rules decide, also when the environment has a key.
 
     examples:
       orchestrator judge answers.jsonl
@@ -56,9 +57,10 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
 
     results: one JSON object a line, to --output or standard output; counts and costs on standard error.
 
-    exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 a row could not be judged,
-    as where the endpoint's filter refuses it: it is named, with null as its verdict, and all others are written; or
-    every call fails, or the budget is reached: the verdicts of the rows before it are written.
+    exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 some rows could not be
+    judged, for example because the endpoint's filter refuses them: they are named, their verdicts are null, and all
+    others are written; 2 also if the endpoint or the function fails, or the budget is spent: the verdicts of the rows
+    before are written.
     """
     from orchestrator.report.format import format_cost, highest_cost, provider_at
     from orchestrator.runs.folder import check_inputs

@@ -114,17 +114,17 @@ runs_argument = click.argument("runs", metavar="RUN...", type=path_option, nargs
 json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
 set_option = click.option(
     "--set", "overrides", multiple=True, metavar="NAME=VALUE",
-    help="set one option in place of the file's value; may be repeated",
+    help="replace the value of one option; may be repeated",
 )  # fmt: skip
 farm_option = click.option(
     "--config", type=path_option, metavar="FILE",
-    help="the .config that names the farm (default: WHETSTONE_REDIS_URL, else the farm of `docker compose up` in this "
-    "folder, else configs/embedded.config)",
+    help="a .config that names the farm (default: the farm of WHETSTONE_REDIS_URL, else that of `docker compose up` in "
+    "this folder, else that of configs/embedded.config)",
 )  # fmt: skip
-plain_option = click.option("--plain", is_flag=True, help="plain lines, also in a terminal")
+plain_option = click.option("--plain", is_flag=True, help="print plain lines, also in a terminal")
 retry_wait_option = click.option(
     "--retry-wait", "retry_wait_s", type=float, default=0.0, metavar="SECONDS",
-    help="when only failed tasks remain, wait so long for a retry before parking (0)",
+    help="when only failed tasks are left, wait this long for a retry before parking (0)",
 )  # fmt: skip
 
 
@@ -138,13 +138,13 @@ def decorate(made: Sequence[Any]) -> Decorator:
 
 
 def settings_options(config: Path = DEFAULT_CONFIG) -> Decorator:
-    other = "; without one, and with a farm of `docker compose up` in this folder, ops/compose.config"
+    other = "; if there is none, and a farm of `docker compose up` runs in this folder, ops/compose.config"
     default = f"{config}{other if config == DEFAULT_CONFIG else ''}"
-    text = f"a settings file, as `make menuconfig` writes it (default: {default})"
+    text = f"the settings file (default: {default})"
     return decorate([
         click.option("--config", type=path_option, default=config, metavar="FILE", help=text),
         set_option,
-        click.option("--output", metavar="DIR", help="output folder, in place of CONFIG_OUTPUT_DIR"),
+        click.option("--output", metavar="DIR", help="the output folder, in place of CONFIG_OUTPUT_DIR"),
     ])  # fmt: skip
 
 

@@ -28,8 +28,8 @@ def report(runs: Sequence[Path], output: Path | None) -> int:
     """Write one HTML file that shows a run of any kind, or several side by side: what it has found, what it cost, its
     settings and versions.
 
-    The file has everything in it and loads nothing, so it can be sent.  It holds the questions and answers of the run.
-    A run at work is shown as far as it is.
+    The file has everything in it and loads nothing, so it can be sent.  It contains the questions and answers of the
+    run.  A run that is still at work is shown as well.
 
     examples:
       orchestrator report outputs/evolve
@@ -54,14 +54,15 @@ def report(runs: Sequence[Path], output: Path | None) -> int:
 @options.json_option
 @click.option("--all", "is_all", is_flag=True, help="print every measured system of each run")
 @click.option(
-    "--answers", type=click.Choice(("all", "changed", "lost", "gained")), help="print the answers of one finished run "
-    "before (the plain model) and after (the winner): all; those whose text changed, became wrong, or became correct",
+    "--answers", type=click.Choice(("all", "changed", "lost", "gained")), help="print the answers of one finished run, "
+    "before (the plain model) and after (the winner): all, or those that changed, became wrong (lost) or correct "
+    "(gained)",
 )  # fmt: skip
 def compare(runs: Sequence[Path], as_json: bool, is_all: bool, answers: str | None) -> int:
     """Print the most important figures of a run, or of several side by side: tokens and right answers before and after,
-    against which rival, on which questions, and what it took.
+    the strongest rival, the questions, and what the run cost.
 
-    Where two runs have answered the same questions, their winners are also compared with one another.  `orchestrator
+    If two runs have answered the same questions, their winners are also compared with one another.  `orchestrator
     report RUN RUN` writes the same as a page.
 
     examples:
@@ -126,12 +127,13 @@ def _all_systems(runs: Sequence[RunResults]) -> Iterator[str]:
 @options.runs_argument
 @options.json_option
 def best(runs: Sequence[Path], as_json: bool) -> int:
-    """Name the best system over several finished evolutions on the same questions: of those that passed in their run
-    the one with the fewest tokens, or with CONFIG_GOAL="most_right" the most correct answers, on the validation
-    questions.
+    """Name the best system over several finished evolutions on the same questions.
 
-    What each run guarantees is of its own choice.  The best of several runs is also the luckiest of them, so that its
-    figures are too good, and the 95 % do not hold for it: ask it fresh questions.
+    It is one of the systems that passed in their runs: the one with the fewest tokens on the validation questions, or
+    with CONFIG_GOAL="most_right" the one with the most correct answers.
+
+    The guarantee of a run holds only for the choice in that run.  The best of several runs is also the luckiest, so its
+    figures are too good, and the 95 % do not hold for it.  Ask it fresh questions.
 
     examples:
       orchestrator best outputs/seed1 outputs/seed2 outputs/seed3

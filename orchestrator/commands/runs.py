@@ -24,16 +24,16 @@ WIDEST = 300  # of an error, in columns
 
 @options.command()
 @click.argument("folder", type=options.path_option, default="outputs")
-@click.option("--delete", metavar="RUN", type=options.path_option, help="leave nothing of this run on its farm")
+@click.option("--delete", metavar="RUN", type=options.path_option, help="remove everything of this run from its farm")
 @options.json_option
 def runs(folder: Path, delete: Path | None, as_json: bool) -> int:
     """List the runs whose output folders are under a folder, and how far each of them is.
 
-    A run of which a file cannot be read is named on standard error, with the file, and the exit status is 2.
+    If a file of a run cannot be read, standard error names the run and the file, and the exit status is 2.
 
-    --delete takes one run off its farm: no key, no result and no message of it is left in Redis, but for results that
-    another run has used as well.  Its output folder stays; `orchestrator retry RUN` goes on from there, and repeats
-    what had not been written into it.
+    --delete removes one run from its farm: all its keys, results and messages in Redis, except results that another run
+    has used as well.  The output folder stays.  `orchestrator retry RUN` resumes the run from there, and repeats what
+    was not written into the folder.
 
     examples:
       orchestrator runs
@@ -87,7 +87,7 @@ def _delete(folder: Path, as_json: bool) -> int:
 @options.run_argument
 @options.json_option
 def status(run: Path, as_json: bool) -> int:
-    """Show how far one run is: what is done, its figures, tokens and cost, and why it does not go on.
+    """Show how far one run is: what is done, its figures, tokens and cost, and why it has stopped.
 
     examples:
       orchestrator status outputs/evolve
@@ -121,21 +121,20 @@ def status(run: Path, as_json: bool) -> int:
 @click.argument("run", metavar="[RUN]", type=options.path_option, required=False)
 @options.json_option
 def failed(run: Path | None, as_json: bool) -> int:
-    """List the tasks that have failed for good and wait to be retried: of which individual (its name in the tree and in
-    history.jsonl) or job, at what stage, with what error, after how many tries, and the file of the last prompt where
-    it was a call.
+    """List the tasks that have failed for good and wait for a retry.
 
-    While the farm is up, the list comes from the farm, also in the middle of a run; otherwise from the file that the
-    run wrote into its folder when it parked.
+    Each has the name of its individual (as in history.jsonl) or job, its stage, the number of tries, the time, the id
+    of the task, and the error.  While the farm is up, the list comes from the farm, also during a run.  Otherwise it
+    comes from the file that the run wrote into its folder when it parked.
 
     examples:
       orchestrator failed                          every run under outputs/
       orchestrator failed outputs/gpu              one run
       orchestrator failed outputs/gpu --json       for a program
 
-    Remove the cause, then `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of them.
+    Remove the cause.  Then run `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of the tasks.
 
-    exit status: 0 printed; 1 the folder holds no run; 2 a file of one of all runs cannot be read.
+    exit status: 0 printed; 1 the folder holds no run; 2 a file of one of several runs cannot be read.
     """
     from orchestrator.runs.folder import OutputError
     from orchestrator.runs.lifecycle import failed_of
@@ -177,27 +176,28 @@ def _failure_lines(failure: Failure) -> list[str]:
 @options.set_option
 @options.plain_option
 def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool) -> int:
-    """Go on with a run that parked or was stopped, with the settings that it was started with; `orchestrator resume` is
-    the same command.
+    """Resume a run that parked or was stopped, with the settings that it was started with.
 
-    Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator
-    failed RUN` shows the error); --set changes a setting that may change before a run is resumed: NAME=VALUE for an
-    evolution (limits, timeouts, prices, the budget, the farm, and the reflector), for the other kinds a key of the YAML
-    file, or an option of the command line.  With another judge an evolution is refused, and all
-    of a collection is judged again.
+    `orchestrator resume` is the same command.
 
-    With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
-    the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
-    failed` lists them.
+    Only what is missing is done; finished results are kept.  First remove the cause of the failure: `orchestrator
+    failed RUN` shows the error.
+
+    --set changes a setting.  Of an evolution these may change: the farm, the server, rate limits, prices, the budget,
+    the number of generations, callbacks, and the reflector.  Of the other kinds NAME is a key of the YAML file, or an
+    option of the command line.  Another judge is refused for an evolution; of a collection it judges all answers again.
+
+    With TASKs only these failed tasks are done again; if others have failed as well, the run then parks with them.  A
+    TASK is the name of the individual (g2_child3_mut) or of the job, or the id of the task or its first characters, as
+    `orchestrator failed` lists them.
 
     A run that ended with an error that would occur again (exit status 2) is not started; `orchestrator status RUN`
-    shows the error.
-
-    While another process drives the run, the failed tasks are sent to its farm again, and that process goes on.
+    shows the error.  While another process drives the run, the failed tasks are sent to its farm again, and that
+    process continues.
 
     examples:
       orchestrator retry outputs/gpu                            everything that is missing
-      orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
+      orchestrator retry outputs/gpu g2_child3_mut              the failed stage of one individual, and its next stages
       orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent
       orchestrator retry outputs/collect --set phase0.judge_concurrency=2
       orchestrator retry outputs/guide --set budget_usd=5
@@ -229,14 +229,15 @@ def retry(run: Path, tasks: Sequence[str], overrides: Sequence[str], plain: bool
 @options.command()
 @options.run_argument
 def cancel(run: Path) -> int:
-    """Stop a run, from any terminal or machine that sees its output folder: its driver parks (exit 3), its messages are
-    removed from the queues, and workers end its tasks as soon as the answer or the call that they wait for arrives.
+    """Stop a run, from any terminal or machine that sees its output folder.
 
-    Nothing that was finished is lost: `orchestrator retry RUN` goes on with it.
+    The process that drives the run parks it (exit status 3).  The messages of the run are removed from the queues.  A
+    worker ends a task of the run as soon as the answer or the call arrives that the task waits for.  Finished work is
+    kept: `orchestrator retry RUN` resumes the run.
 
     examples:
       orchestrator cancel outputs/gpu
-      orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm
+      orchestrator runs --delete outputs/gpu      afterwards, to remove the run from the farm
 
     results: the folder keeps all that was finished; standard output says how many messages were dropped.
 

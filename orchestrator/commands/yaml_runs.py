@@ -19,13 +19,15 @@ from orchestrator.route.settings import RouteOptions
 
 @options.command(drives=True)
 @click.option("--config", type=options.path_option, required=True, metavar="FILE", help="the YAML file")
-@click.option("--resume", is_flag=True, help="skip what the checkpoint files hold")
+@click.option("--resume", is_flag=True, help="resume: skip what the checkpoint files have")
 @options.field_options(CollectOptions)
 def collect(config: Path, resume: bool, **farm: Any) -> int:
-    """Find the tokens that a model wastes: sample verbose answers of the target, have the reflector compress them, keep
-    the pairs whose compressed answer the judge finds correct, and compare how often each token occurs on the two sides.
+    """Find the tokens that a model wastes.
 
-    Everything comes from a YAML file in which every key is set (see configs/collect.yaml and docs/collect.md).
+    The target writes verbose answers, and the reflector compresses them.  A pair is kept if the judge finds the
+    compressed answer correct.  Then the two sides of all pairs are compared: how often does each token occur?
+
+    The settings are a YAML file in which every key is set (configs/collect.yaml; docs/collect.md explains the keys).
 
     examples:
       orchestrator collect --config configs/collect.yaml
@@ -36,8 +38,8 @@ def collect(config: Path, resume: bool, **farm: Any) -> int:
     results: the file phase0.output_path of the YAML, and beside it checkpoints and the log; a summary on standard
     output.
     exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked: tasks
-    failed for good; 4 another process works on this collection; 130 interrupted; 143 terminated.  Except after 0, 1 and
-    4, `orchestrator retry FOLDER`, or the same command with --resume, resumes it.
+    failed for good; 4 another process works on this collection; 130 interrupted; 143 terminated.  After 2, 3, 130 and
+    143, `orchestrator retry FOLDER`, or the same command with --resume, resumes it.
     """
     from orchestrator.collect.settings import read_collect_settings
     from orchestrator.runs.folder import check_inputs
@@ -54,14 +56,16 @@ def collect(config: Path, resume: bool, **farm: Any) -> int:
 @click.group(cls=options.CommandWithForms, drives=True)
 @click.option("--config", type=options.path_option, metavar="FILE", help="the YAML file")
 @click.option("--step", type=click.Choice(("all", "ingest")), default="all",
-              help="the whole; or the tickets and shuffles only (all)")  # fmt: skip
+              help="the whole run, or only the reading of the tickets and their order (all)")  # fmt: skip
 @options.field_options(GuideOptions)
 @click.pass_context
 def guide(ctx: click.Context, /, config: Path | None, step: Literal["all", "ingest"], **farm: Any) -> int:
-    """Judge tickets with a frozen model, let a model propose small edits of the numbered experiences in its prompt, and
-    apply those that help on held-out tickets.
+    """Learn rules for the prompt of a frozen model.
 
-    Everything comes from a YAML file (see configs/guide.yaml).  The other forms work on what a run has left.
+    The model judges tickets.  It, or a model at an endpoint, proposes small edits of the numbered experiences in its
+    prompt.  An edit is applied if held-out tickets are judged better with it.
+
+    The settings are a YAML file (configs/guide.yaml; docs/guide.md explains the keys).
 
     examples:
       orchestrator guide --config configs/guide.yaml
@@ -69,16 +73,16 @@ def guide(ctx: click.Context, /, config: Path | None, step: Literal["all", "inge
       orchestrator guide --config configs/guide_gpu.yaml --farm external --redis-url redis://127.0.0.1:6379/0
 
     other forms:
-      orchestrator guide promote RUN --to FILE          put what a run has learned into the file that runs begin with
-      orchestrator guide rollback RUN --mission M --step N   make an earlier step of a run its next one
+      orchestrator guide promote RUN --to FILE               new runs begin with what this run has learned
+      orchestrator guide rollback RUN --mission M --step N   make an earlier step of a run its next step
 
     results: {output.root}/{run_id} of the YAML, one folder for each mission; its path on standard output.
     exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm, a
     batch without a valid answer, or a prompt over the model's context; 3 parked: tasks failed for good; 4 another
     process works on this run; 130 interrupted; 143 terminated.  After an error of the farm, 3, 130 and 143,
     `orchestrator retry FOLDER` or the same command resumes it; with `output.fail_if_exists: false` the same command
-    begins anew.  Without a valid answer, or with a prompt that is too long, other settings or data are needed, and
-    another run.
+    begins anew.  A batch without a valid answer, or a prompt that is too long, needs other settings or data and a new
+    run.
     """
     if ctx.invoked_subcommand is not None:
         return console.DONE
@@ -114,12 +118,12 @@ def rollback(run: Path, mission: str, to_step: int) -> int:
 
 
 @guide.command(
-    help="Put a run's experiences into the file that runs begin with, unless it has moved since.",
-    epilog="exit status: 0 done; 1 the folder holds no run of guide, or the file has moved; 2 a disk is full.",
+    help="Copy a run's experiences into the file that new runs begin with.  A file that has changed since is refused.",
+    epilog="exit status: 0 done; 1 the folder holds no run of guide, or the file has changed since; 2 a disk is full.",
 )
 @options.run_argument
 @click.option("--to", type=options.path_option, metavar="FILE", help="the file (default: guidance.path of the run)")
-@click.option("--mission", multiple=True, metavar="NAME", help="only this one; may be repeated")
+@click.option("--mission", multiple=True, metavar="NAME", help="only this mission; may be repeated")
 def promote(run: Path, to: Path | None, mission: Sequence[str]) -> int:
     from orchestrator.guide.guidance import promote, run_guidance
     from orchestrator.guide.run import GUIDE
@@ -137,11 +141,13 @@ def promote(run: Path, to: Path | None, mission: Sequence[str]) -> int:
 @options.field_options(RouteOptions)
 @click.pass_context
 def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -> int:
-    """Train a model by reinforcement with gradient routing, and test whether a hack direction, from a few authored
-    pairs, keeps out of the deployed weights a reward hack that nobody labelled.
+    """Train a model by reinforcement with gradient routing.
 
-    Everything comes from a YAML file (see configs/route_smoke.yaml and docs/route.md).  The same command goes on with a
-    run that was interrupted: a training begins again at its last checkpoint, on any worker.
+    A few authored pairs give a direction of hacks.  The run tests whether routing by this direction keeps a reward hack
+    that nobody labelled out of the deployed weights.
+
+    The settings are a YAML file (configs/route_smoke.yaml; docs/route.md explains the keys).  The same command resumes
+    a run that was interrupted: each training continues from its last checkpoint, on any worker.
 
     examples:
       orchestrator route --config configs/route_smoke.yaml --plan
@@ -149,7 +155,7 @@ def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -
       orchestrator route --config configs/route_smoke.yaml --farm external --redis-url redis://127.0.0.1:6379/0
 
     other form:
-      orchestrator route report RUN                     print the tables and verdicts of a run, as far as it is
+      orchestrator route report RUN          print the tables and verdicts of a run, finished or not
 
     results: {output.root}/{run_id} of the YAML: plan.json, rows/, checkpoints/, evaluation.jsonl, comparison.json,
     report.md and pictures; its path on standard output.
@@ -177,7 +183,7 @@ def route(ctx: click.Context, /, config: Path | None, plan: bool, **farm: Any) -
 
 
 @route.command(
-    help="Print the tables and verdicts of a run, of what it has evaluated so far, and whether it is as registered.",
+    help="Print the tables and verdicts of a run, finished or not.  Also print whether it is as registered.",
     epilog="exit status: 0 printed; 1 the folder holds no run of route, or a file of it is damaged.",
 )
 @options.run_argument

@@ -215,17 +215,17 @@ class GuideOptions(EndpointOptions):
     """The jobs in flight, and the server of the target."""
 
     rollout_jobs: Annotated[
-        Count, Field(le=4096, description="jobs of the target in flight, over all workers (64)")
+        Count, Field(le=4096, description="most jobs of the target in flight, over all workers (64)")
     ] = 64
-    endpoint_jobs: Annotated[Count, Field(le=256, description="calls of the endpoint in flight (4)")] = 4
+    endpoint_jobs: Annotated[Count, Field(le=256, description="most calls of the endpoint in flight (4)")] = 4
     sglang_url: Annotated[
         StrictStr,
         optional(server_address),
-        Field(description="a server of the model that runs already (default: each gpu worker starts one)"),
+        Field(description="a running server of the model (default: each gpu worker starts one)"),
     ] = ""
     sglang_command: Annotated[StrictStr, AfterValidator(server_arguments)] = "python -m sglang.launch_server"
     sglang_args: Annotated[
-        StrictStr, AfterValidator(server_arguments), Field(description="more arguments of a server that is started")
+        StrictStr, AfterValidator(server_arguments), Field(description="further arguments of a server that is started")
     ] = ""
     log_level: LogLevel = "logging"
 

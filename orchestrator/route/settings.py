@@ -138,8 +138,8 @@ class RouteSettings(Document):
 class RouteOptions(FarmOptions):
     """The jobs on the cards; an embedded worker has as many slots."""
 
-    gpu_jobs: Annotated[Count, Field(le=256, description="jobs on the cards in flight, over all workers (3)")] = 3
-    job_hours: Annotated[StrictFloat, Field(ge=0.001, le=8760, description="hard limit of one job (24)")] = 24.0
+    gpu_jobs: Annotated[Count, Field(le=256, description="most jobs in flight on GPUs, over all workers (3)")] = 3
+    job_hours: Annotated[StrictFloat, Field(ge=0.001, le=8760, description="most hours of one job (24)")] = 24.0
     log_level: LogLevel = "logging"
 
 

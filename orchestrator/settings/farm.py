@@ -17,7 +17,7 @@ from orchestrator.settings.options import no_password, optional, redis_address
 from tasks.common.logs import secret
 
 LogLevel = Annotated[
-    Literal["debug", "logging", "warning"], Field(description="what is logged; `logging` is INFO (logging)")
+    Literal["debug", "logging", "warning"], Field(description="the lowest level to log; `logging` is INFO (logging)")
 ]
 
 
@@ -26,7 +26,7 @@ LEVELS = {"debug": "DEBUG", "logging": "INFO", "warning": "WARNING"}
 
 
 def _price(kind: str) -> object:
-    return Field(ge=0, lt=1e9, description=f"price of a million {kind} tokens in USD (default: unknown)")
+    return Field(ge=0, lt=1e9, description=f"price of a million {kind} tokens, in USD (default: unknown)")
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class FarmOptions(Document):
 
     farm: Annotated[
         Literal["embedded", "external"],
-        Field(description="start one for this command, or use the workers at --redis-url"),
+        Field(description="start a farm for this command, or use the workers at --redis-url (embedded)"),
     ] = "embedded"
     redis_url: Annotated[
         StrictStr,
         optional(redis_address),
         no_password("WHETSTONE_REDIS_PASSWORD"),
-        Field(description="of an external farm (default: WHETSTONE_REDIS_URL)"),
+        Field(description="address of an external farm (default: WHETSTONE_REDIS_URL)"),
     ] = ""
     farm_dir: Annotated[Text, Field(description="folder of the embedded farm (outputs/farm)")] = "outputs/farm"
     retry_wait_s: Annotated[
         StrictFloat,
-        Field(ge=0, description="seconds: with only failed tasks left, wait so long for a retry, then park (0)"),
+        Field(ge=0, description="when only failed tasks are left, wait so many seconds for a retry, then park (0)"),
     ] = 0.0
     callbacks: Annotated[
-        StrictStr, Field(description="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")
+        StrictStr, Field(description="callbacks that follow the run, named as in CONFIG_CALLBACKS (docs/python.md)")
     ] = ""
 
     @property
@@ -61,14 +61,14 @@ class FarmOptions(Document):
 class EndpointOptions(FarmOptions):
     """The limits and prices of a kind that calls OpenAI endpoints: of each endpoint, over all workers together."""
 
-    requests_per_minute: Annotated[Count, Field(description="most requests a minute to an endpoint")] = 100_000
-    tokens_per_minute: Annotated[Count, Field(description="most tokens a minute, likewise")] = 1_000_000_000
+    requests_per_minute: Annotated[Count, Field(description="most requests a minute to an endpoint (100000)")] = 100_000
+    tokens_per_minute: Annotated[Count, Field(description="most tokens a minute to an endpoint (10^9)")] = 1_000_000_000
     price_prompt: Annotated[StrictFloat | None, _price("prompt")] = None
     price_cached: Annotated[StrictFloat | None, _price("cached")] = None
     price_completion: Annotated[StrictFloat | None, _price("completion")] = None
     budget_usd: Annotated[
         StrictFloat,
-        Field(ge=0, lt=1e9, description="USD: stop before the calls cost more; needs the prices (0: no limit)"),
+        Field(ge=0, lt=1e9, description="USD; park before the calls cost more; needs the prices (0: no limit)"),
     ] = 0.0
 
     @property
