@@ -28,8 +28,6 @@ from orchestrator.settings.farm import EndpointOptions, missing_key
 from orchestrator.settings.options import EMBEDDED, http_address, http_or_embedded, placeholders
 from tasks.common.text import quote
 
-RATIOS = tuple(f"data.split_ratios.{part}" for part in ("train", "val", "test"))
-
 EndpointAddress = Annotated[Text, AfterValidator(http_or_embedded)]
 
 
@@ -159,20 +157,17 @@ class CollectOptions(EndpointOptions):
 
 
 def read_collect_settings(path: Path) -> CollectSettings:
-    """The settings in a YAML file."""
     return read_document(path, CollectSettings, CROSS_CHECKS)
 
 
 def collect_settings_from(values: Mapping[str, Any]) -> CollectSettings:
-    """The settings of a mapping."""
     return parse_document(values, CollectSettings, CROSS_CHECKS)
 
 
 def _check_ratios(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if all(name in values for name in RATIOS):
-        total = sum(values[name] for name in RATIOS)
-        if abs(total - 1.0) > 1e-6:
-            yield "data.split_ratios", f"train, val and test add up to {total:g}, not to 1"
+    names = [f"data.split_ratios.{part}" for part in ("train", "val", "test")]
+    if all(name in values for name in names) and abs((total := sum(values[name] for name in names)) - 1.0) > 1e-6:
+        yield "data.split_ratios", f"train, val and test add up to {total:g}, not to 1"
 
 
 def _check_embedded(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -188,27 +183,22 @@ CROSS_CHECKS = (_check_ratios, _check_embedded)
 
 def check_surroundings(settings: CollectSettings, options: CollectOptions) -> None:
     """Check what settings and options must keep together, at each start."""
-    if problems := [*_key_problems(settings, options), *_limit_problems(settings, options)]:
+    if problems := [*_problems(settings, options)]:
         raise SettingsError(problems)
 
 
-def _key_problems(settings: CollectSettings, options: CollectOptions) -> Iterator[str]:
-    if settings.reflector.api_base == EMBEDDED:
+def _problems(settings: CollectSettings, options: CollectOptions) -> Iterator[str]:
+    reflector, judge = settings.reflector, settings.phase0.correctness
+    if reflector.api_base == EMBEDDED:
         if options.farm == "external":
             yield 'reflector.api_base: "embedded" needs --farm embedded'
     elif options.farm == "embedded":  # workers of an external farm have their own environment; these have ours
-        correctness = settings.phase0.correctness
-        yield from missing_key("reflector.api_key_env", settings.reflector.api_key_env)
-        yield from missing_key("phase0.correctness.evaluator_api_key_env", correctness.evaluator_api_key_env)
-
-
-def _limit_problems(settings: CollectSettings, options: CollectOptions) -> Iterator[str]:
-    """A prompt and its longest reply share the limit."""
-    longest = {
-        "reflector.max_new_tokens": settings.reflector.max_new_tokens,
-        "phase0.correctness.evaluator_max_new_tokens": settings.phase0.correctness.evaluator_max_new_tokens,
-    }
-    limit = options.tokens_per_minute
-    for key, tokens in longest.items():
+        yield from missing_key("reflector.api_key_env", reflector.api_key_env)
+        yield from missing_key("phase0.correctness.evaluator_api_key_env", judge.evaluator_api_key_env)
+    limit = options.tokens_per_minute  # which a prompt and its longest reply share
+    for key, tokens in (
+        ("reflector.max_new_tokens", reflector.max_new_tokens),
+        ("phase0.correctness.evaluator_max_new_tokens", judge.evaluator_max_new_tokens),
+    ):
         if limit <= tokens:
             yield f"--tokens-per-minute: {limit} leaves no room for a prompt: it must be more than {key} ({tokens})"

@@ -112,28 +112,12 @@ class Collection(JsonRecord):
         return content_hash([self.verbose_fingerprint(example), *keys])
 
 
-@dataclass(frozen=True)
-class SampleJob:
-    """One sample of one example, in progress.  `inputs` are the keys of the results that it starts from."""
-
-    job: Job
-    collection: Collection
-    example: Example
-    sample: int
-    inputs: tuple[str, ...]
-
-    def text(self) -> str:
-        """That of its only input."""
-        [result] = self.job.results(self.inputs)
-        return str(result["text"])
-
-
-def sample_job(job: Job) -> SampleJob:
+def collection_of(job: Job) -> tuple[Collection, Example]:
+    """The collection of a job, and the example that it works on."""
     text = job.store.metadata(job.run, COLLECTION)
     if text is None:
         raise discard(f"no collection {job.run!r} in the store")
-    example, sample, inputs = (job.arguments[name] for name in ("example", "sample", "inputs"))
-    return SampleJob(job, _collection(text), job.store.examples(job.run)[EXAMPLES][example], sample, tuple(inputs))
+    return _collection(text), job.store.examples(job.run)[EXAMPLES][job.arguments["example"]]
 
 
 @lru_cache(maxsize=2)
@@ -141,30 +125,32 @@ def _collection(text: str) -> Collection:
     return Collection.from_json(text)
 
 
-def compress(job: SampleJob) -> dict[str, Any]:
-    collection, store, run, call = job.collection, job.job.store, job.job.run, job.job.call_id
-    messages = compression_messages(collection.compress_template, job.example.question, job.text())
-    client = client_for(store, run, collection.reflector_endpoint)
-    found, written = ask_until_usable(client, messages, Compression, collection.reflector, call, store, run)
+def compress(job: Job) -> dict[str, Any]:
+    collection, example = collection_of(job)
+    [verbose] = job.results(job.arguments["inputs"])
+    messages = compression_messages(collection.compress_template, example.question, verbose["text"])
+    client, store, run = client_for(job.store, job.run, collection.reflector_endpoint), job.store, job.run
+    found, written = ask_until_usable(client, messages, Compression, collection.reflector, job.call_id, store, run)
     store.add_providers(run, "reflector", [written.provider])
     return {"text": found.rewritten_answer, "by": written.provider}
 
 
-def judge_sample(job: SampleJob) -> dict[str, Any]:
-    collection, store, run = job.collection, job.job.store, job.job.run
-    client = client_for(store, run, collection.judge_endpoint)
-    row = (job.example.question, job.example.gold, job.text())
-    verdict = verdict_record(client, collection.judge, job.job.call_id, row, store, run)
+def judge_sample(job: Job) -> dict[str, Any]:
+    collection, example = collection_of(job)
+    [compressed] = job.results(job.arguments["inputs"])
+    row = (example.question, example.gold, compressed["text"])
+    client = client_for(job.store, job.run, collection.judge_endpoint)
+    verdict = verdict_record(client, collection.judge, job.call_id, row, job.store, job.run)
     if verdict["by"]:
-        store.add_providers(run, "judge", [verdict["by"]])
+        job.store.add_providers(job.run, "judge", [verdict["by"]])
     return verdict
 
 
 @shared_task(name="openai.compress", base=JobTask)
 def compress_task(run: str, key: str, attempt: int) -> None:
-    run_job((run, key, attempt), lambda job: compress(sample_job(job)))
+    run_job((run, key, attempt), compress)
 
 
 @shared_task(name="openai.verdict", base=JobTask)
 def verdict_task(run: str, key: str, attempt: int) -> None:
-    run_job((run, key, attempt), lambda job: judge_sample(sample_job(job)))
+    run_job((run, key, attempt), judge_sample)

@@ -8,7 +8,7 @@ from typing import Any
 
 from celery import Task, shared_task
 
-from tasks.collect.collection import SampleJob, sample_job
+from tasks.collect.collection import collection_of
 from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.processor import check_of
 from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render, takes_system
@@ -80,13 +80,14 @@ def check_lengths(job: Job, host: TargetHost) -> dict[str, Any]:
     return {"limit": limit, "lengths": too_long}
 
 
-def draw_sample(job: SampleJob, host: TargetHost) -> dict[str, Any]:
+def draw_sample(job: Job, host: TargetHost) -> dict[str, Any]:
     """One verbose answer of a collection: the target's, without steering, with sample j's seed."""
-    collection, target, sampling = job.collection, job.collection.target, job.collection.sampling(job.sample)
+    collection, example = collection_of(job)
+    target, sampling = collection.target, collection.sampling(job.arguments["sample"])
     with TOKENIZER_LOCK:
         tokenizer = load_tokenizer(host.model_folder(target))
         form = tokenizer, target.system_prompt, target.prompt_template
-        prompt = render(*form, job.example.context, job.example.question)
+        prompt = render(*form, example.context, example.question)
         stops = tuple(sorted(answer_ends(tokenizer)))
     request = GenerateRequest.of(tuple(prompt), sampling, stops)
     answers: dict[int, Generated] = {}
@@ -94,9 +95,9 @@ def draw_sample(job: SampleJob, host: TargetHost) -> dict[str, Any]:
     return {"text": answers[0].text, "tokens": answers[0].completion_tokens, "finish": answers[0].finish}
 
 
-def describe_tokenizer(job: SampleJob, host: TargetHost) -> dict[str, Any]:
+def describe_tokenizer(job: Job, host: TargetHost) -> dict[str, Any]:
     """The target's tokenizer for workers without transformers (tasks/collect/tokens.py)."""
-    model = host.model_folder(job.collection.target)
+    model = host.model_folder(collection_of(job)[0].target)
     with TOKENIZER_LOCK:
         tokenizer = load_tokenizer(model)
         backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -126,11 +127,11 @@ def lengths_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None
 def sample_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
     run_job(
         (run, key, attempt),
-        lambda job: draw_sample(sample_job(job), host_of(task)),
+        lambda job: draw_sample(job, host_of(task)),
         lambda answer: {"target": answer["tokens"]},
     )
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask, bind=True)
 def tokenizer_task(task: Task[Any, Any], run: str, key: str, attempt: int) -> None:
-    run_job((run, key, attempt), lambda job: describe_tokenizer(sample_job(job), host_of(task)))
+    run_job((run, key, attempt), lambda job: describe_tokenizer(job, host_of(task)))

@@ -1,0 +1,115 @@
+"""A collection by its settings: the split, what is refused, and what a resumed one may change and computes anew."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.collect.run import COLLECT, make_collection, split, start_collection
+from orchestrator.collect.settings import CollectOptions, SplitRatios, check_surroundings, read_collect_settings
+from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.kinds import SETTINGS_FILE
+from orchestrator.settings import SettingsError
+from tasks.records import Example
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "collect.yaml"
+PRICES = ["farm.price_prompt=2.5", "farm.price_cached=1", "farm.price_completion=10"]
+
+
+@given(st.integers(1, 150), st.integers(0, 5), st.randoms(use_true_random=False))
+def test_the_split_is_the_shuffle_of_the_sorted_ids_cut_at_the_floors(count: int, seed: int, rng: random.Random):
+    rows = [Example(f"financebench_id_{i:05}", "page", "question?", "gold") for i in range(count)]
+    wanted = list(rows)
+    random.Random(seed).shuffle(wanted)
+    rng.shuffle(rows)
+    parts = split(rows, SplitRatios(0.70, 0.15, 0.15), seed)
+    assert [*parts.train, *parts.val, *parts.test] == wanted
+    assert (len(parts.train), len(parts.val)) == (int(count * 0.70), int(count * 0.15))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """That of a collection with the shipped settings, by which rules compress and judge."""
+    options = CollectOptions(farm_dir=str(tmp_path / "farm"), requests_per_minute=10, tokens_per_minute=100_000)
+    COLLECT.save(OutputFolder(tmp_path), read_collect_settings(SHIPPED), options)
+    return tmp_path
+
+
+def keys(folder: Path, *changes: str, run: str = "run", is_fresh: bool = False) -> tuple[str, str, str]:
+    """Those of a verbose answer, a compression and a verdict."""
+    settings, options = COLLECT.load(folder, changes)
+    collection = make_collection(settings, dataclasses.replace(options, is_fresh=is_fresh), run)
+    example = Example("q", "the pages", "why?", "so")
+    compression, verdict = collection.compression_key(example, "so it is"), collection.verdict_key(example, "so")
+    return collection.sample_key(example, 0), compression, verdict
+
+
+def test_only_a_fresh_collection_has_keys_that_no_other_has(folder: Path) -> None:
+    first = keys(folder, run="first")
+    assert first == keys(folder, run="second")
+    fresh = [keys(folder, run=run, is_fresh=True) for run in ("first", "second")]
+    assert len({*first}.union(*fresh)) == 3 * 3
+
+
+def test_prices_and_the_budget_may_change_and_alter_no_result(folder: Path) -> None:
+    settings, options = COLLECT.load(folder, [*PRICES, "farm.budget_usd=20"])
+    assert (options.prices, options.budget_usd) == ((2.5, 1.0, 10.0), 20.0)
+    assert settings == COLLECT.load(folder)[0]
+    assert keys(folder, *PRICES, "farm.budget_usd=20") == keys(folder)
+    with pytest.raises(SettingsError, match=r"farm\.budget_usd: needs the prices"):
+        COLLECT.load(folder, ["farm.budget_usd=20"])
+
+
+def test_another_reflector_compresses_anew_and_another_judge_judges_anew(folder: Path) -> None:
+    before = keys(folder)
+    for change in ("temperature=0.5", "top_p=null", "max_new_tokens=99", "seed=9"):
+        sample, compression, verdict = keys(folder, f"reflector.{change}")
+        assert (sample, verdict) == (before[0], before[2]) and compression != before[1]
+        sample, compression, verdict = keys(folder, f"phase0.correctness.evaluator_{change}")
+        assert (sample, compression) == before[:2] and verdict != before[2]
+
+
+def refused(folder: Path, *changes: str) -> list[str]:
+    """When the collection is resumed with these changes; nothing of it is changed by that."""
+    before = (folder / SETTINGS_FILE).read_bytes()
+    with pytest.raises(SettingsError) as error:
+        COLLECT.resume(folder, changes, (), plain=True)
+    assert (folder / SETTINGS_FILE).read_bytes() == before and not (folder / "farm").exists()
+    return list(error.value.problems)
+
+
+def test_what_would_make_it_another_collection_is_refused(folder: Path) -> None:
+    for name in ("seed", "phase0.correctness.tolerance", "reflector.compress_prompt_template", "farm.is_fresh"):
+        assert refused(folder, f"{name}=7")[0].startswith(f"--set {name}: it alters results, so it is another run;")
+
+
+def test_a_limit_that_leaves_no_room_for_a_prompt_is_refused(folder: Path) -> None:
+    """The longest replies have 256 and 512 tokens."""
+    [line] = refused(folder, "farm.tokens_per_minute=512")
+    assert line.startswith("--tokens-per-minute: 512 ") and "evaluator_max_new_tokens" in line
+    check_surroundings(*COLLECT.load(folder, ["farm.tokens_per_minute=513"]))
+
+
+def test_an_endpoint_without_a_key_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "http://127.0.0.1:9/v1"
+    both = [f"reflector.api_base={address}", f"phase0.correctness.evaluator_api_base={address}"]
+    names = ["reflector.api_key_env=NO_SUCH_KEY", "phase0.correctness.evaluator_api_key_env=THAT_KEY"]
+    monkeypatch.setenv("THAT_KEY", "k")
+    [line] = refused(folder, *both, *names)
+    assert line.startswith("reflector.api_key_env: ") and "NO_SUCH_KEY" in line
+
+
+def test_an_output_that_is_the_file_of_questions_is_refused(folder: Path) -> None:
+    settings, options = COLLECT.load(folder)
+    questions = folder / "questions.jsonl"
+    questions.write_bytes(Path(settings.data.financebench_path).read_bytes())
+    (folder / "link.json").symlink_to(questions)
+    data = dataclasses.replace(settings.data, financebench_path=str(questions))
+    phase0 = dataclasses.replace(settings.phase0, output_path=str(folder / "link.json"))
+    with pytest.raises(OutputError, match=r"phase0\.output_path: .* is the same file as data\.financebench_path"):
+        start_collection(dataclasses.replace(settings, data=data, phase0=phase0), options, resume=False)
