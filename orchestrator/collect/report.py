@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired
@@ -74,8 +74,8 @@ def make_document(
         "seed": settings.seed,
         "target_model_id": settings.target.model_id,
         # Who answered, and not whom the settings name; those are in the snapshot below.
-        "reflector_model": providers(pair.compressed_by for pair in pairs),
-        "evaluator_model": providers(pair.judged_by for pair in pairs),
+        "reflector_model": join_providers(pair.compressed_by for pair in pairs),
+        "evaluator_model": join_providers(pair.judged_by for pair in pairs),
         "verbose_num_samples": settings.phase0.verbose_num_samples,
         "k": settings.phase0.k,
         "correctness_tolerance": settings.phase0.correctness.tolerance,
@@ -89,10 +89,6 @@ def make_document(
     train = [_train_entry(example, found, left) for example, found in zip(split.train, gathered, strict=True)]
     others = {name: list(map(_example_fields, getattr(split, name))) for name in ("val", "test")}
     return {"metadata": metadata, "token_selection": dict(selection), "splits": {"train": train, **others}}
-
-
-def providers(names: Iterable[str]) -> str:
-    return join_providers({name for name in names if name})
 
 
 def _train_entry(example: Example, samples: Samples, ids: Iterator[PairIds]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.collect.report import Pair, Split, make_document, providers, retained
+from orchestrator.collect.report import Pair, Split, make_document, retained
 from orchestrator.collect.settings import CollectSettings
 from orchestrator.farm.work import Request, Scheduler
 from orchestrator.runs.folder import append_lines, load_lines
@@ -28,6 +28,7 @@ from orchestrator.settings import SettingsError
 from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
 from tasks.collect.tokens import Filters, TokenShare, Vocabulary, select_tokens
 from tasks.cpu.plots import COLLECTION_PLOTS
+from tasks.openai.endpoint import join_providers
 from tasks.records import Example, JobSpec
 
 log = logging.getLogger(__name__)
@@ -230,13 +231,11 @@ class Collector:
 
     def _log_totals(self) -> None:
         """How much was retained, who compressed and judged, and plainly what was not computed by this command."""
-        counts, pairs = (
-            [*map(len, map(retained, self.gathered))],
-            [p for found in self.gathered for p in found.values()],
-        )
+        counts = [len(retained(found)) for found in self.gathered]
+        pairs = [pair for found in self.gathered for pair in found.values()]
         said = "%d of %d examples retained, %d of %d pairs"
         log.info(said, sum(m > 0 for m in counts), len(counts), sum(counts), len(pairs))
-        by = providers(pair.compressed_by for pair in pairs), providers(pair.judged_by for pair in pairs)
+        by = join_providers(pair.compressed_by for pair in pairs), join_providers(pair.judged_by for pair in pairs)
         log.info("compressed by %s; judged by %s", *by)
         samples, compressions, verdicts = (self.scheduler.cached[task] for task in (SAMPLE, COMPRESS, VERDICT))
         hint = "" if self.is_resumed else "; --fresh computes everything anew"

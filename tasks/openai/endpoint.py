@@ -48,7 +48,7 @@ def provider_of(system_fingerprint: str, model: str) -> str:
 
 
 def join_providers(names: Iterable[str]) -> str:
-    return " and ".join(sorted(names)) or NO_MODEL
+    return " and ".join(sorted({*names} - {""})) or NO_MODEL
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ only the edges from parents cross.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,8 +54,7 @@ class Layout:
     nodes: dict[str, Node]
     edges: tuple[Edge, ...]
     best: str  # the first node that reached the highest fitness
-    path: tuple[str, ...]  # from a root to `best`
-    first: int  # generation
+    path: frozenset[tuple[str, str]]  # the edges from a root to `best`
     columns: float
     rows: float
 
@@ -103,18 +102,13 @@ def lay_out(tree: Mapping[str, Any]) -> Layout:
     rows, first = _rows(raw, edges), min(node["generation"] for node in raw.values())
     nodes = {}
     for name, node in raw.items():
-        x = _column(node["generation"] - first, node["stage"])
-        about = node["fitness"], node["elite"], node.get("target")
-        nodes[name] = Node(name, node["generation"], node["stage"], x, rows[name], *about)
+        generation, stage = node["generation"], node["stage"]
+        x = (generation - first) * (len(STAGES) + GAP) + list(STAGES).index(stage)
+        nodes[name] = Node(name, generation, stage, x, rows[name], node["fitness"], node["elite"], node.get("target"))
     # The earliest node of the highest fitness, so not an elite's copy in a later population.
     best = min(nodes.values(), key=lambda node: (-node.fitness, node.x, node.row, node.id))
     size = max(node.x for node in nodes.values()) + 1, max(rows.values()) + 1
-    return Layout(nodes, edges, best.id, _path_to(best, nodes, edges), first, *size)
-
-
-def _column(generation: int, stage: str) -> float:
-    """The x of a stage; generations are counted from the first one drawn."""
-    return generation * (len(STAGES) + GAP) + list(STAGES).index(stage)
+    return Layout(nodes, edges, best.id, _path_to(best, nodes, edges), *size)
 
 
 def _rows(raw: Mapping[str, Mapping[str, Any]], edges: tuple[Edge, ...]) -> dict[str, float]:
@@ -133,15 +127,14 @@ def _rows(raw: Mapping[str, Mapping[str, Any]], edges: tuple[Edge, ...]) -> dict
     return rows
 
 
-def _path_to(best: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> tuple[str, ...]:
+def _path_to(best: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> frozenset[tuple[str, str]]:
     """From a node without ancestors to `best`, through the fitter of two parents."""
-    into: dict[str, list[Node]] = {}
-    for edge in edges:
-        into.setdefault(edge.to, []).append(nodes[edge.source])
-    path = [best]
-    while parents := into.get(path[-1].id):
-        path.append(min(parents, key=lambda node: (-node.fitness, node.row)))
-    return tuple(node.id for node in reversed(path))
+    path, at = set(), best
+    while parents := [nodes[edge.source] for edge in edges if edge.to == at.id]:
+        parent = min(parents, key=lambda node: (-node.fitness, node.row))
+        path.add((parent.id, at.id))
+        at = parent
+    return frozenset(path)
 
 
 def _scale(layout: Layout) -> Scale:
@@ -157,39 +150,35 @@ def _draw_generations(axes: Axes, layout: Layout, scale: Scale) -> None:
     """A light strip behind each population, the generation's number above it, and titles of the columns."""
     head: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "color": style.INK, "annotation_clip": False}
     title: dict[str, Any] = {"fontsize": min(scale.text, 7.5), "color": style.MUTED, "annotation_clip": False}
-    for generation in sorted({node.generation for node in layout.nodes.values()}):
-        x = _column(generation - layout.first, "pop")
+    generations: dict[int, dict[str, float]] = {}
+    for node in layout.nodes.values():
+        generations.setdefault(node.generation, {})[node.stage] = node.x
+    for generation, columns in sorted(generations.items()):
+        x = columns["pop"]
         strip = Rectangle((x - 0.46, -0.55), 0.92, layout.rows + 0.1, facecolor="#f1f4f8", edgecolor="none", zorder=0)
         axes.add_patch(strip)
         if scale.labels == "none":
             style.annotate(axes, f"{generation}", (x, -0.55), (0, 5), **head)
             continue
         style.annotate(axes, f"generation {generation}", (x, -0.55), (0, 13), **head)
-        present = {node.stage: node.x for node in layout.nodes.values() if node.generation == generation}
         for stage, label in STAGES.items():
-            if stage in present:
-                style.annotate(axes, label, (present[stage], -0.55), (0, 3), **title)
+            if stage in columns:
+                style.annotate(axes, label, (columns[stage], -0.55), (0, 3), **title)
 
 
 def _draw_edges(axes: Axes, layout: Layout, scale: Scale) -> None:
-    on_path = set(zip(layout.path, layout.path[1:], strict=False))
     thin, strong = (1.0, 2.4) if scale.labels == "full" else (0.7, 2.4 if scale.labels == "fitness" else 1.9)
 
-    def draw(edges: Iterable[Edge], zorder: int, **look: Any) -> None:
+    def draw(kinds: Container[str], is_on_path: bool, **look: Any) -> None:
+        edges = [edge for edge in layout.edges if edge.kind in kinds and (edge[:2] in layout.path) == is_on_path]
         patches = [PathPatch(_curve(layout.nodes[edge.source], layout.nodes[edge.to])) for edge in edges]
-        axes.add_collection(PatchCollection(patches, facecolor="none", zorder=zorder, **look))
+        axes.add_collection(PatchCollection(patches, facecolor="none", zorder=1 + is_on_path, **look))
 
-    looks: dict[str, dict[str, Any]] = {
-        "parent": {"edgecolor": PARENT, "linewidth": thin, "alpha": 0.8 if scale.labels == "full" else 0.55},
-        "mutation": {"edgecolor": MUTATION, "linewidth": 1.4 * thin, "linestyle": (0, (2.2, 1.4))},
-        "next": {"edgecolor": "#c9d1da", "linewidth": thin},
-    }
-    for kind, look in looks.items():
-        draw((edge for edge in layout.edges if edge.kind == kind and edge[:2] not in on_path), 1, **look)
-    path = [edge for edge in layout.edges if edge[:2] in on_path]
-    look = {"edgecolor": style.RECORD, "linewidth": strong}
-    draw((edge for edge in path if edge.kind != "mutation"), 2, linestyle="solid", **look)
-    draw((edge for edge in path if edge.kind == "mutation"), 2, linestyle=(0, (2.2, 1.0)), **look)
+    draw(["parent"], False, edgecolor=PARENT, linewidth=thin, alpha=0.8 if scale.labels == "full" else 0.55)
+    draw(["mutation"], False, edgecolor=MUTATION, linewidth=1.4 * thin, linestyle=(0, (2.2, 1.4)))
+    draw(["next"], False, edgecolor="#c9d1da", linewidth=thin)
+    draw(["parent", "next"], True, edgecolor=style.RECORD, linewidth=strong, linestyle="solid")
+    draw(["mutation"], True, edgecolor=style.RECORD, linewidth=strong, linestyle=(0, (2.2, 1.0)))
 
 
 def _curve(source: Node, to: Node) -> Path:
