@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from collected_folder import DOCUMENT, collected_folder
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.collect.report import Pair, Split, make_document, read_collection
@@ -28,6 +28,7 @@ def test_what_was_appended_is_there_for_the_next_start(tmp_path: Path) -> None:
     assert [again.holds(*line) for line in (("a", "k"), ("a", "other settings"), ("c", "k"))] == [True, False, False]
 
 
+@settings(max_examples=40, deadline=None)  # each syncs the file to the disk
 @given(st.data())
 def test_a_checkpoint_cut_anywhere_keeps_its_whole_lines_and_can_be_appended_to(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -67,18 +68,18 @@ def gathered(*verdicts: dict[str, object]) -> dict[int, Pair]:
 
 
 def test_the_output_has_the_keys_of_the_specification_and_names_who_answered() -> None:
-    settings = read_collect_settings(Path(__file__).parents[3] / "configs" / "collect.yaml")
+    shipped = read_collect_settings(Path(__file__).parents[3] / "configs" / "collect.yaml")
     # Given three examples, with one retained pair, two and none
     found = [gathered(WRONG, RIGHT), gathered(RIGHT, RIGHT), gathered(WRONG)]
     ids = [([1, 2], [1]), ([3], [3]), ([4], [])]
     split = Split((FIRST, SECOND, OTHER), (OTHER,), ())
-    document = make_document(settings, split, found, ids, {"k": 0}, "2026-01-02T03:04:05Z")
+    document = make_document(shipped, split, found, ids, {"k": 0}, "2026-01-02T03:04:05Z")
     assert list(document) == ["metadata", "token_selection", "splits"]
     metadata = document["metadata"]
     assert list(metadata) == METADATA
     assert (metadata["reflector_model"], metadata["evaluator_model"]) == ("m", NO_MODEL)
     assert metadata["split_counts"] == {"train": 3, "val": 1, "test": 0}
-    assert metadata["config_snapshot"]["reflector"]["model_id"] == settings.reflector.model_id
+    assert metadata["config_snapshot"]["reflector"]["model_id"] == shipped.reflector.model_id
     asked = {"context": "context", "query": "question", "gold_answer": "gold"}
     assert document["splits"]["val"] == [{"example_id": "c", **asked}]
     first, second, third = document["splits"]["train"]
@@ -100,9 +101,9 @@ def test_the_output_has_the_keys_of_the_specification_and_names_who_answered() -
 
 
 def test_the_output_is_read_again_also_from_a_folder_that_was_moved(tmp_path: Path) -> None:
-    settings = {"phase0.output_path": "/nowhere/phase0_data.json"}
-    assert read_collection(tmp_path, settings) is None
-    found = read_collection(collected_folder(tmp_path), settings)
+    named = {"phase0.output_path": "/nowhere/phase0_data.json"}
+    assert read_collection(tmp_path, named) is None
+    found = read_collection(collected_folder(tmp_path), named)
     assert found is not None
     pairs = [pair for one in found["splits"]["train"] for pair in (*one["retained_pairs"], *one["discarded_pairs"])]
     assert [len(pair.get("verbose_token_ids", ())) for pair in pairs] == [8, 6, 0]
