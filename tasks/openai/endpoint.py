@@ -18,7 +18,6 @@ EMBEDDED = "embedded"
 NAME_VARIABLE = "WHETSTONE_ENDPOINT"  # names the endpoint at OPENAI_BASE_URL, where that changes with each start
 
 RULES_FINGERPRINT = "whetstone-rules"  # the embedded endpoint's fingerprints begin with it
-NO_RULE = "no_rule"  # the code of its error for a question that no rule answers
 CONTEXT_EXCEEDED = "context_length_exceeded"  # OpenAI's code for a prompt that is longer than the model's context
 RULES = "rules of the embedded endpoint (no language model)"
 NO_MODEL = "no model: no call was needed, or none was answered"
@@ -106,10 +105,6 @@ class RejectedError(CallError):
 
 class ContextExceededError(RejectedError):
     """The endpoint counts more tokens than the model's context has. A shorter prompt may fit."""
-
-
-class NoRuleError(RejectedError):
-    """The embedded endpoint has no rule for this question."""
 
 
 class MissingKeyError(CallError):

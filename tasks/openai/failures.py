@@ -116,7 +116,6 @@ def _of_refusal(error: Refused, max_tries: int, key: str) -> errors.CallError:
     kinds: list[tuple[bool, type[errors.CallError], str]] = [
         ("insufficient_quota" in error.codes, errors.RejectedError, f"the account's credit is used up ({message})"),
         (status == 429, errors.UnavailableError, f"rate limited ({message}), {tried}"),
-        (errors.NO_RULE in error.codes, errors.NoRuleError, message),
         (error.is_filtered, errors.UnusableReplyError, f"the endpoint's content filter refuses the prompt ({message})"),
         (is_long, errors.ContextExceededError, f"the prompt is too long for the model ({message})"),
         (is_retried(error), errors.UnavailableError, f"the endpoint fails ({message}), {tried}"),

@@ -188,12 +188,13 @@ class RunLimits(Limits):
 
     def settle(self, call: str, model: str, usage: Usage | None) -> None:
         if usage is None:
-            self._run(_MARK_UNCONFIRMED, call)
+            _run(self._redis, self._run_id, _MARK_UNCONFIRMED, call)
             return
         counts: dict[str, float] = {kind: count for kind in TOKENS if (count := getattr(usage, kind))}
         counts |= {f"{kind}@{model}": count for kind, count in counts.items()}
         counts["cost_usd"] = cost_usd(usage, self._endpoint)
-        self._run(_SETTLE, call, *(part for name, count in counts.items() for part in (name, repr(count))))
+        parts = (part for name, count in counts.items() for part in (name, repr(count)))
+        _run(self._redis, self._run_id, _SETTLE, call, *parts)
 
     def _take_turn(self, seconds: dict[str, float]) -> float:
         address = self._endpoint.base_url or os.environ.get("OPENAI_BASE_URL", "")
@@ -203,23 +204,20 @@ class RunLimits(Limits):
         return float(cast(bytes, wait))
 
     def _reserve(self, call: str, dollars: float, budget: float) -> tuple[bool, Spending]:
-        life_s = self._endpoint.timeout_s + MARGIN_S
-        reply = self._run(_SPENDING + _RESERVE + _REPLY, call, repr(dollars), repr(budget), repr(life_s))
-        return bool(reply[0]), _read_spending(reply)
-
-    def _run(self, script: str, *arguments: str) -> Sequence[bytes]:
-        return _run(self._redis, script, self._run_id, *arguments)
+        asked = call, repr(dollars), repr(budget), repr(self._endpoint.timeout_s + MARGIN_S)
+        fits, spending = _run(self._redis, self._run_id, _SPENDING + _RESERVE + _REPLY, *asked)
+        return bool(fits), _read_spending(spending)
 
 
 def spending_of(client: redis.Redis, run_id: str) -> Spending:
     """What the run has spent, and what its calls may still cost."""
-    return _read_spending(_run(client, _SPENDING + _REPLY, run_id))
+    return _read_spending(_run(client, run_id, _SPENDING + _REPLY)[1])
 
 
-def _run(client: redis.Redis, script: str, run_id: str, *arguments: str) -> Sequence[bytes]:
+def _run(client: redis.Redis, run_id: str, script: str, *arguments: str) -> Sequence[bytes]:
     found = client.register_script(script)([run_key(run_id, USAGE), run_key(run_id, CALLS)], arguments)
     return cast("Sequence[bytes]", found)
 
 
-def _read_spending(reply: Sequence[bytes]) -> Spending:
-    return Spending(*map(float, reply[1].split()))
+def _read_spending(figures: bytes) -> Spending:
+    return Spending(*map(float, figures.split()))

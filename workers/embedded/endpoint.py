@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.common.files import keep_private, unix_url
 from tasks.common.logs import SecretError, secret
 from tasks.common.text import estimate_tokens
-from tasks.openai.endpoint import NO_RULE, RULES_FINGERPRINT
+from tasks.openai.endpoint import RULES_FINGERPRINT
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -75,7 +75,7 @@ def build_endpoint_app() -> Starlette:
         try:
             return JSONResponse(complete(json.loads(await request.body()), RULES))
         except NoRule as error:
-            return JSONResponse(error_body(str(error), NO_RULE), 400)
+            return JSONResponse(error_body(str(error), "no_rule"), 400)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             return JSONResponse(error_body(f"the rules cannot read this request: {error!r}"), 400)
 

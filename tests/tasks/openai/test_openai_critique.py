@@ -1,9 +1,8 @@
-"""A critique by an endpoint is kept as it came, whether it can be used or not; a failed call is a failure."""
+"""A critique by an endpoint is kept as it came, whether it can be used or not."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from tasks.guide.ticket import Ticket, read_candidate
 from tasks.guide.work import ask_endpoint
 from tasks.openai.endpoint import RULES
 from tasks.store.store import Store
-from tasks.task import Job, current_store
 
 TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt", CRITIC_PLACES)
 TICKET = Ticket("t", "wiring", "fail", {"image_1": "The wire is black."})
@@ -30,38 +28,23 @@ MESSAGES = critic_messages(
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def at_the_store(valkey_url: str, service: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+@pytest.mark.parametrize("fault", ["", "invalid_json", "refusal"])
+def test_a_critique_comes_as_it_is_with_who_wrote_it_and_what_it_cost(
+    store: Store, service: Any, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     monkeypatch.setenv("KEY_OF_THIS_TEST", service.key)
-    current_store.cache_clear()
-    yield
-    current_store.cache_clear()
-
-
-def job(store: Store, service: Any, **changes: Any) -> Job:
-    endpoint = dataclasses.replace(ENDPOINT, base_url=service.url)
-    asked: GuideContext = guided(endpoint=endpoint, endpoint_model="rules")
-    sampling = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3, **changes}
-    keyed = ask_job(asked, "endpoint", "critique", MESSAGES, None, sampling, "c")
-    return job_in(store, asked, keyed)
-
-
-def test_a_critique_comes_with_who_wrote_it_and_what_it_cost(store: Store, service: Any) -> None:
-    found = ask_endpoint(job(store, service), "critique", Critique)
+    asked: GuideContext = guided(endpoint=dataclasses.replace(ENDPOINT, base_url=service.url), endpoint_model="rules")
+    sampling = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3 + len(fault)}
+    job = job_in(store, asked, ask_job(asked, "endpoint", "critique", MESSAGES, None, sampling, "c"))
+    service.fail(f"critique:{fault}:1" if fault else "")
+    found = ask_endpoint(job, "critique", Critique)
+    assert len(service.calls(job.call_id)) == 1
+    if fault:
+        with pytest.raises(UnusableReply):
+            parse_critique(found["text"], found["finish"], 200, 400)
+        return
     assert parse_critique(found["text"], found["finish"], 200, 400).summary
-    assert (found["by"], found["finish"]) == (RULES, "stop")
+    assert (found["by"], found["finish"], store.providers("a-guided-run", "reflector")) == (RULES, "stop", [RULES])
     used = found["usage"]
     assert found["tokens"] == used["completion"] > 0 and used["prompt"] > 100
     assert used["cost_usd"] == pytest.approx((used["prompt"] * 2.0 + used["completion"] * 10.0) / 1e6)
-    assert store.providers("a-guided-run", "reflector") == [RULES]
-
-
-@pytest.mark.parametrize("fault", ["invalid_json", "refusal"])
-def test_a_reply_that_cannot_be_used_is_kept_as_it_came(store: Store, service: Any, fault: str) -> None:
-    service.fail(f"critique:{fault}:1")
-    asked = job(store, service, temperature=0.3 if fault == "refusal" else 0.4)
-    found = ask_endpoint(asked, "critique", Critique)
-    with pytest.raises(UnusableReply):
-        parse_critique(found["text"], found["finish"], 200, 400)
-    assert len(service.calls(asked.call_id)) == 1

@@ -63,13 +63,6 @@ def test_a_second_run_reaches_its_own_verdicts_only_with_the_cache_off(
     assert judged(store, dataclasses.replace(run, id="second", evaluation_cache=caches[1])) == second
 
 
-def without_a_model(run: Run, name: str) -> Run:
-    """The run with another judge, and an endpoint at which no server listens."""
-    judge = dataclasses.replace(run.judge, name=name)
-    nowhere = dataclasses.replace(run.endpoint, base_url="http://127.0.0.1:9/v1", api_key_env="NO_KEY_IS_SET")
-    return dataclasses.replace(run, id=name, judge=judge, endpoint=nowhere)
-
-
 FUNCTION = """
 from pathlib import Path
 
@@ -88,7 +81,9 @@ def test_a_function_that_raises_fails_the_stage_with_its_own_message_and_a_retry
     (tmp_path / "judge_of_this_stage.py").write_text(FUNCTION)
     broken = tmp_path / "broken"
     broken.touch()
-    run = without_a_model(run, "judge_of_this_stage:judge")
+    nowhere = dataclasses.replace(run.endpoint, base_url="http://127.0.0.1:9/v1", api_key_env="NO_KEY_IS_SET")
+    judge = dataclasses.replace(run.judge, name="judge_of_this_stage:judge")
+    run = dataclasses.replace(run, id="own", judge=judge, endpoint=nowhere)
     with pytest.raises(UserFunctionError, match="the judge judge_of_this_stage:judge failed: KeyError: 'no such unit'"):
         judged(store, run)
 
@@ -99,11 +94,6 @@ def test_a_function_that_raises_fails_the_stage_with_its_own_message_and_a_retry
     [verdict] = store.stage(run.id, PLAN.name, "0:pre:judge")["verdicts"]  # type: ignore[index]
     assert verdict["is_correct"] is True
     assert store.shared(run.id, [verdict["key"]])[verdict["key"]]["reasoning"] == "it says not"
-
-
-def test_a_gold_without_a_number_is_an_error_of_the_judge_and_no_verdict(store: Store, run: Run) -> None:
-    with pytest.raises(ValueError, match="has no number"):
-        judged(store, without_a_model(run, "exact_number"))
 
 
 SETTINGS = Judge("some-model", 0.01, True, 0.0, 1.0, 512, 42, concurrency=1)
