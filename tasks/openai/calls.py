@@ -40,8 +40,7 @@ def ask_reflector(
     Each try is kept with the run; `suffix` tells the calls of one stage apart.
     """
     store, run, kind = stage.store, stage.run, reply.schema_name
-    suffix = f"_{suffix}" if suffix else ""
-    call_id = f"{run.id}-{stage.node}-{kind}{suffix.replace('_', '-')}"
+    call_id = "-".join(filter(None, (run.id, stage.node, kind, suffix)))
 
     def keep(attempt: int, outcome: str, text: str = "", fingerprint: str = "", provider: str = "") -> None:
         parts = zip(("system", "user", "reply"), (*messages, text), strict=True)
@@ -51,10 +50,8 @@ def ask_reflector(
             f"# system_fingerprint: {fingerprint or '(none)'}",
             *(f"===== {name} =====\n{shorten(part, LOGGED_CHARACTERS)}" for name, part in parts),
         ]
-        file = f"gen_{stage.plan.generation}_{kind}_{stage.node}{suffix}"
-        store.put_prompt(
-            run.id, f"{file}_attempt{attempt}.txt" if attempt > 1 else f"{file}.txt", "\n".join(lines) + "\n"
-        )
+        place = f"gen_{stage.plan.generation}", kind, stage.node, suffix, f"attempt{attempt}" if attempt > 1 else ""
+        store.put_prompt(run.id, "_".join(filter(None, place)) + ".txt", "\n".join(lines) + "\n")
 
     client, limit = client_for(store, run.id, run.endpoint), prompt_limit(run)
     tokens = sum(map(estimate_tokens, messages))
