@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -17,15 +17,6 @@ from tasks.cpu.plots import style
 History = Sequence[Mapping[str, Any]]
 TICK_STEPS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))
 GROUPS = (("population", 0.0), ("offspring", 0.5))  # and when: children half a step after the population
-
-
-class Best(NamedTuple):
-    """The best individual up to `when`: g for the population of generation g, g + 0.5 for its children."""
-
-    when: float
-    fitness: float
-    mean_tokens: float
-    correctness: float
 
 
 def fitness_png(history: History) -> bytes:
@@ -66,10 +57,10 @@ def lengths_png(history: History) -> bytes:
     upper.axhline(start, color=style.RECORD, linewidth=1.3, linestyle=(0, (1, 1.6)), label="start")
     _draw_measure(upper, history, "mean_tokens", best)
     _draw_measure(lower, history, "correctness", best)
-    tokens = best[-1].mean_tokens
+    last, tokens = best[-1][0], best[-1][1]["mean_tokens"]
     change = f"  ({100 * (tokens / start - 1):+.0f} %)" if start > 0 else ""
     look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 9.5, "fontweight": "bold", "color": style.BEST}
-    style.annotate(upper, f"{tokens:.1f}{change}", (best[-1].when, tokens), (0, -8), **look)
+    style.annotate(upper, f"{tokens:.1f}{change}", (last, tokens), (0, -8), **look)
     # Margins around the lengths; correctness within 0 and 1, over a range of at least 0.2.
     low, high = upper.get_ylim()
     margin = max(0.12 * (high - low), 1.0)
@@ -90,17 +81,17 @@ def _spreads(history: History, measure: str) -> tuple[list[float], list[float], 
     return [min(values) for values in measured], means, [max(values) for values in measured]
 
 
-def _best_so_far(history: History) -> list[Best]:
-    """The best individual so far, after each population and after each generation's children.
+def _best_so_far(history: History) -> list[tuple[float, Mapping[str, Any]]]:
+    """When, and the best individual so far: after each population and after each generation's children.
 
     Of equal individuals the earlier one stays, as in the run's own hall of fame.
     """
-    line: list[Best] = []
+    line: list[tuple[float, Mapping[str, Any]]] = []
     for record in history:
         for group, offset in GROUPS:
-            when = record["generation"] + offset
-            found = [Best(when, *(one[name] for name in Best._fields[1:])) for one in record[group]]
-            line.append(max([*line[-1:], *found], key=lambda one: one.fitness)._replace(when=when))
+            before = [one for _, one in line[-1:]]
+            best = max([*before, *record[group]], key=lambda one: one["fitness"])
+            line.append((record["generation"] + offset, best))
     return line
 
 
@@ -135,7 +126,7 @@ def _draw_individuals(axes: Axes, history: History) -> None:
             axes.scatter(x, y, s=size, zorder=2, label=name, **look)
 
 
-def _draw_measure(axes: Axes, history: History, measure: str, best: list[Best]) -> None:
+def _draw_measure(axes: Axes, history: History, measure: str, best: Sequence[tuple[float, Mapping[str, Any]]]) -> None:
     when = [record["generation"] for record in history]
     low, mean, high = _spreads(history, measure)
     axes.fill_between(when, low, high, color=style.BAND, alpha=0.25, linewidth=0, label="population range")
@@ -143,7 +134,7 @@ def _draw_measure(axes: Axes, history: History, measure: str, best: list[Best]) 
         # A band without width is invisible: a bar shows a single generation.
         axes.vlines(when, low, high, color=style.BAND, linewidth=5, alpha=0.5)
     _draw_mean(axes, when, mean, "population mean", zorder=2)
-    x, y = [one.when for one in best], [getattr(one, measure) for one in best]
+    x, y = [when for when, _ in best], [one[measure] for _, one in best]
     axes.step(x, y, where="post", color=style.BEST, linewidth=2.2, label="best individual so far")
-    new = [i for i in range(len(best)) if i == 0 or best[i].fitness > best[i - 1].fitness]
+    new = [i for i, (_, one) in enumerate(best) if i == 0 or one["fitness"] > best[i - 1][1]["fitness"]]
     style.draw_points(axes, [x[i] for i in new], [y[i] for i in new], "o", _marker_size(when) + 1, color=style.BEST)

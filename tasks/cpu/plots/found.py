@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -80,18 +81,14 @@ def _intervals(point: Point) -> tuple[list[tuple[float, float]], ...]:
 
 
 def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
-    for kind, (label, colour, marker, size) in LOOKS.items():
-        of_kind = [point for point in points if point["kind"] == kind and not point["is_winner"]]
-        whole = [_place(point) for point in of_kind if point["whole"] >= WHOLE]
-        cut = [_place(point) for point in of_kind if point["whole"] < WHOLE]
-        for places, face, edge, what in (
-            (whole, colour, style.PAPER, label),
-            (cut, style.PAPER, colour, f"{label}, often cut"),
-        ):
-            if places:
-                x, y = zip(*places, strict=True)
-                look: dict[str, Any] = {"label": what, "markerfacecolor": face, "markeredgecolor": edge}
-                style.draw_points(axes, x, y, marker, size, markeredgewidth=0.9, zorder=4, **look)
+    for (kind, (label, colour, marker, size)), is_cut in itertools.product(LOOKS.items(), (False, True)):
+        shown = [one for one in points if one["kind"] == kind and not one["is_winner"]]
+        if places := [_place(one) for one in shown if (one["whole"] < WHOLE) == is_cut]:
+            look: dict[str, Any] = {"markerfacecolor": colour, "markeredgecolor": style.PAPER, "label": label}
+            if is_cut:
+                look = {"markerfacecolor": style.PAPER, "markeredgecolor": colour, "label": f"{label}, often cut"}
+            x, y = zip(*places, strict=True)
+            style.draw_points(axes, x, y, marker, size, markeredgewidth=0.9, zorder=4, **look)
     for tokens, correct in (_place(point) for point in points if point["is_winner"]):
         look = {"color": style.RECORD, "markeredgecolor": style.PAPER, "label": "winner"}
         style.draw_points(axes, [tokens], [correct], "*", WINNER_SIZE, zorder=5, **look)

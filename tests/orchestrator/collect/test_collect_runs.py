@@ -15,9 +15,11 @@ from orchestrator.collect.settings import CollectOptions, SplitRatios, check_sur
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.runs.kinds import SETTINGS_FILE
 from orchestrator.settings import SettingsError
+from tasks.collect.collection import Collection
 from tasks.records import Example
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "collect.yaml"
+SERVER = {"engine": "sglang", "version": "0.5.20", "model_path": "some/model", "dtype": "bfloat16", "quantization": ""}
 PRICES = ["farm.price_prompt=2.5", "farm.price_cached=1", "farm.price_completion=10"]
 
 
@@ -40,38 +42,63 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def keys(folder: Path, *changes: str, run: str = "run", is_fresh: bool = False) -> tuple[str, str, str]:
-    """Those of a verbose answer, a compression and a verdict."""
+def collection_of(folder: Path, *changes: str, run: str = "run", is_fresh: bool = False) -> Collection:
     settings, options = COLLECT.load(folder, changes)
-    collection = make_collection(settings, dataclasses.replace(options, is_fresh=is_fresh), run)
+    made = make_collection(settings, dataclasses.replace(options, is_fresh=is_fresh), run)
+    return dataclasses.replace(made, server=SERVER)
+
+
+def keys(collection: Collection) -> dict[str, str]:
     example = Example("q", "the pages", "why?", "so")
-    compression, verdict = collection.compression_key(example, "so it is"), collection.verdict_key(example, "so")
-    return collection.sample_key(example, 0), compression, verdict
+    return {
+        "sample": collection.sample_key(example, 0),
+        "tokenizer": collection.tokenizer_key(),
+        "tokens": collection.tokens_key([(1, "text", "text")]),
+        "verbose line": collection.verbose_fingerprint(example),
+        "pairs line": collection.pairs_fingerprint(example),
+        "compression": collection.compression_key(example, "so it is"),
+        "verdict": collection.verdict_key(example, "so"),
+    }
+
+
+def changed(before: Collection, after: Collection) -> set[str]:
+    """Which keys differ."""
+    first, second = keys(before), keys(after)
+    return {name for name in first if first[name] != second[name]}
 
 
 def test_only_a_fresh_collection_has_keys_that_no_other_has(folder: Path) -> None:
-    first = keys(folder, run="first")
-    assert first == keys(folder, run="second")
-    fresh = [keys(folder, run=run, is_fresh=True) for run in ("first", "second")]
-    assert len({*first}.union(*fresh)) == 3 * 3
+    first = collection_of(folder, run="first")
+    assert not changed(first, collection_of(folder, run="second"))
+    fresh = [collection_of(folder, run=run, is_fresh=True) for run in ("first", "second")]
+    for one, other in ((first, fresh[0]), (first, fresh[1]), (fresh[0], fresh[1])):
+        assert {"sample", "compression", "verdict", "verbose line", "pairs line"} <= changed(one, other)
+
+
+def test_another_server_has_other_keys_for_all_that_it_says_and_an_equal_one_elsewhere_the_same(folder: Path) -> None:
+    collection = collection_of(folder)
+    for change in ({"version": "0.5.23"}, {"lora_paths": ["a"]}, {"weights": "sha256:1"}):
+        other = dataclasses.replace(collection, server=SERVER | change)
+        assert changed(collection, other) == {*keys(collection)} - {"compression", "verdict"}
+    moved = dataclasses.replace(collection, target=dataclasses.replace(collection.target, url="http://b:30000"))
+    assert not changed(collection, moved)
 
 
 def test_prices_and_the_budget_may_change_and_alter_no_result(folder: Path) -> None:
     settings, options = COLLECT.load(folder, [*PRICES, "farm.budget_usd=20"])
     assert (options.prices, options.budget_usd) == ((2.5, 1.0, 10.0), 20.0)
     assert settings == COLLECT.load(folder)[0]
-    assert keys(folder, *PRICES, "farm.budget_usd=20") == keys(folder)
+    assert not changed(collection_of(folder), collection_of(folder, *PRICES, "farm.budget_usd=20"))
     with pytest.raises(SettingsError, match=r"farm\.budget_usd: needs the prices"):
         COLLECT.load(folder, ["farm.budget_usd=20"])
 
 
 def test_another_reflector_compresses_anew_and_another_judge_judges_anew(folder: Path) -> None:
-    before = keys(folder)
+    before = collection_of(folder)
     for change in ("temperature=0.5", "top_p=null", "max_new_tokens=99", "seed=9"):
-        sample, compression, verdict = keys(folder, f"reflector.{change}")
-        assert (sample, verdict) == (before[0], before[2]) and compression != before[1]
-        sample, compression, verdict = keys(folder, f"phase0.correctness.evaluator_{change}")
-        assert (sample, compression) == before[:2] and verdict != before[2]
+        assert changed(before, collection_of(folder, f"reflector.{change}")) == {"compression", "pairs line"}
+        judged = collection_of(folder, f"phase0.correctness.evaluator_{change}")
+        assert changed(before, judged) == {"verdict", "pairs line"}
 
 
 def refused(folder: Path, *changes: str) -> list[str]:
