@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from functools import cache
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from annotated_types import Ge, Le, Lt, MaxLen
@@ -109,7 +109,7 @@ def check_value(kind: Any, value: Any, name: str = "") -> Any:
         raise InvalidData(first_error(error, name)) from None
 
 
-@cache  # building one takes a thousand times as long as using it
+@lru_cache(maxsize=256)  # building one takes a thousand times as long as using it; a reply can have a model of its own
 def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
