@@ -1,11 +1,10 @@
-"""Limits and money that hold across processes, on a real Valkey over a Unix socket."""
+"""Limits and money that hold across workers, on a real Valkey over a Unix socket."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import subprocess
-import sys
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,60 +21,55 @@ from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 
-# Waits for a line, then acquires for so many seconds and prints when each was granted.
-ASKING = """
-import sys, time
-from tasks.openai import limits
-from tasks.openai.endpoint import Usage
-from tasks.records import Endpoint
-from tasks.store.client import connect
-url, name, requests, tokens, burst_s, cost = sys.argv[1:]
-limits.BURST_S = float(burst_s)
-limiter = limits.RunLimits(connect(url), "run", Endpoint(name, "K", 10, 1, int(requests), int(tokens), 0, 0, 0, 0))
-print("ready", flush=True)
-end = float(sys.stdin.readline()) + 3
-while time.time() < end:
-    limiter.begin(Usage(prompt=int(cost)))
-    print(time.time(), flush=True)
-"""
+MOST = Usage(prompt=10_000, completion=4_000)  # 0.05 US dollars at these prices
 
 
-def granted(url: str, requests: int, tokens: int, burst_s: float, costs: Sequence[int]) -> list[list[float]]:
-    """For each of the processes, with calls of these costs, when it was let through, in seconds since all began."""
-    command = [sys.executable, "-c", ASKING, store_url(url), f"{requests}", str(requests), str(tokens), str(burst_s)]
-    processes = [subprocess.Popen([*command, str(cost)], stdin=-1, stdout=-1, text=True) for cost in costs]
-    for process in processes:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    start = time.time()
-    with ThreadPoolExecutor(len(processes)) as pool:
-        outputs = list(pool.map(lambda process: process.communicate(f"{start}\n", timeout=60)[0], processes))
-    assert [process.returncode for process in processes] == [0] * len(processes)
-    return [[float(line) - start for line in output.split()] for output in outputs]
+def endpoint(budget: float, requests: int = 0, tokens: int = 0, address: str = "") -> Endpoint:
+    return Endpoint(address, "K", 10.0, 1, requests, tokens, 1.0, 0.5, 10.0, budget)
 
 
-def test_requests_a_minute_hold_across_four_processes_and_nobody_starves(valkey_url: str) -> None:
-    # Given 20 requests a second and half a second's burst, for four processes that ask as fast as they can
-    by_process = granted(valkey_url, requests=1200, tokens=0, burst_s=0.5, costs=(1, 1, 1, 1))
-    all_moments = sorted(itertools.chain(*by_process))
+def granted(url: str, asked: Endpoint, costs: Sequence[int]) -> list[list[float]]:
+    """When each of several workers, with calls of these costs for 3 s, was let through, in seconds since all began."""
+    start = time.monotonic()
+
+    def work(cost: int) -> list[float]:
+        limiter, moments = RunLimits(connect(store_url(url)), "run", asked), []
+        while time.monotonic() < start + 3:
+            limiter.begin(Usage(prompt=cost))
+            moments.append(time.monotonic() - start)
+        return moments
+
+    with ThreadPoolExecutor(len(costs)) as pool:
+        return list(pool.map(work, costs))
+
+
+def test_requests_a_minute_hold_across_four_workers_and_nobody_starves(
+    valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given 20 requests a second and half a second's burst, for four workers that ask as fast as they can
+    monkeypatch.setattr("tasks.openai.limits.BURST_S", 0.5)
+    by_worker = granted(valkey_url, endpoint(0, requests=1200, address="shared"), (1, 1, 1, 1))
+    all_moments = sorted(itertools.chain(*by_worker))
     # Then any stretch of time has its rate, the burst and one call at most; the clock of a busy machine adds one
     for (i, first), (j, last) in itertools.combinations(enumerate(all_moments), 2):
         assert j - i + 1 <= 20 * (last - first) + 10 + 1 + 1
     assert len(all_moments) >= 0.8 * 20 * 3
     # and each gets its quarter, never waiting much longer than for one turn of each
-    for moments in by_process:
+    for moments in by_worker:
         assert len(moments) >= 0.7 * len(all_moments) / 4
         assert max(later - earlier for earlier, later in itertools.pairwise(moments)) < 1.0
 
 
-def test_large_calls_are_not_overtaken_by_small_ones(valkey_url: str) -> None:
-    # Given 1000 tokens a second, three processes with small calls, and one whose calls are larger than any burst
+def test_large_calls_are_not_overtaken_by_small_ones(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given 1000 tokens a second, three workers with small calls, and one whose calls are larger than any burst
+    monkeypatch.setattr("tasks.openai.limits.BURST_S", 0.1)
     costs = (50, 50, 50, 600)
-    by_process = granted(valkey_url, requests=0, tokens=60_000, burst_s=0.1, costs=costs)
+    by_worker = granted(valkey_url, endpoint(0, tokens=60_000, address="large"), costs)
     # Then each gets its turn: a round of all four takes three quarters of a second
-    assert all(len(moments) >= 3 for moments in by_process)
+    assert all(len(moments) >= 3 for moments in by_worker)
     # and the sum stays within the rate, the burst and what was just let through
-    total = sum(cost * len(moments) for cost, moments in zip(costs, by_process, strict=True))
-    assert total <= 1000 * max(map(max, by_process)) + 100 + 600 + 3 * 50
+    total = sum(cost * len(moments) for cost, moments in zip(costs, by_worker, strict=True))
+    assert total <= 1000 * max(map(max, by_worker)) + 100 + 600 + 3 * 50
 
 
 def test_the_limit_of_one_process_spaces_its_calls() -> None:
@@ -107,55 +101,28 @@ def test_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
         bench.close()
 
 
-MOST = Usage(prompt=10_000, completion=4_000)  # 0.05 US dollars at these prices
-
-# Spends with four threads until the budget is reached, and prints what each call used.
-SPENDING = """
-import random, sys
-from concurrent.futures import ThreadPoolExecutor
-from tasks.openai.endpoint import BudgetSpent, Usage
-from tasks.openai.limits import RunLimits
-from tasks.store.address import store_url
-from tasks.records import Endpoint
-from tasks.store.client import connect
-
-budget = RunLimits(connect(sys.argv[1]), "run", Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 1.0))
-def spend(seed):
-    rng, used = random.Random(seed), []
-    try:
-        while True:
-            reservation_id = budget.begin(Usage(prompt=10_000, completion=4_000))
-            usage = Usage(1, rng.randrange(10_000), 0, rng.randrange(1_000))
-            budget.settle(reservation_id, "m", usage)
-            budget.settle(reservation_id, "m", usage)  # as a client does that lost its connection
-            used.append(usage)
-    except BudgetSpent:
-        return used
-with ThreadPoolExecutor(4) as pool:
-    for used in pool.map(spend, range(int(sys.argv[2]), int(sys.argv[2]) + 4)):
-        for usage in used:
-            print(usage.prompt, usage.completion)
-"""
-
-
-def endpoint(budget: float, requests: int = 0, tokens: int = 0) -> Endpoint:
-    return Endpoint("", "K", 10.0, 1, requests, tokens, 1.0, 0.5, 10.0, budget)
-
-
 def limits_of(kind: str, store: Store, asked: Endpoint, sleep: Callable[[float], None] = time.sleep) -> Limits:
     return RunLimits(store.redis, "run", asked, sleep) if kind == "run" else Limits(asked, sleep)
 
 
-def test_four_processes_of_four_threads_spend_one_budget_and_count_each_call_once(
-    store: Store, valkey_url: str
-) -> None:
-    # given one dollar, and calls of up to five cents from sixteen threads
-    command = [sys.executable, "-c", SPENDING, store_url(valkey_url)]
-    processes = [subprocess.Popen([*command, str(10 * i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
+def test_sixteen_calls_at_a_time_spend_one_budget_and_count_each_call_once(store: Store, valkey_url: str) -> None:
+    # given one dollar, and calls of up to five cents from four workers of four threads
+    def spend(seed: int) -> list[tuple[int, int]]:
+        rng, used, budget = random.Random(seed), [], workers[seed % 4]
+        try:
+            while True:
+                call = budget.begin(MOST)
+                usage = Usage(1, rng.randrange(10_000), 0, rng.randrange(1_000))
+                for _ in range(2):  # as a client does that lost its connection
+                    budget.settle(call, "m", usage)
+                used.append((usage.prompt, usage.completion))
+        except BudgetSpent:
+            return used
+
     # when all spend until they are told that it is spent
-    with ThreadPoolExecutor(4) as pool:
-        outputs = list(pool.map(lambda process: process.communicate(timeout=60)[0], processes))
-    calls = [tuple(map(int, line.split())) for output in outputs for line in output.splitlines()]
+    workers = [RunLimits(connect(store_url(valkey_url)), "run", endpoint(1.0)) for _ in range(4)]
+    with ThreadPoolExecutor(16) as pool:
+        calls = list(itertools.chain(*pool.map(spend, range(16))))
     # then the sum is that of the calls, each counted once
     usage = store.usage("run")
     assert [usage[k] for k in ("requests", "prompt", "completion")] == [len(calls), *map(sum, zip(*calls, strict=True))]
