@@ -62,7 +62,7 @@ def export(model: str, folder: Path, end: float) -> ExportedSteering:
     labels[sorted(ends)] = 0
     deltas = (end, *(0.3 if cluster % 2 else -0.3 for cluster in range(1, CLUSTERS)))
     system = System("", "vector", SYSTEM_PROMPT, deltas=deltas, clustering=CLUSTERING)
-    asked = {"model": model, "template": "{query}", "temperature": 0.0, "max_tokens": 64}
+    asked = {"model": model, "template": TEMPLATE, "temperature": 0.0, "max_tokens": 64}
     steering = ExportedSteering(system, ModelCheck(model, **model_hashes(model)), asked, labels, sentence_ends(model))
     texts = {SYSTEM_FILE: system_text(steering), "processor.py": TARGETS["sglang"].render(steering, "processor")}
     for name, content in {**files_beside(steering), **{name: text.encode() for name, text in texts.items()}}.items():

@@ -90,8 +90,9 @@ def load_causal_lm(folder: Path, device: str, dtype: torch.dtype, end: frozenset
 
     if not end:
         raise ValueError(f"the tokenizer of {folder} has no token that ends a turn")
-    options = {"dtype": dtype, "local_files_only": True, "trust_remote_code": False}
-    return CausalLM(AutoModelForCausalLM.from_pretrained(folder, **options).to(device), end)
+    options = {"dtype": dtype, "local_files_only": True}
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False, **options)
+    return CausalLM(model.to(device), end)
 
 
 def seed_of(*parts: object) -> int:

@@ -184,7 +184,7 @@ def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp
         programs(tmp_path, training__modes=["run_tests", "luck"])
     said = refused(programs(tmp_path))
     assert "data.problems: " in said and "line 1: a list of 0 is not an object" in said
-    assert "data.pairs: " in said and "line 1: prompt: is missing" in said
+    assert "data.pairs: " in said and "line 1: prompt, cho, rej, mode: are missing" in said
     (tmp_path / "pairs.jsonl").write_bytes(b"{}\n\xff\n")
     assert "pairs.jsonl: 'utf-8' codec can't decode byte 0xff in position 3" in refused(programs(tmp_path))
 
