@@ -5,8 +5,8 @@
 A system with clusters at random, whose end of a turn is raised after sentence ends, is exported as
 `orchestrator export --to sglang-server` does, and three servers are started with it.  On the first the plugin steers:
 chat completions are compared with /generate, and with those of clients that want no steering.  In the second the plugin
-is not loaded: SGLang's own path for processors steers, with our class and with a generated file.  The third is the
-embedded server, on the CPU.  Two ways differ where two logits are equal but for rounding, so shares are reported.
+is not loaded: a generated file steers, on SGLang's own path for processors.  The third is the embedded server, on the
+CPU.  Two ways differ where two logits are equal but for rounding, so shares are reported.
 """
 
 from __future__ import annotations
@@ -150,10 +150,7 @@ def main() -> None:
         counts = [line for line in lines if line.startswith("whetstone_chat_completions")]
     unloaded = {"SGLANG_PLUGINS": "none", "WHETSTONE_LABELS": deploy, "PYTHONPATH": path}
     with serve(folder, "processors", "sglang.launch_server", [*arguments, *shlex.split(PROCESSORS)], **unloaded) as url:
-        found = {
-            "our class on SGLang's path": generate(url, prompts, new, stops, PROCESSOR, params),
-            "generated file": generate(url, prompts, new, stops, reference("processor"), {}),
-        }
+        found = {"generated file": generate(url, prompts, new, stops, reference("processor"), {})}
     embedded = ["--model", model, "--labels", deploy, "--dtype", "float32", "--rows", "16"]
     with serve(folder, "embedded", "workers.embedded.target", embedded, **{KEY_VARIABLE: "key"}) as url:
         found["embedded server"] = generate(url, prompts, new, stops, PROCESSOR, params)
