@@ -80,18 +80,6 @@ QUIET_S = 20.0
 """After so long without a line a command says what it waits for."""
 
 
-class Ticker:
-    """Passes on every text that comes when `line` has said nothing of this ticker for `QUIET_S` seconds."""
-
-    def __init__(self, line: Callable[[str], None]) -> None:
-        self.line, self.told = line, time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        if time.monotonic() - self.told >= QUIET_S:
-            self.told = time.monotonic()
-            self.line(text)
-
-
 @contextmanager
 def ticking(line: Callable[[str], None], what: Callable[[], str]) -> Iterator[None]:
     """While the block lasts, `line` is told what it waits for and for how long already, from a thread."""

@@ -17,7 +17,7 @@ import redis
 
 from orchestrator import console
 from orchestrator.callbacks import Callbacks, EndState, RunEnd, RunInfo
-from orchestrator.console import Terminated, Ticker, command_line
+from orchestrator.console import Terminated, command_line
 from orchestrator.farm import FarmLost, FarmUnavailable, Parked, StoreLost
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.dispatcher import Dispatcher
@@ -83,6 +83,29 @@ class Session:
             self.report(progress())
 
 
+class Ticker(logging.Handler):
+    """Logs every text that comes when nothing has been logged for `QUIET_S` seconds; it must be entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Ticker:
+        logging.getLogger().addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._told = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self._told >= console.QUIET_S:
+            self._told = time.monotonic()
+            log.info("%s", text)
+
+
 @contextmanager
 def open_session(
     output: OutputFolder,
@@ -106,18 +129,19 @@ def open_session(
     `retry_wait_s` for a retry before it parks; `only` names the failed tasks that are done again, all of them where it
     is empty.  `budget_usd` 0 is no limit; without known prices no cost is published.  `needs_rules` is the option that
     asks for the rules in place of a language model, "" where none does.  `tick` is
-    told how far it is (`Dispatcher`).  `about` is published with every status.
+    told how far it is (`Dispatcher`), the log where it is None.  `about` is published with every status.
     """
     run_id = output.run_id(kind)
     with (
         logs.fields(run=run_id),
         farm as opened,
         owned(opened, run_id, output.path, notify) as reached,
+        Ticker() as ticker,
     ):
         if needs_rules and not reached.rules:
             raise FarmUnavailable(f'the farm has no embedded endpoint, and {needs_rules} is "embedded"')
-        tick = tick or Ticker(log.info)
-        dispatcher = Dispatcher(reached, run_id, job_s + NO_PROGRESS_S, retry_wait_s, notify, tuple(only), tick=tick)
+        no_progress_s, tick = job_s + NO_PROGRESS_S, tick or ticker
+        dispatcher = Dispatcher(reached, run_id, no_progress_s, retry_wait_s, notify, tuple(only), tick=tick)
         said = {"kind": kind, **about}
         publisher = StatusPublisher(run_id, reached.store, output, said, budget_usd, is_priced)
         reached.store.retention.apply_rule(run_id, KEPT_S / DAY_S)

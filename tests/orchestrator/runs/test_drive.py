@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
+import logging
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +17,9 @@ from orchestrator import console
 from orchestrator.callbacks import Callbacks
 from orchestrator.console import Terminated
 from orchestrator.farm import FarmLost, FarmUnavailable, Parked
+from orchestrator.runs import session
 from orchestrator.runs.folder import OutputFolder, OutputNotWritable
-from orchestrator.runs.session import Driving, Ending, restored_if_refused
+from orchestrator.runs.session import Driving, Ending, Ticker, restored_if_refused
 from orchestrator.settings import SettingsError
 from tasks.common.logs import SecretError
 from tasks.records import Failure
@@ -102,3 +106,19 @@ def test_settings_with_which_a_run_is_refused_do_not_replace_those_that_it_has(
     # what ends it later leaves the new ones
     start(FarmLost("the farm has ended"))
     assert (settings.read_text(), progress.exists(), added.exists()) == ("new", False, True)
+
+
+def test_the_log_says_what_is_waited_for_where_it_has_said_nothing_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    clock = itertools.count()  # a second at each look
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with Ticker() as tick:
+        for number in range(100):
+            logging.getLogger("tasks").info("step %d", number)
+            tick("waiting")
+        assert "waiting" not in caplog.text
+        for _ in range(100):
+            tick("waiting")
+    assert 2 <= caplog.messages.count("waiting") <= 5
