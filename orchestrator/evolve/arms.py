@@ -222,19 +222,20 @@ def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
 
     def show() -> None:
-        text = store.metadata(run_id, PROGRESS)
-        step: dict[str, Any] = json.loads(text) if text else {"stage": "waiting for a gpu worker"}
+        step: dict[str, Any] = json.loads(store.metadata(run_id, PROGRESS) or "{}")
+        if step.get("job") != key:  # that of an earlier session
+            step = {"stage": "waiting for a gpu worker"}
         watch(step["stage"], (int(step["done"]), int(step["total"])) if step.get("total") else None)
 
     # With the attempt in its key: what an earlier one has made may be gone.
-    key, arguments = content_hash(run_id, scheduler.attempt), {}
+    key, arguments = "cluster:" + content_hash(run_id, scheduler.attempt), {}
     if sides is not None:
         texts = dataclasses.asdict(sides)
         arguments = {"sides": "sides:" + content_hash(texts)}
         store.put_shared(run_id, arguments["sides"], texts)
-        key = content_hash(run_id, scheduler.attempt, arguments)
+        key = "cluster:" + content_hash(run_id, scheduler.attempt, arguments)
     # Without a limit of its own: a large vocabulary takes its time, and the job reports how far it is.
-    result = scheduler.result("cluster:" + key, JobSpec("gpu.cluster", "vocabulary", arguments), show)
+    result = scheduler.result(key, JobSpec("gpu.cluster", "vocabulary", arguments), show)
     log.info("clustering %s", result["clustering"])
     return str(result["clustering"])
 

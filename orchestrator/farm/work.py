@@ -139,7 +139,7 @@ class Scheduler:
         self._sent: dict[str, list[Request]] = {}  # by key: neither finished nor failed, or failed and not yet taken
         self._ready: deque[tuple[Request, Result]] = deque()
         self._finished = 0
-        self._long_job: str | None = None  # how far a job is that reports it
+        self._long_job: str | None = None  # how far the job is that reported last; it may have ended
         self.attempt = self.dispatcher.begin(JOBS)
         self._unselected = {failure.name for failure in self._store.failures(self._run_id, JOBS)}
         self._failed: dict[str, Failure] = {}
@@ -188,8 +188,9 @@ class Scheduler:
         """A job that reports how far it is says more than the number of jobs."""
         queued = sum(map(len, self._queued.values()))
         total = self._finished + len(self._sent) + queued
-        step = json.loads(self._long_job) if self._long_job else {}
-        at = f"; {step['stage']} {step['done']:,} of {step['total']:,}" if step.get("total") else ""
+        step = json.loads(self._long_job or "{}")
+        is_awaited = step.get("job") in self._sent and step.get("total")
+        at = f"; {step['stage']} {step['done']:,} of {step['total']:,}" if is_awaited else ""
         kinds = ", ".join(sorted({requests[0].spec.task for requests in self._sent.values()}))
         return f"waiting for {kinds or 'jobs'}: {self._finished} of {total} jobs done{at}"
 

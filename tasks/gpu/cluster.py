@@ -114,7 +114,8 @@ def cluster(job: Job, host: TargetHost) -> dict[str, Any]:
 
     def progress(stage: str, done: int, total: int) -> None:
         raise_if_cancelled(store, run)
-        store.put_metadata(run, PROGRESS, json.dumps({"stage": stage, "done": done, "total": total}))
+        step = {"stage": stage, "done": done, "total": total, "job": job.key}
+        store.put_metadata(run, PROGRESS, json.dumps(step))
         store.notify(run)
 
     sides, embedder, device = None, "", "cpu"

@@ -51,7 +51,7 @@ SEQUENCE = "sequence"
 # Fields of a run's metadata.
 STATUS = "status"  # kind, state and progress of the run, as its driver last published them
 CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # by these a worker accepts or discards the run's messages
-PROGRESS = "progress"  # how far a long job is, as JSON
+PROGRESS = "progress"  # how far the long job is that reported last, as JSON with its key
 MEASURED = "measured"  # the evaluations of each plan that no search made, as JSON
 LIMIT = "stage_limit_s"  # the hard time limit of a stage, in seconds
 CLUSTERING = "clustering"  # the hash of the run's clustering

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,15 +17,15 @@ from orchestrator.farm.work import FarmEvaluator, Scheduler
 from orchestrator.farm.workers import count_messages, drop_waiting
 from tasks.plan import Candidate, Plan, stage_refs
 from tasks.records import Failure
-from tasks.store.keys import CANCELLED
+from tasks.store.keys import CANCELLED, PROGRESS
 
 PLAN = Plan("population", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 
-def dispatcher(driver: Driver, no_progress_s: float, **limits: float) -> Dispatcher:
+def dispatcher(driver: Driver, no_progress_s: float, **more: Any) -> Dispatcher:
     farm = FarmConnection(driver.app, driver.broker, driver.store, False, lambda: None)
-    return Dispatcher(farm, RUN.id, no_progress_s, notify=driver.messages.append, **limits)
+    return Dispatcher(farm, RUN.id, no_progress_s, notify=driver.messages.append, **more)
 
 
 def failure(record: str, name: str, error: str = "E") -> Failure:
@@ -95,6 +96,17 @@ def test_without_progress_the_run_parks(alone: Driver) -> None:
     scheduler.submit(request("a/0"))
     with pytest.raises(Parked, match="no job has finished for 0 s"):
         list(scheduler.results())
+
+
+def test_how_far_a_job_is_is_told_while_it_is_awaited(alone: Driver) -> None:
+    told: list[str] = []
+    scheduler, jobs = Scheduler(dispatcher(alone, 60, tick=told.append)), [request("a/0"), request("a/1")]
+    step = {"stage": "write", "done": 2, "total": 3, "job": jobs[0].key}
+    alone.store.put_metadata(RUN.id, PROGRESS, json.dumps(step))
+    for job, is_told in zip(jobs, (True, False), strict=True):
+        told.clear()
+        scheduler.result(job.key, job.spec, lambda key=job.key: told and alone.store.put_shared(RUN.id, key, {}))
+        assert told and {"write 2 of 3" in line for line in told} == {is_told}
 
 
 def test_a_budget_that_is_spent_is_not_waited_for(alone: Driver) -> None:
