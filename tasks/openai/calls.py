@@ -52,6 +52,8 @@ def ask_reflector(
         ]
         place = f"gen_{stage.plan.generation}", kind, stage.node, suffix, f"attempt{attempt}" if attempt > 1 else ""
         store.put_prompt(run.id, "_".join(filter(None, place)) + ".txt", "\n".join(lines) + "\n")
+        if provider:
+            store.add_providers(run.id, "reflector", [provider])
 
     client, limit = client_for(store, run.id, run.endpoint), prompt_limit(run)
     tokens = sum(map(estimate_tokens, messages))
@@ -64,13 +66,12 @@ def ask_reflector(
             found, written = client.ask(messages, reply, settings or run.reflector, call_id, attempt - 1)
         except UnusableReplyError as error:
             last = error
-            keep(attempt, f"invalid: {error}", error.raw)
+            keep(attempt, f"invalid: {error}", error.raw, error.system_fingerprint, error.provider)
         except CallError as error:
-            keep(attempt, f"error: {type(error).__name__}: {error}", error.raw)
+            keep(attempt, f"error: {type(error).__name__}: {error}")
             raise
         else:
             keep(attempt, "used", written.text, written.system_fingerprint, written.provider)
-            store.add_providers(run.id, "reflector", [written.provider])
             return found
     raise last
 

@@ -67,13 +67,14 @@ class OpenAIClient:
         call_id, seed = f"{call_id}-{repeated + 1}" if repeated else call_id, settings.seed
         seed = None if seed is None else seed + repeated
         written = self.write(messages, reply.schema_name, to_strict_json_schema(reply), settings, call_id, seed)
+        about = written.text, written.system_fingerprint, written.provider
         if written.finish in _UNUSABLE:
-            raise UnusableReplyError(_UNUSABLE[written.finish].format(written.text), written.text)
+            raise UnusableReplyError(_UNUSABLE[written.finish].format(written.text), *about)
         try:
             return parse_json(reply, usable_text(reply, written.text)), written
         except InvalidData as error:
             reason = f"the reply does not fit its schema: {error}; it is {quote(written.text)}"
-            raise UnusableReplyError(reason, written.text) from None
+            raise UnusableReplyError(reason, *about) from None
 
     def write(
         self,

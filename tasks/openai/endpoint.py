@@ -80,12 +80,12 @@ def cost_usd(usage: Usage, endpoint: Endpoint) -> float:
 
 
 class CallError(Exception):
-    """A call that gave no usable answer; `raw` is the text of the reply where there was one, for the prompt log."""
+    """A call that gave no usable answer; where there was a reply, with its text, its fingerprint and who wrote it."""
 
-    def __init__(self, message: str, raw: str = "") -> None:
-        super().__init__(message, raw)
+    def __init__(self, message: str, raw: str = "", system_fingerprint: str = "", provider: str = "") -> None:
+        super().__init__(message, raw, system_fingerprint, provider)
         self.message = " ".join(message.split())
-        self.raw = raw
+        self.raw, self.system_fingerprint, self.provider = raw, system_fingerprint, provider
 
     def __str__(self) -> str:
         return self.message

@@ -19,7 +19,7 @@ from tasks.collect import collection
 from tasks.common.text import SCRATCHPAD_CHARACTERS, estimate_tokens, json_array, limit_scratchpad
 from tasks.common.validation import InvalidData, ReplyModel, parse_json
 from tasks.judging.verdict import JudgeReply, user_message
-from tasks.openai.endpoint import ContextExceededError
+from tasks.openai.endpoint import RULES, ContextExceededError
 from tasks.openai.prompts import Response, merge_messages, mutation_messages
 from tasks.openai.reflect import (
     MergedScratchpad,
@@ -267,16 +267,19 @@ def test_a_reply_of_another_form_is_no_proposal(reply: str, reason: str) -> None
 def test_an_unusable_proposal_is_asked_for_once_more(
     reflecting: Any, store: Store, service: Any, fault: str, reason: str
 ) -> None:
+    # Two unusable ones skip the mutation, with the reason
     stage = reflecting([response(0, 40), response(1, 40)])
+    service.fail(f"mutation:{fault}:2")
+    skipped = reflect_stage(stage)
+    assert skipped["delta"] is None and reason in skipped["reason"]
+    # and the run and its prompts name who wrote them
+    assert store.providers("a-run", "reflector") == [RULES]
+    assert all(f"\n# answered by: {RULES}\n# system_f" in text for text in store.prompts("a-run").values())
     service.fail(f"mutation:{fault}:1")
     record = reflect_stage(stage)
     assert record["delta"] is not None and record["scratchpad"].startswith("cluster 1: ")
     first, second = store.prompts("a-run").values()
     assert first.startswith("# mutation, attempt 1: invalid: ") and second.startswith("# mutation, attempt 2: used\n")
-    # And the second unusable one skips the mutation, with its reason
-    service.fail(f"mutation:{fault}:2")
-    skipped = reflect_stage(stage)
-    assert skipped["delta"] is None and reason in skipped["reason"]
 
 
 def test_a_merge_is_taken_asked_for_again_and_given_up(reflecting: Any, service: Any) -> None:
