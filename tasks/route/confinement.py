@@ -104,7 +104,10 @@ def confine(limits: Mapping[str, int], readable: Sequence[str], writable: str | 
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise OSError(f"programs run on Linux on x86-64 only, not on {sys.platform} on {platform.machine()}")
     for name, most in limits.items():
-        resource.setrlimit(getattr(resource, name), (most, most))
+        try:
+            resource.setrlimit(getattr(resource, name), (most, most))
+        except ValueError as error:  # the hard limit of this machine is lower
+            raise OSError(f"this machine refuses {name} {most}: {error}") from None
     _syscall("no_new_privs", SYS_PRCTL, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     drop_capabilities()
     _restrict_files(readable, writable)

@@ -147,15 +147,21 @@ def test_what_runs_ends_with_its_grader(confinement: None) -> None:
     assert alive == []
 
 
-def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        ('platform.machine = lambda: "sparc"', "on x86-64 only, not on linux on sparc"),
+        ("resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16)); drop_capabilities()", "refuses RLIMIT_NOFILE 32: "),
+    ],
+)
+def test_a_machine_that_cannot_confine_says_why(tmp_path: Path, machine: str, reason: str) -> None:
     python = tmp_path / "python"
     python.write_text(
-        f'#!{sys.executable}\nimport json, platform, sys\nplatform.machine = lambda: "sparc"\n'
-        f'sys.path.append("{PROBLEMS.parents[2]}")\nfrom tasks.route.confinement import main\n'
-        "main(**json.loads(sys.argv[-1]))\n"
+        f'#!{sys.executable}\nimport json, platform, resource, sys\nsys.path.append("{PROBLEMS.parents[2]}")\n'
+        f"from tasks.route.confinement import drop_capabilities, main\n{machine}\nmain(**json.loads(sys.argv[-1]))\n"
     )
     python.chmod(0o755)
-    with pytest.raises(RuntimeError, match="on x86-64 only, not on linux on sparc"):
+    with pytest.raises(RuntimeError, match=reason):
         Sandbox(python=str(python)).check()
 
 
