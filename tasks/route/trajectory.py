@@ -65,12 +65,16 @@ class Rollout:
 class Trained:
     """The live rows of a step: their gradients, which are `lost` because they are not finite, and by the name of each
     split x and f [G, M] and the gradient [R] that it routed.
+
+    `surprise` has nats a token [G], on the CPU; `null_p90` is of a row's mean x along random directions.
     """
 
     found: RowGradients
     lost: list[bool]
     rows: LiveRows
     routed: dict[str, tuple[Tensor, Tensor, Tensor]]
+    surprise: Tensor
+    null_p90: float | None
 
 
 class Trajectory:
@@ -168,7 +172,9 @@ class Trajectory:
         labels = torch.tensor([float(bool(rollout.scores[row].get("exploited"))) for row in live]).to(device)
         norms = self._layout.norms(found.gradients)
         seen = LiveRows(found.gradients, norms, advantages.sign(), found.inputs, labels)
-        return Trained(found, lost.tolist(), seen, self._update(seen))
+        routed = self._update(seen)
+        surprise = -found.log_probabilities.sum(1).cpu() / found.mask.sum(1).cpu()
+        return Trained(found, lost.tolist(), seen, routed, surprise, self._null(seen) if routed else None)
 
     def _update(self, rows: LiveRows) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
         """One update of the whole and of every split's routed share; x, f and the routed gradient of each split."""
@@ -208,7 +214,7 @@ class Trajectory:
             for row, score in enumerate(rollout.scores)
         ]
         if trained:
-            surprise = _surprise(trained).tolist()
+            surprise = trained.surprise.tolist()
             extracts = {split.name for split in self.settings.plan() if split.extracts}
             shares = {name: f.mean(1).tolist() for name, (_, f, _) in trained.routed.items()}
             along = {name: x.mean(1).tolist() for name, (x, _, _) in trained.routed.items() if name in extracts}
@@ -234,14 +240,14 @@ class Trajectory:
         x, share, routed = trained.routed[name]
         # What is small is read on the CPU: on a GPU each figure would wait for all that runs there.
         lengths, teacher = trained.found.mask.sum(1).cpu(), rollout.teacher[rollout.live]
-        figures: Record = live_figures(x.cpu(), share.cpu(), rows.live.cpu(), teacher, lengths, _surprise(trained))
+        figures: Record = live_figures(x.cpu(), share.cpu(), rows.live.cpu(), teacher, lengths, trained.surprise)
         figures["not_finite"] = sum(trained.lost)
         extraction = self.state.splits[name].extraction
         if extraction is not None and extraction.centre is None:
             whole = rows.gradients.sum(0)
             figures["resid"] = mean_cosine(layout, whole - routed, extraction.direction[0])
             figures["whole_cosine"] = mean_cosine(layout, whole, extraction.direction[0])
-            figures["null_p90"] = self._null(rows)
+            figures["null_p90"] = trained.null_p90
         return figures
 
     def _null(self, rows: LiveRows) -> float:
@@ -251,11 +257,6 @@ class Trajectory:
         along = [alignment(self._layout, rows.gradients, direction, rows.norms) for direction in drawn]
         means = torch.cat([(x * rows.live).sum(1) / rows.live.sum(1).clamp(min=1) for x in along])
         return float(torch.quantile(means, 0.9))
-
-
-def _surprise(trained: Trained) -> Tensor:
-    """Nats a token of each row [G]."""
-    return -trained.found.log_probabilities.sum(1).cpu() / trained.found.mask.sum(1).cpu()
 
 
 def live_figures(
