@@ -146,7 +146,7 @@ def cluster(job: Job) -> dict[str, Any]:
     clustering = content_hash("simulated", *([sides] if sides else []))
     log_odds = tuple(0.25 * (i % 5) for i in range(CLUSTERS)) if sides else ()
     labels, ends = (pack_labels(row) for row in (np.arange(CLUSTERS, dtype=np.uint8), np.zeros(CLUSTERS, np.uint8)))
-    descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
+    descriptions = [{"id": i, "count": 1, "description": f"cluster {i}"} for i in range(CLUSTERS)]
     store.clusterings.put(run, clustering, labels, json.dumps(descriptions), ClusterFigures(log_odds=log_odds), ends)
     return {"clustering": clustering}
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from orchestrator import console
 from orchestrator.commands import options
 
@@ -18,22 +20,25 @@ if TYPE_CHECKING:
 
 
 @options.command()
-@options.farm_option
+@click.option("--config", type=options.path_option, metavar="FILE",
+              help="the .config of a run (default: .config; if there is none, only the farm is checked)")  # fmt: skip
 @options.json_option
 def doctor(config: Path | None, as_json: bool) -> int:
     """Check everything that a run needs.
 
-    With --config these are the settings, the questions and the model's chat template.  In any case they are the broker,
-    the workers of each queue, the code that they have, servers, GPUs, keys, disks and clocks.  Each check is one line;
-    below one that fails is a hint.  Nothing is started and nothing is changed.
+    Where there is a .config these are the settings, the questions and the model's chat template.  In any case they are
+    the broker, the workers of each queue, the code that they have, servers, GPUs, keys, disks and clocks.  Each check
+    is one line; below one that fails is a hint.  Nothing is started and nothing is changed.
 
     examples:
-      orchestrator doctor --config .config     before `orchestrator evolve`
-      orchestrator doctor                      a farm that is up, without the settings of a run
+      orchestrator doctor                      before `orchestrator evolve`
+      orchestrator doctor --config my.config
       orchestrator doctor --json
 
     exit status: 0 every check passes; 1 otherwise.
     """
+    if config is None and options.DEFAULT_CONFIG.exists():
+        config = options.DEFAULT_CONFIG
     found = list(findings(config))
     widest, lines = max(len(finding.check) for finding in found), list[str]()
     for finding in found:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.settings.options import Settings
 
 
-@options.command(drives=True)
+@options.command(drives=lambda given: given["step"] == "all")
 @options.settings_options()
 @click.option("--fresh", is_flag=True, help="set aside the run in the output folder, and begin a new one")
 @click.option(
@@ -64,8 +64,8 @@ def evolve(
     exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4
     another process works on the run; 129 the terminal hung up; 130 interrupted; 143 terminated.
     """
-    if fork is not None and step == "cluster":
-        raise click.UsageError("--fork and --step cluster exclude each other")
+    if step == "cluster" and (fork is not None or fresh or plain or retry_wait_s):
+        raise click.UsageError("--step cluster is without a run: it has no --fork, --fresh, --plain and --retry-wait")
     if fork is None:
         settings, begin = options.load_given(config, overrides, output), None
     else:

@@ -23,6 +23,7 @@ from orchestrator import console
 from orchestrator.commands import options
 from orchestrator.settings.kconfig import load_settings, write_config
 from orchestrator.settings.options import EMBEDDED, Settings, parse_prices, server_address
+from tasks.common.text import escape_control
 from tasks.judging.graders import RULE_JUDGES, THREE_STAGES, UserFunction, UserFunctionError, unfit
 from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
@@ -150,7 +151,7 @@ def _answer(given: Mapping[str, str | None], name: str, check: Callable[[str], A
     while True:
         try:
             found = check(text if text is not None else input(f"{name} [{default}]: ").strip() or default)
-            print(f"   {found.about}")
+            print(f"   {escape_control(found.about, keep_lines=True)}")
             return found
         except EOFError:
             raise ValueError("the input has ended; nothing was written") from None

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tasks.records import Endpoint, Judge
 
 OPEN = {"is_correct": None, "stage": 1, "reasoning": "Rules decide nothing here."}
+MOST_UNUSABLE = 5  # calls in succession, each of which is repeated
 PARTS = ("JUDGE", "OPENAI_", "BUDGET_", "FARM")  # of a .config, which this command reads
 
 
@@ -59,8 +60,8 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
 
     exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 some rows could not be
     judged, for example because the endpoint's filter refuses them: they are named, their verdicts are null, and all
-    others are written; 2 also if the endpoint or the function fails, or the budget is spent: the verdicts of the rows
-    before are written.
+    others are written; 2 also if the endpoint or the function fails, five rows in succession get no usable reply of the
+    model, or the budget is spent: the verdicts of the rows before are written.
     """
     from orchestrator.report.format import format_cost, highest_cost, provider_at
     from orchestrator.runs.folder import check_inputs
@@ -99,13 +100,12 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
         stack.enter_context(console.ticking(console.say, lambda: f"{counts.total():,} of {len(rows):,} rows judged"))
         calls = {row: pool.submit(grade, row) for row in dict.fromkeys(rows)}  # equal rows are asked once
         try:
-            for row in rows:
-                verdict, problem = _verdict(calls[row])
+            for verdict, problem in _verdicts(calls[row] for row in rows):
                 refused += [f"row {counts.total() + 1}: {problem}"] if problem else []
                 counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
                 out.write(json.dumps({field: verdict[field] for field in OPEN}, ensure_ascii=False) + "\n")
         except (CallError, UserFunctionError) as error:
-            return console.fail(console.BROKEN, f"row {counts.total() + 1}: {error}")
+            return console.fail(console.BROKEN, *refused, f"row {counts.total() + 1}: {error}")
         finally:
             pool.shutdown(cancel_futures=True)
             print(f"{counts.total()} rows: " + ", ".join(f"{n} {word}" for word, n in counts.items()), file=sys.stderr)
@@ -117,15 +117,24 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     return console.fail(console.BROKEN if refused else console.DONE, *refused)
 
 
-def _verdict(call: Future[dict[str, Any]]) -> tuple[dict[str, Any], str]:
-    """A verdict, and why this row alone could not be judged, or ""."""
+def _verdicts(calls: Iterable[Future[dict[str, Any]]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each verdict, and why this row alone could not be judged, or ""."""
     from tasks.common.text import PromptTooLong
     from tasks.openai.endpoint import ContextExceededError, UnusableReplyError
 
-    try:
-        return call.result(), ""
-    except (ContextExceededError, PromptTooLong, UnusableReplyError) as error:
-        return {"is_correct": None, "stage": 2, "reasoning": f"Not judged: {error}"}, str(error)
+    unusable: set[Future[dict[str, Any]]] = set()
+    for call in calls:
+        try:
+            verdict, problem = call.result(), ""
+            if verdict["stage"] > 1:  # by the model
+                unusable.clear()
+        except (ContextExceededError, PromptTooLong, UnusableReplyError) as error:
+            if isinstance(error, UnusableReplyError):
+                unusable.add(call)  # of equal rows it is one
+                if len(unusable) == MOST_UNUSABLE:
+                    raise
+            verdict, problem = {"is_correct": None, "stage": 2, "reasoning": f"Not judged: {error}"}, str(error)
+        yield verdict, problem
 
 
 def _grade(settings: Judge, endpoint: Endpoint | None, limits: Limits | None) -> Callable[[AnswerRow], dict[str, Any]]:

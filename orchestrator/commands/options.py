@@ -26,23 +26,25 @@ if TYPE_CHECKING:
 DEFAULT_CONFIG = Path(".config")
 
 Decorator = Callable[[Callable[..., int]], Callable[..., int]]
+Drives = bool | Callable[[Mapping[str, Any]], bool]
 O = TypeVar("O", bound="FarmOptions")  # noqa: E741
 
 
 class Command(click.Command):
     """A command, which returns its exit status.  Its help is its docstring as it is written, its options in between.
 
-    `drives`: it drives a run, which goes on when its output is lost, and parks when a disk is full.
+    `drives`: whether it drives a run, with these parameters.  A run goes on when its output is lost, and parks when a
+    disk is full.
     """
 
-    def __init__(self, *arguments: Any, drives: bool = False, **options: Any) -> None:
+    def __init__(self, *arguments: Any, drives: Drives = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.drives = drives
         about, examples, rest = inspect.cleandoc(self.help or "").partition("examples:\n")
         self.help, self.epilog = about.rstrip(), examples + rest or self.epilog
 
     def invoke(self, ctx: click.Context) -> Any:
-        if self.drives:
+        if drives := self.drives(ctx.params) if callable(self.drives) else self.drives:
             console.keep_running_without_output()
         try:
             status = super().invoke(ctx)
@@ -51,7 +53,7 @@ class Command(click.Command):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            if (status := explain(error, console.PARKED if self.drives else console.BROKEN)) is None:
+            if (status := explain(error, console.PARKED if drives else console.BROKEN)) is None:
                 raise
             return status
 
@@ -62,7 +64,7 @@ class Command(click.Command):
         formatter.write(f"\n{self.epilog}\n" if self.epilog else "")
 
 
-def command(*, drives: bool = False) -> Callable[[Callable[..., int]], Command]:
+def command(*, drives: Drives = False) -> Callable[[Callable[..., int]], Command]:
     return click.command(cls=Command, drives=drives)
 
 

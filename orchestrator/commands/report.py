@@ -140,7 +140,7 @@ def best(runs: Sequence[Path], as_json: bool) -> int:
       orchestrator best outputs/seed* --json
 
     exit status: 0 printed, also where no system has passed; 1 a folder holds no finished evolution, a file of it is
-    damaged, or the runs have other questions, another model or another goal.
+    damaged, or the runs have other questions, another model, judge, goal or margin.
     """
     from orchestrator.report.format import format_table
     from orchestrator.results import RunResults
@@ -181,13 +181,14 @@ def best(runs: Sequence[Path], as_json: bool) -> int:
     return console.DONE
 
 
+COMPARED = ("target_model", "goal", "margin", "whole", "judge", "judge_model", "judge_tolerance", "judge_forgiving")
 MEASURED = ("n", "mean_tokens", "right", "whole", "correct")
 
 
 def _compared(run: RunResults) -> dict[str, object]:
     """What must be the same in runs whose systems are compared, by its name."""
     questions = run.question_hashes.get("validation") or {}
-    return {"set of validation questions": questions, **{name: run.values[name] for name in ("target_model", "goal")}}
+    return {"set of validation questions": questions, **{name: run.values[name] for name in COMPARED}}
 
 
 def _answer_lines(comparison: Comparison, only: str) -> Iterator[str]:

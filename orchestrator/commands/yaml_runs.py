@@ -135,7 +135,7 @@ def promote(run: Path, to: Path | None, mission: Sequence[str]) -> int:
     return console.DONE
 
 
-@click.group(cls=options.CommandWithForms, drives=True)
+@click.group(cls=options.CommandWithForms, drives=lambda given: not given["plan"])
 @click.option("--config", type=options.path_option, metavar="FILE", help="the YAML file")
 @click.option("--plan", is_flag=True, help="print jobs and tokens, and start nothing")
 @options.field_options(RouteOptions)

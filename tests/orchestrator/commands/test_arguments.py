@@ -72,6 +72,12 @@ def test_resume_is_the_same_command_as_retry_and_options_may_be_in_lower_case() 
     assert load_settings(Path("configs/evolve.config"), ["ngen=3"]).ngen == 3
 
 
+def test_clusters_without_a_run_have_no_options_of_a_run() -> None:
+    chosen = ("--config", "configs/embedded.config", "--set", "FARM=redis://127.0.0.1:1/0")
+    for of_a_run in ("--fresh", "--plain", "--retry-wait=5", "--fork=outputs/evolve"):
+        assert main(["evolve", "--step", "cluster", of_a_run, *chosen]) == console.WRONG
+
+
 @pytest.mark.parametrize(
     ("options", "known", "unknown"),
     [

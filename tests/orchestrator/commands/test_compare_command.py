@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -89,7 +90,14 @@ def test_the_best_of_runs_on_the_same_questions_is_named_without_a_guarantee(
     assert (found["guaranteed"], len(found["passed"])) == (False, 2)  # a system that did not pass is none of them
     status, said = run(capsys, "best", one, two)
     assert status == 0 and "fresh questions" in said and "guarantee" in said
-    # other questions, one run, and a run without an end are refused
+    # another judge or margin, other questions, one run, and a run without an end are refused
+    config = (one / "config").read_text()
+    others = {"JUDGE": '"x"', "JUDGE_TOLERANCE": '"0.3"', "JUDGE_FORGIVING": "n", "WHOLE": "n", "MARGIN": '"0.3"'}
+    for name, value in {**others, "JUDGE_MODEL": '"x"'}.items():
+        (one / "config").write_text(re.sub(f"CONFIG_{name}=.*\n", "", config) + f"CONFIG_{name}={value}\n")
+        status, said = run(capsys, "best", one, two)
+        assert status == 1 and name.lower() in said
+    (one / "config").write_text(config)
     (one / "questions.json").write_text('{"validation": {"q0": "another"}}')
     (three / "answers.json").unlink()
     for folders in ((one, two), (two,), (two, three)):

@@ -171,31 +171,29 @@ def test_the_doctor_passes_what_init_writes(place: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("WHETSTONE_REDIS_URL", "")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert main(["init", *GIVEN]) == 0
-    assert main(["doctor", "--config", ".config"]) == 0
+    assert main(["doctor"]) == 0
     # and tells what the run would be refused for: a model without a key, and what is not installed
     model = ("--judge", "gpt-4o", "--config", "model.config")
     assert main(["init", *GIVEN[:4], "--budget", "60 evaluations", *model]) == 0
     assert main(["doctor", "--config", "model.config"]) == 1
     monkeypatch.setattr("workers.embedded.farm.NEEDED", ("json", "no_such_module"))
-    assert main(["doctor", "--config", ".config"]) == 1
+    assert main(["doctor"]) == 1  # and takes .config where no other is named
     assert main(["evolve", "--output", "elsewhere"]) == 2
 
 
-def test_golds_without_a_value_and_questions_of_two_sets_are_named(tmp_path: Path) -> None:
-    rows = [{"question": f"q{i % 20}", "answer": "nan" if i == 3 else "5"} for i in range(30)]
-    path = tmp_path / "q.jsonl"
+def test_golds_without_a_value_and_questions_of_two_sets_are_named(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"question": f"q{i % 20}", "answer": "nan" if i == 3 else "5", "id": f"\x1b[2J{i}"} for i in range(30)]
+    path = place / "q.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    about = read_data(str(path), SMALL).about.splitlines()
-    assert about[1].endswith(": 4") and "1 of 12 questions (8%) of the validation set" in about[2]
-    path.write_text("\n".join(map(json.dumps, [*rows, {"question": "q", "answer": float("nan")}])))
-    with pytest.raises(ValueError, match="line 31: column answer is nan"):
-        read_data(str(path), SMALL)
-
-
-def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    (tmp_path / "q.jsonl").write_text('{"question": "a"\n{"question": "b"\n')
+    assert main(["init", *GIVEN[:2], "--data", str(path), *GIVEN[4:]]) == 0
+    said = capsys.readouterr().out
+    assert ": \\x1b[2J3\n" in said and "1 of 12 questions (8%) of the validation set" in said and "\x1b" not in said
+    # And rows that cannot be read are named as well
+    path.write_text('{"question": "a"\n{"question": "b"\n')
     with pytest.raises(ValueError, match=r"(?s)line 1: invalid JSON.*line 2: invalid JSON"):
-        read_data(str(tmp_path / "q.jsonl"), SMALL)
+        read_data(str(path), SMALL)
 
 
 def test_a_place_that_cannot_be_written_and_a_missing_answer_are_refused(place: Path) -> None:

@@ -47,12 +47,14 @@ def verdicts(text: str) -> list[tuple[bool | None, int]]:
     return [(row["is_correct"], row["stage"]) for row in rows]
 
 
-def with_model(folder: Path, url: str, **options: str) -> list[str]:
+def with_model(folder: Path, url: str, **options: str | int) -> list[str]:
     """A config whose judge is a model at this address."""
     data = ROOT / "configs" / "data" / "sample_questions.jsonl"
     chosen = {"DATA_PATH": str(data), "INITIAL_DELTAS_PATH": "zero", "OPENAI_BASE_URL": url, **options}
     kept = [line for line in CONFIG.splitlines() if not any(line.startswith(f"CONFIG_{name}=") for name in chosen)]
-    (folder / "model.config").write_text("\n".join(kept + [f'CONFIG_{n}="{v}"' for n, v in chosen.items()]) + "\n")
+    (folder / "model.config").write_text(
+        "\n".join(kept + [f"CONFIG_{n}={json.dumps(v)}" for n, v in chosen.items()]) + "\n"
+    )
     return ["--config", str(folder / "model.config")]
 
 
@@ -99,6 +101,20 @@ def test_a_row_that_the_endpoint_refuses_is_named_and_the_others_are_judged(tmp_
     found = [verdict for verdict, _ in verdicts(done.stdout)]
     assert (done.returncode, found[1], found.count(None)) == (2, True, 1 if found[2] is None else 2)
     assert f"row {found.index(None) + 1}: " in done.stderr
+
+
+@pytest.mark.parametrize(("fault", "ended_by"), [("invalid_json", 6), ("quota", 2)])
+def test_a_fault_of_every_call_ends_it_and_the_rows_that_were_refused_before_are_named(
+    tmp_path: Path, fault: str, ended_by: int
+) -> None:
+    rows = [PROSE | {"answer": f"No, not at all: {number}."} for number in range(100)]
+    rows[0] = PROSE | {"gold": "not " * 4_000}  # more than the context
+    with rules_server(tmp_path / "calls.jsonl", "k") as server:
+        server.fail(f"*:{fault}:*")
+        config = with_model(tmp_path, server.url, OPENAI_CONTEXT_TOKENS=4_000, JUDGE_MAX_COMPLETION_TOKENS=1_000)
+        done = judge(tmp_path, rows, *config, OPENAI_API_KEY="k")
+    assert (done.returncode, verdicts(done.stdout)) == (2, [(None, 2)] * (ended_by - 1)), done.stderr
+    assert all(f"row {row}: " in done.stderr for row in (1, ended_by)) and len(server.calls()) < len(rows)
 
 
 def test_a_config_is_read_for_its_judge_alone(tmp_path: Path) -> None:

@@ -88,6 +88,11 @@ def test_a_run_whose_output_is_lost_is_finished(terminal: Terminal, driver: Driv
     assert state["generation"] == 2 and (terminal.output / "report.txt").exists()
 
 
+def test_clusters_that_nobody_can_read_are_an_error(terminal: Terminal) -> None:
+    for file, status in (("/dev/null", console.DONE), ("/dev/full", console.BROKEN)):
+        assert terminal.shell(f'"$@" > {file}', *terminal.evolve_command(), "--step", "cluster")[0] == status
+
+
 def test_a_run_whose_terminal_hangs_up_ends_in_order(terminal: Terminal, driver: Driver) -> None:
     # Given a run in a terminal of its own, in its first generation
     driver.set_signal("hold", "reflect", CHILDREN[0])
