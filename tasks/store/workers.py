@@ -74,7 +74,7 @@ SHOWN = 12  # hexadecimal digits
 
 @cache
 def code_version() -> str:
-    """Which code this is: the hash of every module of PACKAGES, by name and content.
+    """Which code this is: the hash of every file of PACKAGES, by name and content: modules, and prompts beside them.
 
     Two hosts do the same work when they have the same one; with a change on one host alone, two codes have one number
     of the release.
@@ -83,7 +83,7 @@ def code_version() -> str:
     for package in PACKAGES:
         spec = find_spec(package)
         folder = Path((spec and spec.origin) or package).parent
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__"):
             digest.update(f"{package}/{path.relative_to(folder).as_posix()}\0".encode())
             digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()[:SHOWN]

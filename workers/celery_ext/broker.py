@@ -68,10 +68,10 @@ class QoS(redis.QoS):
         return bool(self.channel._in_poll) or self.has_room()
 
     def append(self, message: Any, delivery_tag: str) -> None:
-        """Record a message.  It is in no queue any more, so this waits as long as the broker refuses it."""
+        """Record a message.  It is in no queue any more, so this waits while the broker refuses or does not answer."""
         record = functools.partial(super().append, message, delivery_tag)
         waiting = Waiting(RECORDING_S, report=logger.warning, check=state.maybe_shutdown)
-        waiting.call_with_retry(record, lambda error: None, lambda error: isinstance(error, ResponseError))
+        waiting.call_with_retry(record, lambda error: None)
 
     def pause(self, reason: str) -> None:
         """Ask for no message for a moment: the broker has refused to give one."""

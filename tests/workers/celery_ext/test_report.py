@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 from farm_bench import Bench, until
 
+import tasks
+import workers
 from tasks.common.files import runtime_path
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect
@@ -57,6 +62,17 @@ def test_the_report_of_a_killed_worker_expires_and_no_folder_stays_behind(bench:
     client = registry(bench).redis
     (key,) = client.keys("whetstone:worker:*")
     assert 0 < client.ttl(key) <= report.EXPIRES_S
+
+
+def test_the_code_of_a_worker_is_all_that_its_packages_have(tmp_path: Path) -> None:
+    """Two hosts with other prompts do other work."""
+    for package in (tasks, workers):
+        shutil.copytree(package.__path__[0], tmp_path / package.__name__)
+    command = [sys.executable, "-c", "from tasks.store.workers import code_version; print(code_version())"]
+    assert subprocess.check_output(command, cwd=tmp_path, text=True).strip() == code_version()
+    with (tmp_path / "tasks/guide/prompts.toml").open("a") as prompts:
+        prompts.write("# another prompt")
+    assert subprocess.check_output(command, cwd=tmp_path, text=True).strip() != code_version()
 
 
 def test_the_second_worker_of_a_queue_on_a_host_has_a_name_of_its_own(bench: Bench) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
+import psutil
 import pytest
 from chaos_network import Proxy
 from farm_bench import Bench, until
@@ -15,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from orchestrator.farm.connection import make_sender
 from tasks.queues import QueueName
 from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url
-from tasks.store.client import connect
+from tasks.store.client import LONGEST_PAUSE_S, connect
 from tasks.store.store import Store
 from workers.app import DEFAULT_VISIBILITY_S, create_app
 from workers.metrics import TaskEvents, listen
@@ -29,6 +31,27 @@ def out_of_memory(bench: Bench) -> Iterator[None]:
         yield
     finally:
         bench.broker.config_set("maxmemory", 0)
+
+
+@contextmanager
+def replica(bench: Bench) -> Iterator[None]:
+    """Within the block the server is a replica of one that is not there, and refuses all writes."""
+    bench.broker.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        yield
+    finally:
+        bench.broker.execute_command("REPLICAOF", "NO", "ONE")
+
+
+@contextmanager
+def suspended(pid: int | None) -> Iterator[None]:
+    """Within the block the process stands still."""
+    process = psutil.Process(pid)
+    process.suspend()
+    try:
+        yield
+    finally:
+        process.resume()
 
 
 def logged(bench: Bench, name: str, text: str) -> bool:
@@ -67,24 +90,50 @@ def test_a_worker_starts_takes_and_returns_messages_while_writes_are_refused(ben
     until(lambda: bench.broker.hlen("unacked") == 0)
 
 
-def test_a_worker_outlives_a_broker_that_has_become_a_replica(bench: Bench) -> None:
-    # Given a task that ends when its server has become a replica of another one, which refuses all writes
+@pytest.mark.parametrize(
+    ("disturbed", "said"),
+    [
+        (replica, "READONLY"),
+        (lambda bench: suspended(bench.valkey.pid), "was not refreshed: Timeout"),  # on a Unix socket
+    ],
+    ids=["replica", "still"],
+)
+def test_a_worker_outlives_a_broker_that_becomes_a_replica_or_stands_still(
+    bench: Bench, disturbed: Callable[[Bench], AbstractContextManager[None]], said: str
+) -> None:
+    # Given a task that ends while its server refuses all writes, or answers nothing
     bench.start_worker("openai", 1)
     bench.let_end("next")
     bench.app.send_task("openai.hold", ("task",))
     until(lambda: bench.began("task") == 1)
     bench.store.set("task:go", 1)
-    bench.broker.execute_command("REPLICAOF", "127.0.0.1", "1")
-    try:
-        until(lambda: logged(bench, "openai", "READONLY"), 20)
-    finally:
-        bench.broker.execute_command("REPLICAOF", "NO", "ONE")
+    with disturbed(bench):
+        until(lambda: logged(bench, "openai", said), 20)
     # When it accepts writes again, then the task is done and the same worker takes the next one
     until(lambda: bench.ended("task") >= 1, 20)
     bench.app.send_task("openai.hold", ("next",))
     until(lambda: bench.ended("next") == 1, 20)
     until(lambda: bench.broker.hlen("unacked") == 0)
     assert all(worker.alive for worker in bench.workers)
+
+
+def test_a_message_that_could_not_be_recorded_outlives_a_restart_of_the_broker(bench: Bench) -> None:
+    # Given a worker that takes a message when the memory of its server is full
+    worker = bench.start_worker("openai", 1)
+    bench.let_end("task")
+    with suspended(worker.pid):
+        bench.app.send_task("openai.hold", ("task",))
+        until(lambda: bench.broker.llen("openai") == 0)
+        bench.broker.config_set("maxmemory", 1)
+    until(lambda: logged(bench, "openai", "the store refuses: OOM"), 20)
+    # When the server is killed, is away for longer than between two attempts, and has room again
+    bench.valkey.stop(0)
+    away = time.monotonic()
+    until(lambda: time.monotonic() > away + 2 * LONGEST_PAUSE_S)
+    bench.start_valkey()
+    # Then the worker does the task
+    until(lambda: bench.ended("task") == 1, 20)
+    until(lambda: bench.broker.hlen("unacked") == 0)
 
 
 STAGE = ["demo", "g2_child", 3, "mut", 1]

@@ -71,6 +71,10 @@ class Prompt:
     kv: torch.Tensor
     logits: torch.Tensor
 
+    @property
+    def nbytes(self) -> int:
+        return self.kv.nbytes + self.logits.nbytes
+
 
 class PrefixCache:
     """Whole prompts by their exact token ids, within a limit of bytes; the least recently used are dropped first.
@@ -88,11 +92,12 @@ class PrefixCache:
         return self._prompts.get(key)
 
     def put(self, ids: Sequence[int], prompt: Prompt) -> None:
+        if prompt.nbytes > self._limit:
+            return
         self._prompts[tuple(ids)] = prompt
-        self._bytes += prompt.kv.nbytes + prompt.logits.nbytes
+        self._bytes += prompt.nbytes
         while self._bytes > self._limit:
-            _, dropped = self._prompts.popitem(last=False)
-            self._bytes -= dropped.kv.nbytes + dropped.logits.nbytes
+            self._bytes -= self._prompts.popitem(last=False)[1].nbytes
 
 
 @dataclass(frozen=True)

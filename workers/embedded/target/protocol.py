@@ -68,6 +68,7 @@ class GenerateBody(BaseModel):
     sampling_params: SamplingParams = SamplingParams()
     custom_logit_processor: str | None = None
     rid: str | None = None
+    stream: Literal[False] = False
 
 
 @dataclass(frozen=True)

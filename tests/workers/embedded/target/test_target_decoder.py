@@ -173,6 +173,13 @@ def test_an_answer_never_depends_on_other_requests(calibrated: Calibrated, dtype
             assert [job.done.result(WAIT_S).output_ids for _, job in jobs] == [alone[number] for number, _ in jobs]
 
 
+def test_a_prompt_larger_than_the_cache_leaves_the_others_in_it(calibrated: Calibrated) -> None:
+    short, one = SamplingParams(max_new_tokens=1, temperature=0.0), tuple(range(17, 26))
+    with running(calibrated(torch.bfloat16), kept_bytes=2**19) as engine:
+        asked = [answered(engine, GenerationRequest("", ids, short, frozenset())) for ids in (one, one * 80, one)]
+        assert [job.done.result(WAIT_S).cached_tokens for job in asked] == [0, 0, len(one)]
+
+
 def test_an_aborted_request_gives_its_row_to_the_next(calibrated: Calibrated) -> None:
     endless = SamplingParams(max_new_tokens=1500, temperature=0.0)
     with running(calibrated(torch.bfloat16), rows=1) as engine:

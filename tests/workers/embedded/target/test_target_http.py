@@ -47,7 +47,7 @@ def post(http: httpx.Client, ids: list[int], more: dict[str, Any] = {}, **sampli
 
 def test_the_reply_has_sglangs_form(http: httpx.Client) -> None:
     ids = ids_of(FRANCE)
-    reply = post(http, ids, {"rid": "one"})
+    reply = post(http, ids, {"rid": "one", "stream": False})
     meta = reply["meta_info"]
     assert "Paris" in reply["text"] and "<|im_end|>" not in reply["text"]
     assert meta["id"] == "one" and meta["e2e_latency"] > 0
