@@ -76,7 +76,7 @@ def serve(folder: Path, name: str, module: str, arguments: Sequence[str], **vari
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = (sys.executable, "-m", module, *arguments, "--host", "127.0.0.1", "--port", str(port))
+    command = (sys.executable, "-m", module, *arguments, "--port", str(port))
     server = ChildProcess(Command(name, command, folder / f"{name}.log", {**os.environ, **variables}))
     server.start()
     try:
@@ -138,7 +138,7 @@ def main() -> None:
     prompts = [render(tokenizer, SYSTEM_PROMPT, TEMPLATE, one.context, one.question) for one in examples]
     stops, new = tuple(sorted(answer_ends(tokenizer))), options.new
     params = {"clustering": CLUSTERING, "deltas": list(steering.system.deltas), "end": "sentence"}
-    arguments = ["--model-path", model, *shlex.split(options.args)]
+    arguments = ["--model-path", model, "--host", "127.0.0.1", *shlex.split(options.args)]
     system = {SYSTEM_VARIABLE: f"{deploy}/{SYSTEM_FILE}"}
     path = os.pathsep.join([deploy, os.environ.get("PYTHONPATH", "")])
 
