@@ -48,11 +48,19 @@ def test_a_paused_queue_is_not_consumed_even_by_workers_that_start_later(bench: 
     bench.let_end("first", "second")
     assert first.get(timeout=10) == "first"
     assert (bench.broker.llen("openai"), bench.began("second")) == (1, 0)
-    # When the queue is resumed, then the second task runs, once
+    # When the queue is resumed and the later worker alone is paused, then the other one runs the second task, once
+    (later,) = (worker["worker"] for worker in roster.workers() if worker["worker"].startswith("later@"))
+    roster.pause(later)
     roster.resume("openai")
-    assert set(check_paused(bench, 2).values()) == {"ready"}
+    assert check_paused(bench, 2) == {"openai": "ready", "later": "paused"}
     assert second.get(timeout=10) == "second"
     assert bench.began("second") == 1
+    # And every further one
+    bench.let_end(*"abcd")
+    assert [bench.app.send_task("openai.hold", (task,)).get(timeout=10) for task in "abcd"] == list("abcd")
+    assert "Task openai.hold[" not in bench.log("later").read_text()
+    roster.resume(later)
+    assert set(check_paused(bench, 2).values()) == {"ready"}
 
 
 @pytest.mark.long

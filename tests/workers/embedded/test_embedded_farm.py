@@ -124,6 +124,9 @@ def test_a_stopped_farm_leaves_no_process_no_socket_and_no_temporary_folder(
         assert all(one.alive and one.rss > 0 for one in status.processes)
         assert len(processes_of(farm_folder)) >= 6
         assert socket_of(farm.redis_url).exists()
+        with connect(store_url(farm.redis_url)) as client:
+            limits = client.config_get("maxmemory*")
+        assert (limits["maxmemory-policy"], int(limits["maxmemory"])) == ("noeviction", 2048 * 2**20)
         # Given what a target server leaves that was killed
         private_folder(temporary_folder(farm_folder / "target-gpu.json")).joinpath("socket").touch()
         # And its data is open to its user alone, whatever the umask
