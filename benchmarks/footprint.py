@@ -25,6 +25,7 @@ SMALL = {
     "DATA_PATH": str(ROOT / "configs/data/sample.jsonl"),
     "TRAINING": "0-3",
     "VALIDATION": "",
+    "TEST": "",
     "TARGET_MAX_NEW_TOKENS": "16",
     "NGEN": "1",
 }

@@ -34,7 +34,7 @@ MOST_SLOTS = 256  # individuals whose last answers may be missing, on one gpu wo
 SYSTEM_PROMPT = "Answer the question using the provided context."
 TEMPLATE = "Context:\n{context}\n\nQuestion:\n{query}"
 SGLANG = f"{sys.executable} -m sglang.launch_server"
-RULE_JUDGE = f"{Path(__file__).with_name('rule_judge.py')}:judge"
+RULE_JUDGE = f"{Path(__file__).parents[2] / 'examples' / 'rule_judge.py'}:judge"
 """The three stages by rules, without an endpoint: for right answers in words or numbers (TAT-QA, FinanceBench).
 "exact_number" is for data whose right answers all have a number (GSM8K)."""
 ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.8"
