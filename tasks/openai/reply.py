@@ -86,12 +86,16 @@ def _is_of(kind: Any, text: str) -> bool:
 
 
 def usage_of(completion: Completion) -> Usage:
-    """The usage of one answered attempt; 0 for what the endpoint does not report."""
+    """The usage of one answered attempt; 0 for what the endpoint does not report.
+
+    Cached tokens are at most the prompt's, also where a proxy counts them apart: the cost would be negative.
+    """
     used = completion.get("usage")
+    prompt = _count(used, "prompt_tokens")
     return Usage(
         requests=1,
-        prompt=_count(used, "prompt_tokens"),
-        cached=_count(used, "prompt_tokens_details", "cached_tokens"),
+        prompt=prompt,
+        cached=min(prompt, _count(used, "prompt_tokens_details", "cached_tokens")),
         completion=_count(used, "completion_tokens"),
         reasoning=_count(used, "completion_tokens_details", "reasoning_tokens"),
     )

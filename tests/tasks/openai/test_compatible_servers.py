@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from compatible_servers import (
     CONTENT,
+    USAGE,
     Azure,
     LMStudio,
     NoSchema,
@@ -17,7 +18,7 @@ from compatible_servers import (
     completion,
 )
 
-from tasks.openai.endpoint import RejectedError, UnavailableError, UnusableReplyError
+from tasks.openai.endpoint import RejectedError, UnavailableError, UnusableReplyError, Usage
 
 FAILED = {"error": {"code": 502, "message": "Provider returned error", "metadata": {"raw": "upstream is down"}}}
 
@@ -137,3 +138,11 @@ def test_a_priced_call_without_usage_is_not_free(answered: Any, usage: Any) -> N
     caller.ask()
     assert caller.tries == [None] and caller.limits.spending.spent == 0
     assert caller.limits.spending.unconfirmed > 0.005, "the estimate of prompt and longest reply"
+
+
+def test_cached_tokens_that_a_proxy_counts_apart_do_not_lower_the_cost(answered: Any) -> None:
+    usage = USAGE | {"prompt_tokens_details": {"cached_tokens": 9000}}
+    caller = answered((200, completion({"content": CONTENT}, usage=usage)), budget_usd=5)
+    caller.ask()
+    assert caller.tries == [Usage(1, prompt=300, cached=300, completion=8)]
+    assert caller.limits.spending.spent == pytest.approx((300 * 1.0 + 8 * 10.0) / 1_000_000)
