@@ -225,7 +225,7 @@ _replacements: dict[tuple[str, str], list[str]] = {}  # of this process, by addr
 
 def replacement_for(error: Exception, request: Mapping[str, Any]) -> str | None:
     """What to ask for instead, where a server has refused a part of the request that not all know."""
-    if not isinstance(error, Refused) or error.status not in (400, 422):
+    if not isinstance(error, Refused) or error.status not in (400, 422) or error.is_invalid_reply:
         return None
     if "max_completion_tokens" in error.said and "max_completion_tokens" in request:
         return MAX_TOKENS

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tasks.common.logs import redacted
-from tasks.common.text import escape_control
+from tasks.common.text import escape_control, quote
 from tasks.openai import endpoint as errors
 
 if TYPE_CHECKING:
@@ -35,11 +35,20 @@ class Refused(Exception):
             error = body = body["choices"][0]
         self.codes = {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
         self.said = escape_control(said_of(body))
+        written = error.get("failed_generation") if isinstance(error, dict) else None
+        self.written = written if isinstance(written, str) else ""
 
     @property
     def is_filtered(self) -> bool:
         is_named = self.status in (400, 403, 422, 451) and any(map(FILTERS.search, self.codes))
-        return is_named or (self.status == 403 and "flagged" in self.said)
+        # LiteLLM's proxy has its exception's name in the message, and a code that is the status
+        is_told = self.status == 400 and "ContentPolicyViolationError" in self.said
+        return is_named or is_told or (self.status == 403 and "flagged" in self.said)
+
+    @property
+    def is_invalid_reply(self) -> bool:
+        """Whether the request was taken, and the model's reply to it is not of the requested form: so says Groq."""
+        return self.status == 400 and "json_validate_failed" in self.codes
 
 
 def address_of(url: str) -> str:
@@ -85,7 +94,7 @@ def is_unbilled(error: BaseException) -> bool:
     After a timeout or a broken connection the endpoint may have answered.
     """
     if isinstance(error, Refused):
-        return not error.is_paid
+        return not (error.is_paid or error.is_invalid_reply)
     return isinstance(error, errors.RejectedError) or type(error.__cause__).__name__ in NOT_SENT
 
 
@@ -111,6 +120,9 @@ def _of_refusal(error: Refused, max_tries: int, key: str) -> errors.CallError:
     if status in (404, 405):
         said = f"{said}; {address_of(error.url)}"
     message = (f"HTTP {status}: {escape_control(said)}" if said else f"HTTP {status}").replace(key, "[key]")
+    if error.is_invalid_reply:
+        reason = f"the endpoint finds the reply not of its form ({message}); it is {quote(error.written)}"
+        return errors.UnusableReplyError(reason.replace(key, "[key]"), error.written.replace(key, "[key]"))
     tried = f"tried up to {max_tries} times"
     is_long = status == 400 and (errors.CONTEXT_EXCEEDED in error.codes or "context length" in message)
     kinds: list[tuple[bool, type[errors.CallError], str]] = [

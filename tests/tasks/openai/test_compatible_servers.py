@@ -90,11 +90,27 @@ def test_a_wrong_address_is_shown_with_the_one_that_was_asked(call_as: Any, star
 
 
 @pytest.mark.parametrize(
-    "code", ["content_filter", "data_inspection_failed", "DataInspectionFailed", "ResponsibleAIPolicyViolation"]
+    ("code", "prefix"),
+    [
+        ("content_filter", ""),
+        ("data_inspection_failed", ""),
+        ("DataInspectionFailed", ""),
+        ("ResponsibleAIPolicyViolation", ""),
+        ("400", "litellm.BadRequestError: litellm.ContentPolicyViolationError: AzureException - "),
+    ],
 )
-def test_a_prompt_that_a_filter_refuses_is_a_reply_that_cannot_be_used(answered: Any, code: str) -> None:
+def test_a_prompt_that_a_filter_refuses_is_a_reply_that_cannot_be_used(answered: Any, code: str, prefix: str) -> None:
     with pytest.raises(UnusableReplyError, match=r"content filter refuses the prompt.*It is not appropriate"):
-        answered((400, {"error": {"code": code, "message": "It is not appropriate."}})).ask()
+        answered((400, {"error": {"code": code, "message": f"{prefix}It is not appropriate."}})).ask()
+
+
+def test_a_reply_that_the_endpoint_itself_finds_invalid_is_shown_and_perhaps_paid(answered: Any) -> None:
+    said = {"message": "Generated JSON does not match the expected schema.", "code": "json_validate_failed"}
+    caller = answered((400, {"error": said | {"failed_generation": '{"scratch'}}))
+    with pytest.raises(UnusableReplyError, match=r"does not match the expected schema.*it is .\{.scratch") as raised:
+        caller.ask()
+    assert raised.value.raw == '{"scratch' and caller.tries == [None]
+    assert caller.ask()[0].scratchpad == "End earlier.", "and the same form is asked for"
 
 
 @pytest.mark.parametrize(
