@@ -30,7 +30,7 @@ from tasks.openai.endpoint import (
 )
 from tasks.openai.failures import Refused, address_of, is_retried, is_unbilled, to_call_error
 from tasks.openai.limits import Limits
-from tasks.openai.reply import Completion, Reply, text_of, usable_text, usage_of
+from tasks.openai.reply import Completion, Reply, finish_of, text_of, usable_text, usage_of
 from tasks.records import Endpoint, Judge, Reflector
 
 if TYPE_CHECKING:
@@ -104,10 +104,9 @@ class OpenAIClient:
             },
         )
         choice, fingerprint = completion["choices"][0], completion.get("system_fingerprint") or ""
-        refusal, reason = choice["message"].get("refusal"), choice.get("finish_reason")
         return Reply(
-            text=refusal or text_of(choice["message"]),
-            finish="refusal" if refusal else reason if isinstance(reason, str) and reason else "stop",
+            text=choice["message"].get("refusal") or text_of(choice["message"]),
+            finish=finish_of(choice),
             usage=usage_of(completion),
             system_fingerprint=fingerprint,
             provider=provider_of(fingerprint, settings.model),

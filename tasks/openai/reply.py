@@ -20,7 +20,7 @@ class Reply:
     """A reply as it came, whether it can be used or not."""
 
     text: str  # that of a refusal where the model refused
-    finish: str  # the endpoint's reason, "stop" where it gives none, or "refusal"
+    finish: str  # of `finish_of`
     usage: Usage
     system_fingerprint: str
     provider: str  # who wrote it (`provider_of`)
@@ -52,6 +52,19 @@ def text_of(message: Message) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else json.dumps(content)
+
+
+def finish_of(choice: Choice) -> str:
+    """The endpoint's reason for the end, "stop" where it gives none; or "refusal".
+
+    Gemini says which of its filters it was: "content_filter: PROHIBITED_CONTENT" is "content_filter".
+    """
+    if choice["message"].get("refusal"):
+        return "refusal"
+    reason = choice.get("finish_reason")
+    if not isinstance(reason, str) or not reason:
+        return "stop"
+    return "content_filter" if reason.startswith("content_filter") else reason
 
 
 def usable_text(kind: Any, text: str) -> str:

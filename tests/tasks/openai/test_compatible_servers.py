@@ -146,6 +146,19 @@ def test_a_reply_without_one_usable_object_is_shown(answered: Any, content: str,
 
 
 @pytest.mark.parametrize(
+    ("message", "finish", "said"),
+    [
+        ({}, "content_filter: PROHIBITED_CONTENT", "the endpoint's content filter"),
+    ],
+)
+def test_a_reply_without_a_text_says_why(answered: Any, message: dict[str, Any], finish: str, said: str) -> None:
+    body = completion(message)
+    body["choices"][0]["finish_reason"] = finish
+    with pytest.raises(UnusableReplyError, match=said):
+        answered((200, body)).ask()
+
+
+@pytest.mark.parametrize(
     "usage",
     [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 300, "completion_tokens": None}],
 )
