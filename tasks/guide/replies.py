@@ -27,6 +27,7 @@ UNFINISHED = {
     "stop_string": "it was cut by a stop string",
     "refusal": "the model refused",
     "content_filter": "the endpoint's content filter cut it",
+    "only_tool_calls": "it has tool calls and no text",
 }
 
 

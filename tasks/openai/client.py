@@ -30,7 +30,7 @@ from tasks.openai.endpoint import (
 )
 from tasks.openai.failures import Refused, address_of, is_retried, is_unbilled, to_call_error
 from tasks.openai.limits import Limits
-from tasks.openai.reply import Completion, Reply, finish_of, text_of, usable_text, usage_of
+from tasks.openai.reply import ONLY_TOOLS, Completion, Reply, finish_of, text_of, usable_text, usage_of
 from tasks.records import Endpoint, Judge, Reflector
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ _UNUSABLE = {
     "refusal": "the model refused: {}",
     "content_filter": "the endpoint's content filter cut the reply",
     "length": "the reply was cut at max_completion_tokens",
+    ONLY_TOOLS: "the reply has tool calls and no text",
 }
 _COMMENTS = re.compile(rb"\A(?:\s*:[^\n]*\n)+")  # of OpenRouter, which keep a connection open
 

@@ -13,6 +13,7 @@ from tasks.common.validation import InvalidData, parse_json
 from tasks.openai.endpoint import Usage
 
 MOST_OBJECTS = 50  # that are tried in one reply
+ONLY_TOOLS = "only_tool_calls"  # how a reply ends that calls tools and has no text, though no tools were offered
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Message(TypedDict):
     reasoning_content: NotRequired[Any]  # or `reasoning`
     reasoning: NotRequired[Any]
     refusal: NotRequired[str | None]
+    tool_calls: NotRequired[Any]
 
 
 class Choice(TypedDict):
@@ -55,12 +57,14 @@ def text_of(message: Message) -> str:
 
 
 def finish_of(choice: Choice) -> str:
-    """The endpoint's reason for the end, "stop" where it gives none; or "refusal".
+    """The endpoint's reason for the end, "stop" where it gives none; or "refusal", or `ONLY_TOOLS`.
 
     Gemini says which of its filters it was: "content_filter: PROHIBITED_CONTENT" is "content_filter".
     """
     if choice["message"].get("refusal"):
         return "refusal"
+    if choice["message"].get("tool_calls") and not text_of(choice["message"]):
+        return ONLY_TOOLS
     reason = choice.get("finish_reason")
     if not isinstance(reason, str) or not reason:
         return "stop"

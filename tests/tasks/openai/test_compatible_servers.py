@@ -149,6 +149,11 @@ def test_a_reply_without_one_usable_object_is_shown(answered: Any, content: str,
     ("message", "finish", "said"),
     [
         ({}, "content_filter: PROHIBITED_CONTENT", "the endpoint's content filter"),
+        (
+            {"content": None, "tool_calls": [{"function": {"name": "x", "arguments": CONTENT}}]},
+            "tool_calls",
+            "has tool calls and no text",
+        ),
     ],
 )
 def test_a_reply_without_a_text_says_why(answered: Any, message: dict[str, Any], finish: str, said: str) -> None:
