@@ -7,10 +7,10 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -61,7 +61,8 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
     exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 some rows could not be
     judged, for example because the endpoint's filter refuses them: they are named, their verdicts are null, and all
     others are written; 2 also if the endpoint or the function fails, five rows in succession get no usable reply of the
-    model, or the budget is spent: the verdicts of the rows before are written.
+    model, or the budget is spent: the verdicts of the rows before are written, and those of later rows that a model
+    has given already, with null for the rows between.
     """
     from orchestrator.report.format import format_cost, highest_cost, provider_at
     from orchestrator.runs.folder import check_inputs
@@ -102,10 +103,13 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
         try:
             for verdict, problem in _verdicts(calls[row] for row in rows):
                 refused += [f"row {counts.total() + 1}: {problem}"] if problem else []
-                counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
-                out.write(json.dumps({field: verdict[field] for field in OPEN}, ensure_ascii=False) + "\n")
+                _write(verdict, out, counts)
         except (CallError, UserFunctionError) as error:
-            return console.fail(console.BROKEN, *refused, f"row {counts.total() + 1}: {error}")
+            refused.append(f"row {counts.total() + 1}: {error}")
+            pool.shutdown(cancel_futures=True)
+            for verdict in _until_last_paid([calls[row] for row in rows[counts.total() :]]):
+                _write(verdict, out, counts)
+            return console.fail(console.BROKEN, *refused)
         finally:
             pool.shutdown(cancel_futures=True)
             print(f"{counts.total()} rows: " + ", ".join(f"{n} {word}" for word, n in counts.items()), file=sys.stderr)
@@ -115,6 +119,11 @@ def judge(file: Path, tolerance: float | None, name: str | None, config: Path | 
                 cost = format_cost(dollars, endpoint.budget_usd, spent.unconfirmed)
                 print(f"{limits.used.requests} calls, cost: {cost}", file=sys.stderr)
     return console.fail(console.BROKEN if refused else console.DONE, *refused)
+
+
+def _write(verdict: dict[str, Any], out: TextIO, counts: Counter[str]) -> None:
+    counts[{True: "correct", False: "wrong", None: "left open"}[verdict["is_correct"]]] += 1
+    out.write(json.dumps({field: verdict[field] for field in OPEN}, ensure_ascii=False) + "\n")
 
 
 def _verdicts(calls: Iterable[Future[dict[str, Any]]]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -133,8 +142,26 @@ def _verdicts(calls: Iterable[Future[dict[str, Any]]]) -> Iterator[tuple[dict[st
                 unusable.add(call)  # of equal rows it is one
                 if len(unusable) == MOST_UNUSABLE:
                     raise
-            verdict, problem = {"is_correct": None, "stage": 2, "reasoning": f"Not judged: {error}"}, str(error)
+            verdict, problem = _not_judged(str(error)), str(error)
         yield verdict, problem
+
+
+def _until_last_paid(calls: Iterable[Future[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What calls that are done or cancelled have given, to the last verdict of a model: it is paid, and so kept.
+
+    The rows between have their lines too, so that line and row stay together.
+    """
+    found, paid = [], 0
+    for call in calls:
+        error = CancelledError("the command ended before") if call.cancelled() else call.exception()
+        found.append(_not_judged(str(error)) if error else call.result())
+        if not error and found[-1]["stage"] > 1:  # by the model
+            paid = len(found)
+    return found[:paid]
+
+
+def _not_judged(reason: str) -> dict[str, Any]:
+    return {"is_correct": None, "stage": 2, "reasoning": f"Not judged: {reason}"}
 
 
 def _grade(settings: Judge, endpoint: Endpoint | None, limits: Limits | None) -> Callable[[AnswerRow], dict[str, Any]]:

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from compatible_servers import Refusal, Server, completion, serving
 from rules_server import rules_server
 
 from orchestrator import console
@@ -90,7 +92,8 @@ def test_a_budget_that_is_spent_ends_it_and_what_was_judged_is_written(
     done = judge(tmp_path, rows, *with_model(tmp_path, url, **chosen), OPENAI_API_KEY="k")
     assert done.returncode == 2 and "budget" in done.stderr, done.stderr
     calls = len(log.read_text().splitlines())
-    assert len(verdicts(done.stdout)) <= calls < len(rows)
+    paid = [verdict for verdict, _ in verdicts(done.stdout) if verdict is not None]
+    assert len(paid) == calls < len(rows)
     assert f"{calls} calls" in done.stderr and "$0.3" in done.stderr
 
 
@@ -115,6 +118,27 @@ def test_a_fault_of_every_call_ends_it_and_the_rows_that_were_refused_before_are
         done = judge(tmp_path, rows, *config, OPENAI_API_KEY="k")
     assert (done.returncode, verdicts(done.stdout)) == (2, [(None, 2)] * (ended_by - 1)), done.stderr
     assert all(f"row {row}: " in done.stderr for row in (1, ended_by)) and len(server.calls()) < len(rows)
+
+
+def test_a_row_that_ends_it_takes_no_paid_verdict_of_later_rows(tmp_path: Path) -> None:
+    refused = PROSE | {"answer": "It says: refuse this."}
+
+    in_flight = threading.Barrier(3)
+
+    class Refusing(Server):
+        def complete(self, body: dict[str, Any]) -> Any:
+            in_flight.wait(30)
+            if refused["answer"] in body["messages"][1]["content"]:
+                raise Refusal(400, {"error": {"message": "no such tenant"}})
+            reply = dict(reasoning="The same.", category="text", normalized_gt=None, normalized_pred=None,
+                         relative_error_pct=None, confidence=0.9, is_correct=True)  # fmt: skip
+            return completion({"content": json.dumps(reply)})
+
+    with serving(Refusing()) as server:
+        rows = [PROSE, refused, NUMBER, WRONG, NUMBER]
+        done = judge(tmp_path, rows, *with_model(tmp_path, f"{server.url}/v1"), OPENAI_API_KEY="k")
+    assert verdicts(done.stdout) == [(True, 2), (None, 2), (True, 1), (True, 2)], done.stderr
+    assert done.returncode == 2 and "row 2: " in done.stderr and "no such tenant" in done.stderr
 
 
 def test_a_config_is_read_for_its_judge_alone(tmp_path: Path) -> None:
