@@ -174,27 +174,32 @@ def _chosen(choices: Any, gold: Any) -> tuple[list[str], str]:
     """The texts of a multiple-choice row, and the right one of them.
 
     The row has a list, {"text": [...], "label": [...]}, or {label: text}.
-    The gold is an index from 0, a label (A, B, ... where the row names none), or the text itself.
+    The gold is an index from 0, a label (A, B, ... where the row names none), or the text itself.  Where the labels
+    are numbers, a number is a label.
     """
     if isinstance(choices, str) and choices.lstrip().startswith(("[", "{")):  # of a CSV file
         with suppress(ValueError):
             choices = json.loads(choices)
-    labels: Sequence[Any] = ()
+    labels: list[Any] = []
     if isinstance(choices, dict):
         if not {"label", "text"} & choices.keys():  # {"A": text, "B": text}
             choices = {"label": list(choices), "text": list(choices.values())}
-        labels, choices = choices.get("label") or (), choices.get("text")
+        labels, choices = choices.get("label"), choices.get("text")
     texts = [_as_text(one) for one in choices] if isinstance(choices, list) else []
     if len(texts) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
         raise DatasetError("not a list of two or more texts")
     named = str(_as_text(gold)).strip()
-    if isinstance(gold, int) and not isinstance(gold, bool):
+    given = labels if isinstance(labels, list) else []
+    is_numbered = any(isinstance(label, int) for label in given)
+    labels = [str(_as_text(label)) for label in given or ascii_uppercase[: len(texts)]]
+    if isinstance(gold, int) and not isinstance(gold, bool) and not is_numbered:
         index = gold
-    elif named in texts and named not in labels:
+    elif named in texts and (named not in labels or not given):
         index = texts.index(named)
+    elif named in labels:
+        index = labels.index(named)
     else:
-        labels = [str(label) for label in labels or ascii_uppercase[: len(texts)]]
-        index = labels.index(named) if named in labels else int(named) if named.isdecimal() else -1
+        index = int(named) if named.isdecimal() and not is_numbered else -1
     if not 0 <= index < len(texts):
         raise DatasetError(f"the answer {quote(named)} is none of these {len(texts)}")
     return texts, texts[index]

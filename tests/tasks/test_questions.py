@@ -98,6 +98,8 @@ NAMED = {"text": ["Rome", "Paris", "Oslo"], "label": ["1", "2", "3"]}
         ('["Rome", "Paris", "Oslo"]', "B"),  # a cell of a CSV file
         (NAMED, "2"),
         (NAMED, 1),
+        ({**NAMED, "label": [1, 2, 3]}, 2),  # labels that are numbers
+        ({**NAMED, "label": [1, 2, 3]}, "2"),
     ],
 )
 def test_the_gold_of_a_multiple_choice_row_is_a_text_and_the_question_shows_all(
@@ -110,7 +112,15 @@ def test_the_gold_of_a_multiple_choice_row_is_a_text_and_the_question_shows_all(
 
 
 @pytest.mark.parametrize(
-    ("choices", "answer"), [(["2", "3"], 2), (["2", "3"], "Z"), (["2"], 0), ("2 or 3", "3"), ([2, None], 0)]
+    ("choices", "answer"),
+    [
+        (["2", "3"], 2),
+        (["2", "3"], "Z"),
+        (["2"], 0),
+        ("2 or 3", "3"),
+        ([2, None], 0),
+        ({**NAMED, "label": [1, 2, 3]}, 0),
+    ],
 )
 def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
     tmp_path: Path, choices: object, answer: object
