@@ -182,6 +182,8 @@ def _csv(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
                 delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(first, required)
                 if said := _SEPARATOR.fullmatch(first.rstrip("\r\n")):
                     first, above, delimiter = next(lines, ""), 1, said[1]
+                if not first:  # the file is empty: it has no rows, whatever its columns
+                    return
                 reader = csv.DictReader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
                 _check_columns(path, required, reader.fieldnames or ())
                 for row in reader:

@@ -29,7 +29,7 @@ from tasks.openai.endpoint import DEFAULT_BASE_URL
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 from tasks.questions import Columns, SplitExample, read_questions
 from tasks.records import Example
-from tasks.tables import format_of, malformed, read_table
+from tasks.tables import DatasetError, format_of, malformed, read_table
 
 POPULATION = 10
 GENERATIONS = 6
@@ -225,6 +225,8 @@ def _columns(path: Path, named: Mapping[str, str]) -> dict[str, str]:
     rows = list(itertools.islice(read_table(path, format_of(path), ()), LOOKED_AT))
     if faults := [f"{row.place}: {row.fault}" for row in rows if row.fault]:
         raise malformed(path, faults)
+    if not rows:
+        raise DatasetError(f"{path}: no rows")
     present = {name.lower(): name for row in rows for name in row.values if name}
     usual = {which: next((present[name] for name in names if name in present), "") for which, names in COLUMNS.items()}
     found = {**usual, **named}

@@ -23,6 +23,7 @@ from orchestrator.commands.init import (
     read_model,
 )
 from orchestrator.settings.kconfig import load_settings
+from tasks.questions import read_questions
 from tasks.records import Example
 
 ROOT = Path(__file__).parents[3]
@@ -124,10 +125,16 @@ def test_unusual_columns_are_named_behind_the_file_and_what_cannot_be_read_is_re
         .options["DATA_COLUMNS"]
         .startswith("question=Frage answer=Antwort")
     )
-    (tmp_path / "empty.csv").write_text("")
+    empty = {"empty.csv": "", "empty.jsonl": "", "header.csv": "question,answer\n"}
+    for name, content in empty.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match="no rows"):
+            read_data(str(tmp_path / name), SMALL)
+        with pytest.raises(ValueError, match="no rows"):
+            read_questions(tmp_path / name)
     short = write_rows(tmp_path / "short.csv", 19, question="q{}", answer="{}")
     behind = (f"{path} question=Nichts answer=Antwort", f"{path} frage=x", f"{path} question=Frage answer=Frage")
-    for text in ("", str(path), str(tmp_path / "empty.csv"), "nothing.csv", str(ROOT / "Kconfig"), str(short), *behind):
+    for text in ("", str(path), "nothing.csv", str(ROOT / "Kconfig"), str(short), *behind):
         with pytest.raises(ValueError):
             read_data(text, SMALL)
 
