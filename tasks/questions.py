@@ -98,6 +98,9 @@ def read_questions(path: str | Path, columns: Columns | None = None) -> list[Spl
     present: set[str] = set()
     for number, row in enumerate(read_table(path, chosen, (columns.question, columns.answer)), start=1):
         question, found = _question(row, columns, number)
+        is_choice = bool(row.values.get(columns.choices))
+        if chosen == "csv" and not is_choice and _is_python_list(row.values.get(columns.answer)):
+            found.append(f"column {columns.answer} is not JSON: write a list of accepted answers as JSON")
         present |= row.values.keys()
         key = (question.split, question.example.id)
         earlier = first_place.setdefault(key, row.place) if not found else row.place
@@ -208,6 +211,7 @@ def _chosen(choices: Any, gold: Any) -> tuple[list[str], str]:
 _OBJECT = re.compile(
     r"""\s*\{\s*['"](?:text|answer_start|value|aliases|normalized_\w+)['"]\s*:\s*(?:\[|array\(|['"])"""
 )
+_PYTHON_LIST = re.compile(r"""\s*\[\s*['"].*\]\s*""", re.DOTALL)
 
 
 def _as_gold(value: Any) -> Any:
@@ -231,6 +235,17 @@ def _as_gold(value: Any) -> Any:
             texts = [*dict.fromkeys(texts)]
             return texts[0] if len(texts) == 1 else json.dumps(texts, ensure_ascii=False)
     return _as_text(value)
+
+
+def _is_python_list(cell: Any) -> bool:
+    """Whether a cell is a list of texts as Python or numpy shows it (`to_csv` of pandas), and not as JSON."""
+    if not isinstance(cell, str) or not _PYTHON_LIST.fullmatch(cell):
+        return False
+    try:
+        json.loads(cell)
+    except ValueError:
+        return True
+    return False
 
 
 def _joined(value: Any) -> Any:
