@@ -251,19 +251,36 @@ def _table_rows(path: Path, batches: Any) -> Iterator[TableRow]:
             for field in batch.schema
             if str(field.type) in ("float", "halffloat")
         }
-        rows = batch.to_pylist()
-        # Values of a dictionary are in a batch once, and in its rows as often as they are named.
-        size += max(batch.nbytes, sum(len(value) for row in rows for value in row.values() if isinstance(value, str)))
+        size += sum(_unpacked_bytes(column) for column in batch.columns)
         if size > TABLE_BYTES:
             raise DatasetError(
                 f"{path}: its rows have more than {TABLE_BYTES:,} bytes; give a file with a part of them"
             )
-        for values in rows:
+        for values in batch.to_pylist():
             number += 1
             for name, kind in narrow.items():  # as a double, 0.1 of a float column is 0.10000000149011612
                 if values[name] is not None:
                     values[name] = WrittenFloat(np.format_float_positional(kind(values[name]), trim="-"))
             yield TableRow(f"row {number}", values)
+
+
+def _unpacked_bytes(array: Any) -> int:
+    """Bytes of an Arrow array, with each value of a dictionary as often as its rows or their lists name it."""
+    import pyarrow
+    import pyarrow.compute
+
+    kind = array.type
+    if pyarrow.types.is_dictionary(kind):
+        try:
+            lengths = pyarrow.compute.binary_length(array.dictionary)
+        except pyarrow.ArrowNotImplementedError:  # numbers, which are no longer than what names them
+            return int(array.nbytes)
+        return int(pyarrow.compute.sum(lengths.take(array.indices)).as_py() or 0)
+    if pyarrow.types.is_struct(kind):
+        return sum(map(_unpacked_bytes, array.flatten()))
+    if pyarrow.types.is_nested(kind) and hasattr(array, "flatten"):
+        return len(array) + _unpacked_bytes(array.flatten())
+    return int(array.nbytes)
 
 
 def _check_columns(path: Path, required: Sequence[str], present: Sequence[str]) -> None:

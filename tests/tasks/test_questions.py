@@ -352,9 +352,14 @@ def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_pa
     """Two million times one text take a few kilobytes: the footer's number of rows is checked before any is read."""
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
-    def write(rows: int, length: int) -> Path:
+    def write(rows: int, length: int, *, in_lists: bool = False) -> Path:
         texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), ["x" * length])
-        parquet.write_table(pyarrow.table({"question": texts, "answer": texts}), tmp_path / "q.parquet")
+        columns = {"question": texts, "answer": texts}
+        if in_lists:  # one of one text, and one of all others
+            short = pyarrow.array(["x"] * 2)
+            ends = pyarrow.array([0, 1, rows], pyarrow.int32())
+            columns = {"question": short, "answer": short, "context": pyarrow.ListArray.from_arrays(ends, texts)}
+        parquet.write_table(pyarrow.table(columns), tmp_path / "q.parquet")
         return tmp_path / "q.parquet"
 
     path = write(2_000_000, 1000)
@@ -363,3 +368,5 @@ def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_pa
     # And so are rows whose texts together are too long for a process
     monkeypatch.setattr(tables, "TABLE_BYTES", 1_000_000)
     assert "more than 1,000,000 bytes" in faults(write(2000, 1000))
+    assert "more than 1,000,000 bytes" in faults(write(2000, 1000, in_lists=True))
+    assert len(read_questions(write(900, 1000, in_lists=True))) == 2
