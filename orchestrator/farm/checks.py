@@ -11,6 +11,7 @@ import timeit
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -184,22 +185,32 @@ def check_template(model: str) -> Iterator[Finding]:
     """Whether a model's chat template knows a system message; nothing where its tokenizer is not on this machine."""
     from tasks.gpu.model_files import model_files
 
-    if not (folder := model_files(model)):
+    folder = model_files(model)
+    if not folder or not (Path(model).is_dir() or (Path(folder) / "tokenizer_config.json").is_file()):
         return
     try:
-        from tasks.gpu.prompt import load_tokenizer, takes_system, takes_text
+        from tasks.gpu.prompt import load_tokenizer, render_chat, takes_system
 
         tokenizer = load_tokenizer(folder)
-    except (ImportError, OSError, ValueError):
+    except ImportError:
         return
-    if not tokenizer.chat_template:
-        yield Finding("chat template", f"{model} has none", "use an instruction-tuned model")
-    elif not takes_text(tokenizer):
-        yield Finding("chat template", f"{model}'s leaves out a question that is a text", "use another model")
-    elif takes_system(tokenizer):
-        yield Finding("chat template", "takes a system message")
-    else:
-        yield Finding("chat template", "has no system message: system prompts stand before the questions")
+    except Exception as error:  # whatever transformers, and the library in Rust below it, raises for a broken file
+        yield Finding("tokenizer", f"{model}'s cannot be read: {_reason(error)}", "download or save it again")
+        return
+    try:
+        render_chat(tokenizer, "", "a question")
+        takes_it = takes_system(tokenizer)
+    except Exception as error:  # a template is a program
+        hint = "mend the template, or use another, instruction-tuned model"
+        yield Finding("chat template", f"{model}'s cannot be used: {_reason(error)}", hint)
+        return
+    said = "takes a system message" if takes_it else "has no system message: system prompts stand before the questions"
+    yield Finding("chat template", said)
+
+
+def _reason(error: Exception) -> str:
+    first = (str(error).splitlines() or [""])[0]
+    return escape_control(f"{type(error).__name__}: {first}")
 
 
 def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Mapping[str, float]) -> Finding:

@@ -183,6 +183,25 @@ def test_a_template_without_a_system_message_has_the_system_prompt_before_the_qu
     assert finding.ok and "no system message" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "check", "said"),
+    [
+        ("chat_template.jinja", MESSAGE + "{% endfor", "chat template", "TemplateSyntaxError: "),
+        ("chat_template.jinja", "{{ nobodys(messages) }}", "chat template", "'nobodys' is undefined"),
+        ("chat_template.jinja", "{{ messages | length }}", "chat template", "leaves a question out"),
+        ("tokenizer_config.json", '{"backend": "tok', "tokenizer", "cannot be read: "),
+        ("tokenizer.json", '{"version": "1.0", ', "tokenizer", "cannot be read: "),
+    ],
+)
+def test_the_doctor_says_why_a_tokenizer_or_its_template_cannot_be_used(
+    tmp_path: Path, file: str, content: str, check: str, said: str
+) -> None:
+    chat_template(MESSAGE).save_pretrained(tmp_path)
+    (tmp_path / file).write_text(content)
+    [finding] = check_template(str(tmp_path))
+    assert (finding.ok, finding.check) == (False, check) and said in finding.message
+
+
 def test_a_template_that_leaves_out_a_question_is_refused() -> None:
     part = "{% for part in m.content %}{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}"
     with pytest.raises(ValueError, match="leaves a question out"):
