@@ -51,7 +51,7 @@ def doctor(config: Path | None, as_json: bool) -> int:
 def findings(config: Path | None) -> Iterator[Finding]:
     """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
     from orchestrator.evolve.questions import check_judge, choose_examples, doubtful_data
-    from orchestrator.farm.checks import Finding, check_disk, check_gpus_here, check_template
+    from orchestrator.farm.checks import Finding, check_disk, check_gpus_here, check_template, weight_bytes
     from orchestrator.settings import SettingsError
     from orchestrator.settings.kconfig import load_settings
 
@@ -71,6 +71,11 @@ def findings(config: Path | None) -> Iterator[Finding]:
         except SettingsError as error:
             hint = f"edit {config}, or the data that it names"
             yield from (Finding("questions", problem, hint) for problem in error.problems)
+        if settings.is_embedded and (model := Path(settings.target_model)).is_dir():
+            try:
+                weight_bytes(model)
+            except ValueError as error:
+                yield Finding("model", str(error), "download it again, or set another CONFIG_TARGET_MODEL")
         yield from check_template(settings.target_model)
     folder = settings.output_dir if settings else Path("outputs")
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())

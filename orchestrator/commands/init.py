@@ -163,14 +163,14 @@ def _answer(given: Mapping[str, str | None], name: str, check: Callable[[str], A
 
 def read_model(text: str) -> Answer:
     """ "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server."""
+    from orchestrator.farm.checks import weight_bytes
+
     if text == EMBEDDED:
         return Answer({**ON_CPU, "TARGET_MODEL": EMBEDDED}, "SmolLM2-135M-Instruct, on this CPU")
     name, at, url = text.rpartition("@")
     model = os.path.expanduser(name if at else text)
     folder = Path(model)
-    size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else None
-    if size is not None and not (size and (folder / "config.json").is_file()):
-        raise ValueError(f"{model} holds no model (config.json and *.safetensors)")
+    size = weight_bytes(folder) if folder.is_dir() else None
     if size is None and not re.fullmatch(r"[\w.-]+/[\w.-]+", model, re.ASCII):
         raise ValueError(f"{text!r} is neither {EMBEDDED} nor a folder nor an id such as Qwen/Qwen2.5-1.5B-Instruct")
     on_gpu = {**ON_GPU, "TARGET_MODEL": model}

@@ -181,6 +181,14 @@ def check_endpoint(address: str, key: str) -> Finding:
     return Finding("endpoint", f"{shown} answers")
 
 
+def weight_bytes(folder: Path) -> int:
+    """Bytes of a model's weights in a folder.  Raises: ValueError when it lacks them, or its configuration."""
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    if not (size and (folder / "config.json").is_file()):
+        raise ValueError(f"{folder} holds no model (config.json and *.safetensors)")
+    return size
+
+
 def check_template(model: str) -> Iterator[Finding]:
     """Whether a model's chat template knows a system message; nothing where its tokenizer is not on this machine."""
     from tasks.gpu.model_files import model_files

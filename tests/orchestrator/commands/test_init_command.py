@@ -188,6 +188,18 @@ def test_the_doctor_passes_what_init_writes(place: Path, monkeypatch: pytest.Mon
     assert main(["evolve", "--output", "elsewhere"]) == 2
 
 
+def test_the_doctor_refuses_a_model_without_weights_as_init_does(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(make_model(place / "model"))
+    assert main(["init", "--model", str(model), *GIVEN[2:]]) == 0
+    main(["doctor"])
+    assert "holds no model" not in capsys.readouterr().out
+    (model / "model.safetensors").unlink()
+    assert main(["doctor"]) == 1
+    assert f"{model} holds no model (config.json and *.safetensors)" in capsys.readouterr().out
+
+
 def test_golds_without_a_value_and_questions_of_two_sets_are_named(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
