@@ -27,6 +27,11 @@ def test_a_candidate_is_asked_the_questions_of_its_set() -> None:
         assert stage_of(Candidate(0, (0.0,), examples=cast(ExampleSet, name))).examples() == examples
 
 
+def test_a_further_measurement_has_the_next_seed() -> None:
+    seeds = [stage_of(Candidate(0, (0.5,), repeat=repeat)).sampling.seed for repeat in (0, 1)]
+    assert seeds == [RUN.target.sampling.seed, RUN.target.sampling.seed + 1]
+
+
 def test_a_candidate_s_system_prompt_replaces_the_run_s() -> None:
     plain = stage_of(Candidate(0, (0.0,)))
     asks = replace(plain, run=replace(RUN, target=replace(RUN.target, system_prompt="Answer.")))
