@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -73,7 +72,7 @@ def _delete(folder: Path, as_json: bool) -> int:
     raise_on_signals()
     with kind.open_farm(folder, console.say) as farm:
         with console.ticking(console.say, lambda: f"waiting for the workers that have tasks of {folder}"):
-            active = cancel(farm, folder, run_id, time.sleep).active
+            active = cancel(farm, folder, run_id).active
         if active:
             lines = (f"  {line}" for line in active)
             return console.fail(console.BROKEN, f"workers still have tasks of {folder}:", *lines)
@@ -254,7 +253,7 @@ def cancel(run: Path) -> int:
     try:
         waits = console.ticking(console.say, lambda: f"waiting for what is at work on {run}")
         with reach_farm_of(run) as farm, waits:
-            done = cancel(farm, run, run_id, time.sleep)
+            done = cancel(farm, run, run_id)
     except FarmUnavailable as error:
         if was_locked or isinstance(error, StoreLost):  # it is up, and refuses
             raise

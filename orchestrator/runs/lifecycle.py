@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,9 +101,7 @@ class Cancellation:
     active: tuple[str, ...]
 
 
-def cancel(
-    farm: FarmConnection, folder: Path, run_id: str, pause: Callable[[float], None], timeout_s: float = TIMEOUT_S
-) -> Cancellation:
+def cancel(farm: FarmConnection, folder: Path, run_id: str, timeout_s: float = TIMEOUT_S) -> Cancellation:
     """Cancel a run, and wait until nothing works on it any more, `timeout_s` seconds at most."""
     dropped, is_recorded, deadline = 0, False, time.monotonic() + timeout_s
     try:
@@ -116,12 +114,12 @@ def cancel(
             locked, active = is_locked(folder), active_tasks(farm, run_id)
             if not (locked or active) or time.monotonic() > deadline:
                 return Cancellation(dropped + workers.drop_waiting(farm.broker, run_id), locked, tuple(active))
-            pause(POLL_S)
+            time.sleep(POLL_S)  # a lock and the workers on other hosts tell of no end
     except (FarmUnavailable, redis.RedisError, OperationalError) as error:
         if not (is_recorded or isinstance(error, FarmUnavailable)):
             raise
         while is_locked(folder) and time.monotonic() < deadline:
-            pause(POLL_S)
+            time.sleep(POLL_S)  # a lock and the workers on other hosts tell of no end
         return Cancellation(dropped, is_locked(folder), ())
 
 

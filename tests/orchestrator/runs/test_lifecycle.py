@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
     until(lambda: sum(driver.began("merge", node) for node in FIRST) == 2)
     assert len(active_tasks(farm, RUN.id)) == 2
     # When it is cancelled while they are still at it, then the four are dropped and the two are told
-    cancelled = cancel(farm, tmp_path, RUN.id, time.sleep, timeout_s=0)
+    cancelled = cancel(farm, tmp_path, RUN.id, timeout_s=0)
     assert cancelled.dropped == 4
     assert sorted(said.partition(",")[0] for said in cancelled.active) == [
         f"merge of g2_child{i} (pre) of simulated" for i in range(6) if driver.began("merge", FIRST[i])
@@ -46,7 +45,7 @@ def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
     # When these end, then nothing follows from them
     for node in FIRST:
         driver.clear_signal("hold", "merge", node)
-    assert cancel(farm, tmp_path, RUN.id, time.sleep).active == ()
+    assert cancel(farm, tmp_path, RUN.id).active == ()
     assert sum(driver.began("answer", node) for node in FIRST) == 0
     # And what they came to is kept: when the run goes on, they are not done again
     driver.store.set_requirements(RUN.id, "", "")
@@ -64,7 +63,7 @@ def test_a_run_is_not_called_cancelled_when_the_store_refuses_to_record_it(
     with make_sender(url) as app, refusing_valkey.full_memory():
         farm = FarmConnection(app, connect(queues_url(url), waiting), store, rules=False, check=lambda: None)
         with pytest.raises(StoreUnusable, match="OOM"):
-            cancel(farm, tmp_path, "run", time.sleep)
+            cancel(farm, tmp_path, "run")
 
 
 def test_a_deleted_run_leaves_no_key_and_takes_nothing_of_another(farm: FarmConnection, driver: Driver) -> None:
