@@ -4,6 +4,7 @@ plain model and by a run's system through its exported processor for transformer
 Counted are the tokens of each answer, the answers that are longer than the plain model's, those that are empty, those
 that the limit cuts, and those with a code fence that is not closed although the answer ended by itself.
 `python benchmarks/traffic.py RUN [--system NAME] [--model FOLDER] [--tokens 256]`; the embedded model without --model.
+It computes on a GPU where there is one.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def answers_of(
     """For each question the number of tokens without the end of the turn, and the text; all in one batch."""
     prompts = [render_chat(tokenizer, system, question) for question in questions]
     stops, width = sorted(answer_ends(tokenizer)), max(map(len, prompts))
-    ids = torch.tensor([[stops[0]] * (width - len(one)) + list(one) for one in prompts])
-    mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in prompts])
+    ids = torch.tensor([[stops[0]] * (width - len(one)) + list(one) for one in prompts], device=model.device)
+    mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in prompts], device=model.device)
     given = {"attention_mask": mask, "eos_token_id": stops, "pad_token_id": stops[0], **steered}
     found = model.generate(ids, do_sample=False, max_new_tokens=most, **given)[:, width:].tolist()
     kept = [[token for token in row if token not in stops] for row in found]
@@ -70,7 +71,8 @@ def main() -> None:
     folder, steering = given.model or embedded_model(), read_steering(given.run, given.system)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
-    model = model.float().eval()  # a CPU is slow with 16 bits
+    model = model.cuda() if torch.cuda.is_available() else model.float()  # a CPU is slow with 16 bits
+    model.eval()
     questions = [line for line in QUESTIONS.read_text().splitlines() if line]
     base = read_steering(given.run, "plain").system.system_prompt
     plain = answers_of(model, tokenizer, base, questions, given.tokens)
