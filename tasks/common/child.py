@@ -1,4 +1,4 @@
-"""Children that compute: Python modules in processes of their own, which send JSON to their parent through a pipe.
+"""Children that compute: Python modules in processes of their own, which send lines of JSON to their parent.
 
 A child dies with its parent (on Linux, even with one that is killed), and whatever it has left in its group ends with
 it.  The worker has the memory of a child back when it ends, and goes on whatever the child does.
@@ -11,13 +11,14 @@ import logging
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import wait
 from types import FrameType
 from typing import IO, Any
 
@@ -25,6 +26,7 @@ from tasks.common.process import dying_with_parent, has_ended, stop_child, wait_
 
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECK_S = 0.5  # how often a caller may give up on a child that says nothing
+PART_BYTES = 1 << 16
 CARD_MEMORY_FULL = re.compile(
     r"^torch\.(cuda\.)?OutOfMemoryError: |CUDA (driver )?error: out of memory"
     r"|(CUBLAS|CUDNN)_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)"
@@ -41,7 +43,8 @@ class Child:
     def __init__(
         self, module: str, arguments: Sequence[str] = (), environment: Mapping[str, str] = {}, **options: Any
     ) -> None:
-        self._pipe, theirs = Pipe()
+        self._pipe, theirs = socket.socketpair()
+        self._received = bytearray()
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         with theirs:
             command = [sys.executable, "-P", "-m", module, *arguments, str(theirs.fileno())]
@@ -54,18 +57,26 @@ class Child:
             )
 
     def send(self, value: Any) -> None:
-        self._pipe.send_bytes(json.dumps(value).encode())
+        self._pipe.sendall(json.dumps(value).encode() + b"\n")
 
     def receive(self, check: Callable[[], None]) -> Any:
         """The next value that it sends, None when it has ended; `check` is called every `CHECK_S` seconds."""
-        while not self._pipe.poll(CHECK_S):
+        while (end := self._received.find(b"\n")) < 0:
+            if wait([self._pipe], CHECK_S):
+                part = b""
+                with suppress(ConnectionError):
+                    part = self._pipe.recv(PART_BYTES)
+                if not part:
+                    return None
+                self._received += part
+                continue
             check()
-            # What the child has started may hold the pipe open for longer than it lives.
-            if has_ended(self.process) and not self._pipe.poll():
+            # A copy of the child may hold the pipe open for longer than the child lives, also in the middle of a line.
+            if has_ended(self.process) and not wait([self._pipe], 0):
                 return None
-        with suppress(EOFError, OSError):
-            return json.loads(self._pipe.recv_bytes())
-        return None
+        line = self._received[:end]
+        del self._received[: end + 1]
+        return json.loads(line)
 
     def close(self, grace_s: float = 0) -> int:
         """End it and its group; returns its exit code."""
@@ -74,9 +85,15 @@ class Child:
         return code
 
 
-def pipe_to_parent() -> Connection:
+def pipe_to_parent() -> IO[bytes]:
     """In a child: its end of the pipe."""
-    return Connection(int(sys.argv.pop()))
+    return socket.socket(fileno=int(sys.argv.pop())).makefile("rwb")
+
+
+def send_line(pipe: IO[bytes], value: Any) -> None:
+    """In a child: send a value to its parent."""
+    pipe.write(json.dumps(value).encode() + b"\n")
+    pipe.flush()
 
 
 Report = Mapping[str, Any]  # what the child sends before its result
@@ -158,7 +175,7 @@ def work_as_child(work: Callable[[SendReport], Mapping[str, Any]], *foreseen: ty
     pipe = pipe_to_parent()
 
     def send(**values: Any) -> None:
-        pipe.send_bytes(json.dumps(values).encode())
+        send_line(pipe, values)
 
     try:
         send(result=dict(work(send)))

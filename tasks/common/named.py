@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tasks.common.child import Child, pipe_to_parent
+from tasks.common.child import Child, pipe_to_parent, send_line
 from tasks.common.process import has_ended, wait_ended
 from tasks.common.text import first_line
 
@@ -181,13 +181,11 @@ def main() -> None:
     except BaseException as error:  # a user's module may raise whatever it likes while it is imported
         function, reply = max, [first_line(error), ""]
     while os.getpid() == process:  # the function may have forked, and this may be the copy
-        pipe.send_bytes(json.dumps(reply).encode())
-        try:
-            arguments = json.loads(pipe.recv_bytes())
-        except EOFError:
+        send_line(pipe, reply)
+        if not (line := pipe.readline()):
             break
         try:
-            reply = ["", _plain(function(*arguments))]
+            reply = ["", _plain(function(*json.loads(line)))]
         except BaseException as error:  # sys.exit, GeneratorExit
             reply = [f"{type(error).__name__}: {first_line(error)}", None]
     os._exit(0)  # whatever threads it has left

@@ -79,6 +79,7 @@ def test_it_reports_and_returns_its_result() -> None:
     [
         ("refuse", "^two lines of a reason$"),
         ("crash", "^the test process was ended by signal 9; if no one sent it, memory ran out$"),
+        ("break_off", "ended by signal 9"),
         ("silent", "^the test process ended with code 0 without a message$"),
         ("unknown", "^KeyError: 'unknown'$"),
     ],
