@@ -13,6 +13,13 @@ from http_thread import http_server
 
 KEY = "key-for-tests-0123456789"
 CONTENT = '{"scratchpad": "End earlier."}'
+INVALID_REPLY = {
+    "error": {
+        "message": "Generated JSON does not match the expected schema.",
+        "code": "json_validate_failed",
+        "failed_generation": '{"scratch',
+    }
+}  # Groq's
 USAGE = {"prompt_tokens": 300, "completion_tokens": 8, "total_tokens": 308}
 
 

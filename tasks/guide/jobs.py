@@ -5,7 +5,8 @@
     ask       {"text", "finish", "by", "tokens", "usage": {"prompt", "cached", "completion", "cost_usd"}}
     verify    {"verified": [{"verifier_score", "verifier_tags"}]}, one for each candidate
 
-`finish` is "stop", "length", or "stop_string"; of an endpoint also "refusal", "content_filter" and "only_tool_calls".
+`finish` is "stop", "length", or "stop_string"; of an endpoint also "refusal", "content_filter",
+"only_tool_calls", or why the endpoint refuses the reply itself.
 """
 
 from __future__ import annotations

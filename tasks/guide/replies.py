@@ -103,7 +103,7 @@ def parse_proposal(text: str, finish: str) -> GuideProposal:
 
 def _read(kind: type[T], text: str, finish: str) -> T:
     if finish != "stop":
-        raise UnusableReply(UNFINISHED.get(finish, f"it ended by {finish!r:.40}"))
+        raise UnusableReply(UNFINISHED.get(finish, f"it ended by {finish!r:.300}"))
     try:
         value = json.loads(text, object_pairs_hook=unrepeated)
     except (ValueError, RecursionError) as error:

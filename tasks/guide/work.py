@@ -26,9 +26,9 @@ from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.guide.jobs import GUIDE, GuideContext
 from tasks.guide.replies import Critique, GuideProposal
-from tasks.openai.calls import client_for
-from tasks.openai.endpoint import cost_usd
-from tasks.openai.reply import usable_text
+from tasks.openai.calls import TRIES, client_for
+from tasks.openai.endpoint import UnusableReplyError, Usage, cost_usd
+from tasks.openai.reply import Reply, usable_text
 from tasks.records import Reflector
 from tasks.task import Job, JobTask, discard, run_job
 
@@ -108,7 +108,10 @@ def ask_itself(job: Job, host: TargetHost) -> dict[str, Any]:
 
 
 def ask_endpoint(job: Job, name: str, kind: type) -> dict[str, Any]:
-    """A critique or a proposal of the endpoint, in the strict schema of its type."""
+    """A critique or a proposal of the endpoint, in the strict schema of its type.
+
+    Where the endpoint itself refuses the reply, another one is asked for; the last one is kept with the reason.
+    """
     from openai.lib._pydantic import to_strict_json_schema
 
     context, given = context_of(job), job.arguments
@@ -117,10 +120,14 @@ def ask_endpoint(job: Job, name: str, kind: type) -> dict[str, Any]:
     settings = Reflector(
         context.endpoint_model, *(given[n] for n in ("temperature", "top_p", "max_new_tokens", "seed"))
     )
-    system, user = given["messages"]
-    written = client_for(job.store, job.run, context.endpoint).write(
-        (system, user), name, to_strict_json_schema(adapter(kind)), settings, job.call_id, settings.seed
-    )
+    (system, user), schema = given["messages"], to_strict_json_schema(adapter(kind))
+    client = client_for(job.store, job.run, context.endpoint)
+    for repeated in range(TRIES):
+        try:
+            written = client.write((system, user), name, schema, settings, job.call_id, repeated)
+            break
+        except UnusableReplyError as error:
+            written = Reply(error.raw, error.message, Usage(), "", settings.model)
     job.store.add_providers(job.run, "reflector", [written.provider])
     used = dataclasses.asdict(written.usage)
     return {

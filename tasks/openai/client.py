@@ -62,12 +62,10 @@ class OpenAIClient:
     def ask(
         self, messages: Messages, reply: type[R], settings: Reflector | Judge, call_id: str, repeated: int = 0
     ) -> tuple[R, Reply]:
-        """One answer in the form of `reply`; what was asked `repeated` times before has another seed and id."""
+        """One answer in the form of `reply`, requested as `write` does."""
         from openai.lib._pydantic import to_strict_json_schema
 
-        call_id, seed = f"{call_id}-{repeated + 1}" if repeated else call_id, settings.seed
-        seed = None if seed is None else seed + repeated
-        written = self.write(messages, reply.schema_name, to_strict_json_schema(reply), settings, call_id, seed)
+        written = self.write(messages, reply.schema_name, to_strict_json_schema(reply), settings, call_id, repeated)
         about = written.text, written.system_fingerprint, written.provider
         if written.finish in _UNUSABLE:
             raise UnusableReplyError(_UNUSABLE[written.finish].format(written.text), *about)
@@ -84,13 +82,16 @@ class OpenAIClient:
         schema: Mapping[str, Any],
         settings: Reflector | Judge,
         call_id: str,
-        seed: int | None,
+        repeated: int = 0,
     ) -> Reply:
         """One answer as it came, requested in the form of a strict schema of this name.
 
+        What was asked `repeated` times before has another seed and id.
         All attempts carry `call_id` as `Idempotency-Key`, so that endpoints and logs can tell a repeated call from a
         new one.  `temperature`, `top_p` and `seed` are not sent when they are None: reasoning models refuse them.
         """
+        call_id, seed = f"{call_id}-{repeated + 1}" if repeated else call_id, settings.seed
+        seed = None if seed is None else seed + repeated
         sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "seed": seed}
         form = {"name": name, "strict": True, "schema": schema}
         completion = self._complete(

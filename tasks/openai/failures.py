@@ -47,8 +47,11 @@ class Refused(Exception):
 
     @property
     def is_invalid_reply(self) -> bool:
-        """Whether the request was taken, and the model's reply to it is not of the requested form: so says Groq."""
-        return self.status == 400 and "json_validate_failed" in self.codes
+        """Whether the request was taken, and the model's reply to it is not of the requested form: so says Groq.
+
+        LiteLLM's proxy has the body of the server behind it in its message.
+        """
+        return self.status == 400 and any("json_validate_failed" in said for said in (*self.codes, self.said))
 
 
 def address_of(url: str) -> str:

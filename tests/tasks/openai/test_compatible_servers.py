@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from compatible_servers import (
     CONTENT,
+    INVALID_REPLY,
     USAGE,
     Azure,
     LMStudio,
@@ -105,11 +106,12 @@ def test_a_prompt_that_a_filter_refuses_is_a_reply_that_cannot_be_used(answered:
 
 
 def test_a_reply_that_the_endpoint_itself_finds_invalid_is_shown_and_perhaps_paid(answered: Any) -> None:
-    said = {"message": "Generated JSON does not match the expected schema.", "code": "json_validate_failed"}
-    caller = answered((400, {"error": said | {"failed_generation": '{"scratch'}}))
+    caller = answered((400, INVALID_REPLY), (400, {"error": {"code": "400", "message": f"litellm: {INVALID_REPLY}"}}))
     with pytest.raises(UnusableReplyError, match=r"does not match the expected schema.*it is .\{.scratch") as raised:
         caller.ask()
     assert raised.value.raw == '{"scratch' and caller.tries == [None]
+    with pytest.raises(UnusableReplyError, match="does not match the expected schema"):
+        caller.ask()
     assert caller.ask()[0].scratchpad == "End earlier.", "and the same form is asked for"
 
 
