@@ -108,15 +108,13 @@ def run_stage(
     run_id, plan_name, index, phase, attempt = args
     store, ref = current_store(), StageRef(index, stage, phase)
 
-    def find() -> tuple[WorkState, tuple[Run, Plan]]:
-        state, (run, plan) = store.stage_state(run_id, plan_name, ref.field)
+    def find() -> tuple[WorkState, Stage]:
+        state, run, plan = store.stage_state(run_id, plan_name, ref.field)
         if not any(ref in stage_refs(candidate) for candidate in plan.candidates):
             raise discard(f"plan {plan_name} of {run_id} has no stage {ref.field}")
-        return state, (run, plan)
+        return state, Stage(store, run, plan, plan.candidate(index), phase, attempt)
 
-    def do(found: tuple[Run, Plan]) -> Mapping[str, Any]:
-        run, plan = found
-        at_work = Stage(store, run, plan, plan.candidate(index), phase, attempt)
+    def do(at_work: Stage) -> Mapping[str, Any]:
         skipped = stage != "reflect" and phase == "mut" and at_work.need("reflect")["delta"] is None
         return {"skipped": True} if skipped else work(at_work)
 

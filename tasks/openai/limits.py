@@ -17,9 +17,9 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import redis
 
@@ -211,12 +211,12 @@ class RunLimits(Limits):
 
 def spending_of(client: redis.Redis, run_id: str) -> Spending:
     """What the run has spent, and what its calls may still cost."""
-    return _read_spending(_run(client, run_id, _SPENDING + _REPLY)[1])
+    _, spending = _run(client, run_id, _SPENDING + _REPLY)
+    return _read_spending(spending)
 
 
-def _run(client: redis.Redis, run_id: str, script: str, *arguments: str) -> Sequence[bytes]:
-    found = client.register_script(script)([run_key(run_id, USAGE), run_key(run_id, CALLS)], arguments)
-    return cast("Sequence[bytes]", found)
+def _run(client: redis.Redis, run_id: str, script: str, *arguments: str) -> Any:
+    return client.register_script(script)([run_key(run_id, USAGE), run_key(run_id, CALLS)], arguments)
 
 
 def _read_spending(figures: bytes) -> Spending:

@@ -67,7 +67,7 @@ PLAN = "plan"  # the Plan, as JSON
 OUTDATED = "outdated"  # attempts up to this one record nothing more
 ATTEMPT = "attempt"  # the number of the latest attempt at it, of the run's SEQUENCE
 
-RUNS = PREFIX + "runs"
+RUN, RUNS = PREFIX + "run:", PREFIX + "runs"
 TEST_USES = "test_uses"
 WORKERS = PREFIX + "workers"
 PAUSED = PREFIX + "paused"
@@ -75,7 +75,7 @@ PROBE = PREFIX + "probe"
 
 
 def run_key(run_id: str, part: str) -> str:
-    return f"{PREFIX}run:{run_id}:{part}"
+    return f"{RUN}{run_id}:{part}"
 
 
 def plan_key(run_id: str, name: str) -> str:

@@ -75,7 +75,7 @@ class PlanRecords(StoreAccess):
         """The latest attempt, 0 before the first."""
         return int(cast("bytes | None", self.redis.hget(plan_key(run_id, name), keys.ATTEMPT)) or 0)
 
-    def stage_state(self, run_id: str, name: str, stage: str) -> tuple[WorkState, tuple[Run, Plan]]:
+    def stage_state(self, run_id: str, name: str, stage: str) -> tuple[WorkState, Run, Plan]:
         """In one trip."""
         pipe = self.redis.pipeline(transaction=False)
         pipe.get(run_key(run_id, keys.SETTINGS))
@@ -85,7 +85,7 @@ class PlanRecords(StoreAccess):
         if settings is None or plan is None:
             raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
         state = WorkState(int(attempt or 0), record is not None, bool(cancelled))
-        return state, (read_run(settings), _read_plan(plan))
+        return state, read_run(settings), _read_plan(plan)
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
         """Record the outcome of a stage; the first one stands, and an attempt that was forgotten writes nothing."""

@@ -102,8 +102,7 @@ class SharedResults(StoreAccess):
         return bool(self.redis.register_script(_HOLD)(names))
 
     def _release(self, run_id: str, held: str, kept_s: int) -> None:
-        before, after = run_key("\n", held).split("\n")
-        self._run_script(_RELEASE, run_id, [run_key(run_id, held), keys.RUNS], [before, after, kept_s])
+        self._run_script(_RELEASE, run_id, [run_key(run_id, held), keys.RUNS], [keys.RUN, f":{held}", kept_s])
 
 
 class Clusterings(SharedResults):
