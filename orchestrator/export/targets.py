@@ -120,7 +120,10 @@ def _chosen(results: RunResults, system: str, node: str) -> System:
         problem = f"no individual {node!a}; individuals.jsonl has the names" if node else "no individual yet"
         raise OutputError(f"{results.folder} has {problem}")
     best = max(found, key=lambda one: one.fitness)
-    return best.system(next(one for one in results.book.arms if one.name == best.arm))
+    arms = {one.name: one for one in results.book.arms}
+    if best.arm not in arms:
+        raise OutputError(f"{results.folder}: systems.json has no arm {best.arm!a}, which {best.node!a} belongs to")
+    return best.system(arms[best.arm])
 
 
 def _read_labels(path: Path) -> NDArray[Any]:
