@@ -1,4 +1,4 @@
-"""Questions from files of every format: read whole, or refused whole with each fault by its line and column."""
+"""Questions and rows to judge, of every format: read whole, or refused whole with each fault by its line and column."""
 
 from __future__ import annotations
 
@@ -14,30 +14,35 @@ from hypothesis import strategies as st
 
 from tasks import tables
 from tasks.common.validation import PAGE_BYTES
-from tasks.questions import Columns, SplitExample, in_split, load_examples, read_answer_rows, read_questions
+from tasks.questions import (
+    AnswerRow,
+    Columns,
+    SplitExample,
+    in_split,
+    load_examples,
+    read_answer_rows,
+    read_questions,
+)
 from tasks.records import Example
 from tasks.tables import DatasetError, format_of
 
+SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "sample.jsonl"
 ROWS = [
     {"id": "a", "split": "train", "question": "How much?", "context": 'It was "5", then\n6.', "answer": "6"},
     {"id": "b", "split": "test", "question": "Who, and when?", "context": "", "answer": "Ünal"},
 ]
-
-
 EXPECTED = [
     SplitExample(Example("a", 'It was "5", then\n6.', "How much?", "6"), "train"),
     SplitExample(Example("b", "", "Who, and when?", "Ünal"), "test"),
 ]
 
 
-def write_jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+def write_jsonl(path: Path, *lines: bytes | dict[str, Any]) -> Path:
+    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
     return path
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, Any]], delimiter: str = ",") -> Path:
-    import csv
-
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
         writer.writeheader()
@@ -51,18 +56,17 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def faults(path: Path, **options: Any) -> str:
+def faults(path: Path, read: Any = read_questions) -> list[str]:
+    """What the one error says of each fault."""
     with pytest.raises(DatasetError) as caught:
-        read_questions(path, **options)
-    assert str(path) in str(caught.value)
-    return str(caught.value)
-
-
-SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
+        read(path)
+    head, *said = str(caught.value).splitlines()
+    assert head.startswith(str(path))
+    return [line.strip() for line in said]
 
 
 def test_the_same_rows_come_out_of_every_format(tmp_path: Path) -> None:
-    assert read_questions(write_jsonl(tmp_path / "q.jsonl", ROWS)) == EXPECTED
+    assert read_questions(write_jsonl(tmp_path / "q.jsonl", *ROWS)) == EXPECTED
     assert read_questions(write_csv(tmp_path / "q.csv", ROWS)) == EXPECTED
     assert read_questions(write_csv(tmp_path / "q.tsv", ROWS, "\t")) == EXPECTED
     assert read_questions(write_parquet(tmp_path / "q.parquet", ROWS)) == EXPECTED
@@ -85,48 +89,39 @@ def test_a_csv_file_is_read_with_its_own_delimiter(tmp_path: Path, text: str) ->
     assert (found.example.question, found.example.gold) == ("How much, in all?", "3,5")
 
 
-NAMED = {"text": ["Rome", "Paris", "Oslo"], "label": ["1", "2", "3"]}
+CITIES = ["Rome", "Paris", "Oslo"]
+NAMED = {"text": CITIES, "label": ["1", "2", "3"]}
+NUMBERED = {"text": CITIES, "label": [1, 2, 3]}  # labels that are numbers
 
 
 @pytest.mark.parametrize(
     ("choices", "answer"),
     [
-        (["Rome", "Paris", "Oslo"], 1),
-        (["Rome", "Paris", "Oslo"], "B"),
-        (["Rome", "Paris", "Oslo"], "1"),
-        (["Rome", "Paris", "Oslo"], "Paris"),
-        ('["Rome", "Paris", "Oslo"]', "B"),  # a cell of a CSV file
-        (NAMED, "2"),
-        (NAMED, 1),
-        ({**NAMED, "label": [1, 2, 3]}, 2),  # labels that are numbers
-        ({**NAMED, "label": [1, 2, 3]}, "2"),
+        *((CITIES, answer) for answer in (1, "B", "1", "Paris")),
+        (json.dumps(CITIES), "B"),  # a cell of a CSV file
+        *((NAMED, answer) for answer in ("2", 1)),
+        *((NUMBERED, answer) for answer in (2, "2")),
+        *(({"A": "Rome", "C": "Paris", "D": "Oslo"}, answer) for answer in ("C", "Paris")),
     ],
 )
 def test_the_gold_of_a_multiple_choice_row_is_a_text_and_the_question_shows_all(
     tmp_path: Path, choices: object, answer: object
 ) -> None:
-    rows = [{"question": "Which city?", "choices": choices, "answer": answer}]
-    [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", rows))
+    row = {"question": "Which city?", "choices": choices, "answer": answer}
+    [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", row))
     assert found.example.gold == "Paris"
     assert found.example.question == "Which city?\n\nChoices:\n- Rome\n- Paris\n- Oslo"
 
 
 @pytest.mark.parametrize(
     ("choices", "answer"),
-    [
-        (["2", "3"], 2),
-        (["2", "3"], "Z"),
-        (["2"], 0),
-        ("2 or 3", "3"),
-        ([2, None], 0),
-        ({**NAMED, "label": [1, 2, 3]}, 0),
-    ],
+    [(["2", "3"], 2), (["2", "3"], "Z"), (["2"], 0), ("2 or 3", "3"), ([2, None], 0), (NUMBERED, 0)],
 )
 def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
     tmp_path: Path, choices: object, answer: object
 ) -> None:
-    path = write_jsonl(tmp_path / "q.jsonl", [{"question": "Which?", "choices": choices, "answer": answer}])
-    assert "column choices: " in faults(path)
+    path = write_jsonl(tmp_path / "q.jsonl", {"question": "Which?", "choices": choices, "answer": answer})
+    assert "column choices: " in faults(path)[0]
     assert read_questions(path, Columns(choices=""))[0].example.question == "Which?"
 
 
@@ -134,10 +129,7 @@ def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
     ("answer", "gold"),
     [
         ({"text": ["in 1903", "1903", "1903"], "answer_start": [1, 4, 4]}, '["in 1903", "1903"]'),  # SQuAD
-        (
-            {"value": "TV", "aliases": ["TV", "television"], "type": "Thing"},
-            '["TV", "television"]',
-        ),  # TriviaQA
+        ({"value": "TV", "aliases": ["TV", "television"], "type": "Thing"}, '["TV", "television"]'),  # TriviaQA
         ({"text": ["1903"]}, "1903"),
         ([7, "seven"], '["7", "seven"]'),
     ],
@@ -145,36 +137,56 @@ def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
 def test_several_accepted_answers_are_read_in_the_forms_of_squad_and_triviaqa(
     tmp_path: Path, answer: object, gold: str
 ) -> None:
-    [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", [{"question": "When?", "answer": answer}]))
-    assert found.example.gold == gold
-    path = write_jsonl(tmp_path / "rows.jsonl", [{"question": "When?", "gold": answer, "answer": "now"}])
+    path = write_jsonl(tmp_path / "q.jsonl", {"question": "When?", "answer": answer})
+    assert read_questions(path)[0].example.gold == gold
+    write_jsonl(path, {"question": "When?", "gold": answer, "answer": "now"})
     assert read_answer_rows(path)[0].gold == gold
+    # And in a cell as JSON
+    write_csv(
+        tmp_path / "q.csv", [{"question": "When?", "answer": gold if isinstance(answer, list) else json.dumps(answer)}]
+    )
+    assert read_questions(tmp_path / "q.csv")[0].example.gold == gold
+
+
+def test_an_answer_of_squad_that_nothing_answers_is_refused(tmp_path: Path) -> None:
+    nothing = {"question": "When?", "answer": {"text": [], "answer_start": []}}
+    assert "column answer" in faults(write_jsonl(tmp_path / "q.jsonl", nothing))[0]
+
+
+def test_a_cell_that_shows_a_list_and_is_no_json_is_refused(tmp_path: Path) -> None:
+    shown = ("{'text': array(['TV'], dtype=object), 'answer_start': array([1])}", "['TV', 'tube']", "['TV' 'tube']")
+    path = write_csv(tmp_path / "rows.csv", [{"question": "When?", "answer": one} for one in shown])
+    for line, said in enumerate(faults(path), start=2):
+        assert f"line {line}: column answer is not JSON" in said
+    # and in JSON lines such a text is one, such as the right answer to a question about code
+    [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", {"question": "What is printed?", "answer": shown[1]}))
+    assert found.example.gold == shown[1]
 
 
 def test_the_columns_have_the_names_that_the_settings_give(tmp_path: Path) -> None:
-    rows = [{"nr": 7, "part": "dev", "q": "How much?", "passages": ["One.", "Two."], "gold": 3.5, "other": [1]}]
+    row = {"nr": 7, "part": "dev", "q": "How much?", "passages": ["One.", "Two."], "gold": 3.5, "other": [1]}
     columns = Columns(id="nr", question="q", answer="gold", context="passages", split="part")
     expected = [SplitExample(Example("7", "One.\n\nTwo.", "How much?", "3.5"), "dev")]
-    assert read_questions(write_jsonl(tmp_path / "q.jsonl", rows), columns) == expected
+    assert read_questions(write_jsonl(tmp_path / "q.jsonl", row), columns) == expected
 
 
 @pytest.mark.parametrize("option", ["id", "context", "split"])
 def test_a_column_that_is_named_and_that_no_row_has_is_refused(tmp_path: Path, option: str) -> None:
     # given a name with a typing error, which would leave all contexts empty
-    path = write_jsonl(tmp_path / "q.jsonl", [{"question": "How much?", "answer": "6"}] * 2)
+    row = {"question": "How much?", "answer": "6"}
+    path = write_jsonl(tmp_path / "q.jsonl", row, row)
     with pytest.raises(DatasetError, match="no row has a column 'contxt'"):
         read_questions(path, Columns(**{option: "contxt"}))
     # when one row has it, then the others may lack it
-    rows = [{"question": "How much?", "answer": "6"}, {"question": "Who?", "answer": "7", "contxt": "x"}]
-    assert len(read_questions(write_jsonl(path, rows), Columns(**{option: "contxt"}))) == 2
+    assert len(read_questions(write_jsonl(path, row, row | {"contxt": "x"}), Columns(**{option: "contxt"}))) == 2
 
 
 def test_a_financebench_file_whose_first_row_lacks_its_id_is_refused_as_one(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in SAMPLE.read_text().splitlines()[:2]]
     del rows[0]["financebench_id"]
-    assert "line 1: financebench_id is missing" in faults(write_jsonl(tmp_path / "q.jsonl", rows))
+    assert "line 1: financebench_id is missing" in faults(write_jsonl(tmp_path / "q.jsonl", *rows))
     other = [{"question": "?", "answer": "1", "evidence": evidence} for evidence in ("a page", ["a page"], [{}], None)]
-    assert format_of(write_jsonl(tmp_path / "other.jsonl", other)) == "jsonl"
+    assert format_of(write_jsonl(tmp_path / "other.jsonl", *other)) == "jsonl"
     assert len(read_questions(tmp_path / "other.jsonl")) == len(other)
 
 
@@ -186,40 +198,6 @@ def test_a_split_is_picked_by_name_and_an_unknown_one_names_those_there_are() ->
         in_split([SplitExample(EXPECTED[0].example, "")], "train")
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
-        '{"text": ["TV", "tube"], "answer_start": [1, 2]}',
-        '{"value": "TV", "aliases": ["tube"]}',
-        '["TV", "tube"]',
-    ],
-)
-def test_accepted_answers_may_be_the_json_of_a_cell(tmp_path: Path, cell: str) -> None:
-    path = tmp_path / "rows.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["question", "answer"], ["Where?", cell]])
-    assert [one.example.gold for one in read_questions(path)] == ['["TV", "tube"]']
-    shown = ("{'text': array(['TV'], dtype=object), 'answer_start': array([1])}", "['TV', 'tube']", "['TV' 'tube']")
-    with path.open("a", newline="") as file:
-        csv.writer(file).writerows(["When?", one] for one in shown)
-    said = faults(path)
-    assert all(f"line {line}: column answer is not JSON" in said for line in (3, 4, 5))
-    # and in JSON lines such a text is one, such as the right answer to a question about code
-    [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", [{"question": "What is printed?", "answer": shown[1]}]))
-    assert found.example.gold == shown[1]
-
-
-@pytest.mark.parametrize("answer", ["C", "Copper"])
-def test_choices_may_be_an_object_of_labels(tmp_path: Path, answer: str) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps({"question": "Which?", "choices": {"A": "Iron", "C": "Copper"}, "answer": answer}))
-    [found] = read_questions(path)
-    assert found.example.gold == "Copper" and found.example.question.endswith("- Iron\n- Copper")
-
-
-SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "sample.jsonl"
-
-
 def page(number: int = 3, text: str = "Sales were $5 million.", name: str = "doc_name") -> dict[str, Any]:
     return {"evidence_text": text, name: "ACME_2023_10K", "evidence_page_num": number, "evidence_text_full_page": text}
 
@@ -229,107 +207,98 @@ def row(identifier: str = "id_1", **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**whole, **changes}.items() if value is not ...}
 
 
-def written(folder: Path, *lines: bytes | dict[str, Any]) -> Path:
-    path = folder / "questions.jsonl"
-    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
-    return path
-
-
 def test_each_page_of_a_document_enters_the_context_once(tmp_path: Path) -> None:
     evidence = [page(3, "Three."), page(9, "Nine."), page(3, "Three again."), page(4, "Four.", "evidence_doc_name")]
-
-    (example,) = load_examples(written(tmp_path, row(evidence=evidence)))
-
+    [example] = load_examples(write_jsonl(tmp_path / "q.jsonl", row(evidence=evidence)))
     assert example.context == "Three.\n\nNine.\n\nFour."
 
 
-def test_all_malformed_rows_are_named_in_one_error(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        row("fine"),
-        row("no evidence", evidence=...),
-        row("null answer", answer=None),
-        b'{"financebench_id": "broken", ',
-        row("fine"),
-        b'{"financebench_id": "caf\xe9"}',
-        row("longest", question="x" * 48_000_000),
-        row("huge", evidence=[page(text="x" * 5_000_000)]),
-        b"[1, 2]",
-        row("two faults", question=" ", answer=7),
-        row("half a pair", question="\ud800?"),
-        row("pageless", evidence=[{**page(), "evidence_page_num": None}, "text"]),
-        b"[" * 100_000,
-    )
-
-    found = [line.strip() for line in faults(path).splitlines()[1:]]
-
-    assert [fault.split(":")[0] for fault in found] == [f"line {number}" for number in range(2, 14)]
-    expected = [
-        "evidence is missing",
-        "answer is null",
-        "invalid JSON at column 31",
-        "financebench_id 'fine' is already on line 1",
-        "invalid UTF-8 at byte 24",
-        "the row is longer than 16,777,216 bytes",
-        f"evidence_text_full_page is longer than {PAGE_BYTES:,} bytes",
-        "not a JSON object",
-        "question is empty; answer is not text",
-        "question holds half of a surrogate pair",
-        "evidence[0].evidence_page_num is not a whole number; evidence[1] is not an object",
-        "invalid JSON",
-    ]
-    for fault, words in zip(found, expected, strict=True):
-        assert words in fault
-
-
-def test_all_faults_are_said_at_once_by_line_and_column(tmp_path: Path) -> None:
-    path = tmp_path / "q.jsonl"
-    good = json.dumps(ROWS[0])
-    lines = [
-        good,
-        '{"id": "c", "question": " ", "answer": null}',
-        "{",
-        '{"id": "d", "question": ["x"], "answer": true, "context": {"a": 1}, "split": ["x"]}',
-        "",
-        good,
-        '["a list"]',
-        '{"id": "e", "answer": "1"}',
-        '{"id": "f", "question": "How many?", "answer": NaN}',
-    ]
-    path.write_text("\n".join(lines), "utf-8")
-
-    said = faults(path).splitlines()[1:]
-
-    assert [line.strip() for line in said] == [
-        "line 2: column question is empty",
-        "line 2: column answer is null",
-        "line 3: invalid JSON at column 2: Expecting property name enclosed in double quotes",
-        "line 4: column question is not text",
-        "line 4: column answer is not text",
-        "line 4: column context is not text",
-        "line 4: column split is not text",
-        "line 6: column 'id': 'a' is already in line 1",
-        "line 7: not a JSON object",
-        "line 8: column question is missing",
-        "line 9: column answer is nan",
-    ]
+GOOD_ROW = {"question": "How much?", "gold": "$5", "answer": "5 dollars"}
+FINANCEBENCH = {
+    "evidence is missing": row("no evidence", evidence=...),
+    "answer is null": row("null answer", answer=None),
+    "invalid JSON at column 31": b'{"financebench_id": "broken", ',
+    "financebench_id 'fine' is already on line 1": row("fine"),
+    "invalid UTF-8 at byte 24": b'{"financebench_id": "caf\xe9"}',
+    "the row is longer than 16,777,216 bytes": row("longest", question="x" * 48_000_000),
+    f"evidence_text_full_page is longer than {PAGE_BYTES:,} bytes": row("huge", evidence=[page(text="x" * 5_000_000)]),
+    "not a JSON object": b"[1, 2]",
+    "question is empty; answer is not text": row("two faults", question=" ", answer=7),
+    "question holds half of a surrogate pair": row("half a pair", question="\ud800?"),
+    "evidence[0].evidence_page_num is not a whole number; evidence[1] is not an object": row(
+        "pageless", evidence=[{**page(), "evidence_page_num": None}, "text"]
+    ),
+    "invalid JSON": b"[" * 100_000,
+}
+TABLE = {
+    "column question is empty": {"id": "c", "question": " ", "answer": "1"},
+    "column answer is null": {"id": "d", "question": "?", "answer": None},
+    "invalid JSON at column 2: Expecting property name enclosed in double quotes": b"{",
+    "column question is not text": {"question": ["x"], "answer": "1"},
+    "column answer is not text": {"question": "?", "answer": True},
+    "column context is not text": {"question": "?", "answer": "1", "context": {"a": 1}},
+    "column split is not text": {"question": "?", "answer": "1", "split": ["x"]},
+    "column 'id': 'a' is already in line 1": ROWS[0],
+    "not a JSON object": b'["a list"]',
+    "column question is missing": {"id": "e", "answer": "1"},
+    "column answer is nan": b'{"id": "f", "question": "How many?", "answer": NaN}',
+}
+ANSWERS = {
+    "invalid JSON": b"{",
+    "question is empty; gold is null": GOOD_ROW | {"gold": None, "question": ""},
+    "answer is missing": {"question": "a", "gold": "b"},
+    "answer is not text": GOOD_ROW | {"answer": 5},
+    "not a JSON object": b"[1]",
+    "invalid UTF-8": b'{"question": "\xff"}',
+    "half of a surrogate pair": GOOD_ROW | {"answer": "\ud800"},
+}
 
 
-def test_faults_of_a_csv_have_their_lines(tmp_path: Path) -> None:
-    path = tmp_path / "q.csv"
-    path.write_text('id,question,answer\na,"How\nmuch?",5\nb,Who?\nc,Who?,x,y\nd,,1\n', "utf-8")
-    said = faults(path)
-    assert "line 4: the row ends before column 'answer'" in said
-    assert "line 5: 1 more cells than the header has" in said
-    assert "line 6: column question is empty" in said
-    assert "line 3" not in said
+@pytest.mark.parametrize(
+    ("read", "good", "bad"),
+    [
+        (load_examples, row("fine"), FINANCEBENCH),
+        (read_questions, ROWS[0], TABLE),
+        (read_answer_rows, GOOD_ROW, ANSWERS),
+    ],
+    ids=["financebench", "table", "answers"],
+)
+def test_all_faults_are_said_at_once_by_line(tmp_path: Path, read: Any, good: Any, bad: Any) -> None:
+    path = write_jsonl(tmp_path / "q.jsonl", good, *bad.values())
+    found = faults(path, read)
+    assert [fault.split(":")[0] for fault in found] == [f"line {number}" for number in range(2, len(bad) + 2)]
+    assert [words for fault, words in zip(found, bad, strict=True) if words not in fault] == []
+
+
+def test_faults_of_a_csv_have_their_lines_also_below_a_named_delimiter(tmp_path: Path) -> None:
+    path, text = tmp_path / "q.csv", 'id,question,answer\na,"How\nmuch?",5\nb,Who?\nc,Who?,x,y\nd,,1\n'
+    for above, named in ((0, ""), (1, "sep=,\n")):
+        path.write_text(named + text, "utf-8")
+        assert faults(path) == [
+            f"line {4 + above}: the row ends before column 'answer'",
+            f"line {5 + above}: 1 more cells than the header has",
+            f"line {6 + above}: column question is empty",
+        ]
 
 
 def test_a_parquet_file_names_rows_and_columns(tmp_path: Path) -> None:
     said = faults(write_parquet(tmp_path / "q.parquet", [{**ROWS[0], "question": None}, {**ROWS[1], "answer": ""}]))
-    assert "row 1: column question is null" in said
-    assert "row 2: column answer is empty" in said
-    assert "no column 'question'" in faults(write_parquet(tmp_path / "other.parquet", [{"q": 1, "answer": "x"}]))
+    assert said == ["row 1: column question is null", "row 2: column answer is empty"]
+    with pytest.raises(DatasetError, match="no column 'question'"):
+        read_questions(write_parquet(tmp_path / "other.parquet", [{"q": 1, "answer": "x"}]))
+
+
+def test_rows_to_judge_come_in_order_blank_lines_and_other_fields_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    empty = json.dumps(GOOD_ROW | {"answer": "", "model": "x"})
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD_ROW).encode() + b"\r\n\n" + empty.encode())
+    assert read_answer_rows(path) == [AnswerRow("How much?", "$5", "5 dollars"), AnswerRow("How much?", "$5", "")]
+    for content in (b"", b"\n\n"):
+        path.write_bytes(content)
+        with pytest.raises(DatasetError, match=r"rows\.jsonl"):
+            read_answer_rows(path)
+    with pytest.raises(DatasetError, match=r"none\.jsonl"):
+        read_answer_rows(tmp_path / "none.jsonl")
 
 
 NAMES = st.sampled_from(["id", "question", "answer", "context", "split", "x"])
@@ -339,7 +308,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(NAMES, VALUES), max_size=4))
 def test_whatever_a_row_holds_it_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
-    path = write_jsonl(tmp_path_factory.mktemp("rows") / "q.jsonl", rows)
+    path = write_jsonl(tmp_path_factory.mktemp("rows") / "q.jsonl", *rows)
     try:
         questions = read_questions(path)
     except DatasetError:
@@ -362,11 +331,15 @@ def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_pa
         parquet.write_table(pyarrow.table(columns), tmp_path / "q.parquet")
         return tmp_path / "q.parquet"
 
+    def assert_refused(path: Path, said: str) -> None:
+        with pytest.raises(DatasetError, match=said):
+            read_questions(path)
+
     path = write(2_000_000, 1000)
     assert path.stat().st_size < 1_000_000
-    assert "more than 1,000,000 rows" in faults(path)
+    assert_refused(path, "more than 1,000,000 rows")
     # And so are rows whose texts together are too long for a process
     monkeypatch.setattr(tables, "TABLE_BYTES", 1_000_000)
-    assert "more than 1,000,000 bytes" in faults(write(2000, 1000))
-    assert "more than 1,000,000 bytes" in faults(write(2000, 1000, in_lists=True))
+    assert_refused(write(2000, 1000), "more than 1,000,000 bytes")
+    assert_refused(write(2000, 1000, in_lists=True), "more than 1,000,000 bytes")
     assert len(read_questions(write(900, 1000, in_lists=True))) == 2

@@ -1,4 +1,4 @@
-"""Stage 1 on any texts; `cases.jsonl` has its verdicts."""
+"""Numbers as finance writes them, and stage 1 on any texts; `cases.jsonl` has its verdicts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,97 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.judging.final_answer import final_numbers
-from tasks.judging.numbers import SCALES
+from tasks.judging.numbers import SCALES, read_numbers
 from tasks.judging.rule import find_match, is_close, pure_number
 
 PLAIN = "What was the net income of Acme in 2023?"
+WHOLE = st.integers(min_value=0, max_value=10**12)
+FILLING = st.text(alphabet=st.characters(categories=["Ll", "Lu", "Po", "Zs"]), max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit", "scale", "currency"),
+    [
+        ("US$ 1,577.5 million", 1577.5, "money", 1e6, "USD"),
+        ("USD 12 bn", 12, "money", 1e9, "USD"),
+        ("€3.5m", 3.5, "money", 1e6, "EUR"),
+        ("£250k", 250, "money", 1e3, "GBP"),
+        ("C$5", 5, "money", None, "CAD"),
+        ("$5 CAD", 5, "money", None, "CAD"),
+        ("RMB 5 million", 5, "money", 1e6, "CNY"),
+        ("1.8 billion U.S. dollars", 1.8, "money", 1e9, "USD"),
+        ("5 million euros", 5, "money", 1e6, "EUR"),
+        ("4 mm", 4, "plain", 1e6, None),
+        ("2 tn", 2, "plain", 1e12, None),
+        ("a 1.5-million loan", 1.5, "plain", 1e6, None),
+        (r"63.86\%", 63.86, "percent", None, None),
+        ("2 percentage points", 2, "percent", None, None),
+        ("150 bps", 150, "basis_points", None, None),
+        ("3.6 times", 3.6, "multiple", None, None),
+        ("($1.5 billion)", -1.5, "money", 1e9, "USD"),
+        ("$(4.2)m", -4.2, "money", 1e6, "USD"),
+        ("(5.2)%", -5.2, "percent", None, None),
+        ("$-4.2bn", -4.2, "money", 1e9, "USD"),
+        ("– 12", -12, "plain", None, None),
+        (".5%", 0.5, "percent", None, None),
+        ("1{,}577", 1577, "plain", None, None),
+        ("**$8.7 bn**", 8.7, "money", 1e9, "USD"),
+    ],
+)
+def test_a_number_is_read_with_its_sign_unit_scale_and_currency(
+    text: str, value: float, unit: str, scale: float | None, currency: str | None
+) -> None:
+    [number] = read_numbers(text)
+    assert (number.value, number.unit, number.scale, number.currency) == (value, unit, scale, currency)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("5%-7%", [5, 7]),
+        ("2019-2020", [2019, 2020]),
+        ("from $12 to $15 million.", [12, 15]),
+        ("grew (3.4% a year)", [3.4]),
+        ("1,234,567.89.", [1234567.89]),
+        # Digits in a word are no number, and what cannot be read for certain is not read in part.
+        *((word, []) for word in ("FY2018", "Q2", "a 10-K filing", "the 2nd", "3M's capital", "v1.2b3", "")),
+        *(
+            (odd, [])
+            for odd in ("1.2.3", "12/31/2019", "√2", r"2\sqrt{3}", "2^5", "3:45", "1,2,3", "5 hundred thousand")
+        ),
+    ],
+)
+def test_which_numbers_a_text_has(text: str, values: list[float]) -> None:
+    assert [number.value for number in read_numbers(text)] == values
+
+
+@given(
+    FILLING, WHOLE, st.integers(0, 99), st.sampled_from(["", "-", "−", "–"]), st.sampled_from("$€£"), FILLING
+)  # fmt: skip
+def test_an_amount_is_read_back_whatever_words_are_around_it(
+    before: str, whole: int, cents: int, sign: str, currency: str, after: str
+) -> None:
+    [number] = read_numbers(f"{before} ; {sign}{currency}{whole:,}.{cents:02d} ; {after}")
+    wanted = whole + cents / 100
+    assert math.isclose(number.value, -wanted if sign else wanted, rel_tol=1e-12)
+    assert (number.unit, number.decimals, number.scale) == ("money", 2, None)
+
+
+@given(whole=WHOLE, word=st.sampled_from(sorted(SCALES)), upper=st.booleans())
+def test_a_scale_word_multiplies_and_brackets_are_a_minus(whole: int, word: str, upper: bool) -> None:
+    written = f"{whole:,} {word.upper() if upper else word}"
+    [number], [bracketed] = read_numbers(written), read_numbers(f"({whole:,})")
+    assert float(number.total) == pytest.approx(whole * SCALES[word])
+    assert bracketed.value == -whole and bracketed.in_parentheses and not number.in_parentheses
+
+
+@given(st.text(max_size=200) | st.text(alphabet="0123456789.,()-−–$€%kmbnx \n", max_size=200))
+def test_any_text_is_read_and_spans_neither_overlap_nor_leave_it(text: str) -> None:
+    end = 0
+    for number in read_numbers(text):
+        assert end <= number.span[0] < number.span[1] <= len(text)
+        assert any(letter.isnumeric() for letter in text[slice(*number.span)])
+        end = number.span[1]
 
 
 @pytest.mark.parametrize("gold", ["$1577.00", "65.4%", "-0.02", "0", "$1.9 billion", " 24.26. ", "(12)"])
@@ -23,6 +110,7 @@ def test_a_gold_that_is_one_number_is_pure(gold: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "wanted"),
     [
+        ("It lost -$1,234.5 million in all.", ["-$1,234.5 million"]),
         ("Net income was $412 million, compared with $388 million in 2022.", ["$412 million"]),
         ("In 2022 it was low. Net income for 2023 was $412 million.", ["$412 million"]),
         ("ROA = 1,248 / 87,583\nROA = 0.01424 or 1.42%", ["0.01424", "1.42%"]),
@@ -57,17 +145,17 @@ def test_a_range_matches_neither_its_ends_nor_what_it_contains(low: int, width: 
         assert find_match(PLAIN, f"${gold} million", answer, 0.15) is None
 
 
-@given(word=st.sampled_from(sorted(SCALES)), cents=st.integers(1, 10**6))
-def test_an_unscaled_gold_takes_no_scale_that_the_question_does_not_name(word: str, cents: int) -> None:
-    for amount in (f"${cents / 100:.2f}", f"{cents / 100:.2f}"):
-        assert find_match(PLAIN, amount, f"The net income was {amount} {word}.", 0.01) is None
-
-
-@given(amount=st.integers(1, 10**6), scale=st.sampled_from(["million", "billion", "bn", "k"]))
-def test_what_is_written_as_the_gold_is_always_correct(amount: int, scale: str) -> None:
+@given(
+    amount=st.integers(1, 10**6), word=st.sampled_from(sorted(SCALES)), scale=st.sampled_from(["million", "bn", "k"])
+)
+def test_what_is_written_as_the_gold_is_correct_and_an_unscaled_gold_takes_no_scale(
+    amount: int, word: str, scale: str
+) -> None:
     gold = f"${amount:,} {scale}"
     match = find_match(PLAIN, gold, f"The net income was {gold} in 2023.", 0.0)
     assert match is not None and gold in match[1]
+    for unscaled in (f"${amount / 100:.2f}", f"{amount / 100:.2f}"):
+        assert find_match(PLAIN, unscaled, f"The net income was {unscaled} {word}.", 0.01) is None
 
 
 @example(gold=100.0, tolerance=0.1, error=0.105)  # within a tenth of itself

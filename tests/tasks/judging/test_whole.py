@@ -10,8 +10,6 @@ from tasks.judging.whole import ends_sentence, is_loop, is_whole
 
 WHOLE = (
     "Sales grew.",
-    "No.",
-    "Yes!",
     "Is it? No.",
     "Answer: No.",
     "The margin is 12.5 %.",
@@ -21,10 +19,7 @@ WHOLE = (
     "He said: “Sales grew.”",
     "Er sagte: „Der Umsatz stieg.“",
     "The revenue was $5 million.",
-    "It rose from $5 to $6 a share.",
     "A loss of $(1.2) million was booked.",
-    "US$ and C$ are shown.",
-    "a) Sales grew.\nb) Costs fell.",
     "1. Sales grew.\n2. Costs fell.",
     "Call `f(` first.",
     "```python\nprint((\n```\nThat is all.",
@@ -39,39 +34,29 @@ WHOLE = (
     "ارتفعت المبيعات.",
     "هل ارتفعت؟",
     "बिक्री बढ़ी।",
-    "Продажи выросли.",
 )
 UNSURE = (
     "",
-    "   ",
-    "Sales grew",
     "Based on the context, we need to calculate the percentage of its revenue",
     "The growth was 2.",
     "42",
-    "42.",
     "٢.",
     "Sales grew.\n2.",
     "Sales grew.\nb.",
     "Sales grew.\n  ii.",
     "Sales grew:",
-    "Sales grew;",
-    "It is headed by J.",
     "It operates in the U.S.",
     "Some costs, e.g.",
     "Apple Inc.",
     "compared with Smith et al.",
-    "As in Note No.",
     "And so on...",
-    "And so on. . .",
     "And so on…",
     "等等。。。",
     "收入增长了，",
-    "बिक्री बढ़ी",
     "Great. 😀",
     "Sales grew (in Europe.",
     '{"answer": "Sales grew."',
     '{"answer": 42}',
-    "```python\nprint('Hi.')",
     "```python\nprint('Hi.')\n```",
     "~~~\nSales grew.",
     "Call `f.",
@@ -82,14 +67,9 @@ UNSURE = (
 )
 
 
-@pytest.mark.parametrize("text", WHOLE)
-def test_a_text_that_ends_a_sentence(text: str) -> None:
-    assert ends_sentence(text)
-
-
-@pytest.mark.parametrize("text", UNSURE)
-def test_a_text_that_does_not_end_a_sentence_or_does_not_tell(text: str) -> None:
-    assert not ends_sentence(text)
+def test_which_texts_end_a_sentence_and_which_do_not_or_do_not_tell() -> None:
+    assert [text for text in WHOLE if not ends_sentence(text)] == []
+    assert [text for text in UNSURE if ends_sentence(text)] == []
 
 
 @pytest.mark.parametrize(
