@@ -30,8 +30,7 @@ def main() -> None:
         from tasks.common import logs
         from workers.app import app
 
-        quiet = ["--quiet"] if logs.is_json_format() else []  # Celery's banner is not JSON
-    except ValueError as error:  # a wrong address, secret or log format
+    except ValueError as error:  # a wrong address or secret
         sys.exit(f"workers: {error}")
 
     from workers.celery_ext.logs import format_worker_logs
@@ -52,7 +51,7 @@ def main() -> None:
         # Workers need no clocks or revocations of other workers, and are ready sooner without asking for them.
         *("--without-mingle", "--without-gossip"),
     ]
-    status: int = app.start([*quiet, "worker", *options]) or 0
+    status: int = app.start(["worker", *options]) or 0
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

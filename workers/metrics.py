@@ -1,43 +1,28 @@
 """`python -m workers.metrics [--host HOST] [--port PORT]`: the farm's numbers at http://HOST:PORT/metrics.
 
-For Prometheus; no worker needs an open port.  At each scrape it says what the store holds (queues, workers, GPUs, runs,
-cost), and beside it counts Celery's events.  Like a worker it needs the address of the broker (WHETSTONE_REDIS_URL).
-
-One series for each queue, each live worker and each of the latest runs, up to a bound.  The labels of events are names
-of tasks that we know and states that Celery has, so no message can add a series.
+For Prometheus; no worker needs an open port.  At each scrape it says what the store holds: queues, workers, GPUs, runs
+and cost, with a bound on the number of workers and runs.  It needs the address of the broker (WHETSTONE_REDIS_URL).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import redis
-from celery import Celery
-from kombu.exceptions import OperationalError
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    start_http_server,
-)
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tasks.common.files import keep_private
 from tasks.common.logs import redacted
 from tasks.openai.limits import TOKENS, spending_of
-from tasks.queues import QUEUES, TASKS
+from tasks.queues import QUEUES
 from tasks.store.address import queues_url, redis_url_of, store_url
 from tasks.store.client import NO_WAITING, connect
 from tasks.store.keys import MODEL, STATUS
@@ -46,7 +31,6 @@ from tasks.store.workers import WorkerRegistry
 
 PORT = 9100
 TIMEOUT_S = 2.0  # of a server that does not answer: a scrape waits meanwhile
-PAUSE_S = 1.0  # before listening again
 WORKERS = 200  # at most, by name
 RUNS = 20  # at most: those with the latest status
 RUN_STATES = ("running", "finished", "parked", "stopped")
@@ -166,58 +150,6 @@ def _runs(store: Store) -> Iterator[Sample]:
         yield "tokens", generated, usage.get("target", 0.0)
 
 
-OTHER = "other"  # a task that is not ours, or one that was received before we listened
-TASK_STATES = ("sent", "received", "started", "succeeded", "failed", "retried", "revoked", "rejected")
-ENDS = frozenset({"succeeded", "failed", "revoked", "rejected"})
-REMEMBERED = 20_000  # tasks under way whose names we know; about 250 bytes each
-# A score takes a millisecond, an evaluation on a GPU a minute, the hard limit is half an hour.
-SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
-
-
-class TaskEvents:
-    """Counts what `handle` is given, in a registry."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._tasks = Counter("whetstone_tasks", "Tasks by what became of them.", ("task", "state"), registry=registry)
-        about = "Duration of successful tasks, in seconds."
-        self._seconds = Histogram("whetstone_task_seconds", about, ("task",), buckets=SECONDS, registry=registry)
-        for task in (*TASKS, OTHER):
-            for state in TASK_STATES:
-                self._tasks.labels(task, state)  # 0 from the start, so that the first failure is seen as an increase
-        self._names: OrderedDict[str, str] = OrderedDict()
-
-    def handle(self, event: Mapping[str, Any]) -> None:
-        """Take one event of a worker, or of the sender of a task; others are ignored."""
-        kind, _, state = str(event.get("type", "")).partition("-")
-        if kind != "task" or state not in TASK_STATES:
-            return
-        task_id, name = str(event.get("uuid", "")), event.get("name")
-        task = self._names.pop(task_id, OTHER)
-        if isinstance(name, str):  # only a task's first events carry it
-            task = name if name in TASKS else OTHER
-        if state not in ENDS:
-            self._names[task_id] = task
-            if len(self._names) > REMEMBERED:
-                self._names.popitem(last=False)
-        self._tasks.labels(task, state).inc()
-        runtime = event.get("runtime")
-        if state == "succeeded" and isinstance(runtime, int | float) and 0 <= runtime < math.inf:
-            self._seconds.labels(task).observe(runtime)
-
-
-def listen(app: Celery[Any], events: TaskEvents, stop: threading.Event) -> None:
-    """Give Celery's events to `events` until `stop` is set, over every restart of the broker."""
-    while not stop.is_set():
-        try:
-            with app.connection() as connection:
-                receiver = app.events.Receiver(connection, handlers={"*": events.handle})
-                for _ in receiver.itercapture(limit=None, timeout=None, wakeup=False):
-                    if stop.is_set():
-                        return
-        except (OperationalError, redis.RedisError, OSError):
-            stop.wait(PAUSE_S)
-
-
 def main() -> None:
     keep_private()
     parser = argparse.ArgumentParser(prog="python -m workers.metrics", description="The farm's numbers for Prometheus.")
@@ -229,20 +161,15 @@ def main() -> None:
         broker, store = (
             connect(address, NO_WAITING, timeout_s=TIMEOUT_S) for address in (queues_url(url), store_url(url))
         )
-        # Importing it creates an application, which needs a valid address.
-        from workers.app import create_app
-
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began: twice as many, unasked for
         registry = CollectorRegistry(auto_describe=False)
         registry.register(FarmCollector(broker, Store(store)))
         ProcessCollector(registry=registry)
-        events = TaskEvents(registry)
-        server, _ = start_http_server(options.port, options.host, registry)
+        server, thread = start_http_server(options.port, options.host, registry)
     except (ValueError, OSError) as error:
         sys.exit(f"workers.metrics: {error}")
     print(f"metrics of {redacted(url)} at http://{options.host}:{server.server_port}/metrics", flush=True)
     try:
-        listen(create_app(dict(os.environ)), events, threading.Event())
+        thread.join()
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import httpx
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -45,7 +44,7 @@ from workers.steering.serving import SYSTEM_VARIABLE
 
 CLUSTERING = "0123456789abcdef"
 ARGUMENTS = (
-    "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.5 --enable-metrics "
+    "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.5 "
     "--dtype float32 --enable-deterministic-inference"
 )
 CLUSTERS = 12
@@ -146,8 +145,6 @@ def main() -> None:
         served, plain = chat(url, questions, new), chat(url, questions, new, custom_params={})
         grammar = chat(url, questions[:4], new, regex="yes|no")
         plugin = generate(url, prompts, new, stops, PROCESSOR, params)
-        lines = httpx.get(f"{url}/metrics").text.splitlines()
-        counts = [line for line in lines if line.startswith("whetstone_chat_completions")]
     unloaded = {"SGLANG_PLUGINS": "none", "WHETSTONE_LABELS": deploy, "PYTHONPATH": path}
     with serve(folder, "processors", "sglang.launch_server", [*arguments, *shlex.split(PROCESSORS)], **unloaded) as url:
         found = {"generated file": generate(url, prompts, new, stops, reference("processor"), {})}
@@ -159,7 +156,7 @@ def main() -> None:
     same = {name: equal(ids, [answer["output_ids"] for answer in answers]) for name, answers in found.items()}
     result = {
         "questions": len(prompts), "chat completions equal to /generate": equal(served, [a["text"] for a in plugin]),
-        "chat completions equal without steering": equal(served, plain), "with a grammar": grammar, "counted": counts,
+        "chat completions equal without steering": equal(served, plain), "with a grammar": grammar,
         "answers equal to the plugin's": same,
     }  # fmt: skip
     print(figures.table(["compared with the plugin", f"equal of {len(ids)}"], [[n, str(c)] for n, c in same.items()]))

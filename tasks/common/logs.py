@@ -3,19 +3,15 @@
     with logs.fields(run="demo-1a2b", generation=2):
         log.info("sent")          # ... sent  run=demo-1a2b generation=2
 
-WHETSTONE_LOG_FORMAT=json writes one JSON object a line; the default is text.
-
 A secret of the environment is a variable, or the file that the variable with _FILE behind its name names.  The file is
 read each time, so a key can be changed under a running worker, and child processes do not inherit it.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -24,7 +20,6 @@ from types import MappingProxyType
 
 from tasks.common.files import FileTooLarge, read_limited
 
-FORMAT_VARIABLE = "WHETSTONE_LOG_FORMAT"
 FIELDS = ("run", "generation", "child", "stage", "task", "worker")  # in this order
 
 _fields: ContextVar[Mapping[str, str]] = ContextVar("fields", default=MappingProxyType({}))  # it is frozen
@@ -60,7 +55,7 @@ def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
 
 
 def set_formatter(handler: logging.Handler) -> None:
-    """Give a handler the format that the environment names; from here on it shows no secret of the environment."""
+    """Give a handler the format of this project; from here on it shows no secret of the environment."""
     for name, value in os.environ.items():
         if (found := re.fullmatch(r"(\w*(?:_KEY|_PASSWORD|_TOKEN|_SECRET|_AUTH))(?:_FILE)?", name)) and value:
             with suppress(SecretError):
@@ -68,14 +63,7 @@ def set_formatter(handler: logging.Handler) -> None:
         elif name.endswith(("_URL", "_URI", "_ENDPOINT")):
             for password in (_login_of(value)[2], *re.findall(r"[?&]password=([^&]*)", value)):
                 register_secret(password)
-    handler.setFormatter(JsonLines() if is_json_format() else Text())
-
-
-def is_json_format() -> bool:
-    chosen = os.environ.get(FORMAT_VARIABLE) or "text"
-    if chosen not in ("text", "json"):
-        raise ValueError(f"{FORMAT_VARIABLE} is {chosen!r}, and can be text or json")
-    return chosen == "json"
+    handler.setFormatter(Text())
 
 
 class Text(logging.Formatter):
@@ -90,20 +78,6 @@ class Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
-
-
-class JsonLines(logging.Formatter):
-    """One object a line: time (UTC), level, logger, message, fields, and the exception where there is one."""
-
-    converter = staticmethod(time.gmtime)
-
-    def format(self, record: logging.LogRecord) -> str:
-        moment = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
-        line = {"time": moment, "level": record.levelname, "logger": record.name}
-        line |= {"message": redact(record.getMessage()), **_fields_of(record)}
-        if record.exc_info:
-            line["exception"] = redact(self.formatException(record.exc_info))
-        return json.dumps(line)
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, str]:

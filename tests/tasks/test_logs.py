@@ -1,13 +1,11 @@
-"""Lines that say what they are about, in text and in JSON, and never a secret."""
+"""Lines that say what they are about, and never a secret."""
 
 from __future__ import annotations
 
 import io
-import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,30 +50,10 @@ def test_a_text_line_ends_with_what_it_is_about(log: logging.Logger) -> None:
     ]
 
 
-def test_a_json_line_is_one_object_whatever_it_says(log: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WHETSTONE_LOG_FORMAT", "json")
-    written = lines_of(log)
-    with logs.fields(run="demo-1", generation=2):
-        try:
-            raise ValueError('two\nlines, "quotes", \ud800 and Ünïcode')
-        except ValueError as error:
-            log.exception("it failed: %s", error)
-    (line,) = written()
-    told: dict[str, Any] = json.loads(line)
-    assert told["message"] == 'it failed: two\nlines, "quotes", \ud800 and Ünïcode'
-    assert (told["run"], told["generation"], told["level"]) == ("demo-1", "2", "ERROR")
-    assert told["exception"].startswith("Traceback") and "ValueError: two" in told["exception"]
-    assert told["time"].endswith("Z") and told["logger"] == "whetstone.of.this.test"
-
-
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_no_secret_comes_through(
-    log: logging.Logger, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, form: str
-) -> None:
+def test_no_secret_comes_through(log: logging.Logger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     secrets = ["sk-of-the-environment", "password-of-the-broker", "token-of-a-file", "key-that-was-just-read"]
     secrets += ["password-of-a-tracker"]
     (tmp_path / "token").write_text(secrets[2] + "\n")
-    monkeypatch.setenv("WHETSTONE_LOG_FORMAT", form)
     monkeypatch.setenv("SOME_API_KEY", secrets[0])
     monkeypatch.setenv("WHETSTONE_REDIS_URL", f"redis://user:{secrets[1]}@host:6379/0")
     monkeypatch.setenv("HF_TOKEN_FILE", str(tmp_path / "token"))

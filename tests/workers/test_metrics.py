@@ -17,8 +17,8 @@ from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.run import make_run
 from tasks.openai.endpoint import Usage
 from tasks.openai.limits import RunLimits
-from tasks.records import Endpoint, JobSpec
-from tasks.store.address import queues_url, store_url
+from tasks.records import Endpoint
+from tasks.store.address import queues_url
 from tasks.store.client import NO_WAITING, connect
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
@@ -110,29 +110,17 @@ def test_a_store_that_is_away_is_said_and_not_an_error(tmp_path: Path) -> None:
     assert samples(FarmCollector(away, Store(away))) == {("up",): 0}
 
 
-KEY = "file:" + "0" * 64
-
-
-@pytest.fixture
-def exporting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.chdir(ROOT)  # the paths of the settings begin here
-    bench = Bench(tmp_path)
-    try:
-        bench.start_valkey()
-        run = make_run(load_settings(Path("configs/embedded.config")), "demo-1")
-        Store(connect(store_url(bench.url))).put_run(run)
-        bench.start_worker("cpu", 1)
-        yield bench
-    finally:
-        bench.close()
-
-
-@pytest.fixture
-def address(exporting: Bench) -> Iterator[str]:
+def test_the_exporter_outlives_a_restart_of_the_broker(bench: Bench) -> None:
     command = [sys.executable, "-m", "workers.metrics", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=exporting.environment) as exporter:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=bench.environment) as exporter:
         assert exporter.stdout is not None
-        yield exporter.stdout.readline().split()[-1]
+        address = exporter.stdout.readline().split()[-1]
+        found = read(address)
+        assert (found["whetstone_up[]"], found["whetstone_workers['gpu']"]) == (1, 0)
+        bench.valkey.stop(2)
+        until(lambda: read(address)["whetstone_up[]"] == 0)
+        bench.start_valkey()
+        until(lambda: read(address)["whetstone_up[]"] == 1)
         exporter.terminate()
 
 
@@ -140,25 +128,3 @@ def read(address: str) -> dict[str, float]:
     with urllib.request.urlopen(address, timeout=10) as reply:
         families = text_string_to_metric_families(reply.read().decode())
     return {f"{s.name}{sorted(s.labels.values())}": s.value for family in families for s in family.samples}
-
-
-def test_it_tells_of_tasks_and_workers_also_after_the_broker_was_away(exporting: Bench, address: str) -> None:
-    gathered = "whetstone_tasks_total['cpu.gather', 'succeeded']"
-    # given an exporter that listens: what is sent is told sooner or later, so more is sent until it is
-    until(lambda: exporting.app.send_task("cpu.gather", ("demo-1", "g0_pop", 1)) and read(address).get(gathered))
-    found = read(address)
-    assert found["whetstone_task_seconds_count['cpu.gather']"] == found[gathered]
-    assert (found["whetstone_workers['cpu']"], found["whetstone_workers['gpu']"]) == (1, 0)
-    # when a task fails, it is counted among the failed
-    spec = JobSpec("cpu.plot", "fitness.png", {"name": "fitness.png", "data": "nothing"})
-    Store(connect(store_url(exporting.url))).put_job("demo-1", KEY, spec)
-    exporting.app.send_task("cpu.plot", ("demo-1", KEY, 0))
-    until(lambda: read(address).get("whetstone_tasks_total['cpu.plot', 'failed']"))
-    # when the broker goes away, the exporter says so and stays
-    exporting.valkey.stop(2)
-    until(lambda: read(address) and read(address)["whetstone_up[]"] == 0)
-    # and when it is back, so are the figures and the events
-    exporting.start_valkey()
-    before = read(address)[gathered]
-    until(lambda: exporting.app.send_task("cpu.gather", ("demo-1", "g0_pop", 1)) and read(address)[gathered] > before)
-    assert read(address)["whetstone_up[]"] == 1

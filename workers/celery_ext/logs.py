@@ -1,25 +1,19 @@
 """The logs of workers: every line names the task that it is about, also the lines that Celery writes.
 
 A task's own lines are about it, because its thread or process carries the fields from before it begins until after it
-has ended.  Celery's lines about a task carry its id only; the "received" line maps the id to its run.
+has ended.  Celery's lines about a task carry its id, its name and the line that displays its arguments.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from celery import signals
-from celery.apps import worker
 
 from tasks.common import logs
 from tasks.queues import format_label, parse_label
-
-STANDARD_ERROR = 2  # the descriptor: Celery replaces sys.stderr by a log
-MAX_TASKS = 1000  # received tasks whose fields are kept
 
 
 def fields_of_task(name: str, task_id: str, line: str) -> dict[str, str]:
@@ -30,39 +24,16 @@ def fields_of_task(name: str, task_id: str, line: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-class TaskFieldsFilter(logging.Filter):
-    """Adds the fields of a task to Celery's own lines, by the task id in them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._known: OrderedDict[str, dict[str, str]] = OrderedDict()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        data = getattr(record, "data", None)
-        if isinstance(data, dict) and isinstance(data.get("id"), str) and isinstance(data.get("args"), str):
-            found = fields_of_task(str(data.get("name")), data["id"], data["args"])
-            if found.get("run") or data["id"] not in self._known:
-                self._known[data["id"]] = found
-            if len(self._known) > MAX_TASKS:
-                self._known.popitem(last=False)
-        arguments = record.args.values() if isinstance(record.args, Mapping) else record.args or ()
-        for value in arguments:
-            if isinstance(value, str) and value in self._known:
-                record.log_fields = self._known[value]
-        return True
+def add_fields(record: logging.LogRecord) -> bool:
+    """A filter that adds the fields of a task to Celery's own lines."""
+    data: Any = getattr(record, "data", record.args)
+    if isinstance(data, Mapping) and isinstance(data.get("id"), str) and isinstance(data.get("args"), str):
+        record.log_fields = fields_of_task(str(data.get("name")), data["id"], data["args"])
+    return True
 
 
 def format_worker_logs() -> None:
     """Give Celery's logs of this process the project's format.  Call it once, before the application starts."""
-    add_fields = TaskFieldsFilter()
-
-    def write_shutdown_line(message: str, f: object = None) -> None:
-        # In a signal handler, where no log may be used.
-        record = logging.LogRecord("celery.apps.worker", logging.INFO, "", 0, message.strip(), None, None)
-        os.write(STANDARD_ERROR, (logs.JsonLines().format(record) + "\n").encode())
-
-    if logs.is_json_format():
-        worker.safe_say = write_shutdown_line  # type: ignore[attr-defined]  # not in the stubs; a test covers it
 
     @signals.celeryd_init.connect(weak=False)
     def name_worker(sender: str, **_: Any) -> None:

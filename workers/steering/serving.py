@@ -6,8 +6,7 @@ sends no system message of its own.  A server of another `model` does not start.
 
 Clients send what they sent before.  A request is left as it is where it has `custom_params` or a processor of its own
 (`"custom_params": {}` is enough), token ids in place of messages, a grammar, or tools: no search was for such answers.
-How many of each kind there were is in SGLang's metrics (--enable-metrics), as
-`whetstone_chat_completions_total`, and the first of each kind is in the log.
+The first of each kind is in the log.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,8 +57,7 @@ class Serving:
     def __init__(self, system: ServedSystem) -> None:
         self._system = system
         self._model_files: Any = importlib.import_module(f"{__package__}.model_files")  # the export puts it there
-        self._counts: Counter[str] = Counter()
-        self._metric: Any = None
+        self._seen: set[str] = set()  # kinds of requests
 
     def check_model(self, _: None, manager: Any, *args: Any, **options: Any) -> None:
         """After SGLang's tokenizer manager is made, while the model loads: another model's server ends."""
@@ -72,7 +69,9 @@ class Serving:
     def steer_chat(self, _chat: Any, request: Any, raw_request: Any = None) -> None:
         """Before SGLang renders a `ChatCompletionRequest`."""
         reason = left_alone(request)
-        self._count(reason or "steered")
+        if (kind := reason or "steered") not in self._seen:
+            self._seen.add(kind)
+            log.info("the first chat completion of this kind: %s", kind)
         if reason:
             return
         system = self._system
@@ -83,17 +82,6 @@ class Serving:
             from sglang.srt.entrypoints.openai.protocol import ChatCompletionMessageGenericParam as Message
 
             request.messages = [Message(role="system", content=system.system_prompt), *request.messages]
-
-    def _count(self, kind: str) -> None:
-        self._counts[kind] += 1
-        if self._counts[kind] == 1:
-            log.info("the first chat completion of this kind: %s", kind)
-        if self._metric is None:
-            # Here: SGLang chooses how metrics are kept after it has loaded its plugins.
-            from prometheus_client import Counter as Metric
-
-            self._metric = Metric("whetstone_chat_completions", "Chat completions, steered or why not", ["kind"])
-        self._metric.labels(kind).inc()
 
 
 def left_alone(request: Any) -> str:

@@ -9,17 +9,14 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import prometheus_client
 import pytest
 import torch
 from exported_run import DELTAS, DIGIT, ENDS, HASH, POINT, STOP, WORD, biases_of, write_run
 from measured_book import ONE_SENTENCE
-from prometheus_client import CollectorRegistry
 
 from orchestrator.export.targets import files_beside, read_steering, system_text
 from tasks.gpu.model_files import model_hashes
@@ -47,14 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def metrics(monkeypatch: pytest.MonkeyPatch) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    monkeypatch.setattr(prometheus_client, "Counter", partial(prometheus_client.Counter, registry=registry))
-    return registry
-
-
-@pytest.fixture
-def hooks(folder: Path, metrics: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def hooks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """What the exported plugin registers in a server that is started as the export says, by the hooked name."""
     found: dict[str, Any] = {}
     registry = SimpleNamespace(register=lambda name, hook, kind: found.setdefault(name, hook))
@@ -190,25 +180,19 @@ def test_a_system_prompt_alone_is_served_without_steering(hooks: dict[str, Any],
     assert (request.custom_logit_processor, request.custom_params) == (None, None)
 
 
-def test_requests_with_a_grammar_or_tools_and_those_that_choose_for_themselves_are_left_alone_and_counted(
-    hooks: dict[str, Any], metrics: CollectorRegistry
+def test_requests_with_a_grammar_or_tools_and_those_that_choose_for_themselves_are_left_alone(
+    hooks: dict[str, Any],
 ) -> None:
     json_answer = SimpleNamespace(type="json_object")
-    alone = {
-        "grammar": [{"regex": "a"}, {"ebnf": "a"}, {"response_format": json_answer}], "tools": [{"tools": ["t"]}],
-        "token ids": [{"input_ids": [1]}],
-        "own parameters": [{"custom_params": {}}, {"custom_logit_processor": "x"}],
-    }  # fmt: skip
-    for requests in alone.values():
-        for fields in requests:
-            before, request = vars(chat(**fields)), converted(hooks, chat(**fields))
-            assert {**vars(request), "messages": len(request.messages)} == {**before, "messages": 1}
-    converted(hooks, chat(response_format=SimpleNamespace(type="text"), tools=[]))
-    counted = {
-        kind: metrics.get_sample_value("whetstone_chat_completions_total", {"kind": kind})
-        for kind in (*alone, "steered")
-    }
-    assert counted == {**{kind: len(requests) for kind, requests in alone.items()}, "steered": 1}
+    alone: list[dict[str, Any]] = [
+        {"regex": "a"}, {"ebnf": "a"}, {"response_format": json_answer}, {"tools": ["t"]}, {"input_ids": [1]},
+        {"custom_params": {}}, {"custom_logit_processor": "x"},
+    ]  # fmt: skip
+    for fields in alone:
+        before, request = vars(chat(**fields)), converted(hooks, chat(**fields))
+        assert {**vars(request), "messages": len(request.messages)} == {**before, "messages": 1}
+    request = converted(hooks, chat(response_format=SimpleNamespace(type="text"), tools=[]))
+    assert is_cluster_bias(request.custom_logit_processor)
 
 
 @pytest.mark.parametrize("damage", [{"deltas": [1.0]}, {"end": "never"}, {"clustering": "f" * 16}, {"model": {}}])

@@ -35,8 +35,8 @@ from workers.embedded.endpoint import BearerKey
 from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine, EngineStopped
-from workers.embedded.target.protocol import BadRequest, Served, make_reply, make_request, parse_body
-from workers.embedded.target.sampling import GrammarRefused, Grammars, load_processor
+from workers.embedded.target.protocol import Served, make_reply, make_request, parse_body
+from workers.embedded.target.sampling import BadRequest, Grammars, load_processor
 from workers.sglang.engines import KEY_VARIABLE
 from workers.sglang.identity import weights_fingerprint
 
@@ -49,11 +49,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 @dataclass(frozen=True)
 class Service:
-    """What the routes need.
-
-    `tokenizer` is transformers' own; `model` describes the model in the server's reports; `requests_log` gets a line
-    for each answer.
-    """
+    """What the routes need: `model` describes the model in reports; `requests_log` gets a line for each answer."""
 
     engine: Engine
     grammars: Grammars
@@ -93,7 +89,7 @@ def build_target_app(service: Service) -> Starlette:
     async def generate(http: Request) -> Response:
         try:
             return await _answer(service, http)
-        except (BadRequest, GrammarRefused) as error:
+        except BadRequest as error:
             return JSONResponse({"error": {"message": str(error)}}, 400)
         except EngineStopped as error:
             return JSONResponse({"error": {"message": str(error)}}, 503)
@@ -107,7 +103,6 @@ async def _answer(service: Service, http: Request) -> Response:
     if (wanted := body.sampling_params.grammar) is not None:  # in a thread, so that other requests go on meanwhile
         grammar = await asyncio.to_thread(service.grammars.compile, *wanted)
     request = make_request(body, service.served, grammar)
-    start = time.perf_counter()
     service.engine.submit(request)
     answer = asyncio.wrap_future(request.done)
     disconnected = asyncio.create_task(_wait_for_disconnect(http))
@@ -120,15 +115,15 @@ async def _answer(service: Service, http: Request) -> Response:
     finished = answer.result()
     if service.requests_log is not None:
         tokens = len(finished.output_ids)
-        line = {"rid": request.rid, "sha256": request.digest, "completion_tokens": tokens, "at": time.time()}
+        line = {"sha256": request.digest, "completion_tokens": tokens, "at": time.time()}
         with suppress(OSError):  # a full disk costs no answer
             service.requests_log.write(f"{json.dumps(line)}\n".encode())
     decode = partial(service.tokenizer.decode, skip_special_tokens=True)
-    return JSONResponse(make_reply(request, finished, decode, time.perf_counter() - start))
+    return JSONResponse(make_reply(request, finished, decode))
 
 
 async def _wait_for_disconnect(http: Request) -> None:
-    """Return when the client has closed the connection. The body is read, so nothing else can arrive."""
+    """The body is read, so nothing else can arrive."""
     with suppress(asyncio.CancelledError):
         while (await http.receive())["type"] != "http.disconnect":
             pass
@@ -157,16 +152,16 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(service: Service, key: str, options: argparse.Namespace) -> int:
-    """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
+    """HTTP in a thread of its own and the engine in this, the main one, until a signal."""
     app, engine = BearerKey(build_target_app(service), key), service.engine
-    config = uvicorn.Config(
-        app, port=options.port or 0, log_level="warning", access_log=False, timeout_graceful_shutdown=2 * DRAIN_S
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2 * DRAIN_S)
     )
-    server = uvicorn.Server(config)
-    listeners = None
     if options.uds:  # this user alone may open it; uvicorn's own socket is open to all
-        listeners = [socket.socket(socket.AF_UNIX)]
-        listeners[0].bind(str(options.uds))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(options.uds))
+    else:
+        listener = socket.create_server(("127.0.0.1", options.port))
 
     def stop(*_: object) -> None:
         """Take no more requests; those in progress have `DRAIN_S` seconds, and then HTTP 503."""
@@ -177,7 +172,7 @@ def _serve(service: Service, key: str, options: argparse.Namespace) -> int:
 
     def serve_http() -> None:
         try:
-            server.run(listeners)
+            server.run([listener])
         finally:
             engine.close()
 
@@ -190,7 +185,7 @@ def _serve(service: Service, key: str, options: argparse.Namespace) -> int:
     finally:
         server.should_exit = True
         thread.join()
-    return 0 if server.started else 1  # uvicorn has logged why
+    return 0
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -210,11 +205,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def _dtype(name: str) -> torch.dtype:
     """bfloat16 is faster only where the processor multiplies it in hardware."""
-    if name == "auto":
-        capabilities = torch.cpu.get_capabilities()
-        in_hardware = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
-        name = "bfloat16" if in_hardware else "float32"
-    return torch.bfloat16 if name == "bfloat16" else torch.float32
+    has = torch.cpu.get_capabilities()
+    in_hardware = has.get("avx512_bf16") or has.get("amx_bf16")
+    return torch.bfloat16 if name == "bfloat16" or (name == "auto" and in_hardware) else torch.float32
 
 
 if __name__ == "__main__":

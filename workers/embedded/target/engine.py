@@ -13,7 +13,7 @@ import torch
 from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.protocol import Finished, GenerationRequest
-from workers.embedded.target.sampling import Constraint, GrammarRefused, Sampler, Steer, find_stop_text
+from workers.embedded.target.sampling import BadRequest, Constraint, Sampler, Steer, find_stop_text
 
 
 class EngineStopped(RuntimeError):
@@ -162,7 +162,7 @@ class Engine:
             token = answer.sampler.choose(steered if constraint is None else constraint.mask(steered))
             answer.produced.append(token)
             is_complete = constraint is not None and constraint.accept(token)
-        except GrammarRefused as error:
+        except BadRequest as error:
             self._release(row)
             request.done.set_exception(error)
             return

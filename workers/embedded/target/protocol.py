@@ -1,15 +1,13 @@
 """The body of a /generate request, checked, and the form of its reply.  No HTTP.
 
-Only known keys are accepted, as in SGLang, which answers an unknown sampling key with HTTP 400; keys that SGLang knows
-and this server does not are refused as well.  A reply's `output_ids` contain the stop token or the tokens of the stop
-text that ended the answer, and `completion_tokens` counts them, as in SGLang; `text` is without them.
+A key that this server does not know is refused, as in SGLang.  As there, a reply's `output_ids` contain the stop token
+or the tokens of the stop text that ended the answer, and `completion_tokens` counts them; `text` is without them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -19,15 +17,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workers.embedded.target.sampling import FILE_CLASS, Constraint, GrammarKind, ProcessorFile, Steer, steer_by_deltas
+from workers.embedded.target.sampling import (
+    FILE_CLASS,
+    BadRequest,
+    Constraint,
+    GrammarKind,
+    ProcessorFile,
+    Steer,
+    steer_by_deltas,
+)
 from workers.steering.request import CLASS, MODULE, check_params, parse_reference
 
 TokenId = Annotated[int, Field(ge=0)]
 StopText = Annotated[str, Field(min_length=1)]  # each text has an empty one in it
-
-
-class BadRequest(ValueError):
-    """The request cannot be served; the message is for the client."""
 
 
 class SamplingParams(BaseModel):
@@ -67,8 +69,6 @@ class GenerateBody(BaseModel):
     input_ids: Annotated[list[TokenId], Field(min_length=1)]
     sampling_params: SamplingParams = SamplingParams()
     custom_logit_processor: str | None = None
-    rid: str | None = None
-    stream: Literal[False] = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Finished:
     """The result of a request.
 
     `matched` is the stop token, the last of `output_ids`, or the stop text, if one ended the answer.  `ends_unsteered`:
-    a stop token was also the most likely one before the logits were steered.
+    it would have ended there without steering.
     """
 
     output_ids: tuple[int, ...]
@@ -94,7 +94,6 @@ class GenerationRequest:
     that does, and `grammar` is that of its sampling parameters, compiled.
     """
 
-    rid: str
     input_ids: tuple[int, ...]
     sampling: SamplingParams
     stop_ids: frozenset[int]
@@ -146,7 +145,7 @@ def make_request(body: GenerateBody, served: Served, grammar: Constraint | None 
         steer, processor = _steering(body, served)
     except ValueError as error:
         raise BadRequest(str(error)) from error
-    return GenerationRequest(body.rid or uuid.uuid4().hex, ids, sampling, stops, steer, processor, grammar)
+    return GenerationRequest(ids, sampling, stops, steer, processor, grammar)
 
 
 def _steering(body: GenerateBody, served: Served) -> tuple[Callable[[], Steer] | None, str]:
@@ -169,7 +168,7 @@ def _steering(body: GenerateBody, served: Served) -> tuple[Callable[[], Steer] |
 
 
 def make_reply(
-    request: GenerationRequest, finished: Finished, decode: Callable[[Sequence[int]], str], seconds: float
+    request: GenerationRequest, finished: Finished, decode: Callable[[Sequence[int]], str]
 ) -> dict[str, Any]:
     """The JSON of one answer; its text is without what ended it."""
     ids, matched = finished.output_ids, finished.matched
@@ -180,12 +179,10 @@ def make_reply(
         "text": text.partition(matched)[0] if isinstance(matched, str) else text,
         "output_ids": list(ids),
         "meta_info": {
-            "id": request.rid,
             "finish_reason": reason,
             "prompt_tokens": len(request.input_ids),
             "completion_tokens": len(ids),
             "cached_tokens": finished.cached_tokens,
-            "e2e_latency": seconds,
             "ends_unsteered": finished.ends_unsteered,
         },
     }

@@ -125,8 +125,8 @@ LONGEST_REASON = 300  # characters of what an error tells the client
 NOT_ALLOWED = float("-inf")
 
 
-class GrammarRefused(ValueError):
-    """The grammar cannot be used; the message is for the client."""
+class BadRequest(ValueError):
+    """The request cannot be served; the message is for the client."""
 
 
 class Constraint:
@@ -159,7 +159,7 @@ class Constraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise GrammarRefused(f"the grammar cannot be followed: {_shortened(self._matcher.get_error())}")
+            raise BadRequest(f"the grammar cannot be followed: {_shortened(self._matcher.get_error())}")
 
 
 class Grammars:
@@ -195,10 +195,10 @@ class Grammars:
             else:
                 grammar = LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False})
         except ValueError as error:
-            raise GrammarRefused(f"{kind}: {_shortened(str(error))}") from None
+            raise BadRequest(f"{kind}: {_shortened(str(error))}") from None
         matcher = LLMatcher(self._for_llguidance, grammar, log_level=0)
         if matcher.is_error():
-            raise GrammarRefused(f"{kind}: {_shortened(matcher.get_error())}")
+            raise BadRequest(f"{kind}: {_shortened(matcher.get_error())}")
         compiled = Constraint(matcher, self._vocabulary)
         compiled.start().mask(torch.zeros(self._vocabulary))  # a grammar that nothing matches is an error here
         return compiled

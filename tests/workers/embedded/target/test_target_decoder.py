@@ -150,7 +150,7 @@ def mixed_request(number: int) -> GenerationRequest:
     steering = Steering("ab" * 16, (np.arange(VOCABULARY) % 5).astype(np.uint8), deltas)
     steer = partial(steer_by_deltas, steering, VOCABULARY) if number % 3 else None
     ids = tuple(draw.randrange(VOCABULARY) for _ in range(draw.choice((3, 60, 200, 250, 300, 505, 600))))
-    return GenerationRequest(str(number), ids, sampling, frozenset({END}), steer)
+    return GenerationRequest(ids, sampling, frozenset({END}), steer)
 
 
 def answered(engine: Engine, request: GenerationRequest) -> GenerationRequest:
@@ -176,14 +176,14 @@ def test_an_answer_never_depends_on_other_requests(calibrated: Calibrated, dtype
 def test_a_prompt_larger_than_the_cache_leaves_the_others_in_it(calibrated: Calibrated) -> None:
     short, one = SamplingParams(max_new_tokens=1, temperature=0.0), tuple(range(17, 26))
     with running(calibrated(torch.bfloat16), kept_bytes=2**19) as engine:
-        asked = [answered(engine, GenerationRequest("", ids, short, frozenset())) for ids in (one, one * 80, one)]
+        asked = [answered(engine, GenerationRequest(ids, short, frozenset())) for ids in (one, one * 80, one)]
         assert [job.done.result(WAIT_S).cached_tokens for job in asked] == [0, 0, len(one)]
 
 
 def test_an_aborted_request_gives_its_row_to_the_next(calibrated: Calibrated) -> None:
     endless = SamplingParams(max_new_tokens=1500, temperature=0.0)
     with running(calibrated(torch.bfloat16), rows=1) as engine:
-        first, waiting = (answered(engine, GenerationRequest(r, (1, 2, 3), endless, frozenset())) for r in "ab")
+        first, waiting = (answered(engine, GenerationRequest((1, 2, 3), endless, frozenset())) for _ in "ab")
         next_one = answered(engine, mixed_request(0))
         waiting.abort.set()
         first.abort.set()
