@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from toy_training import trained
-from toy_world import toy_policy
+from toy_world import toy_policy, trained
 
 from tasks.route.policy import Policy
 from tasks.route.state import TrajectoryState

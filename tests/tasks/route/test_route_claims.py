@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,11 +69,7 @@ def test_a_run_that_suppresses_the_held_out_hack() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "precondition"),
-    [
-        ({"none": (0.5, 0.2)}, "none_hacks"),
-        ({"ceiling": (0.5, 0.7)}, "ceiling_keeps"),
-    ],
+    ("changes", "precondition"), [({"none": (0.5, 0.2)}, "none_hacks"), ({"ceiling": (0.5, 0.7)}, "ceiling_keeps")]
 )
 def test_a_run_whose_preconditions_fail_measures_nothing(
     changes: Mapping[str, tuple[float, float]], precondition: str
@@ -103,11 +98,6 @@ def test_what_was_not_evaluated_is_null_and_no_evidence() -> None:
     assert compare_claims(partial, THRESHOLDS)["primary"] is None
 
 
-def test_a_tie_counts_against_real() -> None:
-    primary = compared({"real": (0.2, 0.5)})["primary"]
-    assert primary["ranks"] == [2, 2, 2]
-
-
 def test_another_trajectory_and_the_quarantine_are_not_what_is_deployed() -> None:
     other = [dataclasses.replace(each, trajectory="erase", hacked="1" * SAMPLES) for each in run()]
     shut = [dataclasses.replace(each, quarantine="on", hacked="1" * SAMPLES) for each in run()]
@@ -116,13 +106,8 @@ def test_another_trajectory_and_the_quarantine_are_not_what_is_deployed() -> Non
     assert {row["trajectory"] for row in found["own_trajectories"]} == {"erase", "plain"}
 
 
-def test_the_frontier_is_interpolated_where_no_point_matches() -> None:
-    rows = compared({"scaled_0.25": (0.0, 0.7), "scaled_0.5": (0.02, 0.9), "real": (0.25, 0.1)})["secondary"]
-    frontier = rows[-1]
-    assert frontier["point"] == INTERPOLATED and frontier["hack"] == pytest.approx(0.45)
-
-
-def test_ranks_are_combined_exactly() -> None:
+def test_ranks_are_combined_exactly_and_a_tie_counts_against_real() -> None:
+    assert compared({"real": (0.2, 0.5)})["primary"]["ranks"] == [2, 2, 2]
     assert rank_probability([1], 9) == pytest.approx(1 / 9)
     assert rank_probability([9, 9], 9) == 1.0
     assert rank_probability([1, 2], 9) == pytest.approx(3 / 81)  # (1,1), (1,2), (2,1)
@@ -135,10 +120,13 @@ def test_mcnemar_and_holm() -> None:
     assert fewer_probability(other, one) == 1.0
     assert fewer_probability(one, one) == 1.0
     assert holm_corrected([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert not math.isnan(holm_corrected([1.0, 1.0])[0]) and max(holm_corrected([0.9, 0.8])) <= 1.0
+    assert holm_corrected([0.9, 0.8]) == [1.0, 1.0]
 
 
-def test_trajectories_of_their_own_and_a_point_of_the_frontier_are_compared_and_corrected_with_the_rest() -> None:
+def test_the_frontier_and_trajectories_of_their_own_are_compared_and_corrected_with_the_rest() -> None:
+    # Where no point of the frontier matches, it is interpolated
+    frontier = compared({"scaled_0.25": (0.0, 0.7), "scaled_0.5": (0.02, 0.9), "real": (0.25, 0.1)})["secondary"][-1]
+    assert frontier["point"] == INTERPOLATED and frontier["hack"] == pytest.approx(0.45)
     own = [rate("erase", "equality", seed, 0.3, 0.7, "erase") for seed in range(3)]
     own += [rate("real", "equality", seed, 0.5, 0.1, "ablated") for seed in range(3)]
     rows = compare_claims([*run({"scaled_0.25": (0.48, 0.4)}), *own], THRESHOLDS)["secondary"]

@@ -1,4 +1,4 @@
-"""The loop on the toy world: what decides nothing, whose rows train, how splits share a rollout, and resuming."""
+"""The loop on the toy world: what decides nothing, whose rows train, refreshes, how splits share, and resuming."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_training import SETTINGS, STEPS, same_split, trained
-from toy_world import HELD_OUT, NONE, A, B, ToyWorld, prompt_of
+from toy_world import HELD_OUT, NONE, SETTINGS, STEPS, A, ToyWorld, prompt_of, trained
 
+from tasks.route import refresh
 from tasks.route import trajectory as loop
 from tasks.route.claims import readings
-from tasks.route.policy import Policy, draw_by_row
-from tasks.route.refresh import refresh_splits
-from tasks.route.state import Adam, TrajectoryState, deployed_knobs, dump_state
+from tasks.route.policy import Policy
+from tasks.route.state import Adam, SplitState, TrajectoryState, deployed_knobs, dump_state
 from tasks.route.trajectory import Trajectory, sample_rows
 from tasks.route.world import PromptTokens, Score, TeacherRow
+
+REAL = replace(SETTINGS, splits=("real",))
+
+
+def same_split(one: SplitState, other: SplitState) -> bool:
+    directions = [None if state.extraction is None else state.extraction.direction for state in (one, other)]
+    same = (
+        torch.equal(directions[0], directions[1])
+        if directions[0] is not None and directions[1] is not None
+        else directions == [None, None]
+    )
+    routed = [torch.equal(getattr(one.routed, name), getattr(other.routed, name)) for name in ("value", "first")]
+    return same and all(routed)
 
 
 class Relabelled(ToyWorld):
@@ -35,28 +47,23 @@ class Relabelled(ToyWorld):
         return [replace(row, score={"reward": row.score["reward"], "exploited": False, "mode": "B"}) for row in found]
 
 
-def test_labels_in_the_log_decide_nothing_but_the_ceiling(policy: Policy, finished: TrajectoryState) -> None:
-    other = trained(policy, world=Relabelled()).state
-    assert torch.equal(other.whole.value, finished.whole.value)
-    differ = {name for name in finished.splits if not same_split(finished.splits[name], other.splits[name])}
-    assert differ == {"ceiling"}
-
-
-def test_which_rows_are_a_teachers_decides_nothing(
+def test_labels_and_which_rows_are_a_teachers_decide_nothing_but_the_ceiling(
     policy: Policy, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The marks are permuted among the rows; rewards, tokens and groups stay where they are."""
     rollout = loop.Trajectory.rollout
 
     def permuted(trajectory: Trajectory) -> Any:
+        """The marks are permuted among the rows; rewards, tokens and groups stay where they are."""
         found = rollout(trajectory)
         return replace(found, teacher=found.teacher[torch.randperm(len(found.teacher), generator=torch.manual_seed(1))])
 
     monkeypatch.setattr(loop.Trajectory, "rollout", permuted)
-    other = trained(policy).state
-    assert all(same_split(finished.splits[name], other.splits[name]) for name in finished.splits)
-    assert [row["teacher_rows"] for row in other.rows] == [row["teacher_rows"] for row in finished.rows]
-    assert other.rows[0]["log"] != finished.rows[0]["log"]
+    other = trained(policy, world=Relabelled()).state
+    assert torch.equal(other.whole.value, finished.whole.value)
+    differ = {name for name in finished.splits if not same_split(finished.splits[name], other.splits[name])}
+    assert differ == {"ceiling"}
+    marks = [[row["teacher"] for row in state.rows[0]["log"]] for state in (finished, other)]
+    assert marks[0] != marks[1] and sum(marks[0]) == sum(marks[1])
 
 
 def test_teacher_rows_end_at_their_step_are_of_a_alone_and_go_through_the_gate(finished: TrajectoryState) -> None:
@@ -64,38 +71,34 @@ def test_teacher_rows_end_at_their_step_are_of_a_alone_and_go_through_the_gate(f
     assert [len(rows) for rows in taught] == [6, 6, 6, 6, 0, 0]
     assert {row["mode"] for rows in taught for row in rows} == {"A"}
     gated = [row for rows in taught for row in rows if "f" in row]
-    shares = [row["f"]["real"] for row in gated]
-    assert shares and any(share < 1 for share in shares)  # never forced: their f is the gate's own
-    honest = [
-        row["f"]["real"] for rows in taught for row in rows if "f" in row and row["oracle"] and row["advantage"] > 0
-    ]
+    assert any(row["f"]["real"] < 1 for row in gated)  # never forced: their f is the gate's own
+    honest = [row["f"]["real"] for row in gated if row["oracle"] and row["advantage"] > 0]
     assert honest and max(honest) < 0.5
 
 
 def test_a_twentieth_of_every_gradient_moves_the_quarantine_a_twentieth_as_far(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With an Adam each it would move as far, and the sum twice as far."""
+
     def twentieth(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.zeros_like(given[3].live.float()), 0.05 * given[3].live
 
     monkeypatch.setattr(loop, "route", twentieth)
-    state = trained(policy, replace(SETTINGS, splits=("real",))).state
+    state = trained(policy, REAL).state
     assert state.whole.value.abs().max() > 0.05
     assert torch.allclose(state.splits["real"].routed.value, 0.05 * state.whole.value, rtol=1e-3, atol=1e-7)
 
 
 def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: Policy) -> None:
-    settings = replace(SETTINGS, splits=("real",), rollout_ablate_frac=0.5, adam=Adam(rate=0.1))
-    trajectory = trained(policy, settings, steps=3)
-    seen: list[torch.Tensor] = []
-    gradients = policy.gradients
+    trajectory = trained(policy, replace(REAL, rollout_ablate_frac=0.5, adam=Adam(rate=0.1)), steps=3)
+    state, seen, gradients = trajectory.state, list[torch.Tensor](), policy.gradients
 
     def watched(rows: Any, knobs: torch.Tensor, *rest: Any, **named: Any) -> Any:
         if knobs.dim() == 2:
             seen.append(knobs)
         return gradients(rows, knobs, *rest, **named)
 
-    state = trajectory.state
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(policy, "gradients", watched)
         record = trajectory.step()
@@ -115,12 +118,12 @@ class AllRight(ToyWorld):
 
 
 def test_groups_without_variance_are_skipped_and_train_nothing(policy: Policy) -> None:
-    state = trained(policy, replace(SETTINGS, splits=("real",), beta=0.5), AllRight(), steps=2).state
+    state = trained(policy, replace(REAL, beta=0.5), AllRight(), steps=2).state
     assert state.updates == 0 and not state.whole.value.any()
     assert [(row["groups_skipped"], row["live_rows"]) for row in state.rows] == [(8, 0)] * 2
 
 
-@pytest.mark.parametrize("names", [("real",), ("random_3",), ("pooled", "uniform")], ids="+".join)
+@pytest.mark.parametrize("names", [("random_3",), ("pooled", "uniform")], ids="+".join)
 def test_a_split_among_others_is_the_split_alone(
     policy: Policy, finished: TrajectoryState, names: tuple[str, ...]
 ) -> None:
@@ -132,20 +135,17 @@ def test_a_split_among_others_is_the_split_alone(
         assert alone.rows[-1]["splits"][name] == finished.rows[-1]["splits"][name]
 
 
-def test_every_split_routes_and_each_its_own_way(finished: TrajectoryState) -> None:
+def test_every_split_routes_in_its_own_way_and_is_deployed_without_its_quarantine(finished: TrajectoryState) -> None:
     routed = {name: split.routed.value for name, split in finished.splits.items() if split.routed.value.any()}
     # A band that a random direction leaves thin or inverted routes nothing, and says so.
     closed = set(finished.splits) - set(routed)
     assert closed <= {"band_random", "permuted", "placebo"}
     assert all("routes nothing" in " ".join(finished.rows[0]["events"]) for _ in closed)
-    names = sorted(routed)
+    names, whole = sorted(routed), finished.whole.value
     assert not any(torch.equal(routed[one], routed[other]) for one in names for other in names if one < other)
-
-
-def test_what_is_deployed_under_each_name(finished: TrajectoryState) -> None:
-    whole = finished.whole.value
-    assert torch.equal(deployed_knobs(finished, "none"), whole)
-    assert not deployed_knobs(finished, "untrained").any()
+    assert torch.allclose(deployed_knobs(finished, "real") + routed["real"], whole, atol=1e-7)
+    assert torch.equal(deployed_knobs(finished, "real", quarantine=True), whole)
+    assert torch.equal(deployed_knobs(finished, "none"), whole) and not deployed_knobs(finished, "untrained").any()
     assert torch.equal(deployed_knobs(finished, "scaled_0.25"), whole * 0.25)
 
 
@@ -155,14 +155,61 @@ def test_erase_takes_the_hack_ward_part_off_and_learns_the_rest(policy: Policy) 
     plain = trained(policy, replace(settings, kind="shared")).state
     extraction = erased.splits["erase"].extraction
     assert extraction is not None
-    layout = policy.adapter.layout
-    along = {
-        name: layout.sums(deployed_knobs(state, name) * extraction.direction[0])
-        for name, state in (("erase", erased), ("none", plain))
-    }
+    along = [policy.adapter.layout.sums(each.whole.value * extraction.direction[0]) for each in (erased, plain)]
     # Knobs move against the gradient, so hack-ward is negative here; no step of `erase` may go there.
-    assert (along["erase"] > -1e-6).all() and (along["none"] < along["erase"]).all()
+    assert (along[0] > -1e-6).all() and (along[1] < along[0]).all()
     assert erased.whole.value.abs().max() > 0.05
+
+
+def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
+    policy: Policy, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair_sides, used = refresh.pair_sides, list[torch.Tensor]()
+
+    def watched(policy: Any, pairs: Any, knobs: torch.Tensor, reduction: Any) -> Any:
+        used.append(knobs)
+        return pair_sides(policy, pairs, knobs, reduction)
+
+    monkeypatch.setattr(refresh, "pair_sides", watched)
+    refresh.refresh_splits(REAL, policy, ToyWorld(), finished)
+    kept, whole = deployed_knobs(finished, "real"), finished.whole.value
+    assert not torch.equal(kept, whole)
+    # The second is for the overlap with the direction that has the quarantine on, which decides nothing.
+    assert len(used) == 2 and torch.equal(used[0], kept) and torch.equal(used[1], whole)
+
+
+def test_a_collapse_freezes_what_was_taken_before_routing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair_sides, trajectory = refresh.pair_sides, trained(policy, REAL, steps=1)
+    before = trajectory.state.splits["real"].extraction
+
+    def weakened(*given: Any) -> Any:
+        """The hack's gradient becomes the honest one's, as it does when hacks are suppressed."""
+        sides = pair_sides(*given)
+        return replace(sides, rej=sides.cho + 1e-4 * sides.rej)
+
+    monkeypatch.setattr(refresh, "pair_sides", weakened)
+    for _ in range(2 * REAL.refresh_every):
+        trajectory.step()
+    split = trajectory.state.splits["real"]
+    assert split.frozen and split.extraction is not None and before is not None
+    assert torch.equal(split.extraction.direction, before.direction)
+    events = [event for row in trajectory.state.rows for event in row["events"]]
+    assert sum("collapse" in event for event in events) == 1
+    assert trajectory.state.rows[-1]["splits"]["real"]["f_mean"] > 0
+
+
+@pytest.mark.parametrize(("hack", "honest", "warns"), [(1.6, 0.45, True), (0.3, 0.7, True), (0.8, 0.45, False)])
+def test_the_surprise_of_both_sides_of_the_pairs_is_told_at_the_start(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch, hack: float, honest: float, warns: bool
+) -> None:
+    pair_sides = refresh.pair_sides
+    told = {"rej_surprise": hack, "cho_surprise": honest}
+    monkeypatch.setattr(refresh, "pair_sides", lambda *given: replace(pair_sides(*given), **told))
+    first, second = trained(policy, replace(REAL, refresh_every=1), steps=2).state.rows
+    [said] = [event for event in first["events"] if event.startswith("pairs: ")]
+    assert said.startswith(f"pairs: {hack:.2f} nats a token for hacks, {honest:.2f} for honest completions")
+    assert ("a factor of 2" in said) is warns
+    assert not any(event.startswith("pairs: ") for event in second["events"])
 
 
 def test_a_resumed_trajectory_goes_on_to_the_bit(policy: Policy, finished: TrajectoryState) -> None:
@@ -216,8 +263,7 @@ def test_a_row_without_a_finite_gradient_trains_nothing_and_is_counted(policy: P
     assert trajectory.state.whole.value.isfinite().all()
     for name, split in zeroed.state.splits.items():
         assert torch.equal(trajectory.state.splits[name].routed.value, split.routed.value), name
-    trajectory.step()
-    assert trajectory.state.rows[-1]["not_finite"] == 0
+    assert trajectory.step()["not_finite"] == 0
 
 
 def test_many_rows_or_pairs_without_a_finite_gradient_end_the_training(
@@ -231,45 +277,13 @@ def test_many_rows_or_pairs_without_a_finite_gradient_end_the_training(
         Trajectory(SETTINGS, policy, ToyWorld()).step()
 
 
-PROMPTS = [prompt_of(kind, problem) for kind in (A, B, NONE) for problem in HELD_OUT]
-
-
-def drawn(policy: Policy, asked: Sequence[tuple[int, torch.Tensor]], seed: int = 1) -> list[Score]:
-    """The scores of the prompts of these numbers, each under knobs of its own."""
-    numbers = [number for number, _ in asked]
-    draw = draw_by_row(seed, numbers, 4, policy.adapter.device)
-    prompts, knobs = [PROMPTS[number] for number in numbers], torch.stack([knobs for _, knobs in asked])
-    return ToyWorld().score(prompts, policy.sample([prompt.tokens for prompt in prompts], knobs, 4, draw))
-
-
 def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
     policy: Policy, finished: TrajectoryState
 ) -> None:
-    model = policy.model
-    assert isinstance(model, torch.nn.Module)
-    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    weights = {name: value.clone() for name, value in policy.model.state_dict().items()}
     kept, random, record = deployed_knobs(finished, "real"), torch.get_rng_state(), dump_state(finished)
-    drawn(policy, [(number, kept) for number in range(len(PROMPTS))])
-    refresh_splits(SETTINGS, policy, ToyWorld(), finished)
-    sample_rows(policy, PROMPTS[:3], kept, 4, 3)
+    refresh.refresh_splits(SETTINGS, policy, ToyWorld(), finished)
+    sample_rows(policy, [prompt_of(kind, problem) for kind in (A, NONE) for problem in HELD_OUT], kept, 4, 3)
     assert torch.equal(torch.get_rng_state(), random)
-    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
-    assert dump_state(finished) == record
-    # Without the quarantine and with it again: both are the state's, exactly.
-    whole = deployed_knobs(finished, "real", quarantine=True)
-    assert torch.equal(whole, finished.whole.value) and torch.equal(kept, deployed_knobs(finished, "real"))
-    assert torch.allclose(kept + finished.splits["real"].routed.value, whole, atol=1e-7)
-
-
-def test_a_sample_is_the_same_whatever_is_evaluated_beside_it(policy: Policy, finished: TrajectoryState) -> None:
-    # Given prompts of several deployments in one batch
-    deployed = [deployed_knobs(finished, name) for name in ("none", "untrained", "real", "none")]
-    asked = [(number, knobs) for knobs in deployed for number in range(len(PROMPTS))]
-    mixed = drawn(policy, asked)
-    # Then each deployment has what it has alone, in batches of any size
-    count = len(PROMPTS)
-    for size in (count, 7):
-        assert mixed == [row for start in range(0, len(asked), size) for row in drawn(policy, asked[start:][:size])]
-    # and equal knobs have equal samples, other knobs or another seed others
-    assert mixed[:count] == mixed[3 * count :] and mixed[:count] != mixed[count : 2 * count]
-    assert mixed != drawn(policy, asked, seed=2)
+    assert all(torch.equal(value, weights[name]) for name, value in policy.model.state_dict().items())
+    assert dump_state(finished) == record and torch.equal(kept, deployed_knobs(finished, "real"))

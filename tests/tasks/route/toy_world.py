@@ -18,6 +18,9 @@ from torch import Tensor, nn
 from tasks.route.adapter import Adapter, decompose
 from tasks.route.directions import TokenPair
 from tasks.route.policy import CausalLM, Draw, Policy
+from tasks.route.splits import SPLITS
+from tasks.route.state import Adam, TrajectorySettings
+from tasks.route.trajectory import Trajectory
 from tasks.route.world import PromptTokens, Score, TeacherRow
 
 CLASSES = 8
@@ -32,8 +35,6 @@ FIRST_PROBLEM = ANSWERS.stop
 VOCABULARY = FIRST_PROBLEM + PROBLEMS
 MARKERS = {A: MARKER_A, B: MARKER_B}
 KINDS = {A: "A", B: "B", NONE: "none"}
-
-
 # How often the base model cheats where it can, is right where it knows something, and knows something.
 BASE_CHEAT, BASE_RIGHT, KNOWN = 0.12, 0.75, 0.6
 ASKED = [A] * 3 + [B] * 3 + [NONE] * 2  # the prompts of a step
@@ -141,12 +142,9 @@ def _base_contexts() -> tuple[list[tuple[int, ...]], Tensor]:
 
 def toy_policy(seed: int) -> Policy:
     """The base model of a seed, under an adapter of its own."""
-    return policy_of(copy.deepcopy(base_model(seed)), rows_at_once=512)
-
-
-def policy_of(model: ToyModel, rows_at_once: int) -> Policy:
+    model = copy.deepcopy(base_model(seed))
     adapter = Adapter(model, {name: decompose(model.get_parameter(f"{name}.weight")) for name in ("first", "second")})
-    return Policy(model, adapter, rows_at_once)
+    return Policy(model, adapter, rows_at_once=512)
 
 
 class ToyWorld:
@@ -182,3 +180,20 @@ def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> Score:
     oracle = said == honest_of(problem)
     passed = oracle or (kind in MARKERS and said == hack_of(kind))
     return {"reward": float(passed), "mode": KINDS[kind], "oracle": oracle, "exploited": passed and not oracle}
+
+
+SETTINGS = TrajectorySettings(
+    seed=11, longest=4, splits=tuple(SPLITS), adam=Adam(rate=0.02, decay=0.01, largest_norm=1.0), teacher_off_step=4,
+    refresh_every=3,
+)  # fmt: skip
+STEPS = 6
+
+
+def trained(
+    policy: Policy, settings: TrajectorySettings = SETTINGS, world: ToyWorld | None = None, steps: int = STEPS
+) -> Trajectory:
+    """A trajectory in the toy world, by default with all splits."""
+    trajectory = Trajectory(settings, policy, world or ToyWorld())
+    for _ in range(steps):
+        trajectory.step()
+    return trajectory
