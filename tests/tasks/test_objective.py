@@ -18,9 +18,7 @@ BASELINE = Constrained(baseline_tokens=100.0, baseline_correctness=0.6)
 
 def test_the_specified_formula() -> None:
     found = score_answers([40, 60], [True, False], SPECIFICATION)
-    assert found.mean_tokens == 50
-    assert found.shortness == 0.5
-    assert found.correctness == 0.5
+    assert (found.mean_tokens, found.shortness, found.correctness) == (50, 0.5, 0.5)
     assert found.fitness == pytest.approx(0.4 * 0.5 + 0.6 * 0.5)
 
 
@@ -34,9 +32,12 @@ def test_the_specified_fitness_lies_between_nothing_and_the_weights_and_shorter_
     assert score_answers([t // 2 for t in tokens], correct, SPECIFICATION).fitness >= found.fitness
 
 
-def test_the_baseline_is_worth_one_and_half_its_length_two() -> None:
-    assert score_answers([100] * 10, [True] * 6 + [False] * 4, BASELINE).fitness == pytest.approx(1.0)
-    assert score_answers([50] * 10, [True] * 6 + [False] * 4, BASELINE).fitness == pytest.approx(2.0)
+def test_the_baseline_is_worth_one_half_its_length_two_and_empty_answers_nothing() -> None:
+    correct = [True] * 6 + [False] * 4
+    assert score_answers([100] * 10, correct, BASELINE).fitness == pytest.approx(1.0)
+    assert score_answers([50] * 10, correct, BASELINE).fitness == pytest.approx(2.0)
+    silent = score_answers([0] * 10, [False] * 10, BASELINE)
+    assert 0 < silent.fitness < 1e-12 and silent.shortness == 1.0
 
 
 def test_a_lost_point_costs_six_percent_of_the_tokens_and_a_gained_one_is_worth_two() -> None:
@@ -48,19 +49,9 @@ def test_a_lost_point_costs_six_percent_of_the_tokens_and_a_gained_one_is_worth_
 
 
 @pytest.mark.parametrize("objective", [SPECIFICATION, BASELINE])
-def test_fewer_tokens_and_more_right_answers_are_better(objective: Any) -> None:
+def test_fewer_tokens_and_more_right_answers_are_better_and_none_have_no_score(objective: Any) -> None:
     assert fitness_of(50, 0.6, objective) > fitness_of(51, 0.6, objective) > 0
     assert fitness_of(50, 0.6, objective) > fitness_of(50, 0.59, objective) > fitness_of(50, 0.0, objective) > 0
-
-
-def test_empty_answers_are_worth_nothing() -> None:
-    silent = score_answers([0] * 10, [False] * 10, BASELINE)
-    assert 0 < silent.fitness < 1e-12
-    assert silent.shortness == 1.0
-
-
-@pytest.mark.parametrize(("tokens", "correct"), [([], []), ([1], []), ([1, 2], [True])])
-@pytest.mark.parametrize("objective", [SPECIFICATION, BASELINE])
-def test_answers_without_verdicts_have_no_score(objective: Any, tokens: list[int], correct: list[bool]) -> None:
-    with pytest.raises(ValueError, match="cannot be scored"):
-        score_answers(tokens, correct, objective)
+    for tokens, correct in (([], []), ([1], []), ([1, 2], [True])):
+        with pytest.raises(ValueError, match="cannot be scored"):
+            score_answers(tokens, correct, objective)

@@ -17,44 +17,34 @@ from tasks.store.store import Store
 SETS = {name: (Example(name, "", "?", "!"),) for name in ("training", "validation", "test")}
 
 
-def stage_of(candidate: Candidate) -> Stage:
+def stage_of(**candidate: Any) -> Stage:
     store = cast(Store, SimpleNamespace(examples=lambda run_id: SETS))
-    return Stage(store, RUN, Plan("baselines", 0, (candidate,)), candidate, "pre", 0)
+    asked = Candidate(**{"index": 0, "deltas": (0.0,)} | candidate)
+    return Stage(store, RUN, Plan("baselines", 0, (asked,)), asked, "pre", 0)
 
 
-def test_a_candidate_is_asked_the_questions_of_its_set() -> None:
+def test_a_candidate_is_asked_the_questions_of_its_set_with_the_next_seed_for_a_further_measurement() -> None:
     for name, examples in SETS.items():
-        assert stage_of(Candidate(0, (0.0,), examples=cast(ExampleSet, name))).examples() == examples
-
-
-def test_a_further_measurement_has_the_next_seed() -> None:
-    seeds = [stage_of(Candidate(0, (0.5,), repeat=repeat)).sampling.seed for repeat in (0, 1)]
+        assert stage_of(examples=cast(ExampleSet, name)).examples() == examples
+    seeds = [stage_of(repeat=repeat).sampling.seed for repeat in (0, 1)]
     assert seeds == [RUN.target.sampling.seed, RUN.target.sampling.seed + 1]
 
 
 def test_a_candidate_s_system_prompt_replaces_the_run_s() -> None:
-    plain = stage_of(Candidate(0, (0.0,)))
-    asks = replace(plain, run=replace(RUN, target=replace(RUN.target, system_prompt="Answer.")))
-    assert asks.system_prompt == "Answer."
-    own = Candidate(1, (0.0,), system_prompt="")
-    assert replace(asks, candidate=own).system_prompt == ""
+    run = replace(RUN, target=replace(RUN.target, system_prompt="Answer."))
+    assert [replace(stage_of(system_prompt=own), run=run).system_prompt for own in (None, "")] == ["Answer.", ""]
 
 
 def test_without_the_cache_a_search_answers_each_individual_anew_and_a_measurement_is_answered_once() -> None:
     def salt(purpose: str, index: int, generation: int = 0) -> str:
-        stage = stage_of(Candidate(index, (0.0,)))
+        stage = stage_of(index=index)
         plan = replace(stage.plan, purpose=purpose, generation=generation)
         return replace(stage, run=replace(RUN, evaluation_cache=False), plan=plan).cache_salt
 
-    assert stage_of(Candidate(0, (0.0,))).cache_salt == ""
+    assert stage_of().cache_salt == ""
     assert len({salt("population", 0, 1), salt("population", 1, 1), salt("population", 0, 2), salt("final", 0)}) == 4
     # The winner is in three plans
     assert salt("finalists", 2) == salt("test", 3) == salt("final", 5)
-
-
-SCORE = Score(0.5, 0.4, 0.6, 30.0)
-OTHER = Score(0.7, 0.5, 0.8, 20.0)
-MERGE = Merge("a", 0.1, "b", 0.2)
 
 
 def fields(candidate: Candidate) -> list[str]:
@@ -65,22 +55,22 @@ def test_a_candidate_is_merged_evaluated_mutated_and_evaluated_again() -> None:
     evaluation = ["3:pre:answer", "3:pre:judge", "3:pre:score"]
     again = ["3:mut:reflect", "3:mut:answer", "3:mut:judge", "3:mut:score"]
     assert fields(Candidate(3, (0.0,))) == evaluation
-    assert fields(Candidate(3, (0.0,), merge=MERGE)) == ["3:pre:merge", *evaluation]
+    assert fields(Candidate(3, (0.0,), merge=Merge("a", 0.1, "b", 0.2))) == ["3:pre:merge", *evaluation]
     assert fields(Candidate(3, (0.0,), target=0)) == [*evaluation, *again]
     assert fields(Candidate(3, (0.0,), rewrite=True)) == [*evaluation, "3:mut:reflect"]
 
 
 def test_a_mutation_comes_back_with_both_scores() -> None:
-    candidate = Candidate(0, (0.0, 0.0), "before", target=1)
+    candidate, before, after = (
+        Candidate(0, (0.0, 0.0), target=1),
+        Score(0.5, 0.4, 0.6, 30.0),
+        Score(0.7, 0.5, 0.8, 20.0),
+    )
     records: dict[str, dict[str, Any]] = {field: {} for field in fields(candidate)}
     records["0:pre:answer"] = records["0:mut:answer"] = {"generated": 1}
-    records["0:pre:score"] = dataclasses.asdict(SCORE)
-    assert outcome(candidate, {k: v for k, v in records.items() if k != "0:mut:score"}) is None
-    records["0:mut:score"] = dataclasses.asdict(OTHER)
+    records["0:pre:score"] = dataclasses.asdict(before)
     records["0:mut:reflect"] = {"delta": -1.5, "scratchpad": "after"}
-
-    result = outcome(candidate, records)
-
-    assert result is not None
-    assert (result.pre, result.delta, result.mutated_scratchpad, result.mut) == (SCORE, -1.5, "after", OTHER)
-    assert result.deltas is None
+    assert outcome(candidate, {k: v for k, v in records.items() if k != "0:mut:score"}) is None
+    result = outcome(candidate, records | {"0:mut:score": dataclasses.asdict(after)})
+    assert result is not None and result.deltas is None
+    assert (result.pre, result.delta, result.mutated_scratchpad, result.mut) == (before, -1.5, "after", after)

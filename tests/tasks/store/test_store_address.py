@@ -30,25 +30,27 @@ def test_tls_is_checked_unless_the_address_says_otherwise() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *["http://somewhere", "unix://run/valkey.sock", "redis:///0", "redis://somewhere/first", "unix:///s?db=-1", ""],
+        *[
+            "http://u:s3cret@h",
+            "unix://run/valkey.sock",
+            "redis:///0",
+            "redis://somewhere/first",
+            "unix:///s?db=-1",
+            "",
+        ],
         *["redis://[::1", "redis://h:99999/0", "redis://h:port/0", "redis://h/0?foo=1"],
     ],
 )
 def test_what_is_no_address_is_refused_by_all(url: str) -> None:
     for write in (broker_url, backend_url, store_url):
-        with pytest.raises(ValueError, match=r"address|host|database|redis"):
+        with pytest.raises(ValueError, match=r"address|host|database|redis") as refused:
             write(url)
+        assert "s3cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["redis://user:s3cret@h:1/0", "rediss://:s3cret@h/0", "unix:///s?password=s3cret&db=1", "http://u:s3cret@h"]
-)
+@pytest.mark.parametrize("url", ["redis://user:s3cret@h:1/0", "unix:///s?password=s3cret&db=1", "http://u:s3cret@h"])
 def test_a_password_is_never_shown(url: str) -> None:
     assert "s3cret" not in redacted(url)
-    if url.startswith("http"):
-        with pytest.raises(ValueError) as refused:
-            store_url(url)
-        assert "s3cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("password", ["s3#cret", "s3/cret", "s3?cret=1", "s3#c@ret", "12/3#cret", "[s3cret"])

@@ -1,22 +1,31 @@
-"""What is written in the name of a run is refused from a process that another one has replaced, on a real Valkey."""
+"""One process at a time holds the lease of a run, or a lock, and writes of an earlier owner are refused."""
 
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
+import socket
+import subprocess
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
 from test_store_plans import PLAN, failure, make_run
 
+from tasks.common.process import identify
 from tasks.records import JobSpec
 from tasks.store import keys
-from tasks.store.client import RunTaken
-from tasks.store.ownership import Owner, RunLease
+from tasks.store.address import store_url
+from tasks.store.client import RunTaken, connect, hold_lock
+from tasks.store.ownership import Owner, RunLease, read_lease
 from tasks.store.store import Store
 
 RUN = make_run("run")
 FAILED = dataclasses.replace(failure("0", 1), run="run")
+SCORE = ("run", PLAN.name, "0:pre:score", {"fitness": 1.0})
 WRITES: dict[str, Callable[[Store], Any]] = {
     "put_run": lambda store: store.put_run(RUN),
     "put_metadata": lambda store: store.put_metadata("run", "status", "{}"),
@@ -40,10 +49,18 @@ WRITES: dict[str, Callable[[Store], Any]] = {
 }
 
 
+def make_lease(store: Store) -> RunLease:
+    return RunLease(store.redis, "run", Owner.here("outputs/run"))
+
+
 def take(store: Store, replaced: RunLease | None = None) -> tuple[Store, RunLease]:
-    lease = RunLease(store.redis, "run", Owner.here("outputs/run"))
+    lease = make_lease(store)
     assert lease.take(replaced.held() if replaced else None)
     return store.of_owner(lease.owner.to_json()), lease
+
+
+def contents(store: Store) -> dict[bytes, object]:
+    return {key: store.redis.dump(key) for key in store.redis.keys("*")}
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -53,7 +70,7 @@ def test_no_write_of_an_earlier_owner_is_done(store: Store, name: str) -> None:
     for write in ("put_run", "next_attempt", "put_shared", "put_file", "restore_usage"):
         WRITES[write](first)
     first.put_plan("run", PLAN)
-    first.put_stage("run", PLAN.name, "0:pre:score", {"fitness": 1.0}, 2)
+    first.put_stage(*SCORE, 2)
     store.put_failure(FAILED)
     second, _ = take(store, replaced=lease)
     before = contents(store)
@@ -62,10 +79,6 @@ def test_no_write_of_an_earlier_owner_is_done(store: Store, name: str) -> None:
         WRITES[name](first)
     assert contents(store) == before
     WRITES[name](second)
-
-
-def contents(store: Store) -> dict[bytes, object]:
-    return {key: store.redis.dump(key) for key in store.redis.keys("*")}
 
 
 def test_nothing_is_written_in_the_name_of_a_run_that_was_deleted(store: Store) -> None:
@@ -84,8 +97,88 @@ def test_a_plan_that_was_deleted_takes_no_record_also_when_it_is_made_again(stor
     attempt = owner.begin_attempt("run", PLAN.name, lambda failures: [])
     owner.forget_plans("run", [PLAN.name])
     # When the task ends, then there is no record, nor when a plan of this name is made again
-    store.put_stage("run", PLAN.name, "0:pre:score", {"fitness": 1.0}, attempt)
+    store.put_stage(*SCORE, attempt)
     assert store.redis.exists(keys.plan_key("run", PLAN.name)) == 0
     owner.put_plan("run", PLAN)
-    store.put_stage("run", PLAN.name, "0:pre:score", {"fitness": 1.0}, attempt)
+    store.put_stage(*SCORE, attempt)
     assert store.stages("run", PLAN.name) == {}
+
+
+def test_a_lease_is_held_by_one_process_until_it_gives_it_up(store: Store) -> None:
+    first, second = make_lease(store), make_lease(store)
+    assert first.take() and first.take()  # a reply that was lost: it is asked again
+    assert (second.take(), second.renew()) == (False, False)
+    held = read_lease(store.redis, "run")
+    assert held is not None and held.owner == first.owner
+    second.release()  # not its own: nothing happens
+    assert first.renew()
+    first.release()
+    assert read_lease(store.redis, "run") is None
+    assert second.take() and not first.renew()
+
+
+def test_of_several_that_replace_an_owner_one_succeeds(store: Store) -> None:
+    first, second, third = make_lease(store), make_lease(store), make_lease(store)
+    assert first.take()
+    held = first.held()
+    assert second.take(replaced=held) and not third.take(replaced=held)
+    assert not first.renew()
+    # And one that does not know it gives up nothing of the other's
+    first.release()
+    assert second.renew()
+
+
+def test_an_owner_says_who_it_is_and_whether_it_has_ended() -> None:
+    owner = Owner.here("/outputs/run")
+    assert f"process {owner.pid} on host {socket.gethostname()} (since " in str(owner)
+    assert owner.is_visible and not owner.has_ended()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        process = identify(child.pid)
+        other = dataclasses.replace(owner, pid=process.pid, started=process.started)
+        assert not other.has_ended()
+    assert other.has_ended()
+    # Of a process in another container, or before a restart of the machine, nothing is known
+    for elsewhere in (dataclasses.replace(other, namespace="pid:[1]"), dataclasses.replace(other, boot="b")):
+        assert not elsewhere.is_visible and not elsewhere.has_ended()
+
+
+def test_one_works_while_the_others_wait(store: Store) -> None:
+    inside: list[int] = []
+
+    def work(number: int) -> list[int]:
+        with hold_lock(store.redis, "work"):
+            inside.append(number)
+            threading.Event().wait(0.02)  # long enough for the others to come in
+            found = list(inside)
+            inside.clear()
+        return found
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(work, range(6))) == [[number] for number in range(6)]
+    assert store.redis.keys("*") == []
+
+
+def test_a_lock_is_kept_for_longer_than_its_time_to_live(store: Store) -> None:
+    with hold_lock(store.redis, "work", ttl=0.4):
+        threading.Event().wait(1.0)
+        assert store.redis.exists("whetstone:lock:work")
+
+
+def hold(url: str, ttl: float, ready: Connection) -> None:
+    """In a process of its own: take the lock, say so, and keep it until killed."""
+    with hold_lock(connect(store_url(url)), "work", ttl):
+        ready.send("held")
+        threading.Event().wait()
+
+
+@pytest.mark.timeout(30)
+def test_the_lock_of_a_killed_process_is_free_again(store: Store, valkey_url: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=hold, args=(valkey_url, 1.0, sender))
+    process.start()
+    assert receiver.recv() == "held"
+    process.kill()
+    process.join()
+    with hold_lock(store.redis, "work", ttl=1.0):
+        pass

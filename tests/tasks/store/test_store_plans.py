@@ -19,43 +19,40 @@ PLAN = Plan(
         Candidate(1, (1.0, 0.0), merge=Merge("a", 1.0, "b", 0.5)),
     ),
 )
+SCORED = {"0:pre:score": {"fitness": 1.0}}
 
 
-def test_a_plan_keeps_its_stages_until_a_different_plan_takes_its_name(store: Store) -> None:
+def failure(name: str, attempt: int) -> Failure:
+    return Failure("r", PLAN.name, name, f"g0_pop{name}", "score", "E", f"task-{name}", 1, float(name), attempt)
+
+
+def make_run(run_id: str) -> Run:
+    return dataclasses.replace(RUN, id=run_id, target=dataclasses.replace(RUN.target, prompt_template="{context}\n\n"))
+
+
+def test_the_first_record_of_a_stage_stands_until_a_different_plan_takes_its_name(store: Store) -> None:
     store.put_plan("r", PLAN)
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, 1)
+    for fitness in (1.0, 2.0):
+        store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": fitness}, 1)
     store.put_plan("r", PLAN)
-    assert store.plan("r", PLAN.name) == PLAN
-    assert store.stages("r", PLAN.name) == {"0:pre:score": {"fitness": 1.0}}
+    assert store.plan("r", PLAN.name) == PLAN and store.stages("r", PLAN.name) == SCORED
     store.put_plan("r", dataclasses.replace(PLAN, candidates=PLAN.candidates[:1]))
     assert store.stages("r", PLAN.name) == {}
-
-
-def test_the_first_record_of_a_stage_stands(store: Store) -> None:
-    store.put_plan("r", PLAN)
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, 1)
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 2.0}, 1)
-    assert store.stage("r", PLAN.name, "0:pre:score") == {"fitness": 1.0}
 
 
 def test_records_that_are_forgotten_are_not_written_again_by_a_task_of_an_earlier_attempt(store: Store) -> None:
     # Given a plan with a record, and a task of its first attempt that is still at work
     store.put_plan("r", PLAN)
     store.begin_attempt("r", PLAN.name, lambda failures: [])
-    store.put_stage("r", PLAN.name, "0:pre:judge", {"by": "old"}, 1)
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 3.0}, 1)
     # When the records are forgotten, and the task ends after that
     store.forget_stages("r", [PLAN.name, "g9_child"])
     store.put_stage("r", PLAN.name, "1:pre:judge", {"by": "old"}, 1)
     assert store.stages("r", PLAN.name) == {}
     # Then only the next attempt leaves records
     assert store.begin_attempt("r", PLAN.name, lambda failures: []) == 2
-    store.put_stage("r", PLAN.name, "1:pre:judge", {"by": "new"}, 2)
-    assert store.stages("r", PLAN.name) == {"1:pre:judge": {"by": "new"}}
-    assert store.plan("r", PLAN.name) == PLAN
-
-
-def failure(name: str, attempt: int) -> Failure:
-    return Failure("r", PLAN.name, name, f"g0_pop{name}", "score", "E", f"task-{name}", 1, float(name), attempt)
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, 2)
+    assert store.stages("r", PLAN.name) == SCORED and store.plan("r", PLAN.name) == PLAN
 
 
 def test_failures_are_forgotten_by_the_next_attempt(store: Store) -> None:
@@ -68,30 +65,12 @@ def test_failures_are_forgotten_by_the_next_attempt(store: Store) -> None:
     assert store.failures("r") == []
 
 
-def make_run(run_id: str) -> Run:
-    return dataclasses.replace(RUN, id=run_id, target=dataclasses.replace(RUN.target, prompt_template="{context}\n\n"))
-
-
 def test_a_run_comes_back_as_it_went_in_newlines_and_all(store: Store) -> None:
     run = make_run("here")
     store.put_run(run)
-    assert store.run("here") == run
-    assert store.run("here").target.prompt_template.endswith("\n\n")
+    assert store.run("here") == run and run.target.prompt_template.endswith("\n\n")
     with pytest.raises(KeyError, match="elsewhere"):
         store.run("elsewhere")
-
-
-def test_a_shared_result_outlives_the_runs_but_the_last_that_used_it(store: Store) -> None:
-    for run_id in ("one", "two"):
-        store.put_run(make_run(run_id))
-    store.put_shared("one", "answer:x", {"text": "first"})
-    store.put_shared("two", "answer:x", {"text": "second"})
-    assert store.shared("two", ["answer:x", "answer:y"]) == {"answer:x": {"text": "first"}}
-    store.delete_run("one")
-    assert store.run_ids() == ["two"]
-    assert store.shared("two", ["answer:x"]) == {"answer:x": {"text": "first"}}
-    store.delete_run("two")
-    assert store.redis.keys("*") == []
 
 
 def test_lost_counters_are_restored_once_where_the_reply_is_lost_and_the_command_is_sent_again(store: Store) -> None:

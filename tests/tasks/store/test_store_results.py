@@ -4,123 +4,27 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
 import redis
 
 from tasks.store import keys
-from tasks.store.keys import result_key, run_key
+from tasks.store.keys import clustering_key, result_key, run_key
 from tasks.store.ownership import Owner, RunLease
 from tasks.store.retention import DAY_S, KEPT_S
 from tasks.store.store import Store
 
-ANSWER = "whetstone:answer:a"
-KEY, OTHER = "answer:" + "a" * 64, "answer:" + "b" * 64
+KEY, OTHER, CHECKPOINT = (
+    f"{kind}:" + letter * 64 for kind, letter in (("answer", "a"), ("answer", "b"), ("checkpoint", "c"))
+)
+SO = {"text": "so"}
 KEPT_FOR_EVER, GONE = -1, -2  # Redis' times to live
 
 
-def ttl(store: Store) -> int:
-    return int(store.redis.ttl(ANSWER))
-
-
-def test_a_result_expires_days_after_the_run_has_released_it(store: Store) -> None:
-    store.put_shared("first", "answer:a", {"text": "so"})
-    assert ttl(store) == KEPT_FOR_EVER
-    store.release_shared("first")
-    assert KEPT_S - 5 <= ttl(store) <= KEPT_S
-
-
-def test_a_result_that_is_used_again_is_held_again(store: Store) -> None:
-    store.put_shared("first", "answer:a", {"text": "so"})
-    store.release_shared("first")
-    assert store.shared("second", ["answer:a", "answer:b"]) == {"answer:a": {"text": "so"}}
-    assert ttl(store) == KEPT_FOR_EVER
-    store.release_shared("second", kept_s=60)
-    assert 55 <= ttl(store) <= 60
-
-
-def test_what_another_run_holds_does_not_expire(store: Store) -> None:
-    for run in ("first", "second"):
-        store.put_metadata(run, "code", "c")
-        store.set_requirements(run, "c", "")
-        store.put_shared(run, "answer:a", {"text": "so"})
-    store.release_shared("first")
-    assert ttl(store) == KEPT_FOR_EVER
-    store.delete_run("second")
-    assert 0 < ttl(store) <= KEPT_S
-
-
-def test_a_clustering_is_held_until_its_run_ends_and_expires_then(store: Store) -> None:
-    def clustering_ttl() -> int:
-        return int(store.redis.ttl("whetstone:clustering:c"))
-
-    for run in ("first", "second"):
-        store.set_requirements(run, "c", "")
-    store.clusterings.put("first", "c", b"", "[]")
-    # Given a generation that is finished, and another run that uses the clustering
-    store.release_shared("first")
-    assert store.clusterings.hold("second", "c")
-    store.clusterings.release("first")
-    assert clustering_ttl() == KEPT_FOR_EVER
-    store.clusterings.release("second", kept_s=60)
-    assert 55 <= clustering_ttl() <= 60
-    # When a run goes on with it, then it is held again; one that is gone is made again
-    assert store.clusterings.hold("first", "c") and clustering_ttl() == KEPT_FOR_EVER
-    assert not store.clusterings.hold("first", "gone")
-    store.delete_run("second")
-    store.delete_run("first")
-    assert clustering_ttl() == GONE
-
-
-@pytest.fixture
-def full(store: Store) -> redis.Redis:
-    """A server with little room left."""
-    used = int(store.redis.info("memory")["used_memory"])
-    store.redis.config_set("maxmemory", used + 2_000_000)
-    yield store.redis
-    store.redis.config_set("maxmemory", 0)
-
-
-def test_from_a_full_server_is_removed_what_no_run_holds_and_nothing_else(store: Store, full: redis.Redis) -> None:
-    # Given a result that a run holds, one that no run holds, and a lock, which expires too
-    store.redis.set("whetstone:lock:a", "1", ex=60)
-    store.put_shared("first", KEY, {"text": "so"})
-    store.release_shared("first")
-    store.put_shared("second", OTHER, {"text": "so"})
-    # When other results fill the memory
-    for number in count():
-        store.put_shared("third", f"answer:{number:064}", {"text": "x" * 100_000})
-        store.release_shared("third")
-        if not store.redis.exists(result_key(KEY)):
-            break
-    # Then a run does not find the first any more, and computes it again; the other is there
-    assert store.shared("fourth", [KEY]) == {}
-    assert store.shared("second", [OTHER]) == {OTHER: {"text": "so"}}
-    assert store.redis.exists("whetstone:lock:a")
-
-
-def test_usage_is_counted_once_for_a_result_that_is_sent_twice(store: Store) -> None:
-    for _ in range(2):  # the reply to the first was lost
-        store.put_shared("first", "answer:a", {"text": "so"}, {"target": 3})
-    store.put_shared("second", "answer:a", {"text": "so"}, {"target": 3})
-    assert store.usage("first") == store.usage("second") == {"target": 3.0}
-    # A run that computes it anew, because it has expired meanwhile, pays for it again.
-    store.release_shared("first")
-    store.release_shared("second", kept_s=0)
-    store.put_shared("first", "answer:a", {"text": "so"}, {"target": 3})
-    assert store.usage("first") == {"target": 6.0}
-
-
-def test_the_latest_checkpoint_stands_and_is_held(store: Store) -> None:
-    key = f"checkpoint:{'0' * 64}"
-    assert store.checkpoint("run", key) is None
-    for data in (b"first", b"\x00second"):
-        store.put_checkpoint("run", key, data)
-    assert store.checkpoint("run", key) == b"\x00second"
-    # it expires some time after its run has ended
-    store.release_shared("run", 60)
-    assert 55 <= int(store.redis.ttl(result_key(key))) <= 60
+def ttl(store: Store, key: str) -> int:
+    return int(store.redis.ttl(key))
 
 
 def put_run(store: Store, run: str, state: str = "finished", days_ago: float = 0.0) -> None:
@@ -129,13 +33,116 @@ def put_run(store: Store, run: str, state: str = "finished", days_ago: float = 0
     store.put_metadata(run, keys.STATUS, json.dumps({"state": state, "updated": time.time() - days_ago * DAY_S}))
 
 
+def test_the_first_of_a_shared_result_stands_and_outlives_the_runs_but_the_last_that_used_it(store: Store) -> None:
+    for run in ("one", "two"):
+        put_run(store, run)
+        store.put_shared(run, KEY, {"text": run})
+    store.delete_run("one")
+    assert store.run_ids() == ["two"]
+    assert store.shared("two", [KEY, OTHER]) == {KEY: {"text": "one"}}
+    store.delete_run("two")
+    assert store.redis.keys("*") == []
+
+
+def test_a_result_expires_some_time_after_the_last_run_that_holds_it_has_released_it(store: Store) -> None:
+    for run in ("first", "second"):
+        put_run(store, run)
+        store.put_shared(run, KEY, SO)
+    store.release_shared("first")
+    assert ttl(store, result_key(KEY)) == KEPT_FOR_EVER
+    store.delete_run("second")
+    assert KEPT_S - 50 <= ttl(store, result_key(KEY)) <= KEPT_S
+    # And one that is used again is held again
+    assert store.shared("third", [KEY, OTHER]) == {KEY: SO}
+    assert ttl(store, result_key(KEY)) == KEPT_FOR_EVER
+    store.release_shared("third", kept_s=600)
+    assert 550 <= ttl(store, result_key(KEY)) <= 600
+
+
+def test_the_latest_checkpoint_stands_and_is_held(store: Store) -> None:
+    assert store.checkpoint("run", CHECKPOINT) is None
+    for data in (b"first", b"\x00second"):
+        store.put_checkpoint("run", CHECKPOINT, data)
+    assert store.checkpoint("run", CHECKPOINT) == b"\x00second"
+    assert ttl(store, result_key(CHECKPOINT)) == KEPT_FOR_EVER
+    store.release_shared("run", 600)
+    assert 550 <= ttl(store, result_key(CHECKPOINT)) <= 600
+
+
+def test_a_clustering_is_held_until_its_run_ends_and_expires_then(store: Store) -> None:
+    for run in ("first", "second"):
+        put_run(store, run)
+    store.clusterings.put("first", "c", b"", "[]")
+    # Given a generation that is finished, and another run that uses the clustering
+    store.release_shared("first")
+    assert store.clusterings.hold("second", "c")
+    store.clusterings.release("first")
+    assert ttl(store, clustering_key("c")) == KEPT_FOR_EVER
+    store.clusterings.release("second", kept_s=600)
+    assert 550 <= ttl(store, clustering_key("c")) <= 600
+    # When a run goes on with it, then it is held again; one that is gone is made again
+    assert store.clusterings.hold("first", "c") and ttl(store, clustering_key("c")) == KEPT_FOR_EVER
+    assert not store.clusterings.hold("first", "gone")
+    store.delete_run("second")
+    store.delete_run("first")
+    assert ttl(store, clustering_key("c")) == GONE
+
+
+def test_descriptions_of_a_run_take_the_place_of_those_of_its_clustering(store: Store) -> None:
+    with pytest.raises(LookupError, match="run r has no clustering"):
+        store.clusterings.descriptions("r")
+    store.clusterings.put("r", "c", b"labels", json.dumps([{"id": 0, "description": "by rules"}]))
+    store.put_metadata("r", "clustering", "c")
+    assert store.clusterings.descriptions("r") == [{"id": 0, "description": "by rules"}]
+    store.put_metadata("r", "descriptions", json.dumps([{"id": 0, "description": "by the reflector"}]))
+    assert store.clusterings.descriptions("r") == [{"id": 0, "description": "by the reflector"}]
+
+
+def test_usage_is_counted_once_for_a_result_that_is_sent_twice(store: Store) -> None:
+    for _ in range(2):  # the reply to the first was lost
+        store.put_shared("first", KEY, SO, {"target": 3})
+    store.put_shared("second", KEY, SO, {"target": 3})
+    assert store.usage("first") == store.usage("second") == {"target": 3.0}
+    # A run that computes it anew, because it has expired meanwhile, pays for it again.
+    store.release_shared("first")
+    store.release_shared("second", kept_s=0)
+    store.put_shared("first", KEY, SO, {"target": 3})
+    assert store.usage("first") == {"target": 6.0}
+
+
+@pytest.fixture
+def full(store: Store) -> Iterator[redis.Redis]:
+    """A server with little room left."""
+    used = int(store.redis.info("memory")["used_memory"])
+    store.redis.config_set("maxmemory", used + 2_000_000)
+    yield store.redis
+    store.redis.config_set("maxmemory", 0)
+
+
+@pytest.mark.usefixtures("full")
+def test_from_a_full_server_is_removed_what_no_run_holds_and_nothing_else(store: Store) -> None:
+    # Given a result that a run holds, one that no run holds, and a lock, which expires too
+    store.redis.set("whetstone:lock:a", "1", ex=600)
+    store.put_shared("first", KEY, SO)
+    store.release_shared("first")
+    store.put_shared("second", OTHER, SO)
+    # When other results fill the memory
+    for number in count():
+        store.put_shared("third", f"answer:{number:064}", {"text": "x" * 100_000})
+        store.release_shared("third")
+        if not store.redis.exists(result_key(KEY)):
+            break
+    # Then a run does not find the first any more, and computes it again; the other is there
+    assert store.shared("fourth", [KEY]) == {}
+    assert store.shared("second", [OTHER]) == {OTHER: SO}
+    assert store.redis.exists("whetstone:lock:a")
+
+
 def test_a_run_that_finished_long_ago_is_removed_with_all_its_keys(store: Store) -> None:
     put_run(store, "old", days_ago=31)
     put_run(store, "recent", days_ago=29)
     store.put_prompt("old", "name", "text")
-
     store.retention.apply_rule("new", 30)
-
     assert store.run_ids() == ["recent"]
     assert not list(store.redis.scan_iter(match=run_key("old", "*")))
 
@@ -146,35 +153,27 @@ def test_a_run_that_is_parked_stopped_or_driven_is_never_removed(store: Store) -
     put_run(store, "driven", days_ago=1000)
     assert RunLease(store.redis, "driven", Owner.here("outputs/driven")).take()
     store.set_requirements("begins", "code", "model")  # it has published nothing so far
-
     store.retention.apply_rule("new", 0)
-
     assert store.run_ids() == ["begins", "driven", "parked", "running", "stopped"]
     assert not any(store.retention.remove_finished(run, time.time()) for run in store.run_ids())
-
-
-def test_a_run_that_begins_after_the_look_at_it_is_not_removed(store: Store) -> None:
+    # Nor one that begins again after the look at it
     put_run(store, "old", days_ago=31)
     before = time.time() - 30 * DAY_S
     assert store.retention.finished_before(before) == ["old"]
     put_run(store, "old", "running")
-    assert not store.retention.remove_finished("old", before)
-    assert store.run_ids() == ["old"]
+    assert not store.retention.remove_finished("old", before) and "old" in store.run_ids()
 
 
 def test_a_result_that_a_task_wrote_after_the_end_of_its_run_expires(store: Store) -> None:
     # Given a run that was deleted while a task of it was about to write, and one that holds its result
-    for run in ("holds", "deleted"):
+    for run, key in (("holds", KEY), ("deleted", OTHER)):
         put_run(store, run, "parked")
-        store.put_shared(run, f"answer:{run.encode().hex():0>64}", {"text": "so"})
+        store.put_shared(run, key, SO)
     store.redis.srem(keys.RUNS, "deleted")
     store.redis.sadd(keys.test_uses_key("f" * 64), "deleted")
-
     store.retention.apply_rule("new", 2)
-
-    held, unheld = (store.redis.ttl(f"whetstone:answer:{run.encode().hex():0>64}") for run in ("holds", "deleted"))
-    assert held == -1 and 0 < unheld <= 2 * DAY_S
-    assert store.redis.ttl(keys.test_uses_key("f" * 64)) == -1, "how often a test set was used is never forgotten"
+    assert ttl(store, result_key(KEY)) == KEPT_FOR_EVER and 0 < ttl(store, result_key(OTHER)) <= 2 * DAY_S
+    assert ttl(store, keys.test_uses_key("f" * 64)) == KEPT_FOR_EVER, "how often a test set was used is not forgotten"
 
 
 def test_only_results_that_no_run_holds_at_that_moment_are_removed(store: Store) -> None:
@@ -188,17 +187,5 @@ def test_only_results_that_no_run_holds_at_that_moment_are_removed(store: Store)
     assert [result.key[-1] for result in found] == ["a", "b", "c"]
     assert all(result.kind == "answer" and result.size > 0 for result in found)
     store.shared("first", [names["b"]])
-
     assert store.retention.remove_results(found) == 2
-
     assert store.shared("first", list(names.values())) == {names["b"]: {"text": "b"}}
-
-
-def test_descriptions_of_a_run_take_the_place_of_those_of_its_clustering(store: Store) -> None:
-    with pytest.raises(LookupError, match="run r has no clustering"):
-        store.clusterings.descriptions("r")
-    store.clusterings.put("r", "c", b"labels", json.dumps([{"id": 0, "description": "by rules"}]))
-    store.put_metadata("r", "clustering", "c")
-    assert store.clusterings.descriptions("r") == [{"id": 0, "description": "by rules"}]
-    store.put_metadata("r", "descriptions", json.dumps([{"id": 0, "description": "by the reflector"}]))
-    assert store.clusterings.descriptions("r") == [{"id": 0, "description": "by the reflector"}]
