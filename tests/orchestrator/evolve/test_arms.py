@@ -16,7 +16,6 @@ from orchestrator.evolve.systems import Arm, Book
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
-from orchestrator.settings.kconfig import load_settings
 from tasks.plan import Candidate
 from tasks.records import ClusterFigures, Sides
 from tasks.store.store import Store
@@ -62,10 +61,14 @@ def by_prompt(candidate: Candidate, question: int) -> Reply:
     return Reply(tokens, question * 7 % 10 < right)
 
 
-def test_halving_keeps_a_longer_and_better_prompt_and_asks_the_rest_less() -> None:
+def test_halving_keeps_a_longer_and_better_prompt_and_each_arm_has_clusters_and_vectors_of_its_own() -> None:
     world = World(by_prompt)
     book = world.prepare(PROMPTS)
-    assert [arm.name for arm in book.arms] == ["plain", "80 words", "one sentence"]
+    assert [(arm.name, arm.system_prompt, arm.clustering) for arm in book.arms] == [
+        ("plain", "", "clustering 1"),
+        ("80 words", "Work step by step.", "clustering 2"),
+        ("one sentence", "In one sentence.", "clustering 3"),
+    ]
     # Ten on a quarter of the questions, the better five on a half, and these halved once more on all
     asked = {which: set[str]() for which in ("quarter", "half", "training")}
     for name, candidates in world.measurer.asked:
@@ -76,13 +79,6 @@ def test_halving_keeps_a_longer_and_better_prompt_and_asks_the_rest_less() -> No
     # What was left out stays in the book, without a figure
     assert {one.name for one in book.systems} >= set(PROMPTS)
     assert [one.name for one in book.of_kind("prompt") if one.training] == ["80 words", "one sentence", "useless 0"]
-
-
-def test_each_arm_has_clusters_of_its_own_answers_and_vectors_with_them() -> None:
-    world = World(by_prompt)
-    book = world.prepare(PROMPTS)
-    assert [arm.clustering for arm in book.arms] == ["clustering 1", "clustering 2", "clustering 3"]
-    assert [arm.system_prompt for arm in book.arms] == ["", "Work step by step.", "In one sentence."]
     vectors = book.of_kind("vector")
     assert {(one.arm, one.system_prompt, one.clustering) for one in vectors} == {
         (arm.name, arm.system_prompt, arm.clustering) for arm in book.arms
@@ -163,21 +159,15 @@ def test_the_specification_s_search_has_one_arm_with_the_run_s_clusters_and_no_v
     assert all(one.training for one in book.systems) and len(book.systems) == len(PROMPTS)
 
 
-ROOT = Path(__file__).parents[3]
-WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]
-
-
-@pytest.fixture(autouse=True)
-def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+WASTE = {"clusters_by": "waste", "initial_deltas_path": "zero"}
 
 
 def test_clusters_by_waste_take_the_answers_of_a_collection_where_one_is_named(tmp_path: Path) -> None:
-    assert collected_sides(load_settings(ROOT / "configs" / "embedded.config", WASTE)) is None
+    assert collected_sides(evolve_settings(**WASTE)) is None
     path = tmp_path / "phase0_data.json"
     pairs = [{"verbose_answer": "It is so.", "compressed_answer": "Yes."}]
     path.write_text(json.dumps({"splits": {"train": [{"retained_pairs": pairs}]}}))
-    settings = load_settings(ROOT / "configs" / "embedded.config", [*WASTE, f"CLUSTERS_FROM={path}"])
+    settings = evolve_settings(**WASTE, clusters_from=path)
     assert collected_sides(settings) == Sides(("It is so.",), ("Yes.",))
     # A file that goes between is reported as a setting
     path.unlink()
@@ -189,7 +179,6 @@ def test_clusters_whose_answers_are_lost_with_the_store_are_refused_by_the_file_
     store: Store, tmp_path: Path
 ) -> None:
     lost: Any = SimpleNamespace(dispatcher=SimpleNamespace(store=store, run_id="run"))
-    settings = load_settings(ROOT / "configs" / "embedded.config", WASTE)
-    clusters = Clusters(lost, settings, OutputFolder(tmp_path), lambda step, progress: None)
+    clusters = Clusters(lost, evolve_settings(**WASTE), OutputFolder(tmp_path), lambda step, progress: None)
     with pytest.raises(OutputError, match=r"cluster_sides\.json does not make the clusters abcd again"):
         clusters.restore([Arm("plain", "", "abcd")])

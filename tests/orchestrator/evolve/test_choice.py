@@ -1,6 +1,6 @@
 """Fronts of systems, the order in which they are tested, and the winner."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,52 +36,41 @@ def answers(tokens: int, lost: int = 0, gained: int = 0, count: int = 200) -> An
 
 
 PLAIN = answers(80)
+FROM_THE_SUREST_TO_THE_BOLDEST = {
+    "short and lossy": answers(20, lost=12, gained=4),
+    "better": answers(60, lost=2, gained=14),
+    "as good": answers(40, lost=5, gained=5),
+    "beaten by as good": answers(45, lost=7, gained=5),
+    "longer": answers(81, gained=30),
+}
+NO_TEST_FOR_HARDLY_MORE = {
+    "surest": answers(70, gained=20),
+    "saves hardly more": answers(68, gained=10),
+    "saves more": answers(60, lost=2, gained=10),
+    "beyond the number of tests": answers(30, lost=11, gained=6),
+}
+NONE_LONGER_THAN_PLAIN = {
+    "longer": answers(90, lost=0, gained=30),
+    "better": answers(70, lost=4, gained=18),
+    "short": answers(30, lost=2, gained=2),
+    "less sure, as right": answers(50, lost=14, gained=28),
+    "as right, longer": answers(75, lost=4, gained=18),
+}
 
 
-def test_the_order_is_from_the_surest_to_the_boldest() -> None:
-    members = {
-        "short and lossy": answers(20, lost=12, gained=4),
-        "better": answers(60, lost=2, gained=14),
-        "as good": answers(40, lost=5, gained=5),
-        "beaten by as good": answers(45, lost=7, gained=5),
-        "longer": answers(81, gained=30),
-    }
-
-    order = order_members(members, PLAIN, MARGIN, "shortest", 5)
-
-    assert [member.name for member in order] == ["better", "as good", "short and lossy"]
-    assert [member.correct for member in order] == [0.56, 0.5, 0.46]
-    assert order[1].bound == pytest.approx(-0.0289, abs=0.0001)
-    assert order[0].bound > order[1].bound > order[2].bound
-
-
-def test_no_test_is_spent_on_a_member_that_saves_hardly_more() -> None:
-    members = {
-        "surest": answers(70, gained=20),
-        "saves hardly more": answers(68, gained=10),
-        "saves more": answers(60, lost=2, gained=10),
-        "beyond the number of tests": answers(30, lost=11, gained=6),
-    }
-
-    order = order_members(members, PLAIN, MARGIN, "shortest", 2)
-
-    assert [member.name for member in order] == ["surest", "saves more"]
-
-
-def test_the_most_right_is_sought_among_those_no_longer_than_plain() -> None:
-    members = {
-        "longer": answers(90, lost=0, gained=30),
-        "better": answers(70, lost=4, gained=18),
-        "short": answers(30, lost=2, gained=2),
-        "less sure, as right": answers(50, lost=14, gained=28),
-        "as right, longer": answers(75, lost=4, gained=18),
-    }
-
-    order = order_members(members, PLAIN, MARGIN, "most_right", 5)
-    winner = choose(order, "most_right")
-
-    assert [member.name for member in order] == ["better"]
-    assert winner is not None and winner.name == "better"
+@pytest.mark.parametrize(
+    ("members", "goal", "most", "order"),
+    [
+        (FROM_THE_SUREST_TO_THE_BOLDEST, "shortest", 5, ["better", "as good", "short and lossy"]),
+        (NO_TEST_FOR_HARDLY_MORE, "shortest", 2, ["surest", "saves more"]),
+        (NONE_LONGER_THAN_PLAIN, "most_right", 5, ["better"]),
+    ],
+)
+def test_the_order_of_the_tests(members: Mapping[str, Answers], goal: str, most: int, order: list[str]) -> None:
+    found = order_members(members, PLAIN, MARGIN, goal, most)
+    assert [member.name for member in found] == order
+    assert [member.bound for member in found] == sorted((member.bound for member in found), reverse=True)
+    assert all(member.correct == sum(members[member.name].correct) / 200 for member in found)
 
 
 def test_testing_stops_at_the_first_that_is_not_shown() -> None:
@@ -95,7 +84,6 @@ def test_testing_stops_at_the_first_that_is_not_shown() -> None:
         return validation[name].correct
 
     tests = choice.test_members(order, PLAIN.correct, verdicts, MARGIN)
-
     assert asked == ["a", "b"]
     assert [test.result.is_shown for test in tests] == [True, False]
     winner = choose(passed(order, tests), "shortest")
@@ -104,10 +92,9 @@ def test_testing_stops_at_the_first_that_is_not_shown() -> None:
 
 def test_where_nothing_passes_the_plain_model_wins_and_it_is_said_how_many_questions_would_decide() -> None:
     order = order_members({"a": answers(60)}, PLAIN, MARGIN, "shortest", 5)
-
+    assert order[0].bound == pytest.approx(-0.0133, abs=1e-4)
     near = choice.test_members(order, PLAIN.correct, lambda _: answers(60, lost=16, gained=12).correct, MARGIN)
     beyond = choice.test_members(order, PLAIN.correct, lambda _: answers(60, lost=16, gained=4).correct, MARGIN)
-
     assert choose(passed(order, near), "shortest") is None
     assert questions_to_show(near[0]) == pytest.approx(960, abs=30)
     assert near[0].result.bound == pytest.approx(-0.065, abs=0.002)
@@ -118,7 +105,6 @@ def test_members_that_truly_lose_the_margin_pass_in_at_most_one_run_of_twenty() 
     """Twenty systems, each loses just the margin; ordered by luck on 100 questions, tested on 200 others, 400 times."""
     rng = np.random.default_rng(1)
     errors = sum(someone_passes(rng) for _ in range(400))
-
     assert 4 <= errors <= 30  # 20 are expected, with a standard deviation of 4.4
 
 
@@ -127,13 +113,9 @@ def someone_passes(rng: np.random.Generator) -> bool:
     # 15 % of the answers change sides: 10 % are lost and 5 % gained.
     correct = np.where(right, rng.random((20, 300)) > 0.2, rng.random((20, 300)) < 0.1)
     members = {str(i): Answers([70 - i] * 100, row) for i, row in enumerate(correct[:, :100].tolist())}
-    plain = Answers([75] * 100, right[:100].tolist())
-    order = order_members(members, plain, MARGIN, "shortest", 5)
-
-    def verdicts(name: str) -> Sequence[bool]:
-        return [bool(verdict) for verdict in correct[int(name), 100:]]
-
-    return bool(passed(order, choice.test_members(order, right[100:].tolist(), verdicts, MARGIN)))
+    order = order_members(members, Answers([75] * 100, right[:100].tolist()), MARGIN, "shortest", 5)
+    tests = choice.test_members(order, right[100:].tolist(), lambda name: correct[int(name), 100:].tolist(), MARGIN)
+    return bool(passed(order, tests))
 
 
 POINT = Point(80, 0.5)
@@ -141,33 +123,24 @@ POINT = Point(80, 0.5)
 
 def test_the_front_has_what_no_other_beats_fewest_tokens_first() -> None:
     points = [POINT, Point(100, 0.6), Point(40, 0.4), Point(40, 0.3), Point(90, 0.5), Point(20, 0.1), Point(40, 0.4)]
-
     assert front(points) == [5, 2, 0, 1]
     assert front([]) == []
 
 
 def test_the_hypervolume_is_the_area_of_the_steps_below_the_front() -> None:
     points = [Point(20, 0.25), Point(60, 0.5), Point(90, 0.9), Point(30, 0.1)]
-
     # 20 to 60 tokens at 0.25, 60 to 80 at 0.5; 90 tokens are beyond the reference.
     assert hypervolume(points, 80) == pytest.approx((40 * 0.25 + 20 * 0.5) / 80)
     assert hypervolume([], 80) == 0
-
-
-def test_points_add_what_the_front_does_not_have() -> None:
+    # and what points add to a front is what it does not have
     assert hypervolume_gain([Point(40, 0.25), Point(70, 0.4)], [Point(60, 0.5)], 80) == pytest.approx(20 * 0.25 / 80)
 
 
 def test_halving_keeps_front_after_front_and_then_the_least_crowded() -> None:
     spread = [Point(10, 0.1), Point(20, 0.2), Point(21, 0.21), Point(22, 0.22), Point(60, 0.6)]
     beaten = [Point(70, 0.1), Point(65, 0.5)]
-
     assert halve([*beaten, *spread], 3) == [2, 5, 6]
     assert halve([*beaten, *spread], 6) == [1, 2, 3, 4, 5, 6]
     assert halve(spread[:2], 3) == [0, 1]
-
-
-def test_a_longer_prompt_with_more_correct_answers_is_not_halved_away() -> None:
-    prompts = [POINT, Point(82, 0.5), Point(79, 0.4), Point(85, 0.48), Point(110, 0.6)]
-
-    assert 4 in halve(prompts, 2)
+    # A longer prompt with more correct answers is not halved away
+    assert 4 in halve([POINT, Point(82, 0.5), Point(79, 0.4), Point(85, 0.48), Point(110, 0.6)], 2)

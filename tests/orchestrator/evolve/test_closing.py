@@ -27,14 +27,12 @@ class World:
     """The plain model answers in 80 tokens, and 60 % of its answers are right.  "concise" halves the tokens.
 
     A first delta of d saves 10 d tokens, a second one of h spoils h % of the answers, all others spoil half:
-    a random vector is worth nothing.  `spoils` is the share that is spoilt beside that, `saves` how many tokens an
-    answer has less, both before the prompt halves them.
+    a random vector is worth nothing.  `spoils` is the share that is spoilt beside that.
     """
 
     def __init__(self, folder: Path, store: Store, sets: dict[str, int], **options: object) -> None:
         self.measurer = SimulatedMeasurer(self._respond, store, **sets)
         self.spoils: Callable[[Candidate], float] = lambda candidate: 0.0
-        self.saves: Callable[[Candidate, int], float] = lambda candidate, question: 0.0
         self.output = OutputFolder(folder)
         self.settings = evolve_settings(margin=0.05, **options)
         self.closing = Closing(self.measurer, self.settings, self.output)
@@ -46,7 +44,7 @@ class World:
             self.order_when_validated.append(read_book(self.output).order)
         if candidate.examples == "test":
             self.uses_when_tested.append(len(self.measurer.store.redis.keys(keys.test_uses_key("*"))))
-        tokens, harm = 80.0 - self.saves(candidate, question), self.spoils(candidate)
+        tokens, harm = 80.0, self.spoils(candidate)
         if candidate.system_prompt == PROMPT:
             tokens /= 2
         if candidate.deltas:
@@ -58,18 +56,14 @@ class World:
         right = question % 10 < 6 and question >= round(harm * count / 0.6)
         return Reply(max(1, round(tokens)), right)
 
-    def book(self, *further: System) -> Book:
+    def book(self) -> Book:
         """What is known after the search is prepared."""
         known = [
             System(PLAIN, "plain", ""),
             System("concise", "prompt", PROMPT, arm="concise"),
-            self.vector("plain: end +1", 1.0, 0.0),
-            *further,
+            System("plain: end +1", "vector", "", PLAIN, (1.0, 0.0, *ZEROS), ARMS[0].clustering),
         ]
         return Book(cap=96, arms=ARMS, systems=tuple(self.measured(one) for one in known))
-
-    def vector(self, name: str, first: float, second: float) -> System:
-        return System(name, "vector", "", PLAIN, (first, second, *ZEROS), ARMS[0].clustering)
 
     def measured(self, one: System) -> System:
         return one.measured("training", measurement_of(self.measurer._answers(one.candidate("training"))))
@@ -137,23 +131,6 @@ def test_the_order_is_on_disk_before_a_validation_question_is_asked(make: Make) 
     assert all(order == book.order for order in world.order_when_validated)
     # The front is ordered by questions that no fitness has used
     assert {one.examples for one in world.asked("ordering")} == {"ordering"}
-
-
-def test_testing_stops_at_the_first_member_that_is_not_shown(make: Make) -> None:
-    world = make()
-    # given members of which each is shorter, and the second loses more on the validation set than the rest showed
-    world.spoils = lambda one: 0.15 if one.examples == "validation" and one.deltas[:1] == (5.0,) else 0.0
-    members = [world.vector("a", 2.0, 0.0), world.vector("b", 5.0, 1.0), world.vector("c", 6.0, 2.0)]
-    # when
-    book = world.conclude(dataclasses.replace(world.book(*members), arms=ARMS[:1]), world.individual("g", PLAIN, 0.0))
-    # then
-    assert book.order is not None
-    order = [one.name for one in book.order]
-    assert order[:1] == ["concise"] and order[-2:] == ["b", "c"], order
-    asked = [one.deltas[:1] or one.system_prompt for one in world.asked("validation")]
-    assert asked == ["", PROMPT, (5.0,)]
-    assert (book.passed, book.winner) == (("concise",), "concise")
-    assert names(book.having("validation")) == [PLAIN, "concise", "b"]
 
 
 def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_named(make: Make) -> None:

@@ -11,7 +11,7 @@ import pytest
 from formula import IDS, START, Formula
 
 from orchestrator.evolve.optimisers import search
-from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState
+from orchestrator.evolve.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.evolve.records import edges_of, individuals_of
 from tasks.plan import Outcome, Plan
 from tasks.records import Score
@@ -24,82 +24,47 @@ COMMON: dict[str, Any] = {
 OPTIMISER = Reflective()
 
 
-def run(formula: Formula, start: ReflectiveState | None = None, **changes: Any) -> list[ReflectiveState]:
-    """The states at the ends of generations."""
+def steps(evaluate: Any, **changes: Any) -> list[Any]:
+    """The last step of each generation; its state is reflective's own."""
     params = ReflectiveParams(**{**COMMON, **changes})
-    first = start or OPTIMISER.init(params)
-    turns = search(OPTIMISER, first, params, formula)
-    ends: dict[int, Any] = {}
-    for turn in turns:
-        ends[turn.state.generation] = turn.state
-    return [state for generation, state in sorted(ends.items()) if generation > first.generation]
+    return [step for step in search(OPTIMISER, OPTIMISER.init(params), params, evaluate) if step.ends_generation]
 
 
 DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
-    (
-        {},
-        ["c53d32286584", "82dd5516dd41", "4dc2a7980c84"],
-    ),
-    (
-        {"selection": "truncation"},
-        ["5f65fe779a91", "513e007f7c55", "864a2556ef10"],
-    ),
-    (
-        {"crossover_probability": 0.0},
-        ["fbc62cda51af", "51a941bbf521", "88a24c6b93ff"],
-    ),
+    ({}, ["c53d32286584", "82dd5516dd41", "4dc2a7980c84"]),
+    ({"selection": "truncation"}, ["5f65fe779a91", "513e007f7c55", "864a2556ef10"]),
+    ({"crossover_probability": 0.0}, ["fbc62cda51af", "51a941bbf521", "88a24c6b93ff"]),
     (
         {"crossover_probability": 1.0, "mutation_probability": 1.0},
         ["0dddc92aa4bf", "905d62b92dd6", "869e3d802a86"],
     ),
-    (
-        {"mutation_probability": 0.0},
-        ["ed931b111082", "ed931b111082", "ed931b111082"],
-    ),
-    (
-        {"elitism_size": 0, "population_size": 9},
-        ["c1502376526d", "c797c54f8016", "3f662c3c8ee6"],
-    ),
-    (
-        {"initial_deltas": (1.0, -2.0, 0.5, 0.0, 0.0, 3.0)},
-        ["75749fb19636", "852670fab68c", "abfa80e5c65d"],
-    ),
+    ({"mutation_probability": 0.0}, ["ed931b111082"] * 3),
+    ({"elitism_size": 0, "population_size": 9}, ["c1502376526d", "c797c54f8016", "3f662c3c8ee6"]),
+    ({"initial_deltas": (1.0, -2.0, 0.5, 0.0, 0.0, 3.0)}, ["75749fb19636", "852670fab68c", "abfa80e5c65d"]),
 ]
+"""Of the states' files, for three seeds: a change of them changes every run."""
 
 
 @pytest.mark.parametrize(("change", "digests"), DIGESTS)
 def test_the_same_seed_gives_the_states_that_it_always_gave(change: dict[str, Any], digests: list[str]) -> None:
-    """The digests are of the states' files, for three seeds: a change of them changes every run."""
     found = []
     for seed in (1, 2, 3):
-        params, files = ReflectiveParams(**{**COMMON, "seed": seed, **change}), ""
-        for turn in search(OPTIMISER, OPTIMISER.init(params), params, Formula(shuffle=random.Random(seed))):
-            if turn.ends_generation:
-                files += OPTIMISER.to_json(turn.state, params)
-        found.append(digest(files))
+        params = ReflectiveParams(**{**COMMON, "seed": seed, **change})
+        ends = steps(Formula(shuffle=random.Random(seed)), seed=seed, **change)
+        files = "".join(OPTIMISER.to_json(end.state, params) for end in ends)
+        found.append(hashlib.sha256(files.encode()).hexdigest()[:12])
     assert found == digests
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def test_pinned_clusters_have_no_turn() -> None:
     formula = Formula()
-    states = run(formula, pinned=(0, 4), mutation_probability=1.0, population_size=5, elitism_size=1)
+    ends = steps(formula, pinned=(0, 4), mutation_probability=1.0, population_size=5, elitism_size=1)
     targets = [c.target for c in formula.candidates if c.target is not None]
     assert targets[:8] == [1, 2, 3, 5, 1, 2, 3, 5]
     # What is saved is the place of the next target among all clusters, as the specification has it
-    assert states[-1].rr_idx == (1, 2, 3, 5)[len(targets) % 4]
-    states = run(Formula(), pinned=(5,), mutation_probability=1.0, population_size=6, elitism_size=1)
-    assert [state.rr_idx for state in states] == [0] * 6  # five mutations are a round
-
-
-def steps(formula: Formula, start: ReflectiveState | None = None, **changes: Any) -> list[Any]:
-    """The last step of each generation; its state is reflective's own."""
-    params = ReflectiveParams(**{**COMMON, **changes})
-    found = search(OPTIMISER, start or OPTIMISER.init(params), params, formula)
-    return [step for step in found if step.ends_generation]
+    assert ends[-1].state.rr_idx == (1, 2, 3, 5)[len(targets) % 4]
+    ends = steps(Formula(), pinned=(5,), mutation_probability=1.0, population_size=6, elitism_size=1)
+    assert [end.state.rr_idx for end in ends] == [0] * 6  # five mutations are a round
 
 
 def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
@@ -150,7 +115,7 @@ def test_all_zero_fitness_gives_the_plain_average() -> None:
     def worthless(plan: Plan) -> list[Outcome]:
         return [Outcome(m.index, "", Score(0.0, 0.0, 0.0, 10.0), None, "", None, {}) for m in plan.candidates]
 
-    [end] = steps(worthless, initial_deltas=(1.0,) * 6, crossover_probability=1.0, generations=1)  # type: ignore[arg-type]
+    [end] = steps(worthless, initial_deltas=(1.0,) * 6, crossover_probability=1.0, generations=1)
     assert all(one.deltas == (1.0,) * 6 for one in end.state.population)
 
 
