@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from simulated_measurer import evolve_settings
 
 from orchestrator.evolve.resume import (
     SettingsChange,
@@ -19,16 +21,8 @@ from orchestrator.evolve.resume import (
 from orchestrator.evolve.session import start_evolution
 from orchestrator.runs.folder import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
-from orchestrator.settings.kconfig import load_settings, write_config
-from orchestrator.settings.options import Settings
+from orchestrator.settings.kconfig import write_config
 from tasks.store.store import Store
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture
@@ -36,38 +30,33 @@ def output(tmp_path: Path) -> OutputFolder:
     return OutputFolder(tmp_path)
 
 
-def settings(*overrides: str) -> Settings:
-    return load_settings(ROOT / "configs" / "embedded.config", overrides)
-
-
 def test_a_change_is_recorded_once_with_its_generation(output: OutputFolder) -> None:
-    before, after = (
-        settings(),
-        settings("REFLECTOR_MAX_COMPLETION_TOKENS=8192", "REFLECTOR_MODEL=other", "OUTPUT_DIR=x"),
-    )
+    after = evolve_settings(reflector_max_completion_tokens=8192, reflector_model="other", output_dir="x")
     for _ in range(2):  # a start that is killed before it has written the settings is made again
-        record_change(output, before, after, 3)
+        record_change(output, evolve_settings(), after, 3)
     options = {"REFLECTOR_MODEL": ["gpt-4o", "other"], "REFLECTOR_MAX_COMPLETION_TOKENS": ["2048", "8192"]}
     assert read_changes(output) == [SettingsChange(3, options)]
 
 
 @pytest.mark.parametrize(
-    "override", ["JUDGE_MODEL=other", "OPENAI_PARAMETERS={}", "OPENAI_BASE_URL=https://api.example/v1", "SEED=7"]
+    ("change", "may_change"),
+    [
+        ({"judge_model": "other"}, False),
+        ({"openai_parameters": "{}"}, False),
+        ({"openai_base_url": "https://api.example/v1"}, False),
+        ({"seed": 7}, False),
+        ({"target_concurrency": 9, "reflector_model": "other", "budget_usd": 9}, True),
+        ({"farm": "external"}, True),
+    ],
 )
-def test_another_judge_or_search_is_refused(output: OutputFolder, override: str) -> None:
-    write_config(settings(), output.config)
-    with pytest.raises(SettingsError, match="CONFIG_"):
-        check_resumable(output, settings(override))
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [["TARGET_CONCURRENCY=9", "REFLECTOR_MODEL=other", "BUDGET_USD=9"], ["JUDGE=exact_number", "FARM=external"]],
-)
-def test_what_no_verdict_depends_on_may_change(output: OutputFolder, overrides: list[str]) -> None:
-    judge = [one for one in overrides if one.startswith("JUDGE=")]
-    write_config(settings(*judge), output.config)
-    check_resumable(output, settings(*overrides))
+def test_what_a_verdict_or_the_search_depends_on_may_not_change(
+    output: OutputFolder, change: dict[str, object], may_change: bool
+) -> None:
+    # the judge of an external farm is another one, unless it is a rule
+    judge = {"judge": "exact_number"} if "farm" in change else {}
+    write_config(evolve_settings(**judge), output.config)
+    with nullcontext() if may_change else pytest.raises(SettingsError, match="CONFIG_"):
+        check_resumable(output, evolve_settings(**judge, **change))
 
 
 def test_a_run_whose_history_was_cut_does_not_go_on(finished_run: Path, tmp_path: Path) -> None:
@@ -78,8 +67,9 @@ def test_a_run_whose_history_was_cut_does_not_go_on(finished_run: Path, tmp_path
         start_evolution(saved_settings(folder), fresh=False, plain=True)
 
 
-def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(store: Store, tmp_path: Path) -> None:
-    output = OutputFolder(tmp_path)
+def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(
+    store: Store, output: OutputFolder
+) -> None:
     keep_servers(output, [{"model": "own"}])
     store.add_server("run", {"model": "own"})
     assert unknown_servers(output, store, "run") == []

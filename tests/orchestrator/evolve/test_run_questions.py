@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from simulated_measurer import evolve_settings
 
 from orchestrator.evolve.questions import (
     apply_too_long,
@@ -20,11 +22,9 @@ from orchestrator.evolve.questions import (
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.jobs import LongPrompts
 from orchestrator.settings import SettingsError
-from orchestrator.settings.kconfig import load_settings
 from orchestrator.settings.options import Settings
 from tasks.records import Example
 
-ROOT = Path(__file__).parents[3]
 CSV = """nr,part,q,gold
 1,train,One?,11
 2,train,Two?,22
@@ -33,79 +33,68 @@ CSV = """nr,part,q,gold
 2,dev,Five?,55
 1,held out,Six?,66
 """
-OWN = (
-    "DATA_COLUMNS=id=nr split=part question=q answer=gold context=",
-    "TRAINING=train", "VALIDATION=dev", "TEST=held out",
-)  # fmt: skip
+OWN = {
+    "data_columns": "id=nr split=part question=q answer=gold context=",
+    "training": "train", "validation": "dev", "test": "held out",
+}  # fmt: skip
 
 Settle = Callable[..., Settings]
 
 
 @pytest.fixture
-def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settle:
-    """Settings for a file with this content, with these overrides."""
-    monkeypatch.chdir(ROOT)
+def settle(tmp_path: Path) -> Settle:
+    """Settings for a file with this content, with these options."""
 
-    def make(content: str, *overrides: str, name: str = "questions.csv") -> Settings:
-        path = tmp_path / name
-        path.write_text(content)
-        chosen = dict(override.split("=", 1) for override in overrides)  # of an option that is repeated the last
-        return load_settings(Path("configs/embedded.config"), {"DATA_PATH": str(path), **chosen})
+    def make(content: str, **options: object) -> Settings:
+        (path := tmp_path / "questions.csv").write_text(content)
+        return evolve_settings(data_path=path, **options)
 
     return make
 
 
-def ids(settings: Settings) -> dict[str, list[str]]:
-    return {which: [row.id for row in rows] for which, rows in choose_examples(settings).items()}
-
-
-def problems(settings: Settings) -> Sequence[str]:
-    with pytest.raises(SettingsError) as error:
-        choose_examples(settings)
-    return error.value.problems
-
-
-def test_financebench_has_no_splits_so_that_its_indices_count_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    overrides = ["DATA_PATH=configs/data/sample.jsonl", "FINANCEBENCH_POOL_INDICES=0-1", "VALIDATION=", "TEST=47"]
-    chosen = ids(load_settings(Path("configs/embedded.config"), overrides))
-    assert chosen == {
+def test_financebench_has_no_splits_so_that_its_indices_count_all_rows() -> None:
+    options = {"data_path": "configs/data/sample.jsonl", "training": "0-1", "validation": "", "test": "47"}
+    chosen = choose_examples(evolve_settings(**options))
+    assert {which: [row.id for row in rows] for which, rows in chosen.items()} == {
         "training": ["sample_id_00001", "sample_id_00002"], "validation": [], "test": ["sample_id_00048"],
     }  # fmt: skip
 
 
-def test_everything_that_is_wrong_with_the_sets_is_said_at_once(settle: Settle) -> None:
-    wrong = settle(CSV, *OWN, "TRAINING=train[0-9]", "VALIDATION=nowhere")
-    training, validation = problems(wrong)
-    assert training.startswith("CONFIG_TRAINING: ")
-    assert validation.startswith("CONFIG_VALIDATION: ") and "'dev', 'held out', 'train'" in validation
-
-
-def test_two_sets_have_no_question_in_common(settle: Settle) -> None:
-    shared = settle(CSV, *OWN, "VALIDATION=0,1,3", "TEST=dev")
-    assert problems(shared) == (
-        "CONFIG_VALIDATION: 2 rows are in the training set as well",
-        "CONFIG_TEST: 1 rows are in the validation set as well",
-    )
-    with pytest.raises(SettingsError, match="CONFIG_TEST: "):
-        settle(CSV, *OWN, "TEST=train")
-
-
-def test_exact_numbers_need_golds_with_a_number(settle: Settle) -> None:
-    settings = settle(CSV.replace(",22", ",many").replace(",66", ",several"), *OWN, "JUDGE=exact_number")
+@pytest.mark.parametrize(
+    ("sets", "problems"),
+    [
+        (
+            {"training": "train[0-9]", "validation": "nowhere"},
+            ["CONFIG_TRAINING: ", "CONFIG_VALIDATION: .*'dev', 'held out', 'train'"],
+        ),
+        (
+            {"validation": "0,1,3", "test": "dev"},
+            ["CONFIG_VALIDATION: 2 rows are in the training set", "CONFIG_TEST: 1 rows are in the validation set"],
+        ),
+        ({"test": "train"}, ["CONFIG_TEST: "]),
+    ],
+)
+def test_everything_that_is_wrong_with_the_sets_is_said_at_once(
+    settle: Settle, sets: dict[str, str], problems: list[str]
+) -> None:
     with pytest.raises(SettingsError) as error:
-        check_judge(settings, choose_examples(settings))
-    assert str(error.value) == "CONFIG_JUDGE: right answers without a number: train/2 ('many'), held out/1 ('several')"
-    numbers = settle(CSV, *OWN, "JUDGE=exact_number")
-    check_judge(numbers, choose_examples(numbers))
+        choose_examples(settle(CSV, **{**OWN, **sets}))
+    assert len(error.value.problems) == len(problems)
+    for said, expected in zip(error.value.problems, problems, strict=True):
+        assert re.match(expected, said)
 
 
-def test_a_function_must_be_there_for_the_workers_of_an_embedded_farm(settle: Settle) -> None:
+def test_a_judge_must_fit_the_data_and_be_there_for_the_workers_of_an_embedded_farm(settle: Settle) -> None:
+    wordy = settle(CSV.replace(",22", ",many").replace(",66", ",several"), **OWN, judge="exact_number")
+    with pytest.raises(SettingsError, match=r"CONFIG_JUDGE: .*: train/2 \('many'\), held out/1 \('several'\)$"):
+        check_judge(wordy, choose_examples(wordy))
+    for judge in ("exact_number", "three_stages"):
+        check_judge(found := settle(CSV, **OWN, judge=judge), choose_examples(found))
     rows: Any = {"training": [], "validation": [], "test": []}
+    absent = {**OWN, "judge": "no_such_module:judge"}
     with pytest.raises(SettingsError, match="CONFIG_JUDGE: the judge 'no_such_module:judge' cannot be loaded"):
-        check_judge(settle(CSV, *OWN, "JUDGE=no_such_module:judge"), rows)
-    check_judge(settle(CSV, *OWN, "JUDGE=no_such_module:judge", "FARM=external"), rows)
-    check_judge(settle(CSV, *OWN), rows)
+        check_judge(settle(CSV, **absent), rows)
+    check_judge(settle(CSV, **absent, farm="external"), rows)
 
 
 def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settle) -> None:
@@ -118,7 +107,7 @@ def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settl
 5,test,One?,a,11
 6,test, Two? ,a,22
 """
-    examples = choose_examples(settle(content, "TRAINING=train", "VALIDATION=validation", "TEST=test"))
+    examples = choose_examples(settle(content, training="train", validation="validation", test="test"))
     # when and then
     assert [line.partition(" are in")[0] for line in doubtful_data(examples)] == [
         "1 of 2 questions (50%) of the validation set", "2 of 2 questions (100%) of the test set",
@@ -130,35 +119,29 @@ def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settl
     assert line.endswith(f": {row.id}")
 
 
-TRAINING = [Example(f"q{number}", "the pages", f"question {number}?", "so") for number in range(14)]
-EXAMPLES = {"training": TRAINING, "validation": [Example("v", "", "and now?", "yes")], "test": []}
-
-
 @pytest.mark.parametrize("change", [{"question": "another?"}, {"gold": "not so"}, {"context": "other pages"}])
 def test_a_question_that_has_changed_is_named_with_both_hashes(tmp_path: Path, change: dict[str, str]) -> None:
-    keep_questions(output := OutputFolder(tmp_path), EXAMPLES)
-    changed = [dataclasses.replace(TRAINING[0], **change), *TRAINING[1:]]
-    with pytest.raises(SettingsError) as error:
-        check_same_questions(output, EXAMPLES | {"training": changed})
-    [line] = error.value.problems
-    assert line.startswith("CONFIG_DATA_PATH: the training set has changed (q0): its hash is ")
-    assert " here, but " in line and f" in the run in {output.path}; " in line
+    rows = [Example(f"q{number}", "the pages", f"question {number}?", "so") for number in range(2)]
+    examples = {"training": rows, "validation": [Example("v", "", "and now?", "yes")], "test": []}
+    changed = {**examples, "training": [dataclasses.replace(rows[0], **change), rows[1]]}
+    keep_questions(output := OutputFolder(tmp_path), examples)
+    with pytest.raises(SettingsError, match=rf"CONFIG_DATA_PATH: the training .*\(q0\): .* in {tmp_path}; "):
+        check_same_questions(output, changed)
     # And the first hashes stand
-    keep_questions(output, EXAMPLES | {"training": changed})
-    check_same_questions(output, EXAMPLES)
-
-
-SETS = ("training", "validation")
-ROWS = {which: [Example(f"{which}{i}", "a long context", "why?", "so") for i in range(2)] for which in SETS}
-FOUND = LongPrompts(8_127, 64, {"training1": 9_312, "validation0": 10_000})
+    keep_questions(output, changed)
+    check_same_questions(output, examples)
 
 
 def test_what_is_dropped_is_said() -> None:
+    sets = ("training", "validation")
+    rows = {which: [Example(f"{which}{i}", "a long context", "why?", "so") for i in range(2)] for which in sets}
     said: list[str] = []
-    kept = apply_too_long("drop", ROWS, FOUND, said.append)
+    kept = apply_too_long(
+        "drop", rows, LongPrompts(8_127, 64, {"training1": 9_312, "validation0": 10_000}), said.append
+    )
     assert {which: [row.id for row in rows] for which, rows in kept.items()} == {
         "training": ["training0"], "validation": ["validation1"],
     }  # fmt: skip
     assert len(said) == 1 and "training1 (9,312 tokens)" in said[0]
     with pytest.raises(SettingsError, match="no question to learn from"):
-        apply_too_long("drop", ROWS, LongPrompts(1, 64, {"training0": 2, "training1": 2}), said.append)
+        apply_too_long("drop", rows, LongPrompts(1, 64, {"training0": 2, "training1": 2}), said.append)
