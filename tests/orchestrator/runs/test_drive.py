@@ -37,33 +37,29 @@ def drive(output: OutputFolder, error: BaseException | None = None, **more: Any)
     return driving.ending
 
 
-def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
-    output, closed = OutputFolder(tmp_path), []
-    output.open()
-    assert drive(output, close=lambda: closed.append(True)).exit() == console.DONE
-    assert closed
-    OutputFolder(tmp_path).open()  # nothing holds it any more
+NO_SPACE = OSError(errno.ENOSPC, "No space left on device", "farm/spec.json")
 
 
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
-        (KeyboardInterrupt(), console.INTERRUPTED, "interrupted; the same command goes on, or: orchestrator retry"),
-        (Terminated(), 128 + signal.SIGTERM, "terminated; the same command goes on, or: orchestrator retry"),
+        (None, console.DONE, ""),
+        (KeyboardInterrupt(), console.INTERRUPTED, "interrupted; the same command goes on"),
+        (Terminated(), 128 + signal.SIGTERM, "terminated; the same command goes on"),
         (OutputNotWritable("the disk is full"), console.PARKED, "parked: the disk is full"),
-        (
-            OSError(errno.ENOSPC, "No space left on device", "farm/spec.json"),
-            console.PARKED,
-            "parked: farm/spec.json cannot be written: No space left on device",
-        ),
+        (NO_SPACE, console.PARKED, "parked: farm/spec.json cannot be written: No space left on device"),
     ],
 )
-def test_a_run_that_is_stopped_says_how_to_go_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, line: str
+def test_a_run_that_ends_lets_its_folder_go_and_one_that_is_stopped_says_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException | None, status: int, line: str
 ) -> None:
-    assert drive(OutputFolder(tmp_path), error).exit() == status
+    output, closed = OutputFolder(tmp_path), list[bool]()
+    output.open()
+    assert drive(output, error, close=lambda: closed.append(True)).exit() == status
     said = capsys.readouterr().err
-    assert line in said and f"orchestrator retry {tmp_path}" in said
+    assert line in said and (f"orchestrator retry {tmp_path}" in said) == (error is not None)
+    assert closed
+    OutputFolder(tmp_path).open()  # nothing holds it any more
 
 
 def test_a_run_that_parks_records_why_and_shows_each_error_once(
@@ -94,8 +90,7 @@ def test_settings_with_which_a_run_is_refused_do_not_replace_those_that_it_has(
             progress.unlink(missing_ok=True)
             raise error
 
-    # a new run has no earlier ones
-    start(error)
+    start(error)  # a new run has no earlier ones
     assert (settings.read_text(), added.read_text()) == ("new", "new")
     # one that has them keeps them
     settings.write_text("old")
@@ -103,8 +98,7 @@ def test_settings_with_which_a_run_is_refused_do_not_replace_those_that_it_has(
     added.unlink()
     start(error)
     assert (settings.read_text(), progress.read_text(), added.exists()) == ("old", "half", False)
-    # what ends it later leaves the new ones
-    start(FarmLost("the farm has ended"))
+    start(FarmLost("the farm has ended"))  # what ends it later leaves the new ones
     assert (settings.read_text(), progress.exists(), added.exists()) == ("new", False, True)
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import resource
 import shutil
 import socket
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from other_user import as_another_user, needs_root, shared_folder
+from simulated_run import RUN, Driver
 
+from orchestrator.farm.work import Scheduler
+from orchestrator.runs import folder as folder_module
 from orchestrator.runs.folder import (
     OutputError,
     OutputFolder,
@@ -26,8 +28,9 @@ from orchestrator.runs.folder import (
     own_run_id,
     write_output,
 )
-from orchestrator.runs.jobs import JOURNAL, Journal
-from orchestrator.runs.status import Versions, keep_versions, read_versions
+from orchestrator.runs.jobs import JOURNAL, ArtifactRequests, Journal
+from tasks.common.files import open_regular
+from tasks.records import Failure
 from tasks.store.store import Store
 
 
@@ -49,6 +52,9 @@ def test_a_file_that_has_no_room_keeps_its_old_content_and_leaves_no_half_of_the
         write_output(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+    # and a folder that cannot be made is named
+    with pytest.raises(OutputNotWritable, match=r"state\.json/report\.txt cannot be written"):
+        OutputFolder(path).write("report.txt", "text")
 
 
 @needs_root
@@ -60,12 +66,6 @@ def test_the_folder_of_another_user_is_refused_and_nothing_is_written_there() ->
         assert list((shared / "run").iterdir()) == []
         # But a folder of one's own in it is one's own
         OutputFolder(shared / "run" / "own").open()
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputNotWritable, match=r"file/report\.txt cannot be written"):
-        OutputFolder(tmp_path / "file").write("report.txt", "text")
 
 
 def test_a_run_is_set_aside_only_when_no_process_works_on_it(tmp_path: Path) -> None:
@@ -83,6 +83,24 @@ def test_a_run_is_set_aside_only_when_no_process_works_on_it(tmp_path: Path) -> 
     with pytest.raises(RunInUse):
         running.open()
     assert fresh.rotate() is None
+
+
+def test_a_folder_that_is_set_aside_while_another_process_opens_it_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = OutputFolder(tmp_path / "run")
+    fresh.run_id("evolve")
+
+    def opened(*given: Any) -> Any:
+        lock = open_regular(*given)
+        monkeypatch.undo()
+        assert fresh.rotate() == tmp_path / "run.1"
+        return lock
+
+    monkeypatch.setattr(folder_module, "open_regular", opened)
+    # The lock that it had opened has gone with the old run
+    with pytest.raises(RunInUse):
+        OutputFolder(tmp_path / "run").open()
 
 
 def test_a_folder_that_was_moved_keeps_its_run_and_a_copy_is_refused(tmp_path: Path) -> None:
@@ -112,51 +130,19 @@ def test_a_folder_is_held_and_let_go_on_a_full_disk(tmp_path: Path) -> None:
     OutputFolder(tmp_path).open()
 
 
-def test_a_process_that_waits_for_a_folder_while_it_is_set_aside_does_not_work_in_the_old_one(tmp_path: Path) -> None:
-    # Given a process that sets a run aside, and another that waits for the folder's lock meanwhile
-    fresh, other = OutputFolder(tmp_path / "run"), OutputFolder(tmp_path / "run")
-    fresh.run_id("evolve")
-    fresh.open()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        waiting = pool.submit(other.open)
-        while not any(os.readlink(f"/proc/self/fd/{fd}").endswith("run/.lock") for fd in _others(fresh)):
-            pass
-        assert fresh.rotate() == tmp_path / "run.1"
-        # Then it is refused: the lock that it waited for has gone with the old run
-        with pytest.raises(RunInUse):
-            waiting.result(timeout=20)
-
-
-def _others(folder: OutputFolder) -> list[str]:
-    """The open descriptors but for that of the folder's lock."""
-    mine = folder._lock.fileno() if folder._lock else -1
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
-        if fd != str(mine) and Path(f"/proc/self/fd/{fd}").is_symlink():
-            found.append(fd)
-    return found
-
-
-KIND = dict[str, Any]
-
-
-def test_a_torn_line_is_dropped_from_the_file_only_to_add_to_it(tmp_path: Path) -> None:
-    path = tmp_path / "lines.jsonl"
+def test_a_torn_line_is_dropped_from_the_file_only_to_add_to_it_and_another_broken_one_is_named(tmp_path: Path) -> None:
+    path, kind = tmp_path / "lines.jsonl", dict[str, Any]
+    assert load_lines(path, kind, "object") == []
     append_lines(path, [{"a": 1}, {"b": "ü\u2028"}])
-    path.write_bytes(path.read_bytes() + b'{"torn')
-    before = path.read_bytes()
-    assert load_lines(path, KIND, "object") == [{"a": 1}, {"b": "ü\u2028"}]
+    path.write_bytes(before := path.read_bytes() + b'{"torn')
+    assert load_lines(path, kind, "object") == [{"a": 1}, {"b": "ü\u2028"}]
     assert path.read_bytes() == before, "reading changes nothing"
-    load_lines(path, KIND, "object", repair=True)
+    load_lines(path, kind, "object", repair=True)
     append_lines(path, [{"c": 3}])
-    assert [*load_lines(path, KIND, "object")][-1] == {"c": 3}
-
-
-def test_a_broken_line_before_the_last_is_named(tmp_path: Path) -> None:
-    (path := tmp_path / "lines.jsonl").write_bytes(b'{}\n[]\n{"a": 1}\n')
+    assert [*load_lines(path, kind, "object")][-1] == {"c": 3}
+    path.write_bytes(b'{}\n[]\n{"a": 1}\n')
     with pytest.raises(OutputError, match="line 2 is no object"):
-        load_lines(path, KIND, "object")
-    assert load_lines(tmp_path / "none.jsonl", KIND, "object") == []
+        load_lines(path, kind, "object")
 
 
 def test_what_was_flushed_is_there_for_the_next_start_and_the_first_result_of_a_key_stands(tmp_path: Path) -> None:
@@ -196,14 +182,23 @@ def test_an_empty_store_is_filled_and_what_a_store_holds_stays(store: Store, tmp
     assert [found[key]["text"] for key in ("key0", "key1")] == ["of the store", "of the journal"]
 
 
-def test_a_session_with_other_versions_is_added(tmp_path: Path) -> None:
-    output = OutputFolder(tmp_path)
-    assert read_versions(output) == []
-    for _ in range(2):
-        keep_versions(output)
-    [here] = read_versions(output)
-    assert here == Versions.here() and here.packages["celery"]
-    earlier = dataclasses.replace(here, code="0" * 12)
-    output.write_json("versions.json", {"sessions": [dataclasses.asdict(earlier)]})
-    keep_versions(output)
-    assert read_versions(output) == [earlier, here]
+def test_a_file_that_a_worker_made_is_written_and_one_that_it_cannot_make_is_a_warning_and_no_failure_of_the_run(
+    alone: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    artifacts = ArtifactRequests(Scheduler(alone.dispatcher()), OutputFolder(tmp_path))
+    for name in ("made.py", "refused.py"):
+        artifacts.request_processor(name, [0.5], "")
+    artifacts.save_ready()
+    assert list(tmp_path.iterdir()) == []
+    requested = [field.decode() for field in alone.store.redis.hkeys(f"whetstone:run:{RUN.id}:plan:jobs")]
+    made, refused = sorted(
+        (one for one in requested if one.startswith("file:")), key=lambda key: alone.store.job_spec(RUN.id, key).label
+    )
+    alone.store.put_file(RUN.id, made, b"made")
+    alone.store.put_shared(RUN.id, made, {"file": "made.py"})
+    failure = Failure(RUN.id, "jobs", refused, "refused.py", "processor", "ValueError: no", "t", 1, time.time(), 1)
+    alone.store.put_failure(failure)
+    artifacts.wait(10)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("made.py", b"made")]
+    assert "refused.py could not be made: ValueError: no" in caplog.text
+    assert alone.store.failures(RUN.id) == []

@@ -1,24 +1,80 @@
-"""What others may know of a run: its status in a real store, its sums in a real folder."""
+"""What others may know of a run of any kind: its kind and state in its folder, its status in a store, its sums."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.collect.run import start_collection
+from orchestrator.collect.settings import CollectOptions, read_collect_settings
+from orchestrator.evolve.session import start_evolution
 from orchestrator.farm import Parked
-from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.status import StatusPublisher, read_usage
+from orchestrator.farm.dispatcher import CANCELLED_REASON
+from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.kinds import KINDS, kind_of
+from orchestrator.runs.status import (
+    ParkedState,
+    StatusPublisher,
+    Versions,
+    keep_versions,
+    read_usage,
+    read_versions,
+    run_status,
+    write_parked_state,
+)
+from orchestrator.settings.kconfig import load_settings
 from tasks.openai.endpoint import Usage
 from tasks.openai.limits import MARGIN_S, RunLimits
 from tasks.records import Endpoint
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
+EVOLVE, COLLECT = Path("configs/embedded.config"), Path("configs/collect.yaml")
 FIGURES = {"best": 0.5, "mean": 0.25, "best_ever": 0.5, "baseline": None}
-PROGRESS = {"done": 1, **FIGURES}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_run_of_each_kind_is_found_stopped_parked_and_running(tmp_path: Path, name: str) -> None:
+    folder = OutputFolder(tmp_path)
+    run_id, kind = folder.run_id(name), kind_of(tmp_path)
+    status = run_status(tmp_path)
+    assert (status.run, status.kind, status.state, status.done, status.total) == (run_id, name, "stopped", 0, None)
+    assert kind.name == name and not kind.figure_lines(status.figures)
+    write_parked_state(folder, ParkedState(CANCELLED_REASON))
+    assert (run_status(tmp_path).state, run_status(tmp_path).reason) == ("parked", CANCELLED_REASON)
+    folder.open()
+    assert run_status(tmp_path).state == "running"
+
+
+@pytest.mark.parametrize(("kind", "other"), [("evolve", "collect"), ("collect", "evolve")])
+def test_a_command_of_another_kind_changes_nothing_in_the_folder(tmp_path: Path, kind: str, other: str) -> None:
+    output = OutputFolder(tmp_path / "run")
+    output.open()
+    output.run_id(kind)
+    write_parked_state(output, ParkedState("its reason"))
+    output.close()
+    before = {path.name: path.read_bytes() for path in output.path.iterdir()}
+    with pytest.raises(OutputError, match=f"holds a run of '{kind}'"):
+        start(other, output.path)
+    assert {path.name: path.read_bytes() for path in output.path.iterdir()} == before
+
+
+def start(kind: str, folder: Path) -> None:
+    if kind == "evolve":
+        start_evolution(load_settings(EVOLVE, [f"OUTPUT_DIR={folder}"]), fresh=False, plain=True)
+        return
+    settings = dataclasses.replace(read_collect_settings(COLLECT), output_dir=str(folder))
+    start_collection(settings, CollectOptions(requests_per_minute=1, tokens_per_minute=1000), resume=False)
+
+
+def test_an_unknown_kind_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"id": "a-run", "kind": "dance"}))
+    with pytest.raises(OutputError, match="no kind of runs is called 'dance'"):
+        run_status(tmp_path)
 
 
 def publisher(store: Store, folder: Path) -> StatusPublisher:
@@ -43,7 +99,7 @@ def test_how_a_run_ended_is_told_however_it_does(
     RunLimits(store.redis, "run-1", asked).begin(Usage(completion=250_000))
     try:
         with here.publish_final_state():
-            here.publish(PROGRESS)
+            here.publish({"done": 1, **FIGURES})
             assert told(store)["state"] == "running"
             if raised is not None:
                 raise raised
@@ -58,10 +114,22 @@ def test_how_a_run_ended_is_told_however_it_does(
 
 
 def test_a_store_that_lost_its_counters_goes_on_from_the_folder(store: Store, tmp_path: Path) -> None:
-    here = publisher(store, tmp_path)
-    with here.publish_final_state():
-        store.restore_usage("run-1", {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5})
+    usage = {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5}
+    with publisher(store, tmp_path).publish_final_state():
+        store.restore_usage("run-1", usage)
     store.redis.flushdb()
     for _ in range(2):
         publisher(store, tmp_path).restore()
-        assert store.usage("run-1") == {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5}
+        assert store.usage("run-1") == usage
+
+
+def test_a_session_with_other_versions_is_added(tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    for _ in range(2):
+        keep_versions(output)
+    [here] = read_versions(output)
+    assert here == Versions.here() and here.packages["celery"]
+    earlier = dataclasses.replace(here, code="0" * 12)
+    output.write_json("versions.json", {"sessions": [dataclasses.asdict(earlier)]})
+    keep_versions(output)
+    assert read_versions(output) == [earlier, here]
