@@ -7,12 +7,15 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from compatible_servers import Server, serving
 from rules_server import KEY, RulesServer, rules_server
 
+from orchestrator.settings.kconfig import load_settings
+from orchestrator.settings.run import make_run
 from tasks.openai.client import OpenAIClient
 from tasks.openai.endpoint import Usage
 from tasks.openai.limits import Limits
@@ -20,8 +23,10 @@ from tasks.openai.prompts import merge_messages
 from tasks.openai.reflect import MergedScratchpad
 from tasks.openai.reply import Reply
 from tasks.plan import Merge
-from tasks.records import Endpoint, Reflector
+from tasks.records import Endpoint, Reflector, Run
+from tasks.task import current_store
 
+ROOT = Path(__file__).parents[3]
 MESSAGES = merge_messages(Merge("End earlier.\nIt helped.", 0.75, "Numbers up.", 0.5))
 SETTINGS = Reflector("any", temperature=0.0, top_p=1.0, max_completion_tokens=500, seed=1)
 ENDPOINT = Endpoint(
@@ -52,16 +57,29 @@ def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RulesS
 
 
 @pytest.fixture
-def service(running_service: RulesServer) -> RulesServer:
-    """The endpoint without faults."""
+def service(running_service: RulesServer, monkeypatch: pytest.MonkeyPatch) -> RulesServer:
+    """The endpoint without faults, and its key in the environment."""
+    monkeypatch.setenv("KEY_OF_THIS_TEST", KEY)
     running_service.fail("")
     return running_service
 
 
 @pytest.fixture
-def call_as(service: RulesServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Caller]:
+def embedded_run(service: RulesServer, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """The run of the embedded configuration, at this endpoint; the tasks of this process find the store."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    current_store.cache_clear()
+    limits = {"OPENAI_CONTEXT_TOKENS": "0", "TARGET_MAX_NEW_TOKENS": "512"}
+    run = make_run(load_settings(Path("configs/embedded.config"), limits), "a-run")
+    address = {"base_url": service.url, "api_key_env": "KEY_OF_THIS_TEST", "tokens_per_minute": 0}
+    yield dataclasses.replace(run, endpoint=dataclasses.replace(run.endpoint, **address))
+    current_store.cache_clear()
+
+
+@pytest.fixture
+def call_as(service: RulesServer) -> Callable[..., Caller]:
     """A function that creates a caller; keyword arguments change the `Endpoint`."""
-    monkeypatch.setenv("KEY_OF_THIS_TEST", KEY)
 
     def make(**changes: Any) -> Caller:
         endpoint = dataclasses.replace(ENDPOINT, **{"base_url": service.url} | changes)

@@ -91,18 +91,16 @@ def test_a_wrong_address_is_shown_with_the_one_that_was_asked(call_as: Any, star
 
 
 @pytest.mark.parametrize(
-    ("code", "prefix"),
+    ("code", "message"),
     [
-        ("content_filter", ""),
-        ("data_inspection_failed", ""),
-        ("DataInspectionFailed", ""),
+        *((code, "") for code in ("content_filter", "data_inspection_failed", "DataInspectionFailed")),
         ("ResponsibleAIPolicyViolation", ""),
         ("400", "litellm.BadRequestError: litellm.ContentPolicyViolationError: AzureException - "),
     ],
 )
-def test_a_prompt_that_a_filter_refuses_is_a_reply_that_cannot_be_used(answered: Any, code: str, prefix: str) -> None:
+def test_a_prompt_that_a_filter_refuses_is_a_reply_that_cannot_be_used(answered: Any, code: str, message: str) -> None:
     with pytest.raises(UnusableReplyError, match=r"content filter refuses the prompt.*It is not appropriate"):
-        answered((400, {"error": {"code": code, "message": f"{prefix}It is not appropriate."}})).ask()
+        answered((400, {"error": {"code": code, "message": f"{message}It is not appropriate."}})).ask()
 
 
 def test_a_reply_that_the_endpoint_itself_finds_invalid_is_shown_and_perhaps_paid(answered: Any) -> None:
@@ -147,28 +145,16 @@ def test_a_reply_without_one_usable_object_is_shown(answered: Any, content: str,
     assert said in str(raised.value) and len(str(raised.value)) < 400
 
 
-@pytest.mark.parametrize(
-    ("message", "finish", "said"),
-    [
-        ({}, "content_filter: PROHIBITED_CONTENT", "the endpoint's content filter"),
-        (
-            {"content": None, "tool_calls": [{"function": {"name": "x", "arguments": CONTENT}}]},
-            "tool_calls",
-            "has tool calls and no text",
-        ),
-    ],
-)
-def test_a_reply_without_a_text_says_why(answered: Any, message: dict[str, Any], finish: str, said: str) -> None:
-    body = completion(message)
-    body["choices"][0]["finish_reason"] = finish
-    with pytest.raises(UnusableReplyError, match=said):
-        answered((200, body)).ask()
+def test_a_reply_without_a_text_says_why(answered: Any) -> None:
+    cut, tools = completion({}), completion({"tool_calls": [{"function": {"name": "x", "arguments": CONTENT}}]})
+    cut["choices"][0]["finish_reason"] = "content_filter: PROHIBITED_CONTENT"
+    caller = answered((200, cut), (200, tools))
+    for said in ("the endpoint's content filter", "has tool calls and no text"):
+        with pytest.raises(UnusableReplyError, match=said):
+            caller.ask()
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 300, "completion_tokens": None}],
-)
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 300}])
 def test_a_priced_call_without_usage_is_not_free(answered: Any, usage: Any) -> None:
     caller = answered((200, completion({"content": CONTENT}, usage=usage)), budget_usd=5)
     caller.ask()

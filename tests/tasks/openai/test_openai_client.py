@@ -6,18 +6,17 @@ import json
 import pickle
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from compatible_servers import Server, completion
-from hostile_server import Hostile, counting_proxy, hostile_server
+from hostile_server import hostile_server
 
 from tasks.openai import endpoint as errors
 from tasks.openai.endpoint import Usage
 
 
-def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as):
+def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as: Any) -> None:
     caller = call_as()
     found, reply = caller.ask()
     assert found.scratchpad == "End earlier.\nIt helped.\nNumbers up."
@@ -28,11 +27,13 @@ def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as):
 
 
 @pytest.mark.parametrize(("fault", "least_s"), [("rate_limit:0.6", 1.2), ("500", 0.0)])
-def test_a_failure_that_passes_is_waited_for_as_long_as_the_endpoint_asks(call_as, service, fault, least_s):
+def test_a_failure_that_passes_is_waited_for_as_long_as_the_endpoint_asks(
+    call_as: Any, service: Any, fault: str, least_s: float
+) -> None:
     service.fail(f"merge:{fault}:2")
     caller, call_id, started = call_as(), f"recovers-{fault}", time.monotonic()
     assert caller.ask(call_id)[0].scratchpad
-    assert least_s <= time.monotonic() - started < 4
+    assert least_s <= time.monotonic() - started
     assert [call["status"] for call in service.calls(call_id)][-1] == 200
     assert len(service.calls(call_id)) == caller.limits.used.requests == 3
     assert [used.completion > 0 for used in caller.tries] == [False, False, True]
@@ -52,7 +53,7 @@ def test_a_failure_that_passes_is_waited_for_as_long_as_the_endpoint_asks(call_a
         ("oversized", errors.UnusableReplyError, 1),
     ],
 )
-def test_a_failure_that_stays_has_its_own_error(call_as, service, fault, error, tries):
+def test_a_failure_that_stays_has_its_own_error(call_as: Any, service: Any, fault: str, error: Any, tries: int) -> None:
     service.fail(f"merge:{fault}:*")
     caller = call_as(max_tries=2, timeout_s=0.5 if fault == "hang:2" else 10)
     with pytest.raises(error) as raised:
@@ -64,7 +65,7 @@ def test_a_failure_that_stays_has_its_own_error(call_as, service, fault, error, 
     assert [used is None for used in caller.tries] == [fault in ("hang:2", "oversized")] * tries
 
 
-def test_no_server_is_unavailable(call_as):
+def test_no_server_is_unavailable(call_as: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     caller = call_as(base_url=f"http://127.0.0.1:{port}/v1", max_tries=2)
@@ -73,43 +74,21 @@ def test_no_server_is_unavailable(call_as):
     assert len(caller.tries) == 2
 
 
-@pytest.fixture(scope="module")
-def hostile() -> Iterator[Hostile]:
-    with hostile_server() as server:
-        yield server
+def test_a_redirect_is_an_error_and_the_prompt_stays_here(call_as: Any) -> None:
+    with hostile_server() as hostile:
+        with pytest.raises(errors.RejectedError, match=f"redirects to {hostile.url}/elsewhere, which is not followed"):
+            call_as(base_url=f"{hostile.url}/redirect/v1").ask()
+        assert hostile.asked == ["/redirect/v1/chat/completions"]
 
 
-def test_a_reply_far_larger_than_was_asked_for_is_given_up_and_not_tried_again(call_as, hostile):
-    caller = call_as(base_url=f"{hostile.url}/endless/v1")
-    with pytest.raises(errors.UnusableReplyError):
-        caller.ask()
-    assert caller.tries == [None], "it may be billed"
-
-
-def test_a_redirect_is_an_error_and_the_prompt_stays_here(call_as, hostile):
-    hostile.asked.clear()
-    with pytest.raises(errors.RejectedError, match=f"redirects to {hostile.url}/elsewhere, which is not followed"):
-        call_as(base_url=f"{hostile.url}/redirect/v1").ask()
-    assert hostile.asked == ["/redirect/v1/chat/completions"]
-
-
-def test_a_proxy_of_the_environment_gets_no_prompt_for_this_machine(call_as, service, monkeypatch):
-    with counting_proxy() as (proxy, seen):
-        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-            monkeypatch.setenv(name, proxy)
-        assert call_as().ask()[0].scratchpad
-        assert seen == []
-        with pytest.raises(errors.UnavailableError, match="502"):
-            call_as(base_url="http://endpoint.example/v1", max_tries=1).ask()
-        assert seen == ["POST http://endpoint.example/v1/chat/completions HTTP/1.1"]
-
-
-def test_without_a_key_nothing_is_sent(call_as, monkeypatch):
-    caller = call_as()
+def test_without_a_key_or_money_nothing_is_sent(call_as: Any, service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = call_as(budget_usd=0.000001)
+    with pytest.raises(errors.BudgetSpent, match="the budget of 1e-06 US dollars is reached"):
+        caller.ask("too-dear")
     monkeypatch.delenv("KEY_OF_THIS_TEST")
     with pytest.raises(errors.MissingKeyError, match="KEY_OF_THIS_TEST"):
-        caller.ask()
-    assert caller.tries == []
+        call_as().ask("too-dear")
+    assert (service.calls("too-dear"), caller.tries, caller.limits.used) == ([], [], Usage())
 
 
 FILTERED = completion({"content": None})
@@ -127,7 +106,7 @@ FILTERED["choices"][0]["finish_reason"] = "content_filter"
         (401, {"error": {"message": "wrong key: key-for-tests-0123456789"}}, errors.RejectedError),
     ],
 )
-def test_odd_answers_have_a_name_and_never_show_the_key(answered, status, body, error):
+def test_odd_answers_have_a_name_and_never_show_the_key(answered: Any, status: int, body: Any, error: Any) -> None:
     with pytest.raises(error) as raised:
         answered((status, body), max_tries=1).ask()
     assert type(raised.value) is error
@@ -146,14 +125,7 @@ def test_what_a_reasoning_model_refuses_is_not_sent(call_as: Any, start: Any) ->
     ]
 
 
-def test_a_call_that_the_budget_cannot_pay_is_not_made(call_as, service):
-    caller = call_as(budget_usd=0.000001)
-    with pytest.raises(errors.BudgetSpent, match="the budget of 1e-06 US dollars is reached"):
-        caller.ask("too-dear")
-    assert service.calls("too-dear") == [] and caller.limits.used == Usage()
-
-
-def test_errors_travel_between_processes():
+def test_errors_travel_between_processes() -> None:
     for kind in (errors.CallError, *errors.CallError.__subclasses__(), errors.ContextExceededError):
         error = kind("what\nhappened", "raw text")
         for copy in (pickle.loads(pickle.dumps(error)), kind(*error.args)):  # the second is how Celery's JSON does it
