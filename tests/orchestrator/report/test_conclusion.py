@@ -61,19 +61,16 @@ def test_a_limit_of_tokens_is_enough_only_where_it_has_as_many_right_and_whole(
 ) -> None:
     cut = replace(system("max_tokens 22", "cut", factor, "va te", **answers), max_tokens=22)
     found, first, last = outcome(book(cut))
-    assert found == expected
+    assert found == expected and "export" not in last
     # the figures are of the system that is named, and deploy/ holds it also where something else is free
     assert first.startswith(f'Deploy "{EVOLVED}": 60 % fewer' if expected == "deploy" else f'"{EVOLVED}" passed: 60 %')
     assert (last.startswith("Set max_tokens to 22 instead") and EVOLVED in last) == (expected == "use_cut")
     assert ("does as well" in first) == (expected == "use_cut")
-
-
-def test_what_is_free_and_can_be_exported_is_named_with_the_command() -> None:
-    stop = replace(system("first sentence", "cut", 0.39, "va te"), deltas=(1000.0, 0.0, 0.0, 0.0, 0.0))
+    # and what can be exported is named with the command
+    stop = replace(cut, name="first sentence", deltas=(1000.0, 0.0, 0.0, 0.0, 0.0), max_tokens=0)
     found, _, last = outcome(book(stop))
-    assert found == "use_cut" and "orchestrator export RUN --system 'first sentence' --to sglang-server" in last
-    limit = replace(system("max_tokens 22", "cut", 0.39, "va te"), max_tokens=22)
-    assert "export" not in outcome(book(limit))[2]
+    exported = "orchestrator export RUN --system 'first sentence' --to sglang-server"
+    assert (found, exported in last) == (expected, expected == "use_cut")
 
 
 def test_a_free_rival_needs_as_many_answers_that_are_right_and_whole_at_once() -> None:
@@ -161,35 +158,25 @@ def test_loops_are_counted_and_the_search_is_compared_with_random_vectors() -> N
 
 KNOWN = ((1.0, 0.5), (0.85, 0.5), (0.7, 0.48), (0.6, 0.45), (0.5, 0.42), (0.4, 0.38))
 USELESS = ((1.0, 0.45), (0.95, 0.42), (1.05, 0.4))
-
-
-def answered(truth: tuple[float, float], lengths: Sequence[float], rng: random.Random) -> Measurement:
-    """By a share of the plain model's tokens, and a share of correct answers."""
-    factor, correct = truth
-    return Measurement(
-        examples=tuple(map(str, range(len(lengths)))),
-        tokens=tuple(max(1, round(factor * one * rng.lognormvariate(0, 0.3))) for one in lengths),
-        right=tuple(rng.random() < correct for _ in lengths),
-        whole=(True,) * len(lengths),
-        loops=(False,) * len(lengths),
-    )
+BETTER = tuple((factor, correct + 0.3) for factor, correct in KNOWN)
+"""Systems by their share of the plain model's tokens, and their share of correct answers."""
 
 
 def searched(seed: int, evolved: Sequence[tuple[float, float]], drawn: Sequence[tuple[float, float]]) -> Book:
-    """A run in which so many evolved and random vectors of these true figures were found; 40 questions of each set."""
+    """A run in which evolved and random vectors of these true figures were found; 40 questions of each set."""
     rng = random.Random(seed)
     lengths = [rng.lognormvariate(4.2, 0.5) for _ in range(80)]
 
+    def answered(factor: float, correct: float, lengths: Sequence[float]) -> Measurement:
+        tokens = tuple(max(1, round(factor * one * rng.lognormvariate(0, 0.3))) for one in lengths)
+        right = tuple(rng.random() < correct for _ in lengths)
+        return Measurement(tuple(map(str, range(40))), tokens, right, (True,) * 40, (False,) * 40)
+
     def asked(kind: SystemKind, truths: Sequence[tuple[float, float]]) -> list[System]:
+        found = [System(PLAIN if kind == "plain" else f"{kind} {index}", kind, "") for index in range(len(truths))]
         return [
-            System(
-                PLAIN if kind == "plain" else f"{kind} {index}",
-                kind,
-                "",
-                training=answered(truth, lengths[:40], rng),
-                ordering=answered(truth, lengths[40:], rng),
-            )
-            for index, truth in enumerate(truths)
+            replace(one, training=answered(*truth, lengths[:40]), ordering=answered(*truth, lengths[40:]))
+            for one, truth in zip(found, truths, strict=True)
         ]
 
     known = [*asked("plain", KNOWN[:1]), *asked("vector", KNOWN[1:])]
@@ -205,11 +192,10 @@ def searched(seed: int, evolved: Sequence[tuple[float, float]], drawn: Sequence[
 def test_a_search_that_only_repeats_what_needs_no_search_is_hardly_ever_said_to_add(
     drawn: tuple[tuple[float, float], ...],
 ) -> None:
-    gains = [added_by_search(searched(seed, KNOWN[1:] * 10, drawn * 10), seed)[0] for seed in range(40)]
-    assert sum(gain.low > 0 for gain in gains) <= 5  # 5 % of 40 are 2
+    gains = [added_by_search(searched(seed, KNOWN[1:] * 10, drawn * 10), seed)[0] for seed in range(20)]
+    assert sum(gain.low > 0 for gain in gains) <= 3  # 5 % of 20 are 1
 
 
 def test_a_search_that_finds_what_is_better_is_said_to_add() -> None:
-    better = [(factor, correct + 0.3) for factor, correct in KNOWN]
-    gains = [added_by_search(searched(seed, better, USELESS), seed) for seed in range(10)]
+    gains = [added_by_search(searched(seed, BETTER, USELESS), seed) for seed in range(10)]
     assert sum(gain.low > 0 and alone > 0 for gain, alone in gains) >= 8

@@ -22,28 +22,26 @@ def test_the_live_display_fits_and_says_how_far_it_is_and_what_failed(width: int
     console = Console(width=width, height=14, no_color=True)
     with console.capture() as capture:
         console.print(screen(SNAPSHOT))
-    lines = capture.get().splitlines()
-    assert len(lines) < 14 and all(len(line) <= width for line in lines)
-    text = "\n".join(lines)
+    text = capture.get()
+    assert len(text.splitlines()) < 14 and all(len(line) <= width for line in text.splitlines())
     assert "stages 5 of 12" in text and "g2_child2_pre failed: refus" in text and "\x1b" not in text
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
-    ("stream", "term", "plain", "is_live"),
+    ("is_terminal", "term", "plain", "is_live"),
     [
-        (Terminal(), "xterm-256color", False, True),
-        (Terminal(), "dumb", False, False),
-        (io.StringIO(), "xterm", False, False),
-        (Terminal(), "xterm", True, False),
+        (True, "xterm-256color", False, True),
+        (True, "dumb", False, False),
+        (False, "xterm", False, False),
+        (True, "xterm", True, False),
     ],
 )
-def test_a_terminal_gets_the_live_display_and_all_else_plain_lines(stream, term, plain, is_live, monkeypatch) -> None:
+def test_a_terminal_gets_the_live_display_and_all_else_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, term: str, plain: bool, is_live: bool
+) -> None:
     monkeypatch.setenv("TERM", term)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal, raising=False)
     view = open_view(stream, plain=plain)
     view.show(SNAPSHOT)
     view.notify("a worker was lost")

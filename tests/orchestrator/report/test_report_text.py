@@ -57,7 +57,7 @@ def test_the_table_has_the_winner_and_plain_first_and_twelve_rows_of_many() -> N
     assert len(whole) - len(lines) == len(book(*many).systems) - 12 - 1
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.text(), st.integers(2, 40))
 def test_nothing_that_acts_on_a_terminal_is_left_and_wrapping_loses_nothing(text: str, width: int) -> None:
     shown = escape_control(text, keep_lines=True)
