@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,11 +30,11 @@ class World:
     a random vector is worth nothing.  `spoils` is the share that is spoilt beside that.
     """
 
-    def __init__(self, folder: Path, store: Store, sets: dict[str, int], **options: object) -> None:
-        self.measurer = SimulatedMeasurer(self._respond, store, **sets)
+    def __init__(self, folder: Path, store: Store) -> None:
+        self.measurer = SimulatedMeasurer(self._respond, store, **SETS)
         self.spoils: Callable[[Candidate], float] = lambda candidate: 0.0
         self.output = OutputFolder(folder)
-        self.settings = evolve_settings(margin=0.05, **options)
+        self.settings = evolve_settings(margin=0.05)
         self.closing = Closing(self.measurer, self.settings, self.output)
         self.order_when_validated: list[object] = []
         self.uses_when_tested: list[int] = []
@@ -83,24 +83,18 @@ class World:
 
 
 ZEROS = (0.0,) * 8
-Make = Callable[..., World]
 
 
 @pytest.fixture
-def make(tmp_path: Path, store: Store) -> Make:
-    def made(sets: dict[str, int] = SETS, **options: object) -> World:
-        return World(tmp_path / "run", store, sets, **options)
-
-    (tmp_path / "run").mkdir()
-    return made
+def world(tmp_path: Path, store: Store) -> World:
+    return World(tmp_path, store)
 
 
 def names(systems: list[System]) -> list[str]:
     return [one.name for one in systems]
 
 
-def test_individuals_of_all_arms_and_as_many_random_vectors_enter_one_front(make: Make) -> None:
-    world = make()
+def test_individuals_of_all_arms_and_as_many_random_vectors_enter_one_front(world: World) -> None:
     found = [
         world.individual("g0_pop0", PLAIN, 2.0), world.individual("g0_pop1", PLAIN, 2.0),  # the same deltas
         world.individual("g1_pop0", "concise", 3.0, 20.0), world.individual("g2_pop0", "concise", 2.0, 2.0),
@@ -124,17 +118,7 @@ def test_individuals_of_all_arms_and_as_many_random_vectors_enter_one_front(make
     assert best.ordering and best.on("training") == max(answered, key=lambda one: (one.point.correct, -one.mean_tokens))
 
 
-def test_the_order_is_on_disk_before_a_validation_question_is_asked(make: Make) -> None:
-    world = make()
-    book = world.conclude(world.book(), world.individual("g0_pop0", PLAIN, 3.0))
-    assert book.order and world.order_when_validated
-    assert all(order == book.order for order in world.order_when_validated)
-    # The front is ordered by questions that no fitness has used
-    assert {one.examples for one in world.asked("ordering")} == {"ordering"}
-
-
-def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_named(make: Make) -> None:
-    world = make()
+def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_named(world: World) -> None:
     world.spoils = lambda one: 0.2 if one.examples == "validation" and (one.deltas or one.system_prompt) else 0.0
     book = world.conclude(world.book(), world.individual("g0_pop0", PLAIN, 1.0))
     assert (book.passed, book.winner) == ((), PLAIN)
@@ -148,9 +132,12 @@ def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_na
     assert [(one.system_prompt, one.deltas) for one in of_test] == [("", ())]
 
 
-def test_the_test_set_is_asked_once_and_last_of_the_plain_model_the_winner_and_its_rivals(make: Make) -> None:
-    world = make()
+def test_the_order_is_on_disk_before_the_validation_set_and_the_test_set_is_asked_once_and_last(world: World) -> None:
     book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
+    assert book.order and world.order_when_validated
+    assert all(order == book.order for order in world.order_when_validated)
+    # The front is ordered by questions that no fitness has used
+    assert {one.examples for one in world.asked("ordering")} == {"ordering"}
     plans = [(name, {one.examples for one in candidates}) for name, candidates in world.measurer.asked]
     assert plans[-2:] == [("test", {"test"}), ("rivals", {"ordering", "test"})]
     assert not any("test" in sets for _, sets in plans[:-2])
@@ -164,25 +151,22 @@ def test_the_test_set_is_asked_once_and_last_of_the_plain_model_the_winner_and_i
     assert stop.system_prompt == "" and stop.deltas[0] > 100 and not any(stop.deltas[1:])
 
 
-def of_page(rows: Sequence[Example], page: str) -> list[Example]:
-    return [dataclasses.replace(row, context=page) for row in rows]
-
-
-def test_test_questions_that_another_choice_was_measured_by_are_not_unseen(make: Make) -> None:
-    world = make()
+def test_test_questions_that_another_choice_was_measured_by_are_not_unseen(world: World) -> None:
     book = world.conclude(world.book(), individual := world.individual("g0_pop0", "concise", 2.0))
     assert book.test_uses == 1
-    # given some of them and others
     rows = world.measurer.examples["test"]
-    world.measurer.examples = {**world.measurer.examples, "test": [*rows[:10], *of_page(rows[10:], "another page")]}
-    world.spoils = lambda one: 0.15 * bool(one.deltas and one.examples == "validation")  # another system wins
-    assert world.conclude(world.book(), individual).test_uses == 2
-    world.measurer.examples = {**world.measurer.examples, "test": of_page(rows, "a third page")}
-    assert world.conclude(world.book(), individual).test_uses == 1
+
+    def uses_of(*test: Example) -> int:
+        world.measurer.examples = {**world.measurer.examples, "test": test}
+        return world.conclude(world.book(), individual).test_uses
+
+    # given some of them and others, of which another system is the winner
+    world.spoils = lambda one: 0.15 * bool(one.deltas and one.examples == "validation")
+    assert uses_of(*rows[:10], *(dataclasses.replace(row, context="another page") for row in rows[10:])) == 2
+    assert uses_of(*(dataclasses.replace(row, context="a third page") for row in rows)) == 1
 
 
-def test_what_is_on_disk_is_not_done_again(make: Make) -> None:
-    world = make()
+def test_what_is_on_disk_is_not_done_again(world: World) -> None:
     individual = world.individual("g0_pop0", "concise", 2.0)
     book = world.conclude(world.book(), individual)
     done = len(world.measurer.asked)
@@ -195,8 +179,7 @@ def test_what_is_on_disk_is_not_done_again(make: Make) -> None:
     assert world.conclude(book, individual).test_uses == 1 and len(world.measurer.asked) == done
 
 
-def test_more_generations_choose_once_more_and_say_so(make: Make) -> None:
-    world = make()
+def test_more_generations_choose_once_more_and_say_so(world: World) -> None:
     book = world.conclude(world.book(), first := world.individual("g0_pop0", "concise", 1.0))
     done = len(world.measurer.asked)
     again = world.conclude(book, first, world.individual("g1_pop0", "concise", 3.0))
@@ -207,9 +190,8 @@ def test_more_generations_choose_once_more_and_say_so(make: Make) -> None:
         {
             dataclasses.replace(one, index=0)
             for name, asked in plans
-            if name != "random"
             for one in asked
-            if not one.repeat
+            if name != "random" and not one.repeat
         }
         for plans in (world.measurer.asked[:done], world.measurer.asked[done:])
     )
@@ -218,8 +200,10 @@ def test_more_generations_choose_once_more_and_say_so(make: Make) -> None:
     assert len({one.deltas for one in world.asked("random")}) == 2
 
 
-def test_without_a_validation_set_the_plain_model_stays_and_rivals_answer_the_questions_that_order(make: Make) -> None:
-    world = make({"training": 60, "validation": 0, "test": 0})
+def test_without_a_validation_set_the_plain_model_stays_and_rivals_answer_the_questions_that_order(
+    world: World,
+) -> None:
+    world.measurer.examples = {"training": world.measurer.examples["training"], "validation": [], "test": []}
     book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0))
     assert (book.winner, book.passed, book.contender.name) == (PLAIN, (), "g0_pop0")
     assert not book.having("validation") and not book.having("test") and not book.having("ordering")

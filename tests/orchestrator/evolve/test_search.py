@@ -105,13 +105,14 @@ def test_the_candidates_of_a_generation_have_the_prompt_and_the_clusters_of_its_
         assert stamps == {(one.arm.system_prompt, one.arm.clustering)}
     # The best of the run is that of all arms
     best = make_search(settings(ngen=4), BOOK).best(generations[-1].state)
-    assert best is not None
-    assert best.best.fitness == max(s.best.fitness for s in generations[-1].state.states.values() if s.best)
+    assert best is not None and best.best.fitness == max(
+        s.best.fitness for s in generations[-1].state.states.values() if s.best
+    )
 
 
 def test_an_arm_begins_with_its_own_vectors_the_most_correct_and_then_the_shortest_first() -> None:
-    zeros, start = (0.0,) * CLUSTERS, [one.deltas[1] for one in starts_of(settings(), BOOK, ARMS[0])]
-    assert start == [0.0, 3.0, 2.0, 1.0]  # after those of the settings
+    zeros = (0.0,) * CLUSTERS  # of the settings
+    assert [one.deltas[1] for one in starts_of(settings(), BOOK, ARMS[0])] == [0.0, 3.0, 2.0, 1.0]
     search = make_search(settings(population_size=3), BOOK)
     assert [one.deltas for one in search.params["plain"].start] == [zeros, (3.0,) * CLUSTERS, (2.0,) * CLUSTERS]
     assert [one.deltas for one in search.params["80 words"].start] == [zeros, (4.0,) * CLUSTERS]
@@ -170,10 +171,8 @@ def test_evaluations_that_were_computed_found_and_carried_over_are_told_apart() 
 
 def test_a_fork_begins_with_its_population_in_the_same_clusters_alone(tmp_path: Path) -> None:
     ids = [str(i) for i in range(CLUSTERS)]
-    forked: Any = {
-        "clustering": "clusters b",
-        "population": [{"deltas": dict.fromkeys(ids, 5.0), "scratchpad": "learnt"}],
-    }
+    population = [{"deltas": dict.fromkeys(ids, 5.0), "scratchpad": "learnt"}]
+    forked: Any = {"clustering": "clusters b", "population": population}
     file = {"run": "r", "folder": "f", "at": "g", "arms": {"80 words": forked}}
     (tmp_path / "fork.json").write_text(json.dumps(file))
     search = make_search(settings(initial_deltas_path="fork", output_dir=tmp_path), BOOK)
