@@ -16,13 +16,7 @@ from orchestrator.guide.guidance import (
     write_guidance,
 )
 from orchestrator.runs.folder import OutputError, OutputFolder, RunInUse
-from tasks.guide.experiences import (
-    Guidance,
-    Operation,
-    apply_operations,
-    edited_guidance,
-    next_guidance,
-)
+from tasks.guide.experiences import Guidance, Operation, apply_operations, edited_guidance, next_guidance
 
 
 def person_writes(path: Path, step: int = 3, **experiences: str) -> Path:
@@ -55,9 +49,6 @@ def edited(guidance: Guidance, *operations: Operation, reflection_id: str = "r1"
 
 def add(text: str) -> Operation:
     return Operation(op="upsert", text=text, evidence=("t",))
-
-
-# files
 
 
 def test_a_persons_file_begins_its_history_and_an_edit_by_hand_is_a_step_when_it_says_so(source: Path) -> None:
@@ -102,9 +93,6 @@ def test_a_first_file_that_cannot_be_used_begins_no_run(tmp_path: Path, text: st
     assert str(refused.value).startswith(str(path)) and not (tmp_path / "run").exists()
 
 
-# the guidance of a run
-
-
 def test_each_step_replaces_the_file_and_leaves_a_snapshot_and_the_oldest_go(repository: GuidanceRepository) -> None:
     guidance = repository.load()
     assert (guidance.step, guidance.updated_at) == (3, "then")
@@ -144,9 +132,6 @@ def test_a_kill_between_the_file_and_its_snapshot_leaves_no_gap(repository: Guid
     repository.path.unlink()
     repository.start_from(source)
     assert repository.load() == second
-
-
-# after a review
 
 
 def test_what_a_run_has_learned_is_promoted_and_other_missions_stay(

@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 from equal_runs import artifacts_of
-from guided_world import (
-    MISSION,
-    RULE,
-    MissionOnDisk,
-    World,
-    noop_text,
-    small_settings,
-    small_tickets,
-)
+from guided_world import MISSION, RULE, MissionOnDisk, World, noop_text, small_settings, small_tickets
 
 from orchestrator.guide.reflecting import TooManyRejected, chosen_candidates
 from orchestrator.guide.rollouts import StepStopped
@@ -25,8 +17,6 @@ from orchestrator.guide.settings import PrefilterSettings
 from orchestrator.runs.folder import OutputError
 from tasks.guide.choose import SelectionRule, judge
 from tasks.guide.ticket import read_candidate
-
-OTHER = "A door that stands open is a fail."
 
 
 @pytest.fixture
@@ -47,22 +37,15 @@ def another(folder: Path, **changes: Any) -> MissionOnDisk:
     return MissionOnDisk(folder, small_settings(folder, **changes), small_tickets())
 
 
-def reflections(mission: MissionOnDisk) -> list[dict[str, Any]]:
-    return mission.lines("reflection.jsonl")
-
-
 def gates(mission: MissionOnDisk) -> list[str]:
-    return [line["gate"] for line in reflections(mission)]
-
-
-# from the first batch to the last artifact
+    return [line["gate"] for line in mission.lines("reflection.jsonl")]
 
 
 def test_a_rule_that_helps_is_learned(on_disk: MissionOnDisk) -> None:
     assert on_disk.run(World()).is_finished
     guidance = on_disk.value("guidance.json")[MISSION]
     assert (guidance["step"], guidance["experiences"]) == (1, {"G0": "Look closely.", "G1": RULE})
-    [first, second] = reflections(on_disk)
+    [first, second] = on_disk.lines("reflection.jsonl")
     assert (first["gate"], first["applied"], first["figures"]["uplift"]) == ("applied", True, 0.5)
     assert (first["guidance_step_before"], first["guidance_step_after"]) == (0, 1)
     assert (second["gate"], second["ineligible_reason"]) == ("ineligible", "no ticket meets the eligibility policy")
@@ -125,9 +108,6 @@ def test_a_verifier_scores_each_candidate_and_decides_nothing(tmp_path: Path, fi
     assert gates(mission) == gates(finished_mission)
 
 
-# critic and reflector
-
-
 def test_without_a_filter_the_first_valid_candidates_are_criticised_with_one_the_wrong_and_sure_ones(
     on_disk: MissionOnDisk,
 ) -> None:
@@ -162,9 +142,6 @@ def test_five_unusable_replies_in_a_row_park_and_the_next_start_goes_on_from_the
     assert max(world.asked.values()) == 1, "no reply is asked for again"
 
 
-# what stops a run
-
-
 def test_a_prompt_over_the_budget_stops_the_mission_before_anything_is_asked(on_disk: MissionOnDisk) -> None:
     world = World()
     world.context = 32 + 8
@@ -194,10 +171,7 @@ def test_a_batch_without_any_valid_candidate_stops_the_mission_and_shows_what_ca
     assert world.tasks["openai.critique"] == 0, "malformed candidates are not criticised"
 
 
-# resuming
-
-
-@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5, 7])
+@pytest.mark.parametrize("rounds", [0, 1, 3, 5, 7])
 def test_a_mission_that_is_cut_comes_to_the_same_artifacts(
     tmp_path: Path, rounds: int, finished_mission: MissionOnDisk
 ) -> None:

@@ -16,34 +16,27 @@ SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalPropert
 SAMPLING = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 200, "seed": 7}
 
 
-def rollout_key(**changes: Any) -> str:
-    given = {"context": guided(), "messages": ASKED, "cell": CELL, "seeds": (1, 2), "regex": None, "label": "l"}
-    return rollout_job(**given | changes)[0]
-
-
-def ask_key(**changes: Any) -> str:
-    given = {"context": guided(endpoint=ENDPOINT, endpoint_model="m"), "backend": "target", "asked_for": "proposal",
-             "messages": ASKED, "schema": SCHEMA, "label": "l", "sampling": SAMPLING}  # fmt: skip
-    return ask_job(**given | changes)[0]
-
-
 def test_what_changes_candidates_changes_their_key() -> None:
+    given = {"context": guided(), "messages": ASKED, "cell": CELL, "seeds": (1, 2), "regex": None, "label": "l"}
     cells = [{"temperature": 0.7}, {"top_p": 0.9}, {"max_new_tokens": 65}, {"stop": ("\n\n",)}]
-    changes = [{"cell": dataclasses.replace(CELL, **one)} for one in cells]  # type: ignore[arg-type]
+    changes: list[dict[str, Any]] = [{"cell": dataclasses.replace(CELL, **one)} for one in cells]  # type: ignore[arg-type]
     changes += [{"context": guided(server={"version": "2"})}, {"messages": ("Judge otherwise.", "A ticket.")}]
     changes += [{"seeds": (1, 3)}, {"regex": "(pass|fail)"}, {}]
-    assert len({rollout_key(**one) for one in changes}) == len(changes)
+    assert len({rollout_job(**given | one)[0] for one in changes}) == len(changes)
 
 
 def test_what_changes_a_proposal_changes_its_key() -> None:
-    def by(**changes: Any) -> str:
-        context = guided(**{"endpoint": ENDPOINT, "endpoint_model": "m"} | changes)
-        return ask_key(context=context, backend="endpoint")
+    def key(backend: str, changed: dict[str, Any] | None = None, **context: Any) -> str:
+        given = {"backend": backend, "asked_for": "proposal", "messages": ASKED, "schema": SCHEMA, "label": "l"}
+        asker = guided(**{"endpoint": ENDPOINT, "endpoint_model": "m"} | context)
+        return ask_job(**given | {"context": asker, "sampling": SAMPLING} | (changed or {}))[0]  # type: ignore[arg-type]
 
     sampled = {"temperature": 0.3, "top_p": 0.8, "max_new_tokens": 9, "seed": 8}
     elsewhere = dataclasses.replace(ENDPOINT, base_url="https://api.example.com/v1")
-    keys = [ask_key(sampling={**SAMPLING, name: value}) for name, value in sampled.items()]
-    keys += [ask_key(), ask_key(messages=("s", "u")), by(), by(endpoint=elsewhere), by(endpoint_model="n")]
+    keys = [key("target", {"sampling": {**SAMPLING, name: value}}) for name, value in sampled.items()]
+    keys += [key("target"), key("target", {"messages": ("s", "u")}), key("endpoint")]
+    keys += [key("endpoint", endpoint=elsewhere), key("endpoint", endpoint_model="n")]
     assert len(set(keys)) == len(keys)
-    assert by(endpoint=dataclasses.replace(ENDPOINT, timeout_s=99)) == by()
-    assert by(server={"version": "2"}) == by()  # the target has no part in it
+    slow = dataclasses.replace(ENDPOINT, timeout_s=99)
+    # The target has no part in what the endpoint says
+    assert key("endpoint") == key("endpoint", endpoint=slow) == key("endpoint", server={"version": "2"})

@@ -23,7 +23,6 @@ from tasks.guide.prompts import (
     PromptForm,
     Template,
     proposal_messages,
-    require_experiences,
     rollout_messages,
     solved_before,
 )
@@ -84,17 +83,10 @@ def test_no_summary_changes_the_structure_of_the_prompt(first: str, second: str,
     hostile.encode()
 
 
-def test_a_prompt_without_each_experience_is_an_error() -> None:
-    with pytest.raises(ValueError):
-        require_experiences("[G10]. Fail when the label is missing.\n[G2]. Pass", EXPERIENCES)
-    with pytest.raises(ValueError):
-        rollout_messages("cables", "f", {}, ticket())
-
-
 # templates
 
 
-@pytest.mark.parametrize("removed", ["{bundle}", "{max_operations}", "{experiences}", "upsert", "remove", "merge"])
+@pytest.mark.parametrize("removed", ["{bundle}", "upsert", "merge"])
 def test_what_a_reflection_template_lacks_is_named(tmp_path: Path, removed: str) -> None:
     path = tmp_path / "mine.zh.txt"
     path.write_text((SHIPPED / "reflection.txt").read_text().replace(removed, "").replace(f"{removed}d", ""))

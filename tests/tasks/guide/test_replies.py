@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from openai.lib._pydantic import to_strict_json_schema
 
 from tasks.common.validation import adapter
-from tasks.guide.experiences import Operation
 from tasks.guide.replies import (
     MOST_ISSUES,
     Critique,
@@ -78,16 +77,6 @@ def test_fields_are_capped_and_what_is_left_out_is_none() -> None:
     assert (found.summary, len(found.critique), found.root_cause) == ("s" * 100, 199, None)
     assert found.issues == ("i" * 100,) * (MOST_ISSUES // 2) and found.candidate_ops == (operation,) * 3
     assert parse_critique(GOOD, "stop", 9, 9) == Critique("s", "c")
-
-
-def test_of_a_proposal_what_is_left_out_has_its_default_and_a_blank_note_is_none() -> None:
-    operations = [{"op": "upsert", "text": "t", "evidence": ["第1组"]}, {"op": "remove", "evidence": []}]
-    reply = {"action": "refine", "operations": operations, "evidence_group_ids": ["a"], "uncertainty_note": " "}
-    assert parse_proposal(json.dumps(reply), "stop") == GuideProposal(
-        action="refine",
-        operations=(Operation(op="upsert", text="t", evidence=("第1组",)), Operation(op="remove", evidence=())),
-        evidence_group_ids=("a",),
-    )
 
 
 def fits(keys: list[str], **edit: Any) -> bool:
