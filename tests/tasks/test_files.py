@@ -10,7 +10,6 @@ from other_user import as_another_user, needs_root, shared_folder
 
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import read_mapping
-from tasks.common import validation as limits
 from tasks.common.files import (
     FileTooLarge,
     check_own_file,
@@ -22,6 +21,7 @@ from tasks.common.files import (
     runtime_folder,
     runtime_path,
 )
+from tasks.common.validation import SETTINGS_BYTES
 
 
 def test_what_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -59,10 +59,6 @@ def test_what_a_killed_process_left_is_removed_when_it_is_old_enough(tmp_path: P
         unfinished.mkdir()
 
 
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
 def test_a_file_that_others_may_write_is_not_this_user_s_own(tmp_path: Path) -> None:
     history = tmp_path / "history"
     check_own_file(history)  # nothing is there yet
@@ -78,40 +74,34 @@ def test_a_file_that_others_may_write_is_not_this_user_s_own(tmp_path: Path) -> 
 
 
 @needs_root
-def test_what_another_user_has_planted_is_refused_and_not_touched() -> None:
+def test_what_another_user_has_planted_is_refused_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     with shared_folder() as shared:
         own = shared / "own"
         own.mkdir()
         own.chmod(0o755)  # whatever umask an earlier test of this process has left
         (own / "kept").touch()
+        monkeypatch.setattr("tempfile.tempdir", str(shared))
+        taken = runtime_path()
 
         def plant() -> None:
             (shared / "link").symlink_to(own)
             (shared / "folder").mkdir(mode=0o777)
+            taken.mkdir()
 
         as_another_user(plant)
         for name in ("link", "folder"):
             with pytest.raises(PermissionError, match="belongs to another user"):
                 private_folder(shared / name)
-        assert (mode(own), (own / "kept").exists()) == (0o755, True)
-
-
-@needs_root
-def test_a_runtime_folder_that_another_user_has_taken_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with shared_folder() as shared:
-        monkeypatch.setattr("tempfile.tempdir", str(shared))
-        as_another_user(runtime_path().mkdir)
         with pytest.raises(PermissionError, match="belongs to another user"):
             runtime_folder()
+        assert (stat.S_IMODE(own.stat().st_mode), (own / "kept").exists()) == (0o755, True)
 
 
 def test_files_that_are_read_whole_have_a_largest_size(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
-    path.write_bytes(b"#" * (limits.SETTINGS_BYTES + 1))
+    path.write_bytes(b"#" * (SETTINGS_BYTES + 1))
     with pytest.raises(SettingsError, match="more than 1,048,576 bytes"):
         read_mapping(path)
-    assert read_limited(path, limits.SETTINGS_BYTES + 1) == path.read_bytes()
+    assert read_limited(path, SETTINGS_BYTES + 1) == path.read_bytes()
     with pytest.raises(FileTooLarge):
         read_limited(Path("/dev/zero"), 1000, pipes=True)

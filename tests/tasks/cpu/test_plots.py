@@ -18,36 +18,37 @@ from tasks.cpu.plots import EVOLUTION_PLOTS, PLOTS, draw
 KINDS = ("plain", *["prompt"] * 12, *["vector"] * 8, "cut", "random", *["evolved"] * 4)
 
 
-def individual(node: str, rng: random.Random) -> dict[str, Any]:
-    tokens, correct = rng.uniform(20, 120), rng.randrange(17) / 16
-    fitness = 0.4 / (1 + tokens / 100) + 0.6 * correct
-    return {"node": node, "fitness": fitness, "mean_tokens": tokens, "correctness": correct}
-
-
 def run_of(population: int, generations: int) -> dict[str, Any]:
     """The history and the tree of an invented run with one elite."""
     rng = random.Random(0)
     history: list[dict[str, Any]] = []
     nodes: list[dict[str, Any]] = []
     edges: list[dict[str, Any]] = []
-    record = 0.0
+
+    def individual(node: str, **more: Any) -> dict[str, Any]:
+        tokens, correct = rng.uniform(20, 120), rng.randrange(17) / 16
+        fitness = 0.4 / (1 + tokens / 100) + 0.6 * correct
+        return {"node": node, "fitness": fitness, "mean_tokens": tokens, "correctness": correct, **more}
+
+    def add(one: dict[str, Any], generation: int, stage: str, *, elite: bool = False) -> None:
+        nodes.append(one | {"id": one["node"], "generation": generation, "stage": stage, "elite": elite})
+
     for g in range(generations):
-        people = [individual(f"g{g}_pop{i}", rng) for i in range(population)]
-        children = [individual(f"g{g}_child{j}_mut", rng) | {"target": str(j)} for j in range(population - 1)]
-        nodes += [one | {"id": one["node"], "generation": g, "stage": "pop", "elite": False} for one in people]
-        nodes[-population]["elite"] = True
+        people = [individual(f"g{g}_pop{i}") for i in range(population)]
+        children = [individual(f"g{g}_child{j}_mut", target=str(j)) for j in range(population - 1)]
+        for one in people:
+            add(one, g, "pop", elite=one is people[0])
         edges.append({"from": f"g{g}_pop0", "to": f"g{g + 1}_pop0", "kind": "next"})
         for j, child in enumerate(children):
             before = f"g{g}_child{j}_pre"
-            nodes.append({"id": before, "generation": g, "stage": "pre", "fitness": 0.4, "elite": False})
-            nodes.append(child | {"id": child["node"], "generation": g, "stage": "mut", "elite": False})
+            add({"node": before, "fitness": 0.4}, g, "pre")
+            add(child, g, "mut")
             edges += [{"from": f"g{g}_pop{i}", "to": before, "kind": "parent"} for i in (j, j + 1)]
             edges.append({"from": before, "to": child["node"], "kind": "mutation"})
             edges.append({"from": child["node"], "to": f"g{g + 1}_pop{j + 1}", "kind": "next"})
         found = [one["fitness"] for one in people]
-        record = max([record, *found, *(one["fitness"] for one in children)])
         history.append(
-            {"generation": g, "best": max(found), "mean": sum(found) / population, "best_ever": record}
+            {"generation": g, "best": max(found), "mean": sum(found) / population, "best_ever": max(found)}
             | {"population": people, "offspring": children}
         )
     names = {node["id"] for node in nodes}
@@ -89,20 +90,19 @@ def assert_drawn(png: bytes) -> None:
 
 @pytest.mark.parametrize("file", PLOTS)
 def test_every_plot_is_drawn_from_the_data_that_it_names(file: str) -> None:
-    sizes = [(1, 1), (4, 3), (16, 20)] if PLOTS[file] in EVOLUTION_PLOTS else [(1, 1)]
-    for population, generations in sizes:
+    for population, generations in [(1, 1), (16, 20)] if PLOTS[file] in EVOLUTION_PLOTS else [(1, 1)]:
         assert_drawn(draw(file, DATA | run_of(population, generations)))
 
 
 def test_the_same_data_gives_the_same_bytes_in_any_thread() -> None:
     # given what one thread draws
-    data, files = DATA | run_of(4, 3), ["fitness.png", "evolution_lengths.png", "evolution_tree.png", "pareto.png"]
+    data, files = DATA | run_of(2, 2), ["evolution_lengths.png", "pareto.png"]
     alone = [draw(file, data) for file in files]
     # when four threads draw it all at once
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda file: draw(file, data), files))
+        together = list(pool.map(lambda file: draw(file, data), files * 2))
     # then the bytes are the same, and hold no time and no version
-    assert together == alone
+    assert together == alone * 2
     assert not any(mark in png for png in alone for mark in (b"tEXt", b"iTXt", b"tIME"))
     assert draw("pareto.png", {"points": measured(seed=1)}) != alone[-1]
 
@@ -110,17 +110,15 @@ def test_the_same_data_gives_the_same_bytes_in_any_thread() -> None:
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_names_of_others_cannot_spoil_the_plot() -> None:
     names = ["$x", "\\frac{", "a" * 300, "資本的支出", "", "_hidden"]
-    assert_drawn(
-        draw("pareto.png", {"points": [point(name, "prompt", 10 + 5 * i, 0.5) for i, name in enumerate(names)]})
-    )
+    points = [point(name, "prompt", 10 + 5 * i, 0.5) for i, name in enumerate(names)]
+    assert_drawn(draw("pareto.png", {"points": points}))
 
 
-@example(["\n", "\r", "\t", " ", "\ufffd"])
-@settings(max_examples=8, deadline=None)
-@given(st.lists(st.text(max_size=6), min_size=1, max_size=4))
+@example(["\n", "\r", "\t", " ", "\ufffd", "$\\alpha$", "$", "_{x"])
+@settings(max_examples=4, deadline=None)
+@given(st.lists(st.text(max_size=6), min_size=8, max_size=12))
 def test_any_token_can_be_drawn_without_a_complaint(tokens: list[str]) -> None:
-    texts = [*tokens, "$\\alpha$", "$", "_{x"]
-    entries = [{"token_id": n, "token_str": text, "delta": 0.05 / (n + 1)} for n, text in enumerate(texts)]
+    entries = [{"token_id": n, "token_str": text, "delta": 0.05 / (n + 1)} for n, text in enumerate(tokens)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_drawn(draw("wasted_tokens.png", {"v_steer": entries}))

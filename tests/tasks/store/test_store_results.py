@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from itertools import count
 
 import pytest
-import redis
 
 from tasks.store import keys
 from tasks.store.keys import clustering_key, result_key, run_key
@@ -108,34 +105,6 @@ def test_usage_is_counted_once_for_a_result_that_is_sent_twice(store: Store) -> 
     store.release_shared("second", kept_s=0)
     store.put_shared("first", KEY, SO, {"target": 3})
     assert store.usage("first") == {"target": 6.0}
-
-
-@pytest.fixture
-def full(store: Store) -> Iterator[redis.Redis]:
-    """A server with little room left."""
-    used = int(store.redis.info("memory")["used_memory"])
-    store.redis.config_set("maxmemory", used + 2_000_000)
-    yield store.redis
-    store.redis.config_set("maxmemory", 0)
-
-
-@pytest.mark.usefixtures("full")
-def test_from_a_full_server_is_removed_what_no_run_holds_and_nothing_else(store: Store) -> None:
-    # Given a result that a run holds, one that no run holds, and a lock, which expires too
-    store.redis.set("whetstone:lock:a", "1", ex=600)
-    store.put_shared("first", KEY, SO)
-    store.release_shared("first")
-    store.put_shared("second", OTHER, SO)
-    # When other results fill the memory
-    for number in count():
-        store.put_shared("third", f"answer:{number:064}", {"text": "x" * 100_000})
-        store.release_shared("third")
-        if not store.redis.exists(result_key(KEY)):
-            break
-    # Then a run does not find the first any more, and computes it again; the other is there
-    assert store.shared("fourth", [KEY]) == {}
-    assert store.shared("second", [OTHER]) == {OTHER: SO}
-    assert store.redis.exists("whetstone:lock:a")
 
 
 def test_a_run_that_finished_long_ago_is_removed_with_all_its_keys(store: Store) -> None:

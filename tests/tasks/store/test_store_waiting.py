@@ -63,13 +63,14 @@ def test_a_store_that_refuses_for_too_long_ends_the_command_with_the_reason(
 
 
 def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) -> None:
-    # Given a store with results that no run holds, and less memory than they take
+    # Given a store with results that no run holds, a lock, which expires too, and less memory than they take
     lines: list[str] = []
     store = open_store(refusing_valkey.url, Waiting(20.0, lines.append))
     for number in range(40):
         store.put_shared("run", f"answer:{number:016x}", {"text": "x" * 100_000})
     store.release_shared("run", kept_s=3600)
     store.put_shared("other", f"answer:{99:016x}", {"text": "held"})
+    store.redis.set("whetstone:lock:a", "1", ex=600)
     before = store.retention.memory()[0]
     try:
         refusing_valkey.admin.config_set("maxmemory", before - 100_000)
@@ -77,7 +78,7 @@ def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) 
         store.put_file("other", "data", b"x" * 1000)
         assert store.file("other", "data") == b"x" * 1000
         assert store.retention.memory()[0] < before
-        assert store.shared("other", [f"answer:{99:016x}"])
+        assert store.shared("other", [f"answer:{99:016x}"]) and store.redis.exists("whetstone:lock:a")
         assert lines == []
     finally:
         refusing_valkey.admin.config_set("maxmemory", 0)
