@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,25 +41,68 @@ class CustomLogitProcessor(ABC):
     @abstractmethod
     def __call__(self, logits, custom_param_list=None): ...
 """
-LOAD = """
-import json, pickle, sys, numpy, torch
-text, logits, out, params = sys.argv[1:]
+CALLABLE = b"\x80\x04cprocessor_best\nDeltaProcessor\n."
+"""The pickle that a request carries: the names of the module and of its class."""
+SERVER = f"""
+import json, os, pickle, sys, traceback, numpy, torch
 from types import SimpleNamespace
-made = pickle.loads(bytes.fromhex(json.loads(text)["callable"]))()
-given = torch.from_numpy(numpy.load(logits))
-before = given.clone()
-params = json.loads(params, parse_constant=float)
-for one in params or ():
-    if isinstance(one, dict) and "answer" in one:
-        one["__req__"] = SimpleNamespace(output_ids=one["answer"])
-answer = type(made)()(given, params)
-assert torch.equal(answer, made(given, params)) and torch.equal(given, before)
-numpy.save(out, answer.numpy())
+
+def steer(folder, params):
+    sys.path.insert(0, folder)
+    made = pickle.loads({CALLABLE!r})()
+    given = torch.from_numpy(numpy.load(folder + "/logits.npy"))
+    before = given.clone()
+    for one in params or ():
+        if isinstance(one, dict) and "answer" in one:
+            one["__req__"] = SimpleNamespace(output_ids=one["answer"])
+    answer = made(given, params)
+    assert torch.equal(answer, made(given, params)) and torch.equal(given, before)
+    numpy.save(folder + "/out.npy", answer.numpy())
+
+for line in sys.stdin:
+    folder, params = json.loads(line, parse_constant=float)
+    if (child := os.fork()) == 0:
+        said = ""
+        try:
+            steer(folder, params)
+        except BaseException:
+            said = traceback.format_exc()
+        open(folder + "/error", "w").write(said)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(folder, flush=True)
 """
 SERVER_ARGS = """
 class Args: model_path, disable_overlap_schedule = {model!r}, {disabled}
 get_server_args = lambda: Args
 """
+Steer = Callable[..., np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steer]:
+    """Logits as a file steers them in a server of a model: each time in a new fork of one process that has torch."""
+    process: Any = subprocess.Popen(
+        [sys.executable, "-s", "-c", SERVER],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+    def steer(text: str, logits: np.ndarray, params: Any = None, model: str = "", disabled: bool = True) -> np.ndarray:
+        folder = tmp_path_factory.mktemp("server")
+        package = folder / "sglang" / "srt" / "sampling"
+        package.mkdir(parents=True)
+        (package / "custom_logit_processor.py").write_text(STAND_IN)
+        (package.parent / "runtime_context.py").write_text(SERVER_ARGS.format(model=model, disabled=disabled))
+        (folder / "processor_best.py").write_text(text, encoding="utf-8")
+        np.save(folder / "logits.npy", logits)
+        print(json.dumps([str(folder), params]), file=process.stdin, flush=True)
+        assert process.stdout.readline().strip() == str(folder)
+        assert not (said := (folder / "error").read_text()), said
+        return np.load(folder / "out.npy")
+
+    with process:
+        yield steer
+        process.stdin.close()
 
 
 def labels_of(size: int, clusters: int) -> np.ndarray:
@@ -67,55 +111,30 @@ def labels_of(size: int, clusters: int) -> np.ndarray:
     return labels
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-I" if "-I" in arguments else "-s", *(a for a in arguments if a != "-I")],
-        env=environment, cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
-def steered(
-    folder: Path, text: str, logits: np.ndarray, params: Any = None, model: str = "", disabled: bool = True
-) -> np.ndarray:
-    """Logits as the file steers them in a server of this model, loaded by the string that it gives for itself."""
-    package = folder / "sglang" / "srt" / "sampling"
-    package.mkdir(parents=True)
-    (package / "custom_logit_processor.py").write_text(STAND_IN)
-    (package.parent / "runtime_context.py").write_text(SERVER_ARGS.format(model=model, disabled=disabled))
-    (folder / "processor_best.py").write_text(text, encoding="utf-8")
-    np.save(folder / "logits.npy", logits)
-    asked = run(folder, "processor_best.py", "--string")
-    assert asked.returncode == 0, asked.stderr
-    done = run(folder, "-c", LOAD, asked.stdout.strip(), "logits.npy", "out.npy", json.dumps(params))
-    assert done.returncode == 0, done.stderr
-    return np.load(folder / "out.npy")
-
-
-def test_it_adds_each_tokens_delta_and_nothing_to_the_padding(tmp_path: Path) -> None:
+def test_it_adds_each_tokens_delta_and_nothing_to_the_padding(steered: Steer) -> None:
     # given a vocabulary of 49,152 tokens in four clusters, and logits 128 wider
     labels = labels_of(49152, 4)
     logits = np.random.default_rng(1).normal(0, 8, (3, 49152 + 128)).astype(np.float32)
     # when the file, in which the deltas can be read, steers them
     text = render_file(SGLANG, DELTAS, labels, HASH, PLAIN)
     assert '    # Tokens of kind 3\n    "3": -0.00275,\n' in text and f'CLUSTERING = "{HASH}"' in text
-    got = steered(tmp_path, text, logits)
+    got = steered(text, logits)
     # then every logit is exactly what plain arithmetic gives
     logits[:, :49152] += np.array([*DELTAS.values()], dtype=np.float32)[labels]
     assert np.array_equal(got, logits)
 
 
-def test_each_row_is_scaled_by_the_strength_of_its_request(tmp_path: Path) -> None:
+def test_each_row_is_scaled_by_the_strength_of_its_request(steered: Steer) -> None:
     strengths = [0, 0.5, 1, -3, 7, 10**400, None, "0.5", True, [0.5], float("nan")]
     expected = [0, 0.5, 1, 0, 1, 1, 1, 1, 1, 1, 1]
     params = [*({"strength": strength} for strength in strengths), {}, None, "x"]
     text = render_file(SGLANG, DELTAS, labels_of(50, 4), HASH, PLAIN)
-    got = steered(tmp_path, text, np.zeros((len(params), 64), np.float32), params)
+    got = steered(text, np.zeros((len(params), 64), np.float32), params)
     assert [row[0] / 1.5 for row in got.tolist()] == [*expected, 1, 1, 1]
     assert np.array_equal(got, np.outer(np.array([*expected, 1, 1, 1], np.float32), got[2]))
 
 
-def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence(tmp_path: Path) -> None:
+def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence(steered: Steer) -> None:
     # given tokens 1 ".", 2 a digit, and 3 that ends a sentence; cluster 0 is token 0
     ends = np.zeros(50, np.uint8)
     ends[1:4] = (4, 2, 1)
@@ -124,19 +143,19 @@ def test_the_end_of_a_turn_is_raised_where_the_answer_has_just_ended_a_sentence(
     text = render_file(SGLANG, {"0": 8.0, "1": 0.5}, labels, HASH, [], ends=ends)
     answers = {(): 0, (3,): 1, (3, 9): 0, (9, 1): 1, (2, 1): 0, (1,): 1, (3, 63): 0}
     params = [*({"answer": answer} for answer in answers), {}, None]
-    got = steered(tmp_path / "a", text, np.zeros((len(params), 64), np.float32), params)
+    got = steered(text, np.zeros((len(params), 64), np.float32), params)
     # then the end has its delta after a sentence, and not where the server does not show the answer
     assert (got[:, 0] / 8).tolist() == [*answers.values(), 0, 0]
     assert np.array_equal(got[:, 1:], np.tile(got[:1, 1:], (len(params), 1))) and got[0, 49] == 0.5
     # and a server that shows each answer without its last token ends with an error
     with pytest.raises(AssertionError, match="--disable-overlap-schedule"):
-        steered(tmp_path / "b", text, np.zeros((1, 64), np.float32), disabled=False)
+        steered(text, np.zeros((1, 64), np.float32), disabled=False)
 
 
-def test_a_server_of_another_model_ends_with_an_error(tmp_path: Path) -> None:
+def test_a_server_of_another_model_ends_with_an_error(steered: Steer, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="50 labels do not fit 49 logits"):
         text = render_file(SGLANG, DELTAS, labels_of(50, 4), HASH, PLAIN)
-        steered(tmp_path / "small", text, np.zeros((1, 49), np.float32))
+        steered(text, np.zeros((1, 49), np.float32))
     # given a file for a model, and servers that were started with it, with another one, and with one that is not here
     for name, size in (("ours", 576), ("other", 960)):
         (tmp_path / name).mkdir()
@@ -144,13 +163,13 @@ def test_a_server_of_another_model_ends_with_an_error(tmp_path: Path) -> None:
     ours, other = str(tmp_path / "ours"), str(tmp_path / "other")
     text = render_file(SGLANG, DELTAS, labels_of(50, 4), HASH, PLAIN, ModelCheck("ours", **model_hashes(ours)))
     logits = np.zeros((1, 50), np.float32)
-    assert steered(tmp_path / "a", text, logits, model=ours).any()
-    assert steered(tmp_path / "b", text, logits, model="nobody/no-such-model").any()
+    assert steered(text, logits, model=ours).any()
+    assert steered(text, logits, model="nobody/no-such-model").any()
     with pytest.raises(AssertionError, match=f"{other} is not ours, .* config"):
-        steered(tmp_path / "c", text, logits, model=other)
+        steered(text, logits, model=other)
 
 
-def test_hostile_descriptions_stay_comments(tmp_path: Path) -> None:
+def test_hostile_descriptions_stay_comments(steered: Steer) -> None:
     # given clusters whose descriptions try to end the comment, the file, or the line
     labels = labels_of(100, len(HOSTILE))
     deltas = {str(i): 0.25 * i for i in range(len(HOSTILE))}
@@ -160,22 +179,24 @@ def test_hostile_descriptions_stay_comments(tmp_path: Path) -> None:
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(render_file(SGLANG, deltas, labels, HASH, [])))
     assert all(len(line) <= 120 for line in text.splitlines())
     # and runs as it should
-    got = steered(tmp_path, text, np.zeros((1, 100), np.float32))
+    got = steered(text, np.zeros((1, 100), np.float32))
     assert np.array_equal(got[0], labels * np.float32(0.25))
 
 
 def test_it_says_how_to_use_it_where_sglang_is_not_installed(tmp_path: Path) -> None:
-    # given the file on a machine with Python alone (isolated mode: no module path but the standard one)
-    (tmp_path / "processor_best.py").write_text(render_file(SGLANG, DELTAS, labels_of(9, 4), HASH, PLAIN))
+    def told(*arguments: str) -> subprocess.CompletedProcess[str]:
+        """With Python alone (isolated mode: no module path but the standard one)."""
+        command = [sys.executable, "-I", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    text = render_file(SGLANG, DELTAS, labels_of(9, 4), HASH, PLAIN)
+    (tmp_path / "processor_best.py").write_text(text)
     # then it explains itself, and its string names its module and its class and carries no code
-    told = run(tmp_path, "-I", "processor_best.py")
-    assert told.returncode == 0, told.stderr
-    assert "--enable-custom-logit-processor" in told.stdout
-    assert str(tmp_path) in told.stdout
-    pickled = bytes.fromhex(json.loads(run(tmp_path, "-I", "processor_best.py", "--string").stdout)["callable"])
-    assert pickled == b"\x80\x04cprocessor_best\nDeltaProcessor\n."
+    help_text = told("processor_best.py")
+    assert help_text.returncode == 0, help_text.stderr
+    assert "--enable-custom-logit-processor" in help_text.stdout and str(tmp_path) in help_text.stdout
+    assert bytes.fromhex(json.loads(told("processor_best.py", "--string").stdout)["callable"]) == CALLABLE
     # and under a name that cannot be imported it says so
-    (tmp_path / "processor-best.py").write_text((tmp_path / "processor_best.py").read_text())
-    refused = run(tmp_path, "-I", "processor-best.py", "--string")
-    assert refused.returncode == 1
-    assert "rename this file" in refused.stderr
+    (tmp_path / "processor-best.py").write_text(text)
+    refused = told("processor-best.py", "--string")
+    assert refused.returncode == 1 and "rename this file" in refused.stderr

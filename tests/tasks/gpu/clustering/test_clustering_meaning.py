@@ -8,7 +8,6 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import cluster_families as families
 import joblib
 import numpy as np
 import pytest
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from tasks.gpu.cluster import run_clustering
 from tasks.gpu.clustering.artifacts import Clustering, ClusteringError, load_clustering
@@ -26,7 +25,7 @@ from tasks.gpu.prompt import answer_ends
 from tasks.records import Clusters
 from workers.embedded.models import cache_folder, embedded_embedder, embedded_model
 
-DISCOVERED = (7, 30, 31, 90, 120, 121, 200, 260, 330, 331, 400, 401, 430, 455)
+DISCOVERED = (7, 30, 31, 50, 60, 61, 70, 80, 81, 82, 90, 91, 95, 99)
 
 
 def settings(place: Path, **changes: Any) -> Clusters:
@@ -60,22 +59,17 @@ def points_of(found: Clustering) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return points, ((points[:, None, :] - centres[None]) ** 2).sum(axis=2), mean
 
 
-@pytest.mark.parametrize("family", [families.llama3, families.gemma])
-def test_every_token_has_a_cluster(family: Callable[[], PreTrainedTokenizerBase], tmp_path: Path) -> None:
-    tokenizer = family()
-    found = clustered(tokenizer, tmp_path)
+def test_every_token_has_a_cluster_which_follows_from_the_files(made: Clustering) -> None:
     # labels cover the vocabulary, added tokens included, and clusters 0 and 1 are those of the rules and nothing else
-    assert (found.labels.shape, found.labels.dtype) == ((len(tokenizer),), np.uint8)
-    assert set(found.labels.tolist()) == set(range(6))
-    assert set(np.flatnonzero(found.labels == 0).tolist()) == answer_ends(tokenizer)
+    tokenizer = families.llama3()
+    assert (made.labels.shape, made.labels.dtype) == ((len(tokenizer),), np.uint8)
+    assert set(made.labels.tolist()) == set(range(6))
+    assert set(np.flatnonzero(made.labels == 0).tolist()) == answer_ends(tokenizer)
     texts = decode_vocabulary(tokenizer)
-    assert [i for i, text in enumerate(texts) if is_number_token(text)] == np.flatnonzero(found.labels == 1).tolist()
-
-
-def test_the_labels_follow_from_the_files(made: Clustering) -> None:
+    assert [i for i, text in enumerate(texts) if is_number_token(text)] == np.flatnonzero(made.labels == 1).tolist()
+    # tokens of clusters 0 and 1 took no part in the PCA, and each other token has the nearest centre
     _, distances, mean = points_of(made)
     embeddings, free = np.load(made.folder / "embeddings.npy"), made.labels >= 2
-    # tokens of clusters 0 and 1 took no part in the PCA, and each other token has the nearest centre
     np.testing.assert_allclose(mean, embeddings[free].mean(axis=0), atol=1e-6)
     assert not np.allclose(mean, embeddings.mean(axis=0), atol=1e-6)
     assert (distances[free].argmin(axis=1) + 2 == made.labels[free]).mean() > 0.999
@@ -85,12 +79,12 @@ def test_the_labels_follow_from_the_files(made: Clustering) -> None:
 
 
 def test_the_labels_follow_from_the_discovered_tokens_alone(tmp_path: Path) -> None:
-    found = clustered(families.words(600), tmp_path, components=50, count=3, discovered=DISCOVERED)
+    found = clustered(families.words(100), tmp_path, components=50, count=3, discovered=DISCOVERED)
     points, distances, mean = points_of(found)
     chosen = list(DISCOVERED)
     # the PCA was fitted on the discovered tokens, with as many components as these can have
     np.testing.assert_allclose(mean, np.load(found.folder / "embeddings.npy")[chosen].mean(axis=0), atol=1e-6)
-    assert points.shape == (600, len(chosen) - 1)
+    assert points.shape == (100, len(chosen) - 1)
     # each centre is the mean of the discovered tokens of its cluster, and every token has the nearest
     for cluster, centre in enumerate(np.load(found.folder / "kmeans_centres.npy")):
         own = [i for i in chosen if found.labels[i] == cluster + 2]
@@ -113,15 +107,13 @@ def test_numbers_and_ends_keep_their_clusters_when_they_are_discovered(tmp_path:
 def test_the_same_inputs_give_the_same_clustering_and_it_is_made_once(made: Clustering, tmp_path: Path) -> None:
     # Given the same vocabulary in another folder, in batches of another size
     again = clustered(families.llama3(), tmp_path, batch_size=32)
-    assert again.folder != made.folder
     assert (again.hash, again.descriptions) == (made.hash, made.descriptions)
     assert again.labels.tolist() == made.labels.tolist()
     # When it is asked for once more, then nothing is embedded and no file is touched
     before = {path.name: path.stat().st_mtime_ns for path in again.folder.iterdir()}
     stages: list[str] = []
-    cluster_vocabulary(
-        families.llama3(), settings(tmp_path), families.minilm_folder(), lambda stage, *_: stages.append(stage)
-    )
+    embedder = families.minilm_folder()
+    cluster_vocabulary(families.llama3(), settings(tmp_path), embedder, lambda stage, *_: stages.append(stage))
     assert "embed" not in stages
     assert {path.name: path.stat().st_mtime_ns for path in again.folder.iterdir()} == before
 
@@ -130,7 +122,7 @@ def test_the_same_inputs_give_the_same_clustering_and_it_is_made_once(made: Clus
     "changes",
     [
         {"count": 5000}, {"device": "cuda"}, {"count": 15, "discovered": DISCOVERED},
-        {"count": 1, "discovered": (7, 7, 7)}, {"discovered": (7, 600)},
+        {"count": 1, "discovered": (7, 7, 7)}, {"discovered": (7, 100)},
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_and_leaves_nothing(
@@ -138,25 +130,19 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises((ClusteringError, ValueError)):
-        clustered(families.words(600), tmp_path, **changes)
+        clustered(families.words(100), tmp_path, **changes)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_embedded_models_vocabulary() -> None:
+@pytest.mark.long
+def test_no_cluster_of_the_embedded_models_vocabulary_is_so_large_that_steering_it_is_steering_everything() -> None:
     # Given SmolLM2's tokenizer; a clustering that an earlier run left in the cache is as good as a new one
     clusters = settings(cache_folder() / "clusters", embedder="embedded", components=50, count=10, seed=42)
     found = load_clustering(
         run_clustering(embedded_model(), dataclasses.replace(clusters, batch_size=512), embedded_embedder())
     )
-    # Then every token has a cluster, and the two fixed ones hold what they must
-    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
-    assert found.labels.shape == (len(tokenizer),) == (49152,)
-    assert tokenizer.convert_ids_to_tokens(np.flatnonzero(found.labels == 0).tolist()) == ["<|im_end|>"]
-    readable = {tokenizer.decode([i]).strip() for i in np.flatnonzero(found.labels == 1)}
-    assert readable == {*"0123456789", *"$%*+-/=£¢€×±−"}
-    # and no cluster is so large that steering it would be steering everything
     assert [d["count"] for d in found.descriptions] == np.bincount(found.labels, minlength=12).tolist()
-    assert max(d["count"] for d in found.descriptions) < 0.4 * len(tokenizer)
+    assert max(d["count"] for d in found.descriptions) < 0.4 * len(found.labels) == 0.4 * 49152
 
 
 class Payload:
@@ -179,11 +165,11 @@ def test_no_pickle_runs_under_whatever_name(made: Clustering, folder: Path, tmp_
     # When they are in the place of the labels, then these are refused
     objects = np.array([Payload(tmp_path)], dtype=object)
     np.save(folder / "labels_kmeans.npy", objects, allow_pickle=True)
-    with pytest.raises(ClusteringError, match=r"labels_kmeans\.npy"):
-        load_clustering(folder)
-    (folder / "labels_kmeans.npy").write_bytes(pickle.dumps(Payload(tmp_path)))
-    with pytest.raises(ClusteringError, match=r"labels_kmeans\.npy"):
-        load_clustering(folder)
+    whole = (folder / "labels_kmeans.npy").read_bytes()
+    for content in (whole, pickle.dumps(Payload(tmp_path))):
+        (folder / "labels_kmeans.npy").write_bytes(content)
+        with pytest.raises(ClusteringError, match=r"labels_kmeans\.npy"):
+            load_clustering(folder)
     # And nothing has happened, though these are pickles that act
     assert not (tmp_path / "PWNED").exists()
     joblib.load(folder / "pca.joblib")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import cluster_families as families
 import pytest
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from tokenizers import Tokenizer, models
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from tasks.gpu.clustering.vocabulary import (
     DIGIT,
@@ -26,12 +27,8 @@ from tasks.gpu.prompt import answer_ends, load_tokenizer, vocabulary_size
 from workers.embedded.models import embedded_model
 from workers.steering.request import OPEN, next_state
 
-SINGLE = """
-    $ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£
-"""
-LLAMA3 = f"""
-    {SINGLE} 00 10 11 12 13 14 15 16 17 18 19 20 42 57 100 200 201 215 300 400 577
-"""
+SINGLE = "$ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£"
+LLAMA3 = f"{SINGLE} 00 10 11 12 13 14 15 16 17 18 19 20 42 57 100 200 201 215 300 400 577"
 GEMMA = """
     <0x24> <0x25> <0x2A> <0x2B> <0x2D> <0x2F> <0x30> <0x31> <0x32> <0x33> <0x34> <0x35> <0x36> <0x37> <0x38> <0x39>
     <0x3D>
@@ -39,47 +36,30 @@ GEMMA = """
     215 3, 300 3.2 4, 5, 57 6, 9, £5 ▁* ▁+ ▁6 ▁9 ▁7. ▁300 ▁£5 ▁11 ▁11, ▁18, ▁1.5 ▁13, ▁14, ▁15, ▁16, ▁19, ▁-3.2 ▁12,
     ▁20, 1,57 7.00 ▁$215 ▁$1,57 ▁42 ▁400 ▁10, ▁17, ▁100, ▁200, ▁200. ▁2018,
 """
+Family = Callable[[], PreTrainedTokenizerBase]
 
 
 def named(tokenizer: PreTrainedTokenizerBase, ids: frozenset[int]) -> list[str]:
     return sorted(tokenizer.convert_ids_to_tokens(sorted(ids)))
 
 
-def numbers_of(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    return classify_tokens(tokenizer).numbers
-
-
 @pytest.mark.parametrize(
-    ("family", "ends"),
+    ("family", "ends", "numbers"),
     [
-        (families.llama3, ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"]),
-        (families.qwen, ["<|endoftext|>", "<|im_end|>"]),
-        (families.gemma, ["<end_of_turn>", "<eos>"]),
-        (families.minilm, []),
+        # tokens that begin, pad, stand for the unknown or are reserved end nothing
+        (families.llama3, ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"], LLAMA3),
+        (families.qwen, ["<|endoftext|>", "<|im_end|>"], SINGLE),
+        (families.gemma, ["<end_of_turn>", "<eos>"], GEMMA),
+        (lambda: load_tokenizer(str(embedded_model())), ["<|im_end|>"], f"{SINGLE} Â¢ Â± ÃĹ âĤ¬ âĪĴ ĠÂ± ĠÃĹ ĠâĤ¬ ĠâĪĴ"),
     ],
+    ids=["llama3", "qwen", "gemma", "smollm2"],
 )
-def test_cluster_0_is_what_ends_a_turn_or_a_text(
-    family: Callable[[], PreTrainedTokenizerBase], ends: list[str]
+def test_cluster_0_is_what_ends_a_turn_or_a_text_and_cluster_1_digits_and_arithmetic_symbols(
+    family: Family, ends: list[str], numbers: str
 ) -> None:
-    # given a tokenizer with tokens that begin, pad, stand for the unknown or are reserved as well
     tokenizer = family()
-    # then only those that end something are in cluster 0
     assert named(tokenizer, answer_ends(tokenizer)) == sorted(ends)
-
-
-@pytest.mark.parametrize(
-    ("family", "numbers"),
-    [
-        (families.llama3, LLAMA3),
-        (families.qwen, SINGLE),
-        (families.gemma, GEMMA),
-    ],
-)
-def test_cluster_1_is_the_digits_and_the_arithmetic_symbols(
-    family: Callable[[], PreTrainedTokenizerBase], numbers: str
-) -> None:
-    tokenizer = family()
-    assert named(tokenizer, numbers_of(tokenizer)) == sorted(numbers.split())
+    assert named(tokenizer, classify_tokens(tokenizer).numbers) == sorted(numbers.split())
 
 
 def test_a_word_piece_vocabulary_has_its_numbers_inside_words_too() -> None:
@@ -89,36 +69,15 @@ def test_a_word_piece_vocabulary_has_its_numbers_inside_words_too() -> None:
     pattern = re.compile(r"[$%*+\-/=¢£¥±×÷€−]|(?=.*\d)[\d$%*+\-/=¢£¥±×÷€−]+")
     expected = [token for token in tokenizer.get_vocab() if pattern.fullmatch(token.removeprefix("##"))]
     # then those and no others are in cluster 1
-    found = named(tokenizer, numbers_of(tokenizer))
-    assert found == sorted(expected)
-    assert {"##7", "2018", "##%", "000"} <= set(found)
+    found = named(tokenizer, classify_tokens(tokenizer).numbers)
+    assert found == sorted(expected) and {"##7", "2018", "##%", "000"} <= set(found)
+    assert not answer_ends(tokenizer)
 
 
 def test_which_texts_are_numbers() -> None:
-    for text in ("7", " 42", "$1", " -3.2", "1,577.00", "10%", ".5", "7.", "12,", "+", " ÷ ", "٣", "1/2"):
-        assert is_number_token(text), text
-    others = (
-        "",
-        " ",
-        ".",
-        "..",
-        "**",
-        "--",
-        "+=",
-        "1st",
-        "Q4",
-        "1..",
-        "...5",
-        "1\n",
-        "=\n",
-        "²",
-        "½",
-        "(1)",
-        "1:2",
-        "#",
-    )
-    for text in others:
-        assert not is_number_token(text), text
+    numbers = ("7", " 42", "$1", " -3.2", "1,577.00", "10%", ".5", "7.", "12,", "+", " ÷ ", "٣", "1/2")
+    others = ("", " ", ".", "..", "**", "--", "+=", "1st", "Q4", "1..", "...5", "1\n", "=\n", "²", "½", "(1)", "1:2")
+    assert [text for text in (*numbers, *others) if is_number_token(text)] == [*numbers]
 
 
 def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> None:
@@ -144,7 +103,7 @@ def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> No
     ],
 )
 def test_the_template_tells_the_end_of_a_turn_where_no_name_does(
-    family: Callable[[], PreTrainedTokenizerBase], template: str, expected: list[str]
+    family: Family, template: str, expected: list[str]
 ) -> None:
     tokenizer = family()
     tokenizer.chat_template = "{% for m in messages %}" + template + "{% endfor %}"
@@ -152,25 +111,18 @@ def test_the_template_tells_the_end_of_a_turn_where_no_name_does(
 
 
 def test_an_ordinary_token_that_spells_an_end_is_none() -> None:
-    # given a vocabulary of words in which </s> is one of the words
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
     words = Tokenizer(models.WordLevel({"</s>": 0, "a": 1, "<eos>": 2, "?": 3}, unk_token="?"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
     assert named(tokenizer, answer_ends(tokenizer)) == ["<eos>"]
 
 
 @pytest.mark.parametrize("family", [families.llama3, families.qwen, families.gemma])
-def test_tokens_decode_as_they_stand_in_a_text(family: Callable[[], PreTrainedTokenizerBase]) -> None:
-    # given a sentence in tokens
+def test_tokens_decode_as_they_stand_in_a_text(family: Family) -> None:
     tokenizer = family()
     texts = decode_vocabulary(tokenizer)
     sentence = "a company revenue of $1,577.00 = 42 % of income"
-    ids = tokenizer.encode(sentence, add_special_tokens=False)
-    # then the texts of the tokens, one after another, are the sentence
-    assert "".join(texts[i] for i in ids) == sentence
-    # and every id has a text, those of tokens added above the vocabulary included
+    assert "".join(texts[i] for i in tokenizer.encode(sentence, add_special_tokens=False)) == sentence
+    # every id has a text, those of tokens added above the vocabulary included
     assert len(texts) == len(tokenizer) == vocabulary_size(tokenizer)
 
 
