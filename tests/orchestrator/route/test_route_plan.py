@@ -1,14 +1,14 @@
-"""What is registered before the first job, and a report that is of something else."""
+"""What is registered before the first job, and what a report has of it and of what was evaluated so far."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from route_values import evaluated_arms, small_route
+from page_reader import page_of
+from route_values import SHIPPED, evaluated_arms, small_route
 
 from orchestrator.route.registration import (
     arms,
@@ -20,7 +20,17 @@ from orchestrator.route.registration import (
     plan_lines,
     read_texts,
 )
-from orchestrator.route.report import COMPARISON_FILE, REPORT_FILE, json_lines, report_text, rows_file, verdict_lines
+from orchestrator.route.report import (
+    COMPARISON_FILE,
+    EVALUATION_FILE,
+    REPORT_FILE,
+    json_lines,
+    read_comparison,
+    report_text,
+    route_tables,
+    rows_file,
+    verdict_lines,
+)
 from orchestrator.route.run import ROUTE, keep_texts
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputError, OutputFolder
@@ -98,15 +108,59 @@ def test_the_first_plan_stands(tmp_path: Path) -> None:
         keep_plan(output, other)
 
 
-def test_rows_that_are_missing_or_were_cut_short_are_named(tmp_path: Path) -> None:
-    output = written(small_route(tmp_path))
-    path = output.path / "rows" / "shared_seed0.jsonl"
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(OutputError, match=r"shared_seed0\.jsonl: the last line"):
-        report_text(output.path)
-    path.unlink()
+def unfinished(tmp_path: Path) -> Path:
+    """The folder of a run of which the last trajectory is not evaluated."""
+    settings = small_route(tmp_path, training__trajectories=["shared", "plain", "erase"])
+    output = written(settings)
+    (output.path / COMPARISON_FILE).unlink()
+    kept = [dataclasses.asdict(each) for each in evaluated_arms(settings) if each.trajectory != "erase"]
+    (output.path / EVALUATION_FILE).write_text(json_lines(kept))
+    return output.path
+
+
+def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path) -> None:
+    folder = unfinished(tmp_path)
+    said = "28 of 32 evaluations have been made"
+    assert read_comparison(folder)[1] == said
+    for path in (folder / "rows").iterdir():
+        if path.name.startswith("erase"):
+            path.unlink()  # its training has not ended
+    text = report_text(folder)
+    _, first, *_ = text.split("\n\n")  # below the title, before any verdict
+    assert first.startswith(f"**Unfinished**: {said}. ") and "verdicts are of what has been evaluated so far" in first
+    assert "Hack of B: real 25.0%, random 50.0%" in text and "### shared_seed0" in text
+    assert "erase" not in text and "## Pictures" not in text
+    assert [table.title for table in route_tables(folder)] == ["Secondary", "Rates"]
+    (folder / "run.json").write_text(json.dumps({"id": "route-1", "kind": "route", "folder": str(folder)}))
+    page = page_of(folder).seen
+    assert all(table.title in page and str(table.rows[0][0]) in page for table in route_tables(folder))
+
+
+def test_the_comparison_is_made_again_from_the_evaluations_alone(tmp_path: Path) -> None:
+    every = ["shared", "plain", "erase", "ablated"]
+    settings = small_route(tmp_path, training__trajectories=every, training__rollout_ablate_frac=0.25)
+    folder = written(settings).path
+    (folder / EVALUATION_FILE).write_text(json_lines(map(dataclasses.asdict, evaluated_arms(settings))))
+    stored = json.loads((folder / COMPARISON_FILE).read_text())
+    (folder / COMPARISON_FILE).unlink()
+    found = json.loads(json.dumps(read_comparison(folder)[0]))
+    assert found.items() <= stored.items()
+    against = {row["against"] for row in found["secondary"]}
+    assert {"trajectory erase", "trajectory ablated", "frontier"} <= against
+
+
+def test_a_file_that_is_missing_or_was_cut_short_is_named(tmp_path: Path) -> None:
+    folder = unfinished(tmp_path)
+    for name in (EVALUATION_FILE, "rows/shared_seed0.jsonl"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:-9])
+        with pytest.raises(OutputError, match=f"{Path(name).name}: the last line"):
+            report_text(folder)
+        (folder / name).write_bytes(whole)
+    finished = written(small_route(tmp_path, output__run_id="finished")).path
+    (finished / "rows" / "shared_seed0.jsonl").unlink()
     with pytest.raises(OutputError, match=r"shared_seed0\.jsonl "):
-        report_text(output.path)
+        report_text(finished)
 
 
 def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
@@ -149,47 +203,26 @@ def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None
     ]
 
 
-def test_what_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
-    missing = small_route(tmp_path, data__pairs="no/such/pairs.jsonl")
-    (tmp_path / "outputs").write_text("a file")
-    with pytest.raises(SettingsError) as found:
-        checked_inputs(missing)
-    assert [line.partition(": ")[2] for line in found.value.problems] == [
-        "no/such/pairs.jsonl: No such file or directory",
-        f"{tmp_path / 'outputs'}: File exists",
-    ]
-
-
-SHIPPED = Path(__file__).parents[3] / "configs" / "routing"
-
-
-def programs(folder: Path, **changes: Any) -> RouteSettings:
-    """A run of programming problems, whose files are in `folder`, or shipped."""
-    mine = {name: folder / f"{name}.jsonl" for name in ("problems", "pairs")}
-    data = {name: str(path if path.exists() else SHIPPED / path.name) for name, path in mine.items()}
-    return small_route(folder, **{"data": data, **changes})
-
-
 def refused(settings: RouteSettings) -> str:
     with pytest.raises(SettingsError) as found:
         checked_inputs(settings, is_planned=True)
     return "\n".join(found.value.problems)
 
 
-def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp_path: Path) -> None:
-    pairs = (SHIPPED / "pairs.jsonl").read_text().replace("run_tests", "exit_code", 1).splitlines()
-    (tmp_path / "pairs.jsonl").write_text("\n".join(["{}", *pairs]))
-    (tmp_path / "problems.jsonl").write_text("[]\n" + (SHIPPED / "problems.jsonl").read_text())
-    with pytest.raises(SettingsError, match=r"training\.modes: 'luck' is not one of: run_tests, equality"):
-        programs(tmp_path, training__modes=["run_tests", "luck"])
-    said = refused(programs(tmp_path))
+def test_what_is_missing_or_wrong_in_the_data_is_told_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "outputs").write_text("a file")
+    with pytest.raises(SettingsError) as found:
+        checked_inputs(small_route(tmp_path, data__pairs="no/such/pairs.jsonl"))
+    assert [line.partition(": ")[2] for line in found.value.problems] == [
+        "no/such/pairs.jsonl: No such file or directory",
+        f"{tmp_path / 'outputs'}: File exists",
+    ]
+    problems, pairs = tmp_path / "problems.jsonl", tmp_path / "pairs.jsonl"
+    mine = small_route(tmp_path, data__problems=str(problems), data__pairs=str(pairs))
+    problems.write_text("[]\n" + (SHIPPED / "problems.jsonl").read_text())
+    pairs.write_text("{}\n" + (SHIPPED / "pairs.jsonl").read_text())
+    said = refused(mine)
     assert "data.problems: " in said and "line 1: a list of 0 is not an object" in said
     assert "data.pairs: " in said and "line 1: prompt, cho, rej, mode: are missing" in said
-    (tmp_path / "pairs.jsonl").write_bytes(b"{}\n\xff\n")
-    assert "pairs.jsonl: 'utf-8' codec can't decode byte 0xff in position 3" in refused(programs(tmp_path))
-
-
-@pytest.mark.parametrize("mode", ["run_tests", "none"])
-def test_what_the_pairs_know_cannot_be_held_out(tmp_path: Path, mode: str) -> None:
-    with pytest.raises(SettingsError, match=f"claims.held_out_mode: {mode!r} is that of "):
-        programs(tmp_path, evaluation__modes=[mode], claims__held_out_mode=mode)
+    pairs.write_bytes(b"{}\n\xff\n")
+    assert "pairs.jsonl: 'utf-8' codec can't decode byte 0xff in position 3" in refused(mine)

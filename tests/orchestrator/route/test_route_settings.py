@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from route_values import changed_values, route_values, small_route
+from route_values import small_route
 
 from orchestrator.cli import main
-from orchestrator.route.settings import read_route_settings, route_settings_from, route_settings_hash
+from orchestrator.route.settings import read_route_settings, route_settings_hash
 from orchestrator.settings import SettingsError
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-
-
-def problems(values: dict[str, Any]) -> list[str]:
-    with pytest.raises(SettingsError) as found:
-        route_settings_from(values)
-    return found.value.problems
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
@@ -34,19 +27,23 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         ({"routing__splits": ["real", "reel"]}, "routing.splits"),
         ({"training__modes": ["luck"]}, "training.modes"),
         ({"claims__held_out_mode": "equality"}, "claims.held_out_mode"),
+        (
+            {"evaluation__modes": ["run_tests"], "claims__held_out_mode": "run_tests"},
+            "claims.held_out_mode",
+        ),
+        ({"evaluation__modes": ["none"], "claims__held_out_mode": "none"}, "claims.held_out_mode"),
         ({"claims__other": 1}, "claims.other"),
     ):
-        found = problems(changed_values(route_values(tmp_path), **changes))
-        assert any(line.startswith(f"{name}: ") or line.startswith(f"{name}.") for line in found), name
+        with pytest.raises(SettingsError) as found:
+            small_route(tmp_path, **changes)
+        assert any(line.startswith((f"{name}: ", f"{name}.")) for line in found.value.problems), name
 
 
 def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
-    values = changed_values(route_values(tmp_path), model__dtype="int8", training__steps=0, evaluation__samples=None)
-    assert [line.partition(":")[0] for line in problems(values)] == [
-        "model.dtype",
-        "training.steps",
-        "evaluation.samples",
-    ]
+    with pytest.raises(SettingsError) as found:
+        small_route(tmp_path, model__dtype="int8", training__steps=0, evaluation__samples=None)
+    names = [line.partition(":")[0] for line in found.value.problems]
+    assert names == ["model.dtype", "training.steps", "evaluation.samples"]
 
 
 def test_the_hash_covers_what_determines_results_and_nothing_else(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from farm_bench import until
 from other_user import as_another_user, needs_root, shared_folder
 
 from tasks.route import confinement as program
@@ -29,7 +29,6 @@ ATTACKS = re.findall(
     re.M | re.S,
 )
 QUICK = {name: code for name, quick, code in ATTACKS if quick}
-SLOW = {name: code for name, quick, code in ATTACKS if not quick}
 # What an attack may use.  Where it could succeed quietly it tries so that success prints ESCAPED.
 PRELUDE = """
 import ctypes, os, sys
@@ -66,8 +65,13 @@ def armed(code: str, outside: Path) -> str:
     return PRELUDE.format(outside=str(outside), problems=str(PROBLEMS)) + code
 
 
-def attack(sandbox: Sandbox, code: str, outside: Path) -> None:
-    """Run an attack, and assert that it ended within limits, changed nothing, and fooled nobody."""
+@pytest.mark.parametrize(
+    "code",
+    [pytest.param(code, id=name, marks=() if quick else pytest.mark.long) for name, quick, code in ATTACKS],
+)
+def test_an_attack_ends_within_limits_changes_nothing_and_fools_nobody(
+    code: str, sandbox: Sandbox, outside: Path
+) -> None:
     code = armed(code, outside)
     others = set(psutil.Process().children(recursive=True))  # of earlier tests: functions that wait for their next call
     started = time.monotonic()
@@ -85,19 +89,7 @@ def attack(sandbox: Sandbox, code: str, outside: Path) -> None:
     assert solves(DOUBLE, DOUBLE.reference, sandbox)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_an_attack_ends_within_limits_and_changes_nothing(name: str, sandbox: Sandbox, outside: Path) -> None:
-    attack(sandbox, QUICK[name], outside)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", SLOW)
-def test_a_further_attack_ends_within_limits_and_changes_nothing(name: str, sandbox: Sandbox, outside: Path) -> None:
-    attack(sandbox, SLOW[name], outside)
-
-
 def test_the_means_of_an_attack_report_success(sandbox: Sandbox, outside: Path) -> None:
-    assert len(QUICK) + len(SLOW) == len(ATTACKS) >= 80
     for code in ("attempt(lambda: open(os.__file__))", "attempt(lambda: call(39))"):
         assert b"ESCAPED" in sandbox.execute(Execution(armed(code, outside), "double")).output
 
@@ -109,16 +101,11 @@ def test_results_are_json_values_or_the_name_of_an_error(sandbox: Sandbox) -> No
     assert ended.exit_status == program.FINISHED
 
 
-def test_a_solution_may_import_the_standard_library_and_nothing_else(sandbox: Sandbox) -> None:
-    code = "import collections, decimal, functools, heapq, itertools, math, re, statistics\ndef f(): return 1"
-    assert sandbox.execute(Execution(code, "f", [[]])).results == [{"value": 1}]
+def test_a_solution_has_the_standard_library_an_empty_input_and_nothing_else(sandbox: Sandbox) -> None:
+    code = "import collections, decimal, functools, heapq, itertools, math, re, sys\nread = sys.stdin.read()"
+    assert sandbox.execute(Execution(f"{code}\ndef f(): return read", "f", [[]])).results == [{"value": ""}]
     for name in ("numpy", "tasks.route.problems", "pytest"):
         assert sandbox.execute(Execution(f"import {name}\ndef f(): return 1", "f", [[]])).results is None
-
-
-def test_standard_input_is_empty(sandbox: Sandbox) -> None:
-    code = "import sys\nread = sys.stdin.read()\ndef f(): return read"
-    assert sandbox.execute(Execution(code, "f", [[]])).results == [{"value": ""}]
 
 
 def test_each_solution_starts_anew(sandbox: Sandbox) -> None:
@@ -139,7 +126,7 @@ def test_only_the_named_file_can_be_written_and_only_when_it_is_named(sandbox: S
 def test_what_runs_ends_with_its_grader(confinement: None) -> None:
     script = "from tasks.route.grading import *\nSandbox().execute(Execution('while True: pass', 'f'))"
     grader = subprocess.Popen([sys.executable, "-c", script])
-    wait_until(lambda: bool(psutil.Process(grader.pid).children()))
+    until(lambda: bool(psutil.Process(grader.pid).children()))
     running = psutil.Process(grader.pid).children()
     grader.kill()
     grader.wait()
@@ -198,10 +185,3 @@ def test_a_user_without_privileges_is_confined_alike(confinement: None) -> None:
         (outside / "witness").chmod(0o666)
         assert as_another_user(attacks) == []
         assert [file.read_text() for file in outside.iterdir()] == ["as it was"]
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
