@@ -21,38 +21,33 @@ KINDS = ("plain", *["prompt"] * 12, *["vector"] * 8, "cut", "random", *["evolved
 def run_of(population: int, generations: int) -> dict[str, Any]:
     """The history and the tree of an invented run with one elite."""
     rng = random.Random(0)
-    history: list[dict[str, Any]] = []
-    nodes: list[dict[str, Any]] = []
-    edges: list[dict[str, Any]] = []
 
     def individual(node: str, **more: Any) -> dict[str, Any]:
         tokens, correct = rng.uniform(20, 120), rng.randrange(17) / 16
         fitness = 0.4 / (1 + tokens / 100) + 0.6 * correct
         return {"node": node, "fitness": fitness, "mean_tokens": tokens, "correctness": correct, **more}
 
-    def add(one: dict[str, Any], generation: int, stage: str, *, elite: bool = False) -> None:
-        nodes.append(one | {"id": one["node"], "generation": generation, "stage": stage, "elite": elite})
-
+    history: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
+    edges: list[tuple[str, str, str]] = []
     for g in range(generations):
         people = [individual(f"g{g}_pop{i}") for i in range(population)]
         children = [individual(f"g{g}_child{j}_mut", target=str(j)) for j in range(population - 1)]
-        for one in people:
-            add(one, g, "pop", elite=one is people[0])
-        edges.append({"from": f"g{g}_pop0", "to": f"g{g + 1}_pop0", "kind": "next"})
-        for j, child in enumerate(children):
-            before = f"g{g}_child{j}_pre"
-            add({"node": before, "fitness": 0.4}, g, "pre")
-            add(child, g, "mut")
-            edges += [{"from": f"g{g}_pop{i}", "to": before, "kind": "parent"} for i in (j, j + 1)]
-            edges.append({"from": before, "to": child["node"], "kind": "mutation"})
-            edges.append({"from": child["node"], "to": f"g{g + 1}_pop{j + 1}", "kind": "next"})
-        found = [one["fitness"] for one in people]
-        history.append(
-            {"generation": g, "best": max(found), "mean": sum(found) / population, "best_ever": max(found)}
-            | {"population": people, "offspring": children}
-        )
+        best, mean = max(one["fitness"] for one in people), sum(one["fitness"] for one in people) / population
+        history.append({"generation": g, "best": best, "mean": mean, "best_ever": best})
+        history[-1] |= {"population": people, "offspring": children}
+        before = [{"node": f"g{g}_child{j}_pre", "fitness": 0.4} for j in range(population - 1)]
+        for stage, several in (("pop", people), ("pre", before), ("mut", children)):
+            placed = {"generation": g, "stage": stage}
+            nodes += [one | placed | {"id": one["node"], "elite": one is people[0]} for one in several]
+        edges.append((f"g{g}_pop0", f"g{g + 1}_pop0", "next"))
+        for j in range(population - 1):
+            pre, mut = f"g{g}_child{j}_pre", f"g{g}_child{j}_mut"
+            edges += [(f"g{g}_pop{j}", pre, "parent"), (f"g{g}_pop{j + 1}", pre, "parent")]
+            edges += [(pre, mut, "mutation"), (mut, f"g{g + 1}_pop{j + 1}", "next")]
     names = {node["id"] for node in nodes}
-    return {"history": history, "tree": {"nodes": nodes, "edges": [edge for edge in edges if edge["to"] in names]}}
+    kept = [dict(zip(("from", "to", "kind"), edge, strict=True)) for edge in edges if edge[1] in names]
+    return {"history": history, "tree": {"nodes": nodes, "edges": kept}}
 
 
 def point(name: str, kind: str, tokens: float, share: float) -> dict[str, Any]:

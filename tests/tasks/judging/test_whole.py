@@ -2,74 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from tasks.judging.whole import ends_sentence, is_loop, is_whole
 
-WHOLE = (
-    "Sales grew.",
-    "Is it? No.",
-    "Answer: No.",
-    "The margin is 12.5 %.",
-    "Sales grew (in 2023).",
-    '"Sales grew."',
-    "**Sales grew.**\n",
-    "He said: “Sales grew.”",
-    "Er sagte: „Der Umsatz stieg.“",
-    "The revenue was $5 million.",
-    "A loss of $(1.2) million was booked.",
-    "1. Sales grew.\n2. Costs fell.",
-    "Call `f(` first.",
-    "```python\nprint((\n```\nThat is all.",
-    "It is $x = (2$.",
-    r"So \(a + b\) is the sum.",
-    "The interval is [0, 1), as asked.",
-    '{"answer": "Sales grew."}',
-    "Done 😀!",
-    "收入增长了。",
-    "收入是2023。",
-    "（收入增长了。）",
-    "ارتفعت المبيعات.",
-    "هل ارتفعت؟",
-    "बिक्री बढ़ी।",
-)
-UNSURE = (
-    "",
-    "Based on the context, we need to calculate the percentage of its revenue",
-    "The growth was 2.",
-    "42",
-    "٢.",
-    "Sales grew.\n2.",
-    "Sales grew.\nb.",
-    "Sales grew.\n  ii.",
-    "Sales grew:",
-    "It operates in the U.S.",
-    "Some costs, e.g.",
-    "Apple Inc.",
-    "compared with Smith et al.",
-    "And so on...",
-    "And so on…",
-    "等等。。。",
-    "收入增长了，",
-    "Great. 😀",
-    "Sales grew (in Europe.",
-    '{"answer": "Sales grew."',
-    '{"answer": 42}',
-    "```python\nprint('Hi.')\n```",
-    "~~~\nSales grew.",
-    "Call `f.",
-    "So $x + y is large.",
-    "$$\nx + y.",
-    r"So \(a + b.",
-    "「收入增长了。",
-)
+TEXTS = [json.loads(line) for line in Path(__file__).with_name("whole.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def test_which_texts_end_a_sentence_and_which_do_not_or_do_not_tell() -> None:
-    assert [text for text in WHOLE if not ends_sentence(text)] == []
-    assert [text for text in UNSURE if ends_sentence(text)] == []
+    assert len(TEXTS) > 50
+    assert [one for one in TEXTS if ends_sentence(one["text"]) is not one["ends"]] == []
 
 
 @pytest.mark.parametrize(

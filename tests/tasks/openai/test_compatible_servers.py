@@ -8,6 +8,7 @@ import pytest
 from compatible_servers import (
     CONTENT,
     INVALID_REPLY,
+    KEY,
     USAGE,
     Azure,
     LMStudio,
@@ -59,22 +60,60 @@ def test_an_error_in_a_reply_of_status_200_is_one_of_its_own_status(answered: An
         answered((200, FAILED), (200, FAILED), max_tries=2).ask()
 
 
+def ending(finish: str, **message: Any) -> dict[str, Any]:
+    body = completion(message)
+    body["choices"][0]["finish_reason"] = finish
+    return body
+
+
+FILTERS = ("content_filter", "data_inspection_failed", "DataInspectionFailed", "ResponsibleAIPolicyViolation")
+FILTERED = "litellm.BadRequestError: litellm.ContentPolicyViolationError: AzureException - It is not appropriate."
+UNUSABLE = {
+    CONTENT + CONTENT.replace("earlier", "later"): '{"scratchpad": "End',
+    "no {} at all": "no {} at all",
+    "{" * 5000: "{" * 20,
+    "": "''",
+    '```json\n{"scratchpad": 3}\n```': "scratchpad: 3 is not a valid string",
+    '{"scratchpad": "a", "more": 1}': "more: is not expected",
+    "NaN": "NaN",
+}
+
+
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "error", "said"),
     [
-        (400, {"object": "error", "message": "max_tokens must be at least 1, got -186.", "code": 400}, "got -186"),
-        (400, {"error": "model 'x' has no room"}, "model 'x' has no room"),
-        (422, {"detail": [{"loc": ["body", "seed"], "msg": "must be positive"}]}, "body.seed: must be positive"),
-        (400, {"detail": "no such tenant"}, "no such tenant"),
-        (400, "a plain reason", "a plain reason"),
-        (400, {"error": {"message": "Provider returned error", "metadata": {"raw": "too long"}}}, "too long"),
-        (400, {}, "HTTP 400"),
+        # A refusal is told with its reason, wherever a server has it.
+        (400, {"object": "error", "message": "max_tokens must be at least 1, got -186."}, RejectedError, "got -186"),
+        (400, {"error": "model 'x' has no room"}, RejectedError, "model 'x' has no room"),
+        (422, {"detail": [{"loc": ["body", "seed"], "msg": "must be 1"}]}, RejectedError, "body.seed: must be 1"),
+        (400, {"detail": "no such tenant"}, RejectedError, "no such tenant"),
+        (400, "a plain reason", RejectedError, "a plain reason"),
+        (400, {"error": {"message": "an error", "metadata": {"raw": "too long"}}}, RejectedError, "too long"),
+        (400, {}, RejectedError, "HTTP 400"),
+        (401, {"error": {"message": f"wrong key: {KEY}"}}, RejectedError, "wrong key"),
+        (502, "<html>bad\ngateway</html>", UnavailableError, "502"),
+        # What is no completion.
+        (200, "<html>log in</html>", RejectedError, "log in"),
+        (200, "{", UnavailableError, "not JSON"),
+        (200, "{}", RejectedError, "choices"),
+        # A prompt that a filter refuses is a reply that cannot be used.
+        *((400, {"error": {"code": code, "message": "Not so."}}, UnusableReplyError, "Not so.") for code in FILTERS),
+        (400, {"error": {"code": "400", "message": FILTERED}}, UnusableReplyError, "It is not appropriate."),
+        # A reply without a text says why, and one without one usable object is shown.
+        (200, ending("content_filter", content=None), UnusableReplyError, "the endpoint's content filter"),
+        (200, ending("content_filter: PROHIBITED_CONTENT"), UnusableReplyError, "the endpoint's content filter"),
+        (200, ending("tool_calls", tool_calls=[{"id": "x"}]), UnusableReplyError, "has tool calls and no text"),
+        *((200, completion({"content": text}), UnusableReplyError, said) for text, said in UNUSABLE.items()),
     ],
 )
-def test_the_reason_of_a_refusal_is_told(answered: Any, status: int, body: Any, said: str) -> None:
-    with pytest.raises(RejectedError) as raised:
-        answered((status, body)).ask()
-    assert said in str(raised.value) and "Error code" not in str(raised.value)
+def test_what_an_answer_is_called_and_what_is_told_of_it(
+    answered: Any, status: int, body: Any, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error) as raised:
+        answered((status, body), max_tries=1).ask()
+    told = str(raised.value)
+    assert type(raised.value) is error and said in told
+    assert len(told) < 400 and not any(odd in told for odd in ("key-for-tests", "\n", "Error code"))
 
 
 def test_a_wrong_address_is_shown_with_the_one_that_was_asked(call_as: Any, start: Any) -> None:
@@ -88,19 +127,6 @@ def test_a_wrong_address_is_shown_with_the_one_that_was_asked(call_as: Any, star
         call_as(base_url=f"{url}/v1").ask(model="llama9")
     with pytest.raises(RejectedError, match=r"405 Not.*asked for was .*/chat/completions: most end with /v1"):
         call_as(base_url=web.url).ask()
-
-
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        *((code, "") for code in ("content_filter", "data_inspection_failed", "DataInspectionFailed")),
-        ("ResponsibleAIPolicyViolation", ""),
-        ("400", "litellm.BadRequestError: litellm.ContentPolicyViolationError: AzureException - "),
-    ],
-)
-def test_a_prompt_that_a_filter_refuses_is_a_reply_that_cannot_be_used(answered: Any, code: str, message: str) -> None:
-    with pytest.raises(UnusableReplyError, match=r"content filter refuses the prompt.*It is not appropriate"):
-        answered((400, {"error": {"code": code, "message": f"{message}It is not appropriate."}})).ask()
 
 
 def test_a_reply_that_the_endpoint_itself_finds_invalid_is_shown_and_perhaps_paid(answered: Any) -> None:
@@ -125,33 +151,6 @@ def test_a_reply_that_the_endpoint_itself_finds_invalid_is_shown_and_perhaps_pai
 )
 def test_the_one_usable_object_of_a_reply_is_read(answered: Any, content: str) -> None:
     assert answered((200, completion({"content": content}))).ask()[0].scratchpad == "End earlier."
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (CONTENT + CONTENT.replace("earlier", "later"), '{"scratchpad": "End'),
-        ("no {} at all", "no {} at all"),
-        ("{" * 5000, "{" * 20),
-        ("", "''"),
-        ('```json\n{"scratchpad": 3}\n```', "scratchpad: 3 is not a valid string"),
-        ('{"scratchpad": "a", "more": 1}', "more: is not expected"),
-        ("NaN", "NaN"),
-    ],
-)
-def test_a_reply_without_one_usable_object_is_shown(answered: Any, content: str, said: str) -> None:
-    with pytest.raises(UnusableReplyError) as raised:
-        answered((200, completion({"content": content}))).ask()
-    assert said in str(raised.value) and len(str(raised.value)) < 400
-
-
-def test_a_reply_without_a_text_says_why(answered: Any) -> None:
-    cut, tools = completion({}), completion({"tool_calls": [{"function": {"name": "x", "arguments": CONTENT}}]})
-    cut["choices"][0]["finish_reason"] = "content_filter: PROHIBITED_CONTENT"
-    caller = answered((200, cut), (200, tools))
-    for said in ("the endpoint's content filter", "has tool calls and no text"):
-        with pytest.raises(UnusableReplyError, match=said):
-            caller.ask()
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 300}])
