@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -66,29 +67,27 @@ def test_a_process_that_was_killed_is_replaced_at_once(farm: FarmConnection, tmp
         assert owner.store.owner != lease.owner.to_json()
 
 
-def test_a_process_on_another_host_is_replaced_when_it_no_longer_renews(farm: FarmConnection, tmp_path: Path) -> None:
-    lines: list[str] = []
-    hold(farm, host="far", boot="another")
+def test_a_process_on_another_host_keeps_the_run_as_long_as_it_renews_its_lease(
+    farm: FarmConnection, tmp_path: Path
+) -> None:
+    lines, ended = list[str](), threading.Event()
+    lease = hold(farm, host="far", boot="another")
+
+    def renew() -> None:
+        while not ended.wait(0.05):
+            lease.renew()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(renew)
+        try:
+            with pytest.raises(RunInUse, match="on host far"), owned(farm, RUN, tmp_path, lines.append):
+                pass
+        finally:
+            ended.set()
+    lines.clear()
     with owned(farm, RUN, tmp_path, lines.append):
         pass
     assert len(lines) == 1 and "on host far" in lines[0] and "is not visible from here; waiting 0.6 s" in lines[0]
-
-
-def test_a_process_on_another_host_that_renews_its_lease_keeps_the_run(farm: FarmConnection, tmp_path: Path) -> None:
-    lease, stopped = hold(farm, host="far", boot="another"), threading.Event()
-
-    def renew() -> None:
-        while not stopped.wait(0.05):
-            lease.renew()
-
-    thread = threading.Thread(target=renew)
-    thread.start()
-    try:
-        with pytest.raises(RunInUse, match="on host far"), owned(farm, RUN, tmp_path, lambda line: None):
-            pass
-    finally:
-        stopped.set()
-        thread.join()
 
 
 def test_a_process_that_was_suspended_finds_that_it_was_replaced(farm: FarmConnection, tmp_path: Path) -> None:
