@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from farm_bench import until
 
 from orchestrator.farm.connection import FarmConnection, make_sender
 from orchestrator.runs import session
@@ -101,8 +102,7 @@ def test_a_process_that_was_suspended_finds_that_it_was_replaced(farm: FarmConne
         # Then its writes are refused, and so is its next look at the farm
         with pytest.raises(RunTaken):
             owner.store.put_metadata(RUN, "status", "old")
-        while True:
-            owner.check()
+        until(owner.check)
     # And the lease of the other stays
     assert read_lease(farm.store.redis, RUN) is not None
     assert farm.store.metadata(RUN, "status") is None
