@@ -27,12 +27,12 @@ FIGURES = ClusterFigures(eos=0, pinned=CLUSTERS - 1, log_odds=(0.0, 1.0, -2.0, 6
 class World:
     """A preparation, with its caps, and the sides that it has had clusters made of."""
 
-    def __init__(self, respond: Respond, training: int = 64, caps: list[int] | None = None, **options: object) -> None:
-        self.measurer = SimulatedMeasurer(respond, training=training)
+    def __init__(self, respond: Respond, caps: list[int] | None = None, **options: object) -> None:
+        self.measurer = SimulatedMeasurer(respond, training=64)
         sets = self.measurer.examples
         self.measurer.examples = {**sets, **parts_of(sets["training"])}
         self.settings = evolve_settings(**options)
-        self.caps = [] if caps is None else caps  # the first is the settings'
+        self.caps = [] if caps is None else caps
         self.sides: list[Sides | None] = []
 
     def prepare(self, prompts: Mapping[str, str]) -> Book:
@@ -40,8 +40,7 @@ class World:
         return make_arms(self.settings, prompts, plain, cap, measurer, self._cluster)
 
     def _measurer(self, cap: int) -> SimulatedMeasurer:
-        if cap not in self.caps:
-            self.caps.append(cap)
+        self.caps.append(cap)
         return self.measurer
 
     def _cluster(self, sides: Sides | None) -> tuple[str, ClusterFigures]:
@@ -135,19 +134,17 @@ CAPS = [(95, False, [96]), (96, False, [96, 192]), (300, False, [96, 192, 384]),
 def test_the_cap_is_doubled_until_hardly_an_answer_of_the_plain_model_reaches_it(
     longest: int, loops: bool, caps: list[int]
 ) -> None:
-    found = [96]
-    world = World(long_answers(found, longest, loops), caps=found, target_max_new_tokens=96)
-    book = world.prepare({"plain": ""})
+    found: list[int] = []
+    book = World(long_answers(found, longest, loops), found, target_max_new_tokens=96).prepare({"plain": ""})
     assert found == caps and book.cap == caps[-1]
     assert max(book.plain.on("training").tokens) == min(longest, caps[-1])
 
 
 def test_a_model_whose_answers_have_no_end_is_refused_unless_all_count_as_whole() -> None:
-    caps = [96]
+    caps: list[int] = []
     with pytest.raises(SettingsError, match=r"CONFIG_TARGET_MAX_NEW_TOKENS: 8 of 64 answers .* cut at 768 tokens"):
-        World(long_answers(caps, 10_000), caps=caps, target_max_new_tokens=96).prepare({"plain": ""})
-    caps = [96]
-    every = World(long_answers(caps, 10_000), caps=caps, target_max_new_tokens=96, whole="n")
+        World(long_answers(caps, 10_000), caps, target_max_new_tokens=96).prepare({"plain": ""})
+    every = World(long_answers(caps, 10_000), caps, target_max_new_tokens=96, whole="n")
     assert every.prepare({"plain": ""}).cap == 96
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +39,15 @@ def settings(**options: object) -> Settings:
     return evolve_settings(clusters=CLUSTERS - 2, clusters_by="meaning", seed=7, **options)
 
 
-def vector(name: str, arm: Arm, deltas: Sequence[float], tokens: int, correct: int) -> System:
-    answers = Measurement(
-        tuple("0123456789"), (tokens,) * 10, tuple(n < correct for n in range(10)), (True,) * 10, (False,) * 10
-    )
-    return System(name, "vector", arm.system_prompt, arm.name, tuple(deltas), arm.clustering, training=answers)
+def vector(arm: Arm, delta: float, tokens: int, correct: int) -> System:
+    right = tuple(n < correct for n in range(10))
+    answers = Measurement(tuple("0123456789"), (tokens,) * 10, right, (True,) * 10, (False,) * 10)
+    deltas = (delta,) * CLUSTERS
+    return System(f"{delta}", "vector", arm.system_prompt, arm.name, deltas, arm.clustering, training=answers)
 
 
-BOOK = Book(
-    arms=ARMS[:2],
-    systems=(
-        vector("a", ARMS[0], (1.0,) * CLUSTERS, 30, 5),
-        vector("b", ARMS[0], (2.0,) * CLUSTERS, 20, 5),
-        vector("c", ARMS[0], (3.0,) * CLUSTERS, 10, 6),
-        vector("d", ARMS[1], (4.0,) * CLUSTERS, 10, 6),
-    ),
-)
+VECTORS = (vector(ARMS[0], 1.0, 30, 5), vector(ARMS[0], 2.0, 20, 5), vector(ARMS[0], 3.0, 10, 6))
+BOOK = Book(arms=ARMS[:2], systems=(*VECTORS, vector(ARMS[1], 4.0, 10, 6)))
 
 
 def run(search: Search, state: RunState, formula: Any, turns: list[Turn] | None = None) -> list[FinishedGeneration]:
