@@ -14,50 +14,23 @@ from tasks.judging.graders import GROUP, UserFunction, UserFunctionError, make_g
 SOURCE = """
 import os, threading, time
 
-def contains(question, gold, answer):
-    return gold.lower() in answer.lower()
-
-def explained(question, gold, answer):
-    return answer == gold, f"{answer!r} against {gold!r}"
-
-def scores(question, gold, answer):
-    return float(answer)
-
-def says_by_numpy(question, gold, answer):
-    import numpy
-    return numpy.isclose(float(gold), float(answer))
+def contains(question, gold, answer): return gold.lower() in answer.lower()
+def explained(question, gold, answer): return answer == gold, f"{answer!r} against {gold!r}"
+def scores(question, gold, answer): return float(answer)
+def says_by_numpy(question, gold, answer): import numpy; return numpy.isclose(float(gold), float(answer))
 
 class Judges:
-    @staticmethod
-    def strict(question, gold, answer):
-        return answer == gold
+    strict = staticmethod(lambda question, gold, answer: answer == gold)
 
-def fails(question, gold, answer):
-    raise KeyError("no such key\\nat all")
-
-def leaves(question, gold, answer):
-    raise SystemExit(3)
-
-def generator_exit(question, gold, answer):
-    raise GeneratorExit
-
-def says_maybe(question, gold, answer):
-    return "maybe"
-
-def says_nan(question, gold, answer):
-    return float("nan")
-
-def no_verdict(question, gold, answer):
-    return object()
-
-def ends(question, gold, answer):
-    os._exit(3)
-
-def crashes(question, gold, answer):
-    os.kill(os.getpid(), 11)
-
-def loops(question, gold, answer):
-    time.sleep(1000)
+def fails(question, gold, answer): raise KeyError("no such key\\nat all")
+def leaves(question, gold, answer): raise SystemExit(3)
+def generator_exit(question, gold, answer): raise GeneratorExit
+def says_maybe(question, gold, answer): return "maybe"
+def says_nan(question, gold, answer): return float("nan")
+def no_verdict(question, gold, answer): return object()
+def ends(question, gold, answer): os._exit(3)
+def crashes(question, gold, answer): os.kill(os.getpid(), 11)
+def loops(question, gold, answer): time.sleep(1000)
 
 def forks(question, gold, answer):
     os.fork()
@@ -67,9 +40,7 @@ def threads(question, gold, answer):
     threading.Thread(target=time.sleep, args=(1000,)).start()
     return answer == gold
 
-def too_few(answer):
-    return True
-
+def too_few(answer): return True
 number = 7
 """
 

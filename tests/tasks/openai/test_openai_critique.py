@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,62 +20,54 @@ from tasks.openai.endpoint import RULES
 from tasks.store.store import Store
 from tasks.task import Job
 
-TEMPLATE = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt", CRITIC_PLACES)
-TICKET = Ticket("t", "wiring", "fail", {"image_1": "The wire is black."})
-ANSWER = read_candidate(0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop")
-MESSAGES = critic_messages(
-    TEMPLATE, "Whether wires are right.", {"G0": "Look at the wire."},
-    judge(TICKET, (ANSWER,), SelectionRule("confidence", ())), ANSWER,
-    summary_max_chars=200, critique_max_chars=400,
-)  # fmt: skip
+SAMPLING = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3}
+GOOD = completion({"content": '{"summary": "Wrong.", "critique": "The wire is black."}'})
+REFUSED = (400, INVALID_REPLY)
+SAID = "Generated JSON does not match the expected schema"
+USED = {"prompt": 300, "cached": 0, "completion": 8, "cost_usd": pytest.approx((300 * 2.0 + 8 * 10.0) / 1e6)}
+NOTHING = {"prompt": 0, "cached": 0, "completion": 0, "cost_usd": 0}
 
 
-@pytest.fixture
-def job_at(store: Store, service: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Job]:
-    """A function that makes the job of a critique by the endpoint at an address."""
-    monkeypatch.setenv("KEY_OF_THIS_TEST", service.key)
-
-    def make(url: str) -> Job:
-        asked = guided(endpoint=dataclasses.replace(ENDPOINT, base_url=url), endpoint_model="rules")
-        sampling = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3}
-        return job_in(store, asked, ask_job(asked, "endpoint", "critique", MESSAGES, None, sampling, "c"))
-
-    return make
+def job_at(store: Store, url: str, messages: tuple[str, str]) -> Job:
+    asked = guided(endpoint=dataclasses.replace(ENDPOINT, base_url=url), endpoint_model="critic-1")
+    return job_in(store, asked, ask_job(asked, "endpoint", "critique", messages, None, SAMPLING, "c"))
 
 
-def read(found: dict[str, Any]) -> Critique:
-    return parse_critique(found["text"], found["finish"], 200, 400)
-
-
-def test_a_critique_comes_as_it_is_with_who_wrote_it_and_what_it_cost(store: Store, service: Any, job_at: Any) -> None:
-    found = ask_endpoint(job_at(service.url), "critique", Critique)
-    assert read(found).summary
-    assert (found["by"], found["finish"], store.providers("a-guided-run", "reflector")) == (RULES, "stop", [RULES])
-    used = found["usage"]
-    assert found["tokens"] == used["completion"] > 0 and used["prompt"] > 100
-    assert used["cost_usd"] == pytest.approx((used["prompt"] * 2.0 + used["completion"] * 10.0) / 1e6)
-
-
-@pytest.mark.parametrize("fault", ["invalid_json", "refusal"])
-def test_a_reply_that_cannot_be_used_is_not_asked_for_again(service: Any, job_at: Any, fault: str) -> None:
-    job = job_at(service.url)
-    before = len(service.calls(job.call_id))
-    service.fail(f"critique:{fault}:*")
-    with pytest.raises(UnusableReply):
-        read(ask_endpoint(job, "critique", Critique))
-    assert len(service.calls(job.call_id)) == before + 1
-
-
-def test_a_reply_that_the_endpoint_refuses_is_asked_for_again_and_then_kept_with_the_reason(
-    start: Any, job_at: Any
+@pytest.mark.parametrize(
+    ("replies", "seeds", "used", "reason"),
+    [
+        ([(200, GOOD)], [3], USED, ""),
+        # A reply that cannot be used is not asked for again: whoever asked decides what becomes of it.
+        ([(200, completion({"content": "no JSON"}))], [3], USED, "it is not one JSON object"),
+        ([(200, completion({"refusal": "I can't."}))], [3], USED, "the model refused"),
+        # One that the endpoint itself refuses is, and is then kept with the reason.
+        ([REFUSED, (200, GOOD)], [3, 4], USED, ""),
+        ([REFUSED, REFUSED], [3, 4], NOTHING, SAID),
+    ],
+)
+def test_a_critique_comes_as_it_is_with_who_wrote_it_and_what_it_cost(
+    store: Store, service: Any, start: Any, replies: Any, seeds: list[int], used: dict[str, float], reason: str
 ) -> None:
     server = start(Server())
-    good = completion({"content": '{"summary": "Wrong.", "critique": "The wire is black."}'})
-    server.troubles = [(400, INVALID_REPLY), (200, good), (400, INVALID_REPLY), (400, INVALID_REPLY)]
-    job = job_at(f"{server.url}/v1")
-    assert read(ask_endpoint(job, "critique", Critique)).summary == "Wrong."
-    found = ask_endpoint(job, "critique", Critique)
-    assert [body["seed"] for _, body in server.asked] == [3, 4, 3, 4]
-    assert (found["text"], found["tokens"]) == ('{"scratch', 0)
-    with pytest.raises(UnusableReply, match="Generated JSON does not match the expected schema"):
-        read(found)
+    server.troubles = list(replies)
+    found = ask_endpoint(job_at(store, f"{server.url}/v1", ("Criticise.", "It.")), "critique", Critique)
+    assert [body["seed"] for _, body in server.asked] == seeds
+    assert (found["by"], found["tokens"], found["usage"]) == ("critic-1", used["completion"], used)
+    assert store.providers("a-guided-run", "reflector") == ["critic-1"]
+    if not reason:
+        assert parse_critique(found["text"], found["finish"], 200, 400).critique == "The wire is black."
+        return
+    with pytest.raises(UnusableReply, match=reason):
+        parse_critique(found["text"], found["finish"], 200, 400)
+    assert found["text"] in ("no JSON", "I can't.", '{"scratch'), "it is shown"
+
+
+def test_the_rules_criticise_what_the_shipped_template_asks(store: Store, service: Any) -> None:
+    template = Template.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt", CRITIC_PLACES)
+    ticket = Ticket("t", "wiring", "fail", {"image_1": "The wire is black."})
+    answer = read_candidate(0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop")
+    judged = judge(ticket, (answer,), SelectionRule("confidence", ()))
+    caps = {"summary_max_chars": 200, "critique_max_chars": 400}
+    messages = critic_messages(template, "Whether wires are right.", {"G0": "Look."}, judged, answer, **caps)
+    found = ask_endpoint(job_at(store, service.url, messages), "critique", Critique)
+    assert parse_critique(found["text"], found["finish"], **caps).summary and found["by"] == RULES

@@ -98,6 +98,7 @@ def test_no_text_whatever_adds_a_heading_or_a_placeholder(text: str) -> None:
     answer = Response("q", False, text, text + "{current_deltas_json}", 1)
     hostile = message([answer], text + "{target_cluster_id}")
     assert headings(hostile) == headings(message())
+    assert "{target_cluster_id}" in hostile and "{current_deltas_json}" in hostile
     hostile.encode()
 
 
