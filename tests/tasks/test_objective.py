@@ -1,16 +1,22 @@
-"""What a candidate is worth, under either objective."""
+"""What a candidate is worth, under either objective; the score stage applies that of its run."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_run import RUN
 
+from tasks.cpu.score import score_stage
 from tasks.objective import cost_of, fitness_of, score_answers
-from tasks.records import Constrained, Fitness
+from tasks.plan import Candidate, Plan
+from tasks.records import Constrained, Fitness, Run
+from tasks.stage import Stage
+from tasks.store.store import Store
 
 SPECIFICATION = Fitness(0.4, 0.6, 50.0)
 BASELINE = Constrained(baseline_tokens=100.0, baseline_correctness=0.6)
@@ -55,3 +61,20 @@ def test_fewer_tokens_and_more_right_answers_are_better_and_none_have_no_score(o
     for tokens, correct in (([], []), ([1], []), ([1, 2], [True])):
         with pytest.raises(ValueError, match="cannot be scored"):
             score_answers(tokens, correct, objective)
+
+
+@pytest.mark.parametrize("objective", [SPECIFICATION, BASELINE])
+def test_an_evaluation_is_scored_by_the_objective_of_its_run(store: Store, objective: Any) -> None:
+    # Given a run that came out of the store, and the records of a candidate
+    store.put_run(dataclasses.replace(RUN, objective=objective))
+    run: Run = store.run(RUN.id)
+    plan, tokens = Plan("population", 0, (Candidate(0, (0.0,)),)), (40, 60, 80)
+    store.put_plan(run.id, plan)
+    whole, right = (True, True, False), (True, False, True)
+    answers = [{"key": "answer:0", "tokens": n, "whole": one} for n, one in zip(tokens, whole, strict=True)]
+    verdicts = [{"key": "verdict:0", "is_correct": one} for one in right]
+    store.put_stage(run.id, plan.name, "0:pre:answer", {"answers": answers, "generated": 3}, 1)
+    store.put_stage(run.id, plan.name, "0:pre:judge", {"verdicts": verdicts, "judged": 3}, 1)
+    # When its score stage runs, then only the first answer is correct, being right and whole
+    found = score_stage(Stage(store, run, plan, plan.candidates[0], "pre", 1))
+    assert found == dataclasses.asdict(score_answers(tokens, (True, False, False), objective))

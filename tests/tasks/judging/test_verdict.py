@@ -12,7 +12,7 @@ from tasks.common.text import PromptTooLong, estimate_tokens
 from tasks.common.validation import InvalidData, parse_json
 from tasks.judging import verdict
 from tasks.judging.numbers import read_numbers
-from tasks.judging.verdict import judge, polarity, verdict_key
+from tasks.judging.verdict import judge, verdict_key
 from tasks.records import Judge
 
 HERE = "https://judge.example/v1"
@@ -43,8 +43,9 @@ class Asked:
         ("$5", "<think>$4</think>It was $5.", True, "numerical"),
         ("$5", "<think>It must be $5", False, "numerical"),  # what a model thinks is no answer
         ("$5", " \n", False, "numerical"),
-        ("No, none.", "", False, "yes_no"),
-        ("None.", "", False, "text"),
+        # The kind of a gold is told by its first word.
+        *((gold, "", False, "yes_no") for gold in ("**No**, none.", " no the margins declined", "YES. It did")),
+        *((gold, "", False, "text") for gold in ("None.", "Not at all", "No. 4 of the list", "Nobody knows, yes")),
     ],
 )
 def test_what_the_rules_decide_needs_no_call(gold: str, answer: str, is_correct: bool, category: str) -> None:
@@ -153,20 +154,3 @@ def test_the_key_covers_texts_address_and_every_setting_that_can_change_a_verdic
     assert len({*keys}) == len(keys)
     same = dataclasses.replace(SETTINGS, concurrency=9, top_p=1)
     assert verdict_key("Q", "G", "A", same, HERE) == verdict_key("Q", "G", "A", SETTINGS, HERE)
-
-
-@pytest.mark.parametrize(
-    ("text", "side"),
-    [
-        ("**No**, it did not.", "no"),
-        (" no the margins declined", "no"),
-        ("YES. It did", "yes"),
-        ("None of them", None),
-        ("Not at all", None),
-        ("No. 4 of the list", None),
-        ("Nobody knows, yes", None),
-        ("", None),
-    ],
-)
-def test_a_text_takes_a_side_with_its_first_word(text: str, side: str | None) -> None:
-    assert polarity(text) == side
