@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -29,11 +28,11 @@ def collect(output: OutputFolder, monkeypatch: pytest.MonkeyPatch, capfd: pytest
     """The command, after which the folder has a collection that has come half the way: its status, and what it said."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("orchestrator.farm.connection.START_WAIT_S", 0.0)
-    config = output.path.with_name("collect.yaml")
-    values: dict[str, Any] = yaml.safe_load(Path("configs/collect.yaml").read_text())
+    values = yaml.safe_load(Path("configs/collect.yaml").read_text())
     values["output_dir"] = str(output.path)
     values["phase0"]["output_path"] = str(output.path / "phase0_data.json")
     values["reflector"]["api_base"] = values["phase0"]["correctness"]["evaluator_api_base"] = "http://127.0.0.1:9/v1"
+    config = output.path.with_name("collect.yaml")
     config.write_text(yaml.safe_dump(values))
 
     def run(*options: str) -> tuple[int, str]:
@@ -48,26 +47,18 @@ def collect(output: OutputFolder, monkeypatch: pytest.MonkeyPatch, capfd: pytest
 def test_a_fresh_collection_sets_the_earlier_one_aside_and_stays_fresh_when_it_is_resumed(
     output: OutputFolder, collect: Collect
 ) -> None:
-    run_id = output.run_id("collect")
+    run_id, aside = output.run_id("collect"), output.path.with_name("run.1")
     assert not COLLECT.load(output.path)[1].is_fresh
-    # When it is started fresh, then the earlier one is elsewhere, whole, and the new one has nothing of it
-    _, said = collect("--fresh")
-    aside = output.path.with_name("run.1")
-    assert f"the earlier collection is now in {aside}" in said
+    # While a process works on it, it is not set aside
+    output.open()
+    assert collect("--fresh")[0] == console.IN_USE
+    assert not aside.exists() and (output.path / "phase0_verbose.jsonl").exists()
+    output.close()
+    # When another is started fresh, then the earlier one is elsewhere, whole, and the new one has nothing of it
+    assert f"the earlier collection is now in {aside}" in collect("--fresh")[1]
     assert (aside / "phase0_verbose.jsonl").read_text() == "an answer\n" and (aside / SETTINGS_FILE).exists()
     assert not (output.path / "phase0_verbose.jsonl").exists()
     assert (OutputFolder(aside).run_id("collect"), output.run_id("collect") == run_id) == (run_id, False)
-    assert COLLECT.load(output.path)[1].is_fresh
     # When it is resumed without the option, then it is still a fresh one, and nothing is set aside
-    _, said = collect("--resume")
-    assert "set aside" not in said and not output.path.with_name("run.2").exists()
-    assert COLLECT.load(output.path)[1].is_fresh
-
-
-def test_a_collection_at_work_is_not_set_aside(output: OutputFolder, collect: Collect) -> None:
-    output.open()
-    status, said = collect("--fresh")
-    assert status == console.IN_USE and "is in use" in said
-    assert not output.path.with_name("run.1").exists()
-    assert (output.path / "phase0_verbose.jsonl").exists()
-    output.close()
+    collect("--resume")
+    assert COLLECT.load(output.path)[1].is_fresh and not output.path.with_name("run.2").exists()

@@ -116,7 +116,7 @@ def test_what_would_make_it_another_collection_is_refused(folder: Path) -> None:
 
 
 def test_a_limit_that_leaves_no_room_for_a_prompt_is_refused(folder: Path) -> None:
-    """The longest replies have 256 and 512 tokens."""
+    # The longest replies have 256 and 512 tokens
     [line] = refused(folder, "farm.tokens_per_minute=512")
     assert line.startswith("--tokens-per-minute: 512 ") and "evaluator_max_new_tokens" in line
     check_surroundings(*COLLECT.load(folder, ["farm.tokens_per_minute=513"]))

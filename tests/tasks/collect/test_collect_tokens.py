@@ -45,13 +45,6 @@ def test_each_frequency_is_the_exact_one_rounded_once(pairs: list[Pair]) -> None
     assert shares(pairs) == [(v, float(delta[v]), float(raw.get(v, 0)), float(comp.get(v, 0))) for v in order]
 
 
-def test_weights_are_those_of_the_example_and_not_of_the_pair() -> None:
-    # Given an example with one retained pair, and one with three
-    pairs: list[Pair] = [(1, [7, 7], [7]), *[(3, [8, 9], [9])] * 3]
-    # Then each counts once: C_raw is 2 for token 7, 1 for 8 and 9, of 4
-    assert shares(pairs) == [(8, 0.25, 0.25, 0.0), (7, 0.0, 0.5, 0.5), (9, -0.25, 0.25, 0.5)]
-
-
 def test_the_job_encodes_the_answers_of_its_pairs(store: Store) -> None:
     tokenizer = families.qwen()
     store.put_shared("run", "tokenizer:a", {"backend": tokenizer.backend_tokenizer.to_str()})
