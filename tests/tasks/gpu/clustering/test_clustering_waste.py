@@ -48,16 +48,12 @@ def answers() -> tuple[list[list[int]], list[list[int]]]:
     return verbose, [[*draw(4, 0.25), ID[" 7"]] for _ in range(50)]
 
 
-def clusters(buckets: int) -> Made:
-    return cluster_by_waste(VOCABULARY, TokenUsage.of(*answers()), buckets)
-
-
 def members(made: Made, cluster: int) -> set[str]:
     return {TEXTS[i] for i in np.flatnonzero(made[0] == cluster)}
 
 
 def test_filler_comes_first_and_content_last_and_the_rest_has_its_own_clusters() -> None:
-    labels, _, figures = made = clusters(4)
+    labels, _, figures = made = cluster_by_waste(VOCABULARY, TokenUsage.of(*answers()), 4)
     fixed = [members(made, cluster) for cluster in (0, 1, LINE_BREAKS, figures.pinned)]
     assert fixed == [{"<end>"}, {" 7", " 12"}, {"\n", "\n\n"}, {"zebra", "Ω", " unused"}]
     assert (figures.pinned, labels.dtype, len(labels)) == (7, np.uint8, len(TEXTS))
@@ -71,7 +67,7 @@ def test_filler_comes_first_and_content_last_and_the_rest_has_its_own_clusters()
 
 @pytest.mark.parametrize("buckets", [1, 2, 5, 7, 20])
 def test_buckets_have_about_equal_weight_and_each_holds_a_token(buckets: int) -> None:
-    made = clusters(buckets)
+    made = cluster_by_waste(VOCABULARY, TokenUsage.of(*answers()), buckets)
     verbose, short = (np.concatenate(side) for side in answers())
     weights = []
     for bucket in range(buckets):
@@ -103,7 +99,7 @@ def settings(folder: Path) -> Clusters:
     return Clusters(str(folder), "no-such-embedder", 0, 0, 0, 0, "cuda", by="waste", buckets=4)
 
 
-def test_the_job_clusters_the_embedded_model_s_vocabulary(store: Store, tmp_path: Path) -> None:
+def test_the_job_clusters_the_embedded_models_vocabulary(store: Store, tmp_path: Path) -> None:
     # Given a run with clusters by waste, and answers in the store under their content key
     put_run(store, "run", embedded_target(embedded_model()), np.zeros(1), [])
     store.put_run(dataclasses.replace(store.run("run"), clusters=settings(tmp_path / "clusters")))
