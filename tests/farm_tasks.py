@@ -4,7 +4,10 @@ A worker process imports this module (WHETSTONE_MODULES); the tests send by name
 """
 
 import os
+import signal
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import redis
 from celery import current_app, shared_task
@@ -13,47 +16,6 @@ from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.task import FailureLocation, FarmTask, RecordedTask
 
 PAUSE_S = 0.02
-REPLY_S = 2.0  # of the store
-
-
-def hold(name: str) -> str:
-    """Record the begin, wait for the key `<name>:go`, record the end; waits for a store that is away."""
-    store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]), socket_timeout=REPLY_S)
-    pause = threading.Event()
-    persistently(lambda: store.rpush(f"{name}:began", os.getpid()), pause)
-    while not persistently(lambda: store.exists(f"{name}:go"), pause):
-        pause.wait(PAUSE_S)
-    persistently(lambda: store.rpush(f"{name}:ended", os.getpid()), pause)
-    return name
-
-
-def persistently(command, pause):
-    while True:
-        try:
-            return command()
-        except (redis.RedisError, OSError):
-            pause.wait(PAUSE_S)
-
-
-@shared_task(name="gpu.hold")
-def hold_on_gpu(name: str) -> str:
-    return hold(name)
-
-
-@shared_task(name="openai.hold")
-def hold_on_openai(name: str) -> str:
-    return hold(name)
-
-
-@shared_task(name="cpu.hold")
-def hold_on_cpu(name: str) -> str:
-    return hold(name)
-
-
-@shared_task(name="cpu.kill", max_retries=1)
-def kill_own_process() -> None:
-    """A task that always kills its process."""
-    os.kill(os.getpid(), 9)
 
 
 class Recorded(RecordedTask):
@@ -66,20 +28,72 @@ class Recorded(RecordedTask):
         return FailureLocation("run", "plan", name, node=name, attempt=1)
 
 
-@shared_task(name="cpu.kill_recorded", base=Recorded)
-def kill_own_process_on_record(name: str) -> None:
-    os.kill(os.getpid(), 9)
+class Limited(Recorded):
+    abstract = True
+    time_limit = 1
+
+
+class Computing(Recorded):
+    abstract = True
+    time_limit = 60
+
+
+def define(work: Callable[..., Any], *names: str, **options: Any) -> None:
+    for name in names:
+        shared_task(name=name, **options)(work)
+
+
+def connect() -> redis.Redis:
+    return redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]), socket_timeout=2)
+
+
+def hold(name: str) -> str:
+    """Record the begin, wait for the key `<name>:go`, record the end; waits for a store that is away."""
+    store, pause = connect(), threading.Event()
+    persistently(lambda: store.rpush(f"{name}:began", os.getpid()), pause)
+    while not persistently(lambda: store.exists(f"{name}:go"), pause):
+        pause.wait(PAUSE_S)
+    persistently(lambda: store.rpush(f"{name}:ended", os.getpid()), pause)
+    return name
+
+
+def persistently(command: Callable[[], Any], pause: threading.Event) -> Any:
+    while True:
+        try:
+            return command()
+        except (redis.RedisError, OSError):
+            pause.wait(PAUSE_S)
+
+
+define(hold, "gpu.hold", "openai.hold", "cpu.hold")
+define(hold, "gpu.hold_recorded", base=Recorded, max_retries=FarmTask.max_retries)
+define(hold, "openai.hang", "cpu.hang", base=Limited)
+
+
+def write_when_let(name: str) -> None:
+    """Record the begin, wait until the key `<name>:wait` is deleted, and record the end, if the store takes it."""
+    store, pause = connect(), threading.Event()
+    store.rpush(f"{name}:began", os.getpid())
+    while store.exists(f"{name}:wait"):
+        pause.wait(PAUSE_S)
+    store.rpush(f"{name}:ended", os.getpid())
+
+
+define(write_when_let, "openai.write", "cpu.write", base=Recorded)
+
+
+def kill_own_process(name: str = "") -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+define(kill_own_process, "cpu.kill", max_retries=1)
+define(kill_own_process, "cpu.kill_recorded", base=Recorded)
 
 
 @shared_task(name="gpu.kill_recorded", base=Recorded, max_retries=FarmTask.max_retries)
-def kill_own_worker_on_record(name: str) -> None:
+def kill_own_worker(name: str) -> None:
     hold(name)
-    os.kill(os.getpid(), 9)
-
-
-@shared_task(name="gpu.hold_recorded", base=Recorded, max_retries=FarmTask.max_retries)
-def hold_on_record(name: str) -> None:
-    hold(name)
+    kill_own_process()
 
 
 @shared_task(name="cpu.count")
@@ -106,48 +120,6 @@ def serve(command: str) -> dict[str, object]:
     return server_reply(current_app.target_host, server_target(command))
 
 
-def write_when_let(name: str) -> None:
-    """Record the begin, wait until the key `<name>:wait` is deleted, and record the end, if the store takes it."""
-    store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
-    store.rpush(f"{name}:began", os.getpid())
-    pause = threading.Event()
-    while store.exists(f"{name}:wait"):
-        pause.wait(PAUSE_S)
-    store.rpush(f"{name}:ended", os.getpid())
-
-
-@shared_task(name="openai.write", base=Recorded)
-def write_in_a_thread(name: str) -> None:
-    write_when_let(name)
-
-
-@shared_task(name="cpu.write", base=Recorded)
-def write_in_a_process(name: str) -> None:
-    write_when_let(name)
-
-
-@shared_task(name="openai.kill", base=Recorded)
-def kill_whole_worker(name: str) -> None:
-    """A task in a thread that always kills its whole worker."""
-    redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE])).rpush(f"{name}:began", os.getpid())
-    os.kill(os.getpid(), 9)
-
-
-class Limited(Recorded):
-    abstract = True
-    time_limit = 1
-
-
-@shared_task(name="openai.hang", base=Limited)
-def hang(name: str) -> str:
-    return hold(name)
-
-
-@shared_task(name="cpu.hang", base=Limited)
-def hang_in_a_process(name: str) -> str:
-    return hold(name)
-
-
 @shared_task(name="gpu.served", base=FarmTask, card="serves")
 def be_served(name: str) -> str:
     """Hold while a server of this worker is in use."""
@@ -157,17 +129,11 @@ def be_served(name: str) -> str:
         return hold(name)
 
 
-class Computing(Recorded):
-    abstract = True
-    time_limit = 60
-
-
-@shared_task(name="gpu.compute", base=Computing, card="computes")
 def compute(name: str) -> None:
     """Run tests/computing_child.py on the card until the key `<name>:go`; its pid is the beginning."""
     from tasks.common.child import ComputeChild, run_child
 
-    store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
+    store = connect()
 
     def check() -> None:
         if store.exists(f"{name}:go"):
@@ -178,6 +144,5 @@ def compute(name: str) -> None:
         run_child(child, lambda report: store.rpush(f"{name}:began", report["pid"]), check)
 
 
-@shared_task(name="gpu.compute_too_long", base=Limited, card="computes")
-def compute_too_long(name: str) -> None:
-    compute(name)
+define(compute, "gpu.compute", base=Computing, card="computes")
+define(compute, "gpu.compute_too_long", base=Limited, card="computes")

@@ -9,16 +9,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CONFIG = ROOT / "configs" / "embedded.config"
+COMMAND = [sys.executable, "-m", "orchestrator"]
+
+
+def evolve_command(url: str, output: Path, options: Mapping[str, str]) -> list[str]:
+    """A run on the farm at `url`: the embedded configuration with other options, by name."""
+    sets = [part for name, value in {"FARM": url, **options}.items() for part in ("--set", f"{name}={value}")]
+    config = str(ROOT / "configs" / "embedded.config")
+    return [*COMMAND, "evolve", "--config", config, "--output", str(output), *sets]
 
 
 def start_evolve(url: str, output: Path, options: Mapping[str, str]) -> subprocess.Popen[str]:
-    """Start a run on the farm at `url`: the embedded configuration with other options, by name."""
-    chosen = {"FARM": url, **options}
-    sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "orchestrator", "evolve", "--config", str(CONFIG), "--output", str(output), *sets]
     return subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        evolve_command(url, output, options), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 

@@ -1,46 +1,56 @@
-"""Which module imports which: no circles, and each package only what lies below it."""
+"""Which module imports which: no circles, each package only what lies below it, and nothing that is not installed."""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "ops"))
+
+from requirements import closure, name_of, read_locked, requirements  # noqa: E402
+
 PACKAGES = ("orchestrator", "tasks", "workers")
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }
+ELSEWHERE = ("orchestrator.flower_ext.", "workers.steering.plugin")
+"""Modules that are imported only where an extra is installed, or in SGLang's environment."""
 
 
 def imported(module: str, *, everywhere: bool = False) -> set[str]:
     """Our modules that this one imports when it is loaded; `everywhere`: also in functions and for types."""
     tree = ast.parse(FILES[module].read_text())
-    nodes = ast.walk(tree) if everywhere else at_load(tree)
-    found = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for name in node.names:
-                inner = f"{node.module}.{name.name}"
-                found.add(inner if inner in FILES else node.module)
+    found = names(ast.walk(tree) if everywhere else at_load(tree))
     return {name for name in found if name in FILES} - {module}
 
 
-def at_load(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run when a module is loaded."""
+def names(nodes: Iterator[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in node.names:
+                inner = f"{node.module}.{name.name}"
+                yield inner if inner in FILES else node.module
+
+
+def at_load(tree: ast.AST, *without: type[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes that run when a module is loaded, without those in nodes of these types."""
     for node in ast.iter_child_nodes(tree):
         is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        if not (is_for_types or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)):
+        if not (is_for_types or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, *without))):
             yield node
-            yield from at_load(node)
+            yield from at_load(node, *without)
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
@@ -57,16 +67,14 @@ def room(module: str) -> str:
     return ".".join(parts[:2] if parts[0] == "tasks" else parts) if len(parts) > 1 else module
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert circle({module: imported(module) for module in FILES}) == []
-
-
-def test_no_rooms_of_tasks_and_workers_import_each_other_in_a_circle() -> None:
-    graph: dict[str, set[str]] = defaultdict(set)
-    for module in FILES:
+def test_no_modules_or_rooms_import_each_other_in_a_circle() -> None:
+    modules = {module: imported(module) for module in FILES}
+    assert circle(modules) == []
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for module, others in modules.items():
         if not module.startswith("orchestrator"):
-            graph[room(module)] |= {room(other) for other in imported(module)} - {room(module)}
-    assert circle(graph) == []
+            rooms[room(module)] |= {room(other) for other in others} - {room(module)}
+    assert circle(rooms) == []
 
 
 @pytest.mark.parametrize(
@@ -74,9 +82,8 @@ def test_no_rooms_of_tasks_and_workers_import_each_other_in_a_circle() -> None:
 )
 def test_a_package_imports_only_what_lies_below_it(package: str, others: tuple[str, ...]) -> None:
     modules = [module for module in FILES if module.split(".")[0] == package]
-    assert {
-        (module, other) for module in modules for other in imported(module, everywhere=True) if other.startswith(others)
-    } == set()
+    reached = {(module, other) for module in modules for other in imported(module, everywhere=True)}
+    assert {pair for pair in reached if pair[1].startswith(others)} == set()
 
 
 def test_the_orchestrator_reaches_workers_through_its_farm_alone() -> None:
@@ -84,3 +91,16 @@ def test_the_orchestrator_reaches_workers_through_its_farm_alone() -> None:
     outside = [module for module in FILES if module.startswith("orchestrator") and ".farm." not in f"{module}."]
     reached = {(module, other) for module in outside for other in imported(module, everywhere=True)}
     assert {pair for pair in reached if pair[1].startswith("workers") and pair[1] != "workers.steering"} == set()
+
+
+def test_what_make_evolve_installs_is_enough() -> None:
+    """The tests run in a larger environment, in which an import of a test's library would go unnoticed."""
+    known, locked = metadata.packages_distributions(), read_locked((ROOT / "constraints.txt").read_text())
+    installed = set(closure(locked, requirements(["embedded"])))
+    wrong = []
+    for module in (module for module in FILES if not f"{module}.".startswith(ELSEWHERE)):
+        loaded = names(at_load(ast.parse(FILES[module].read_text()), ast.Try))
+        for name in {name.split(".")[0] for name in loaded} - {*PACKAGES} - sys.stdlib_module_names:
+            if not installed & {name_of(one) for one in known.get(name, [])}:
+                wrong.append(f"{module}: {name}")
+    assert wrong == []

@@ -45,7 +45,7 @@ def test_passwords_are_long_and_no_two_are_alike(checkout: Path) -> None:
     assert stat.S_IMODE((checkout / "secrets").stat().st_mode) == 0o700
 
 
-def test_what_is_there_stays_and_what_was_removed_is_made_anew(checkout: Path) -> None:
+def test_what_is_there_stays_and_what_was_removed_or_cut_short_is_made_anew(checkout: Path) -> None:
     run(checkout)
     before = contents(checkout)
     run(checkout, OPENAI_API_KEY="sk-another")
@@ -57,9 +57,6 @@ def test_what_is_there_stays_and_what_was_removed_is_made_anew(checkout: Path) -
     after = contents(checkout)
     assert {name for name in before if before[name] != after[name]} == {"valkey_password"}
 
-
-def test_a_password_that_was_cut_short_is_made_anew(checkout: Path) -> None:
-    run(checkout)
     (checkout / "secrets" / "broker" / "valkey_password").write_text("")
     run(checkout)
     assert len(contents(checkout)["valkey_password"]) == 48

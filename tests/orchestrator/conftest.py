@@ -41,11 +41,9 @@ def finished_run(simulated_farm: Bench, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("finished") / "run"
     prompts = folder.parent / "prompts.yaml"
     prompts.write_text('prompts:\n  - {name: plain, text: ""}\n  - {name: short, text: "Be concise."}\n')
-    before = set(simulated_farm.store.scan_iter())
     simulated_farm.store.set(signal_key("vary", "answer", "each"), 1)
     finish(start_evolve(simulated_farm.url, folder, {**FINISHED, "PROMPTS_PATH": str(prompts)}))
-    made = [key for key in set(simulated_farm.store.scan_iter()) - before if ":worker" not in key]
-    simulated_farm.store.delete(*made)  # the farm is shared, and its other tests expect no run of others
+    simulated_farm.empty_store()  # the farm is shared, and its other tests expect no run of others
     return folder
 
 
@@ -57,8 +55,7 @@ def simulated_bench(folder: Path, **environment: str) -> Bench:
 @pytest.fixture
 def driver(simulated_farm: Bench) -> Iterator[Driver]:
     """A driver on an empty store."""
-    if keys := [key for key in simulated_farm.store.scan_iter() if ":worker" not in key]:
-        simulated_farm.store.delete(*keys)
+    simulated_farm.empty_store()
     driver = Driver(simulated_farm.url)
     yield driver
     driver.close()

@@ -1,4 +1,4 @@
-"""Runs from Python: the same drivers as the commands', what they return, and a process that is left as it was."""
+"""Runs from Python: the drivers of the commands, what they return, and callbacks, which cannot harm a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from simulated_run import Driver
 
 from orchestrator import api
 from orchestrator.api import Callback, GenerationInfo, RunEnd, RunInfo, RunStopped, SettingsError
+from orchestrator.callbacks import Callbacks
+from orchestrator.farm import Parked
+from orchestrator.runs.folder import OutputError, OutputFolder
+from orchestrator.runs.session import Driving
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "embedded.config"
@@ -35,7 +40,7 @@ class Recording(Callback):
         self.calls.append(generation.number)
 
     def on_end(self, run: RunInfo, end: RunEnd) -> None:
-        self.calls.append(end.state)
+        self.calls.append(end)
 
 
 def process_state() -> tuple[object, ...]:
@@ -69,7 +74,8 @@ def test_an_evolution_is_run_followed_and_gone_on_with(
     driver.clear_signal("fail", "reflect", "g0_child0_mut")
     run = api.evolve(CONFIG, **call)
     # then the run goes on and ends, its results are returned, and nothing was printed but by its log
-    assert recording.calls == [("train", 0, 2), "parked", ("train", 0, 2), 0, 1, "finished"]
+    calls = [call.state if isinstance(call, RunEnd) else call for call in recording.calls]
+    assert calls == [("train", 0, 2), "parked", ("train", 0, 2), 0, 1, "finished"]
     assert (run.status.state, len(run.generations)) == ("finished", 2)
     assert run.settings["JUDGE"] == f"{__file__}:contains"
     assert capsys.readouterr() == ("", "")
@@ -97,3 +103,52 @@ def test_wrong_settings_of_a_collection_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         api.collect(ROOT / "configs" / "collect.yaml", {"phase0.k": 0, "phase0.j": 1}, output=tmp_path / "run")
     assert [problem.partition(":")[0] for problem in refused.value.problems] == ["phase0.k", "phase0.j"]
+
+
+RUN = RunInfo("run-1", "evolve", Path("outputs/run"), {"training": "all"}, 2)
+
+
+class Failing(Callback):
+    def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
+        raise SystemExit(f"no server for {run.id}")
+
+
+def test_each_callback_is_told_and_one_that_fails_stops_nothing() -> None:
+    recording, lines = Recording(), []
+    told = Callbacks([Failing(), recording], lines.append)
+    told.start(RUN)
+    told.end_generation(GenerationInfo(0, {"best": 0.5}, {"0": 1.0}, ""))
+    told.end(RunEnd("finished"))
+    told.end(RunEnd("failed"))  # it has ended already
+    assert recording.calls == [("all", 0, 2), 0, RunEnd("finished")]
+    failed = "the callback Failing.on_generation failed: SystemExit: no server for run-1"
+    assert lines == [f"{failed}; the run is not affected"]
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (None, RunEnd("finished")),
+        (Parked("judge failed"), RunEnd("parked", "parked: judge failed")),
+        (KeyboardInterrupt(), RunEnd("stopped", "interrupted; the same command goes on, or: orchestrator retry {}")),
+        (RuntimeError("a fault\nof the program"), RunEnd("failed", "a fault")),
+    ],
+)
+def test_callbacks_are_told_how_a_run_ends_while_its_folder_is_locked(
+    tmp_path: Path, error: BaseException | None, end: RunEnd
+) -> None:
+    class Locked(Recording):
+        def on_end(self, run: RunInfo, end: RunEnd) -> None:
+            super().on_end(run, end)
+            with pytest.raises(OutputError):
+                OutputFolder(tmp_path).open()
+
+    recording, output = Locked(), OutputFolder(tmp_path)
+    told = Callbacks([recording])
+    output.open()
+    expected = pytest.raises(RuntimeError) if isinstance(error, RuntimeError) else nullcontext()
+    with expected, Driving(output, told):
+        told.start(RUN)
+        if error is not None:
+            raise error
+    assert recording.calls[-1] == RunEnd(end.state, end.reason.format(tmp_path))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracked_run import TrackedRun, record
+from tracked_run import FILES, TrackedRun, record
 from trackers import figures_of_generation
 
 pytestmark = pytest.mark.trackers
@@ -69,7 +69,7 @@ def test_a_finished_run_has_its_settings_figures_and_files(run: TrackedRun) -> N
     assert run.lines == []
     [session] = sessions(run)
     begun = of_kind(session, "run")[0]
-    assert (begun.run_id, begun.project, begun.display_name) == ("demo-1a2b", "ours", "demo-1a2b")
+    assert (begun.run_id, begun.project, begun.display_name) == (run.run_id, "ours", run.run_id)
     updates = [item for each in [begun.config, *of_kind(session, "config")] for item in each.update]
     config = {item.key: json.loads(item.value_json) for item in updates}
     assert {name: config[name] for name in run.settings} == {**run.settings, "clusters_from": "None"}
@@ -80,9 +80,7 @@ def test_a_finished_run_has_its_settings_figures_and_files(run: TrackedRun) -> N
     [final] = [line for line in history(session) if "test/winner/mean_tokens" in line]
     assert (final["_step"], final["test/winner/mean_tokens"]) == (2, run.winner()["test"]["mean_tokens"])
     [artifact] = of_kind(session, "artifact")
-    files = {entry.path for entry in artifact.manifest.contents}
-    found = {"report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl"}
-    assert files == {*found, "systems.json", "answers.json", "config"}
+    assert {entry.path for entry in artifact.manifest.contents} == FILES
     [ended] = of_kind(session, "exit")
     assert ended.exit_code == 0
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-import random
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from measured_book import EVOLVED, MARGIN, book, report
+from measured_book import EVOLVED, report
+from PIL import Image
+from reported_run import write_reported
 
 from orchestrator.callbacks import Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
-from orchestrator.runs.folder import OutputFolder
 
 SETTINGS = {"seed": 7, "cxpb": 0.5, "judge": "exact_number", "evaluation_cache": True, "clusters_from": None}
 FINISHED = RunEnd("finished")
+FILES = {
+    "report.json", "report.txt", "fitness.png", "processor_best.py", "history.jsonl", "systems.json", "front.json",
+    "answers.json", "config",
+}  # fmt: skip
+"""What a tracker gets of a finished run."""
 
 
 def record(number: int) -> dict[str, Any]:
@@ -37,12 +40,11 @@ class TrackedRun:
 
     folder: Path
     settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
-    run_id: str = "demo-1a2b"
     lines: list[str] = field(default_factory=list)
 
     @property
-    def output(self) -> OutputFolder:
-        return OutputFolder(self.folder)
+    def run_id(self) -> str:
+        return f"{self.folder.name}-1"
 
     def session(self, trackers: str | Sequence[Any], done: int, until: int, end: RunEnd = FINISHED) -> None:
         """A session that records the generations from `done` to before `until`."""
@@ -52,21 +54,14 @@ class TrackedRun:
         told.start(RunInfo(self.run_id, "evolve", self.folder, self.settings, 3, done))
         for number in range(done, until):
             lines = [json.dumps(record(before)) + "\n" for before in range(number + 1)]
-            self.output.write("history.jsonl", "".join(lines))
+            (self.folder / "history.jsonl").write_text("".join(lines))
             told.end_generation(GenerationInfo(number, record(number), {"0": 0.5}, ""))
         if end.state == "finished":
-            self.write_result()
+            write_reported(self.folder)
+            (self.folder / "report.txt").write_text("It saves tokens.\nOn 300 questions.\n")
+            (self.folder / "processor_best.py").write_text("print('steer')\n")
+            Image.effect_noise((3, 2), 50).convert("RGBA").save(self.folder / "fitness.png")
         told.end(end)
-
-    def write_result(self) -> None:
-        self.output.write_json("run.json", {"id": self.run_id, "kind": "evolve", "folder": str(self.folder)})
-        self.output.write("config", f'CONFIG_MARGIN="{MARGIN}"\nCONFIG_SEED=7\n')
-        book().write(self.output)
-        self.output.write_json("answers.json", [])
-        self.output.write_json("report.json", self.report())
-        self.output.write("report.txt", "It saves tokens.\nOn 300 questions.\n")
-        self.output.write("fitness.png", png(3, 2))
-        self.output.write("processor_best.py", "print('steer')\n")
 
     def report(self) -> dict[str, Any]:
         return asdict(report(run=self.run_id))
@@ -74,14 +69,3 @@ class TrackedRun:
     def winner(self) -> dict[str, Any]:
         """Its system in the report."""
         return asdict(report().system(EVOLVED))
-
-
-def png(width: int, height: int) -> bytes:
-    """A picture with random pixels, as RGBA."""
-    rng = random.Random(1)
-    rows = b"".join(b"\0" + rng.randbytes(4 * width) for _ in range(height))
-    parts = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)), (b"IDAT", zlib.compress(rows)))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in (*parts, (b"IEND", b""))
-    )

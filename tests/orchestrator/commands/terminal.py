@@ -1,20 +1,20 @@
-"""A terminal: commands of `orchestrator`, typed while a run is at work."""
+"""A terminal: commands of `orchestrator`, typed while a run is at work, and a program that asks for answers."""
 
 from __future__ import annotations
 
-import json
 import os
+import pty
+import select
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
+from simulated_evolve import COMMAND, ROOT, evolve_command
 
 from orchestrator.cli import main
 
-ROOT = Path(__file__).parents[3]
-COMMAND = [sys.executable, "-m", "orchestrator"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 SMALL = {
     "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0", "MUTPB": "1", "ELITISM_SIZE": "1",
@@ -38,20 +38,16 @@ class Terminal:
         self.output = folder / "output"
         self.url = url
         self.processes: list[subprocess.Popen[str]] = []
-        self.variables: dict[str, str] = {}  # more variables of the environment of what `start` starts
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *command: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [*COMMAND, *arguments], cwd=ROOT, env={**ENVIRONMENT, **self.variables},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         self.processes.append(process)
         return process
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        process = self.start(*arguments)
-        said, _ = process.communicate(timeout=120)
-        return process.returncode, said
+        return ended(self.start(*COMMAND, *arguments))
 
     def shell(self, script: str, *command: str) -> tuple[int, str]:
         """Run a script whose arguments are a command; returns its status, and all that is printed."""
@@ -66,20 +62,11 @@ class Terminal:
         os.chdir(ROOT)
         os.execve(command[0], command, ENVIRONMENT)
 
-    def evolve(self, **options: str) -> subprocess.Popen[str]:
-        return self.start(*self.evolve_command(**options)[3:])
+    def evolve(self, *arguments: str, **options: str) -> subprocess.Popen[str]:
+        return self.start(*self.evolve_command(**options), *arguments)
 
     def evolve_command(self, **options: str) -> list[str]:
-        chosen = {**SMALL, "FARM": self.url, **options}
-        sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
-        config = str(ROOT / "configs" / "embedded.config")
-        return [*COMMAND, "evolve", "--config", config, "--output", str(self.output), *sets]
-
-    def failed(self) -> list[dict[str, Any]]:
-        status, said = self.run("failed", str(self.output), "--json")
-        assert status == 0, said
-        found: list[dict[str, Any]] = json.loads(said)
-        return found
+        return evolve_command(self.url, self.output, {**SMALL, **options})
 
     def close(self) -> None:
         for process in self.processes:
@@ -93,5 +80,54 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, said
 
 
-def history(terminal: Terminal) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (terminal.output / "history.jsonl").read_text().splitlines()]
+class TypedTerminal:
+    """Somebody at a program in a real terminal.  `seen` is what has appeared since the last key."""
+
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self.ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
+            env={**ENVIRONMENT, **os.environ, "TERM": "dumb", "INPUTRC": "/dev/null"},
+        )  # fmt: skip
+        os.close(theirs)
+        self.seen = ""
+
+    def press(self, keys: str) -> None:
+        self.seen = ""
+        os.write(self.ours, keys.encode())
+
+    def read(self, again: str = "") -> bool:
+        """Wait for more.  Returns: whether there is any before the program ends.
+
+        `again` is pressed after each 5 s of silence: a key that comes just before Python's readline waits for keys is
+        only noticed with the next one.
+        """
+        for _ in range(12):
+            if select.select([self.ours], [], [], 5)[0]:
+                break
+            os.write(self.ours, again.encode())
+        else:
+            raise AssertionError(f"nothing after {self.seen!r}")
+        try:
+            piece = os.read(self.ours, 4096).decode("utf-8", "replace")
+        except OSError:  # how Linux reports that the other side is closed
+            return False
+        self.seen += piece.replace("\r\n", "\n")
+        return bool(piece)
+
+    def wait_for(self, text: str) -> None:
+        while text not in self.seen:
+            assert self.read(), f"no {text!r} in {self.seen!r}, and the program has ended"
+
+    def answer(self, question: str, text: str) -> None:
+        """Type an answer once the question is there."""
+        self.wait_for(question)
+        self.press(text + "\n")
+
+    def wait_end(self, again: str = "") -> int:
+        """Press these keys, also again, until the program ends.  Returns: its exit status."""
+        self.press(again)
+        while self.read(again):
+            pass
+        os.close(self.ours)
+        return self.process.wait(60)

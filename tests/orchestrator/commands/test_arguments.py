@@ -1,15 +1,19 @@
-"""How commands read their arguments, and what they say before anything is started."""
+"""How commands read their arguments, their help, and what they say before anything is started."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from terminal import run_here as run
 
 from orchestrator import console
-from orchestrator.cli import main, orchestrator
+from orchestrator.cli import GROUPS, orchestrator
 from orchestrator.commands.runs import retry
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import ParkedState, write_parked_state
@@ -17,34 +21,49 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import override_values
 from orchestrator.settings.kconfig import load_settings
 
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "RUN a b --set X=1 --plain",
-        "RUN --set X=1 a --plain b",
-        "--set X=1 RUN --plain a b",
-        "RUN a --set=X=1 b --plain",
-    ],
-)
-def test_options_and_tasks_may_come_in_any_order(line: str) -> None:
-    given = retry.make_context("retry", line.split()).params
-    assert given == {"run": Path("RUN"), "tasks": ("a", "b"), "overrides": ("X=1",), "plain": True}
+Captured = pytest.CaptureFixture[str]
 
 
-def test_a_retry_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    for line in ([], ["--set", "X=1"], ["RUN", "--unknown"]):
-        assert main(["retry", *line]) == console.WRONG
-        assert "see `orchestrator retry --help`" in capsys.readouterr().err
+def commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        yield from commands(found, *names, name) if isinstance(found, click.Group) else [(*names, name)]
 
 
-def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_a_command_says_what_each_exit_status_means(capsys: Captured) -> None:
+    for names in commands(orchestrator):
+        status, said = run(capsys, *names, "--help")
+        assert status == 0 and "exit status: " in said, names
+
+
+@pytest.mark.parametrize("name", ["evolve", "collect", "guide", "route", "init", "farm"])
+def test_the_help_of_a_command_imports_neither_celery_nor_redis(name: str) -> None:
+    code = f"import sys; from orchestrator.cli import main; main(['{name}', '--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"celery", "redis", "torch"} & set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_help_groups_at_most_eighteen_commands(capsys: Captured) -> None:
+    groups = run(capsys, "--help")[1].split("\n\n")
+    named = [text.partition(":")[0] for text in groups if text.startswith(tuple(GROUPS))]
+    assert named == ["run", "look", "serve", "farm"]
+    assert len(orchestrator.list_commands(click.Context(orchestrator))) <= 18
+
+
+def test_a_command_that_is_misspelt_is_answered_with_the_one_that_was_meant(capsys: Captured) -> None:
+    for typed, meant in ((["evolv"], "evolve"), (["farm", "stauts"], "status"), (["runs", "--jsno"], "--json")):
+        status, said = run(capsys, *typed)
+        assert status == console.WRONG and meant in said
+
+
+def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: Captured) -> None:
     output = OutputFolder(tmp_path)
     output.run_id("guide")
     write_parked_state(output, ParkedState("no valid answer", is_dead_end=True))
     before = sorted(tmp_path.iterdir())
-    assert main(["retry", str(tmp_path)]) == console.BROKEN
-    assert "no valid answer" in capsys.readouterr().err
+    status, said = run(capsys, "retry", tmp_path)
+    assert status == console.BROKEN and "no valid answer" in said
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -72,10 +91,10 @@ def test_resume_is_the_same_command_as_retry_and_options_may_be_in_lower_case() 
     assert load_settings(Path("configs/evolve.config"), ["ngen=3"]).ngen == 3
 
 
-def test_clusters_without_a_run_have_no_options_of_a_run() -> None:
+def test_clusters_without_a_run_have_no_options_of_a_run(capsys: Captured) -> None:
     chosen = ("--config", "configs/embedded.config", "--set", "FARM=redis://127.0.0.1:1/0")
     for of_a_run in ("--fresh", "--plain", "--retry-wait=5", "--fork=outputs/evolve"):
-        assert main(["evolve", "--step", "cluster", of_a_run, *chosen]) == console.WRONG
+        assert run(capsys, "evolve", "--step", "cluster", of_a_run, *chosen)[0] == console.WRONG
 
 
 @pytest.mark.parametrize(
@@ -87,12 +106,27 @@ def test_clusters_without_a_run_have_no_options_of_a_run() -> None:
     ],
 )
 def test_the_first_line_of_evolve_is_true_before_the_farm_has_answered(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch,
     options: list[str], known: list[str], unknown: str,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("orchestrator.farm.connection.START_WAIT_S", 0.1)
     sets = [part for one in ("FARM=redis://127.0.0.1:1/0", *options) for part in ("--set", one)]
-    config = ("--config", "configs/evolve.config", "--output", str(tmp_path / "run"))
-    assert main(["evolve", *config, *sets, "--plain"]) == console.BROKEN
-    first, *_ = capsys.readouterr().out.splitlines()
-    assert all(one in first for one in known) and unknown not in first
+    config = ("--config", "configs/evolve.config", "--output", tmp_path / "run")
+    status, said = run(capsys, "evolve", *config, *sets, "--plain")
+    first, *_ = said.splitlines()
+    assert status == console.BROKEN and all(one in first for one in known) and unknown not in first
+
+
+def test_a_guide_without_a_file_or_with_a_wrong_one_is_not_started(tmp_path: Path, capsys: Captured) -> None:
+    status, said = run(capsys, "guide")
+    assert status == console.WRONG and "--config" in said
+    (tmp_path / "guide.yaml").write_text("missions: {a/b: x}\nrunner: {epochs: 0}\n")
+    status, said = run(capsys, "guide", "--config", tmp_path / "guide.yaml")
+    named = {line.split(": ")[1] for line in said.splitlines()}
+    assert status == console.WRONG and {"stage_a_paths", "runner.epochs", "missions.'a/b'"} <= named
+
+
+def test_a_folder_without_a_run_is_neither_promoted_nor_taken_back(tmp_path: Path, capsys: Captured) -> None:
+    status, said = run(capsys, "guide", "promote", tmp_path, "--to", tmp_path / "g.json")
+    assert status == console.WRONG and "holds no run" in said
+    assert run(capsys, "guide", "rollback", tmp_path, "--mission", "m", "--step", "1")[0] == console.WRONG

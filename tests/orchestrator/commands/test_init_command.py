@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from typed_terminal import TypedTerminal
+from terminal import ROOT, TypedTerminal
+from terminal import run_here as run
 
-from orchestrator.cli import main
-from orchestrator.commands.init import (
-    FREE,
-    SIZES,
-    Answer,
-    read_budget,
-    read_data,
-    read_judge,
-    read_model,
-)
+from orchestrator.commands.init import FREE, SIZES, Answer, read_budget, read_data, read_judge, read_model
 from orchestrator.settings.kconfig import load_settings
 from tasks.questions import read_questions
 from tasks.records import Example
 
-ROOT = Path(__file__).parents[3]
-COMMAND = [sys.executable, "-m", "orchestrator"]
-ENVIRONMENT = {"PYTHONPATH": str(ROOT), "WHETSTONE_REDIS_URL": "", "OPENAI_API_KEY": ""}
+Captured = pytest.CaptureFixture[str]
 QUESTIONS = "configs/data/sample_questions.jsonl"
 GIVEN = ("--model", "embedded", "--data", QUESTIONS, "--judge", "rules", "--budget", "60 evaluations")
 NUMBERS = [Example(str(i), "", "how many?", f"{i} apples") for i in range(8)]
@@ -37,9 +25,11 @@ SMALL = SIZES["cpu"]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the project's configs and nothing else."""
+    """A folder with the project's configs and nothing else, where no farm is up and no key is known."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", "")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr("orchestrator.commands.init.shutil.which", lambda name: None)  # no GPU
     return tmp_path
 
@@ -61,14 +51,6 @@ def write_rows(path: Path, rows: int, **columns: str) -> Path:
 
 def sets(found: Answer) -> dict[str, str]:
     return {name: value for name, value in found.options.items() if name in ("TRAINING", "VALIDATION", "TEST")}
-
-
-def piped(*words: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [*COMMAND, *words], env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    return done.returncode, done.stderr
 
 
 def test_where_a_model_runs(place: Path) -> None:
@@ -120,11 +102,8 @@ def test_a_missing_split_is_a_part_of_the_training_split(tmp_path: Path) -> None
 
 def test_unusual_columns_are_named_behind_the_file_and_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "q.csv", 30, Frage="q{}", Antwort="{}")
-    assert (
-        read_data(f"{path} question=Frage answer=Antwort", SMALL)
-        .options["DATA_COLUMNS"]
-        .startswith("question=Frage answer=Antwort")
-    )
+    found = read_data(f"{path} question=Frage answer=Antwort", SMALL)
+    assert found.options["DATA_COLUMNS"].startswith("question=Frage answer=Antwort")
     empty = {"empty.csv": "", "empty.jsonl": "", "header.csv": "question,answer\n"}
     for name, content in empty.items():
         (tmp_path / name).write_text(content)
@@ -163,87 +142,83 @@ def test_a_budget_is_evaluations_or_money_of_a_judge_with_prices() -> None:
             read_budget(text, judge)
 
 
-def test_a_complete_file_is_written_and_none_is_replaced_unasked(place: Path) -> None:
-    assert piped("init", *GIVEN)[0] == 0
+def test_a_complete_file_is_written_and_none_is_replaced_unasked(place: Path, capsys: Captured) -> None:
+    assert run(capsys, "init", *GIVEN)[0] == 0
     settings = load_settings(place / ".config")
     assert (settings.target_model, settings.optimiser, settings.ngen) == ("embedded", "reflective", 6)
     assert str(settings.output_dir) == "outputs/run"
     (place / ".config").write_text("mine")
-    status, said = piped("init", *GIVEN)
+    status, said = run(capsys, "init", *GIVEN)
     assert (status, "--replace" in said, (place / ".config").read_text()) == (1, True, "mine")
-    assert piped("init", *GIVEN, "--replace")[0] == 0 and load_settings(place / ".config") == settings
+    assert run(capsys, "init", *GIVEN, "--replace")[0] == 0 and load_settings(place / ".config") == settings
 
 
-def test_the_doctor_passes_what_init_writes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WHETSTONE_REDIS_URL", "")
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert main(["init", *GIVEN]) == 0
-    assert main(["doctor"]) == 0
+def test_the_doctor_passes_what_init_writes(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(capsys, "init", *GIVEN)[0] == 0
+    assert run(capsys, "doctor")[0] == 0
     # and tells what the run would be refused for: a model without a key, and what is not installed
     model = ("--judge", "gpt-4o", "--config", "model.config")
-    assert main(["init", *GIVEN[:4], "--budget", "60 evaluations", *model]) == 0
-    assert main(["doctor", "--config", "model.config"]) == 1
+    assert run(capsys, "init", *GIVEN[:4], "--budget", "60 evaluations", *model)[0] == 0
+    assert run(capsys, "doctor", "--config", "model.config")[0] == 1
     monkeypatch.setattr("workers.embedded.farm.NEEDED", ("json", "no_such_module"))
-    assert main(["doctor"]) == 1  # and takes .config where no other is named
-    assert main(["evolve", "--output", "elsewhere"]) == 2
+    assert run(capsys, "doctor")[0] == 1  # and takes .config where no other is named
+    assert run(capsys, "evolve", "--output", "elsewhere")[0] == 2
 
 
-def test_the_doctor_refuses_a_model_without_weights_as_init_does(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_doctor_refuses_a_model_without_weights_as_init_does(place: Path, capsys: Captured) -> None:
     model = Path(make_model(place / "model"))
-    assert main(["init", "--model", str(model), *GIVEN[2:]]) == 0
-    main(["doctor"])
-    assert "holds no model" not in capsys.readouterr().out
+    assert run(capsys, "init", "--model", model, *GIVEN[2:])[0] == 0
+    assert "holds no model" not in run(capsys, "doctor")[1]
     (model / "model.safetensors").unlink()
-    assert main(["doctor"]) == 1
-    assert f"{model} holds no model (config.json and *.safetensors)" in capsys.readouterr().out
+    status, said = run(capsys, "doctor")
+    assert status == 1 and f"{model} holds no model (config.json and *.safetensors)" in said
 
 
-def test_golds_without_a_value_and_questions_of_two_sets_are_named(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_golds_without_a_value_and_questions_of_two_sets_are_named(place: Path, capsys: Captured) -> None:
     rows = [{"question": f"q{i % 20}", "answer": "nan" if i == 3 else "5", "id": f"\x1b[2J{i}"} for i in range(30)]
     path = place / "q.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert main(["init", *GIVEN[:2], "--data", str(path), *GIVEN[4:]]) == 0
-    said = capsys.readouterr().out
-    assert ": \\x1b[2J3\n" in said and "1 of 12 questions (8%) of the validation set" in said and "\x1b" not in said
+    status, said = run(capsys, "init", *GIVEN[:2], "--data", path, *GIVEN[4:])
+    assert status == 0 and "\x1b" not in said
+    assert ": \\x1b[2J3\n" in said and "1 of 12 questions (8%) of the validation set" in said
     # And rows that cannot be read are named as well
     path.write_text('{"question": "a"\n{"question": "b"\n')
     with pytest.raises(ValueError, match=r"(?s)line 1: invalid JSON.*line 2: invalid JSON"):
         read_data(str(path), SMALL)
 
 
-def test_a_place_that_cannot_be_written_and_a_missing_answer_are_refused(place: Path) -> None:
+def test_a_place_that_cannot_be_written_and_a_missing_answer_are_refused(place: Path, capsys: Captured) -> None:
     (place / "file").write_text("")
     (place / "done").mkdir()
     (place / "done" / "run.json").write_text("{}")
-    for words, named in ((("--config", "file/x.config"), "file/x.config"), (("--output", "done"), "--output")):
-        status, said = piped("init", *GIVEN, *words)
+    for words, named in {
+        ("init", *GIVEN, "--config", "file/x.config"): "file/x.config",
+        ("init", *GIVEN, "--output", "done"): "--output",
+        ("init", "--model", "embedded"): "--data",
+        ("evolve",): "orchestrator init",
+    }.items():
+        status, said = run(capsys, *words)
         assert status == 1 and named in said
-    status, said = piped("init", "--model", "embedded")
-    assert status == 1 and "--data" in said
-    status, said = piped("evolve")
-    assert status == 1 and "orchestrator init" in said
     assert not (place / ".config").exists()
 
 
 def test_a_person_is_asked_until_an_answer_can_be_used(place: Path) -> None:
-    terminal = TypedTerminal([*COMMAND, "init"], place, ENVIRONMENT)
-    terminal.answer("model [embedded]: ", "no-such-model")
-    terminal.answer("model [embedded]: ", "")
-    terminal.answer("data [", "")
-    terminal.answer("judge [rules]: ", "exact_number")  # the sample has answers without a number
-    terminal.answer("judge [rules]: ", "")
-    terminal.answer("budget [60 evaluations]: ", "20 evaluations")
-    assert terminal.read_to_the_end()[0] == 0
+    terminal = TypedTerminal([sys.executable, "-m", "orchestrator", "init"], place)
+    for question, answer in (
+        ("model [embedded]: ", "no-such-model"),
+        ("model [embedded]: ", ""),
+        ("data [", ""),
+        ("judge [rules]: ", "exact_number"),  # the sample has answers without a number
+        ("judge [rules]: ", ""),
+        ("budget [60 evaluations]: ", "20 evaluations"),
+    ):
+        terminal.answer(question, answer)
+    assert terminal.wait_end() == 0
     assert load_settings(place / ".config").ngen == 2
 
 
 def test_an_input_that_ends_writes_nothing(place: Path) -> None:
-    terminal = TypedTerminal([*COMMAND, "init"], place, ENVIRONMENT)
+    terminal = TypedTerminal([sys.executable, "-m", "orchestrator", "init"], place)
     terminal.wait_for("model [embedded]: ")
-    terminal.press("\x04")
-    assert terminal.read_to_the_end(again="\x04")[0] == 1
+    assert terminal.wait_end(again="\x04") == 1
     assert not (place / ".config").exists()

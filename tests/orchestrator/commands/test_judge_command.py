@@ -1,19 +1,17 @@
-"""`orchestrator judge` as a process: a verdict for every row, in order."""
+"""`orchestrator judge`: a verdict for every row, in order."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from compatible_servers import Refusal, Server, completion, serving
-from rules_server import rules_server
+from rules_server import RulesServer, rules_server
 
 from orchestrator import console
 from orchestrator.cli import main
@@ -23,24 +21,18 @@ NEAR = NUMBER | {"answer": "It was $1,700 million."}
 PROSE = {"question": "Is it capital intensive?", "gold": "No, it is not.", "answer": "No, not at all."}
 WRONG = PROSE | {"answer": "Yes, it is."}
 EMPTY = PROSE | {"answer": " "}
-ROOT = Path(__file__).parents[3]
-CONFIG = (ROOT / "configs" / "embedded.config").read_text()
+NOBODY = "http://127.0.0.1:9/v1"
+UNLIMITED = {"OPENAI_REQUESTS_PER_MINUTE": 100_000, "OPENAI_TOKENS_PER_MINUTE": 1_000_000_000}
 
 
-@pytest.fixture
-def endpoint(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The address of a model's endpoint, and the file with its calls."""
-    with rules_server(tmp_path / "calls.jsonl", "k") as server:
-        yield server.url, server.log
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
 
-
-def judge(folder: Path, rows: list[dict[str, str]] | bytes, *options: str, **environment: str) -> Any:
-    """Run the command on these rows; without a key unless one is given."""
-    path = folder / "rows.jsonl"
-    path.write_bytes(rows if isinstance(rows, bytes) else "\n".join(map(json.dumps, rows)).encode())
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    command = [sys.executable, "-m", "orchestrator", "judge", str(path), *options]
-    return subprocess.run(command, env=kept | environment, capture_output=True, text=True, check=False, timeout=60)
+    @property
+    def verdicts(self) -> list[tuple[bool | None, int]]:
+        return verdicts(self.out)
 
 
 def verdicts(text: str) -> list[tuple[bool | None, int]]:
@@ -49,80 +41,89 @@ def verdicts(text: str) -> list[tuple[bool | None, int]]:
     return [(row["is_correct"], row["stage"]) for row in rows]
 
 
-def with_model(folder: Path, url: str, **options: str | int) -> list[str]:
-    """A config whose judge is a model at this address."""
-    data = ROOT / "configs" / "data" / "sample_questions.jsonl"
-    chosen = {"DATA_PATH": str(data), "INITIAL_DELTAS_PATH": "zero", "OPENAI_BASE_URL": url, **options}
-    kept = [line for line in CONFIG.splitlines() if not any(line.startswith(f"CONFIG_{name}=") for name in chosen)]
-    (folder / "model.config").write_text(
-        "\n".join(kept + [f"CONFIG_{n}={json.dumps(v)}" for n, v in chosen.items()]) + "\n"
-    )
-    return ["--config", str(folder / "model.config")]
+Judge = Callable[..., Done]
 
 
-def test_without_a_config_rules_judge_and_leave_open_what_they_must(tmp_path: Path) -> None:
-    # given a key and an address at which nobody is
-    there = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    done = judge(tmp_path, [PROSE, NUMBER, EMPTY, NEAR], **there)
-    assert done.returncode == 0, done.stderr
-    assert verdicts(done.stdout) == [(None, 1), (True, 1), (False, 1), (None, 1)]
-    assert verdicts(judge(tmp_path, [NEAR], "--tolerance", "0.1").stdout) == [(True, 1)]
-    refused = judge(tmp_path, [NEAR], "--tolerance", "1.5")
-    assert (refused.returncode, refused.stdout, "--tolerance" in refused.stderr) == (1, "", True)
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Judge:
+    """Run the command on these rows, with a key; settings given by name are those of its --config."""
+    for name in os.environ:
+        if name.startswith("OPENAI_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+    def run(rows: list[dict[str, str]] | bytes, *options: object, **settings: str | int) -> Done:
+        path = tmp_path / "rows.jsonl"
+        path.write_bytes(rows if isinstance(rows, bytes) else "\n".join(map(json.dumps, rows)).encode())
+        if settings:
+            settings = UNLIMITED | settings
+            config = tmp_path / "judge.config"
+            config.write_text("".join(f"CONFIG_{name}={json.dumps(value)}\n" for name, value in settings.items()))
+            options = (*options, "--config", config)
+        status = main(["judge", str(path), *map(str, options)])
+        return Done(status, *capsys.readouterr())
+
+    return run
 
 
-def test_a_model_is_asked_once_for_equal_rows(tmp_path: Path, endpoint: tuple[str, Path]) -> None:
-    url, log = endpoint
-    output = tmp_path / "verdicts.jsonl"
-    rows = [PROSE, WRONG, NUMBER, PROSE, PROSE, WRONG, EMPTY]
-    done = judge(tmp_path, rows, *with_model(tmp_path, url), "--output", str(output), OPENAI_API_KEY="k")
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert verdicts(output.read_text()) == [
-        (True, 2), (False, 2), (True, 1), (True, 2), (True, 2), (False, 2), (False, 1)
-    ]  # fmt: skip
-    assert len(log.read_text().splitlines()) == 2
-
-
-def test_a_budget_that_is_spent_ends_it_and_what_was_judged_is_written(
-    tmp_path: Path, endpoint: tuple[str, Path]
-) -> None:
-    url, log = endpoint
-    rows = [PROSE | {"answer": f"No, not at all: {number}."} for number in range(9)]
-    chosen = {"BUDGET_USD": "0.3", "OPENAI_PRICES": "100 100 100"}
-    done = judge(tmp_path, rows, *with_model(tmp_path, url, **chosen), OPENAI_API_KEY="k")
-    assert done.returncode == 2 and "budget" in done.stderr, done.stderr
-    calls = len(log.read_text().splitlines())
-    paid = [verdict for verdict, _ in verdicts(done.stdout) if verdict is not None]
-    assert len(paid) == calls < len(rows)
-    assert f"{calls} calls" in done.stderr and "$0.3" in done.stderr
-
-
-def test_a_row_that_the_endpoint_refuses_is_named_and_the_others_are_judged(tmp_path: Path) -> None:
+@pytest.fixture
+def rules(tmp_path: Path) -> Iterator[RulesServer]:
+    """A model's endpoint."""
     with rules_server(tmp_path / "calls.jsonl", "k") as server:
-        server.fail("*:context:1")
-        done = judge(tmp_path, [PROSE, NUMBER, WRONG, PROSE], *with_model(tmp_path, server.url), OPENAI_API_KEY="k")
-    found = [verdict for verdict, _ in verdicts(done.stdout)]
-    assert (done.returncode, found[1], found.count(None)) == (2, True, 1 if found[2] is None else 2)
-    assert f"row {found.index(None) + 1}: " in done.stderr
+        yield server
+
+
+def test_without_a_config_rules_judge_and_leave_open_what_they_must(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", NOBODY)
+    done = judge([PROSE, NUMBER, EMPTY, NEAR])
+    assert (done.status, done.verdicts) == (0, [(None, 1), (True, 1), (False, 1), (None, 1)])
+    assert judge([NEAR], "--tolerance", "0.1").verdicts == [(True, 1)]
+    refused = judge([NEAR], "--tolerance", "1.5")
+    assert (refused.status, refused.out, "--tolerance" in refused.err) == (1, "", True)
+
+
+def test_a_model_is_asked_once_for_equal_rows(judge: Judge, rules: RulesServer, tmp_path: Path) -> None:
+    rows = [PROSE, WRONG, NUMBER, PROSE, PROSE, WRONG, EMPTY]
+    done = judge(rows, "--output", tmp_path / "verdicts.jsonl", **rules.options)
+    assert (done.status, done.out) == (0, ""), done.err
+    expected = [(True, 2), (False, 2), (True, 1), (True, 2), (True, 2), (False, 2), (False, 1)]
+    assert verdicts((tmp_path / "verdicts.jsonl").read_text()) == expected
+    assert len(rules.calls()) == 2
+
+
+def test_a_budget_that_is_spent_ends_it_and_what_was_judged_is_written(judge: Judge, rules: RulesServer) -> None:
+    rows = [PROSE | {"answer": f"No, not at all: {number}."} for number in range(9)]
+    done = judge(rows, **rules.options, BUDGET_USD="0.3", OPENAI_PRICES="100 100 100")
+    assert done.status == 2 and "budget" in done.err, done.err
+    calls = len(rules.calls())
+    assert len([verdict for verdict, _ in done.verdicts if verdict is not None]) == calls < len(rows)
+    assert f"{calls} calls" in done.err and "$0.3" in done.err
+
+
+def test_a_row_that_the_endpoint_refuses_is_named_and_the_others_are_judged(judge: Judge, rules: RulesServer) -> None:
+    rules.fail("*:context:1")
+    done = judge([PROSE, NUMBER, WRONG, PROSE], **rules.options)
+    found = [verdict for verdict, _ in done.verdicts]
+    assert (done.status, found[1], found.count(None)) == (2, True, 1 if found[2] is None else 2)
+    assert f"row {found.index(None) + 1}: " in done.err
 
 
 @pytest.mark.parametrize(("fault", "ended_by"), [("invalid_json", 6), ("quota", 2)])
 def test_a_fault_of_every_call_ends_it_and_the_rows_that_were_refused_before_are_named(
-    tmp_path: Path, fault: str, ended_by: int
+    judge: Judge, rules: RulesServer, fault: str, ended_by: int
 ) -> None:
     rows = [PROSE | {"answer": f"No, not at all: {number}."} for number in range(100)]
     rows[0] = PROSE | {"gold": "not " * 4_000}  # more than the context
-    with rules_server(tmp_path / "calls.jsonl", "k") as server:
-        server.fail(f"*:{fault}:*")
-        config = with_model(tmp_path, server.url, OPENAI_CONTEXT_TOKENS=4_000, JUDGE_MAX_COMPLETION_TOKENS=1_000)
-        done = judge(tmp_path, rows, *config, OPENAI_API_KEY="k")
-    assert (done.returncode, verdicts(done.stdout)) == (2, [(None, 2)] * (ended_by - 1)), done.stderr
-    assert all(f"row {row}: " in done.stderr for row in (1, ended_by)) and len(server.calls()) < len(rows)
+    rules.fail(f"*:{fault}:*")
+    done = judge(rows, **rules.options, OPENAI_CONTEXT_TOKENS=4_000, JUDGE_MAX_COMPLETION_TOKENS=1_000)
+    assert (done.status, done.verdicts) == (2, [(None, 2)] * (ended_by - 1)), done.err
+    assert all(f"row {row}: " in done.err for row in (1, ended_by)) and len(rules.calls()) < len(rows)
 
 
-def test_a_row_that_ends_it_takes_no_paid_verdict_of_later_rows(tmp_path: Path) -> None:
+def test_a_row_that_ends_it_takes_no_paid_verdict_of_later_rows(judge: Judge) -> None:
     refused = PROSE | {"answer": "It says: refuse this."}
-
     in_flight = threading.Barrier(3)
 
     class Refusing(Server):
@@ -135,65 +136,61 @@ def test_a_row_that_ends_it_takes_no_paid_verdict_of_later_rows(tmp_path: Path) 
             return completion({"content": json.dumps(reply)})
 
     with serving(Refusing()) as server:
-        rows = [PROSE, refused, NUMBER, WRONG, NUMBER]
-        done = judge(tmp_path, rows, *with_model(tmp_path, f"{server.url}/v1"), OPENAI_API_KEY="k")
-    assert verdicts(done.stdout) == [(True, 2), (None, 2), (True, 1), (True, 2)], done.stderr
-    assert done.returncode == 2 and "row 2: " in done.stderr and "no such tenant" in done.stderr
+        done = judge([PROSE, refused, NUMBER, WRONG, NUMBER], OPENAI_BASE_URL=f"{server.url}/v1")
+    assert done.verdicts == [(True, 2), (None, 2), (True, 1), (True, 2)], done.err
+    assert done.status == 2 and "row 2: " in done.err and "no such tenant" in done.err
 
 
-def test_a_config_is_read_for_its_judge_alone(tmp_path: Path) -> None:
-    (tmp_path / "judge.config").write_text('CONFIG_JUDGE="exact_number"\nCONFIG_DATA_PATH="nowhere.csv"\n')
+def test_a_config_is_read_for_its_judge_alone(judge: Judge) -> None:
     row = {"question": "How many?", "gold": "72", "answer": "So 72."}
-    done = judge(tmp_path, [row], "--config", str(tmp_path / "judge.config"))
-    assert verdicts(done.stdout) == [(True, 1)], done.stderr
-    (tmp_path / "judge.config").write_text('CONFIG_JUDGE_TOLERANCE="9"\n')
-    assert "JUDGE_TOLERANCE" in judge(tmp_path, [row], "--config", str(tmp_path / "judge.config")).stderr
+    assert judge([row], JUDGE="exact_number", DATA_PATH="nowhere.csv").verdicts == [(True, 1)]
+    for wrong in ({"JUDGE_TOLERANCE": "9"}, {"NONSENSE": 1}):
+        [name] = wrong
+        refused = judge([row], **wrong)
+        assert refused.status == 1 and name in refused.err
 
 
-def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(tmp_path: Path) -> None:
-    done = judge(tmp_path, [PROSE, NUMBER], *with_model(tmp_path, "http://127.0.0.1:9/v1"))  # and without a key
-    assert done.returncode == 2 and "OPENAI_API_KEY" in done.stderr and "Traceback" not in done.stderr, done.stderr
-    assert verdicts(done.stdout) == []
+def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    done = judge([PROSE, NUMBER], OPENAI_BASE_URL=NOBODY)
+    assert (done.status, done.verdicts) == (2, []) and "OPENAI_API_KEY" in done.err, done.err
 
 
-def test_malformed_rows_and_settings_are_refused_before_anything_is_judged(tmp_path: Path) -> None:
+def test_malformed_rows_are_refused_before_anything_is_judged(judge: Judge, tmp_path: Path) -> None:
     output = tmp_path / "verdicts.jsonl"
     output.write_text("from before\n")
     rows = b'{"question": "a", "gold": "b", "answer": "c"}\n{"question": 1}\nnonsense\n'
-    done = judge(tmp_path, rows, "--output", str(output))
-    assert (done.returncode, done.stdout, "line 2:" in done.stderr, "line 3:" in done.stderr) == (1, "", True, True)
-    (tmp_path / "x.config").write_text("CONFIG_NONSENSE=1\n")
-    done = judge(tmp_path, [NEAR], "--config", str(tmp_path / "x.config"), "--output", str(output))
-    assert done.returncode == 1 and "CONFIG_NONSENSE" in done.stderr
+    done = judge(rows, "--output", output)
+    assert (done.status, done.out, "line 2:" in done.err, "line 3:" in done.err) == (1, "", True, True)
     assert output.read_text() == "from before\n"
-    done = judge(tmp_path, [NUMBER], "--output", str(tmp_path / "rows.jsonl"))
-    assert done.returncode == 1 and json.loads((tmp_path / "rows.jsonl").read_text()) == NUMBER
+    assert judge([NUMBER], "--output", tmp_path / "rows.jsonl").status == 1
+    assert json.loads((tmp_path / "rows.jsonl").read_text()) == NUMBER
 
 
-def test_exact_numbers_are_judged_without_an_endpoint(tmp_path: Path) -> None:
+def test_exact_numbers_are_judged_without_an_endpoint(judge: Judge) -> None:
     rows = [{"question": "How many?", "gold": "72", "answer": answer} for answer in ("So 72.", "70, or 71", "none")]
-    done = judge(tmp_path, rows, "--judge", "exact_number")
-    assert verdicts(done.stdout) == [(True, 1), (False, 1), (False, 1)], done.stderr
-    refused = judge(tmp_path, [*rows, PROSE], "--judge", "exact_number")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert len(refused.stderr.splitlines()) == 1 and "row 4" in refused.stderr and PROSE["gold"] in refused.stderr
+    assert judge(rows, "--judge", "exact_number").verdicts == [(True, 1), (False, 1), (False, 1)]
+    refused = judge([*rows, PROSE], "--judge", "exact_number")
+    assert (refused.status, refused.out, len(refused.err.splitlines())) == (1, "", 1)
+    assert "row 4" in refused.err and PROSE["gold"] in refused.err
 
 
 def test_a_command_that_takes_long_says_how_far_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "QUIET_S", 0.05)
-    (tmp_path / "rows.jsonl").write_text(json.dumps(PROSE))
     own = tmp_path / "slow_judges.py"
     own.write_text("import threading\ndef slow(*texts):\n    return threading.Event().wait(0.5)\n")
-    assert main(["judge", str(tmp_path / "rows.jsonl"), "--judge", f"{own}:slow"]) == console.DONE
-    assert "0 of 1 rows judged" in capsys.readouterr().err
+    done = judge([PROSE], "--judge", f"{own}:slow")
+    assert done.status == 0 and "0 of 1 rows judged" in done.err
 
 
-def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(judge: Judge, tmp_path: Path) -> None:
     own = tmp_path / "own_judges.py"
     own.write_text('print("load")\ndef same(question, gold, answer):\n    print("judge")\n    return gold == answer\n')
-    done = judge(tmp_path, [PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", f"{own}:same")
-    assert verdicts(done.stdout) == [(False, 1), (True, 1)], done.stderr  # and nothing that it prints
-    refused = judge(tmp_path, [PROSE], "--judge", f"{own}:other")
-    assert (refused.returncode, refused.stdout) == (1, "") and f"{own}:other" in refused.stderr
+    done = judge([PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", f"{own}:same")
+    assert done.verdicts == [(False, 1), (True, 1)], done.err  # and nothing that it prints
+    refused = judge([PROSE], "--judge", f"{own}:other")
+    assert (refused.status, refused.out) == (1, "") and f"{own}:other" in refused.err

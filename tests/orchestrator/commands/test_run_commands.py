@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from farm_bench import until
 from simulated_run import Driver
 from simulated_signals import signal_key
-from terminal import CHILDREN, ROOT, SMALL, Terminal, ended, history
+from terminal import CHILDREN, COMMAND, ROOT, SMALL, Terminal, ended
 
 from orchestrator.runs.folder import run_file
 from orchestrator.runs.lifecycle import failed_tasks
@@ -20,47 +21,37 @@ from tasks.store.keys import CANCELLED
 pytestmark = pytest.mark.long
 
 
-def test_what_failed_is_listed_and_retried_one_by_one(terminal: Terminal, driver: Driver) -> None:
-    # Given a run that parked because the reflector failed for both children
+def history(terminal: Terminal) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (terminal.output / "history.jsonl").read_text().splitlines()]
+
+
+def test_what_failed_is_listed_and_retried_by_name_beside_the_waiting_run(terminal: Terminal, driver: Driver) -> None:
+    # Given a run that waits because the reflector failed for both children
     for node in CHILDREN:
         driver.set_signal("fail", "reflect", node)
-    status, said = ended(terminal.evolve())
-    assert status == 3, said
-    failed = sorted((one["node"], one["stage"], one["tries"]) for one in terminal.failed())  # listed by time
-    assert failed == [(node, "reflect", 1) for node in CHILDREN]
+    running = terminal.evolve("--retry-wait", "100")
+    until((terminal.output / "run.json").exists, 60)
+    until(lambda: len(failed_tasks(driver.store, run_file(terminal.output)["id"])) == len(CHILDREN), 60)
+    status, said = terminal.run("failed", str(terminal.output), "--json")
+    failed = sorted((one["node"], one["stage"], one["tries"]) for one in json.loads(said))  # listed by time
+    assert (status, failed) == (0, [(node, "reflect", 1) for node in CHILDREN])
     status, said = terminal.run("failed", str(terminal.output))
     assert "g0_child0_mut: reflect failed, tried 1 time, last at" in said
     assert "  RuntimeError: as it was told\n" in said
     # When a name that nothing failed by is retried, then nothing starts
     status, said = terminal.run("retry", str(terminal.output), "g9_child9_mut")
     assert (status, "no failed task is called 'g9_child9_mut'" in said) == (1, True)
-    # When one is retried, then it alone is done, and the run parks with the other one
-    for node in CHILDREN:
+    # When one is retried, then it alone is done
+    for number, node in enumerate(CHILDREN):
         driver.clear_signal("fail", "reflect", node)
-    status, said = terminal.run("retry", str(terminal.output), CHILDREN[0])
-    assert status == 3, said
-    assert [one["node"] for one in terminal.failed()] == [CHILDREN[1]]
-    assert [driver.began("reflect", node) for node in CHILDREN] == [2, 1]
-    assert "parked     reflect of g0_child1_mut failed" in terminal.run("status", str(terminal.output))[1]
-    # When all is retried, then the run ends, and nothing was done twice
-    status, said = terminal.run("retry", str(terminal.output))
-    assert status == 0, said
-    assert [driver.began("reflect", node) for node in CHILDREN] == [2, 2]
-    assert terminal.failed() == []
-    assert run_status(terminal.output).state == "finished"
-
-
-def test_a_run_at_work_goes_on_when_its_failures_are_retried_beside_it(terminal: Terminal, driver: Driver) -> None:
-    driver.set_signal("fail", "reflect", CHILDREN[0])
-    running = terminal.start(*terminal.evolve_command()[3:], "--retry-wait", "100")
-    until((terminal.output / "run.json").exists, 60)
-    until(lambda: failed_tasks(driver.store, run_file(terminal.output)["id"]), 60)
-    driver.clear_signal("fail", "reflect", CHILDREN[0])
-    status, said = terminal.run("retry", str(terminal.output))
-    assert (status, said.startswith(f"sent again: reflect of {CHILDREN[0]} (task ")) == (0, True)
+        status, said = terminal.run("retry", str(terminal.output), *CHILDREN[: 1 - number])
+        assert (status, said.startswith(f"sent again: reflect of {node} (task ")) == (0, True)
+        until(partial(driver.ended, "score", node), 60)
+        assert [driver.began("reflect", each) for each in CHILDREN] == [2, 1 + number]
+    # And with the last one the run ends, and nothing was done twice
     status, said = ended(running)
-    assert status == 0, said
-    assert "waiting 100 s for a retry" in said
+    assert status == 0 and "waiting 100 s for a retry" in said, said
+    assert terminal.run("failed", str(terminal.output), "--json")[1].strip() == "[]"
 
 
 def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: Driver) -> None:
@@ -71,7 +62,7 @@ def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: D
     until(lambda: driver.began("answer", first), 60)
     run_id = run_file(terminal.output)["id"]
     # When it is cancelled, then its driver stops with a clear line
-    cancelling = terminal.start("cancel", str(terminal.output))
+    cancelling = terminal.start(*COMMAND, "cancel", str(terminal.output))
     status, said = ended(running)
     assert (status, "parked: cancelled by `orchestrator cancel`" in said) == (3, True)
     # And the command waits for what is at work, and says how to go on
@@ -80,8 +71,7 @@ def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: D
     status, said = ended(cancelling)
     assert status == 0, said
     assert f"go on with: orchestrator retry {terminal.output}" in said
-    judged = driver.began("judge", first)
-    assert judged == 0
+    assert driver.began("judge", first) == 0
     # When it goes on, then the answer that was there is not asked for again
     status, said = terminal.run("retry", str(terminal.output))
     assert status == 0, said
@@ -136,11 +126,8 @@ def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(termina
         "REFLECTOR_MODEL": "larger", "REFLECTOR_MAX_COMPLETION_TOKENS": "8192",
     }  # fmt: skip
     # And it holds none of its answers and verdicts any more: they expire
-    shared = [
-        key
-        for kind in ("answer", "verdict", "clustering")
-        for key in driver.store.redis.scan_iter(match=f"whetstone:{kind}:*")
-    ]
+    kinds = ("answer", "verdict", "clustering")
+    shared = [key for kind in kinds for key in driver.store.redis.scan_iter(match=f"whetstone:{kind}:*")]
     assert shared and all(driver.store.redis.ttl(key) > 0 for key in shared)
     # But what would make it another run is refused
     status, said = terminal.run("retry", str(terminal.output), "--set", "SEED=7")
@@ -202,34 +189,6 @@ def test_a_parked_run_refuses_another_target_server_and_other_questions(
     status, said = terminal.run("retry", str(terminal.output))
     assert status == 0, said
     assert json.loads((terminal.output / "servers.json").read_text())["servers"] == [{"version": "1.0"}]
-
-
-def test_a_run_that_is_interrupted_in_its_first_generation_leaves_what_is_known(
-    terminal: Terminal, driver: Driver
-) -> None:
-    # Given a run whose population is evaluated, and one of whose children is not
-    for node in CHILDREN:
-        driver.set_signal("hold", "reflect", node)
-    running = terminal.evolve()
-    until(lambda: any(driver.began("reflect", node) for node in CHILDREN), 60)
-    driver.clear_signal("hold", "reflect", CHILDREN[0])
-    until(lambda: driver.ended("score", CHILDREN[0]), 60)
-    # When it is interrupted
-    running.send_signal(signal.SIGINT)
-    status, said = ended(running)
-    assert status == 130, said
-    # Then its state, its best deltas and their processor are there
-    state = json.loads((terminal.output / "evolution_state.json").read_text())
-    assert (state["generation"], state["best_individual"]) == (0, None)
-    best = json.loads((terminal.output / "deltas_best.json").read_text())
-    assert set(best.values()) == {0.0}
-    assert "DELTAS = {" in (terminal.output / "processor_best.py").read_text()
-    # When it goes on, then the population is not asked again
-    for node in CHILDREN:
-        driver.clear_signal("hold", "reflect", node)
-    status, said = terminal.run("retry", str(terminal.output))
-    assert status == 0, said
-    assert driver.began("answer", "g0_pop0") == 1
 
 
 def test_a_run_that_parks_in_a_later_generation_has_the_best_of_that_generation(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from terminal import run_here as run
 
 from orchestrator import console
 from orchestrator.cli import main
@@ -15,16 +15,19 @@ from orchestrator.runs.folder import OutputFolder
 from orchestrator.runs.status import ParkedState, write_parked_state
 from tasks.store.store import Store
 
+Captured = pytest.CaptureFixture[str]
 
-def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+
+def shown(folder: Path, capsys: Captured) -> dict[str, str]:
     """What is printed, by its first word; the state under ""."""
-    assert main(["status", str(folder)]) == console.DONE
-    head, *lines = capsys.readouterr().out.splitlines()
+    status, said = run(capsys, "status", folder)
+    assert status == console.DONE
+    head, *lines = said.splitlines()
     return {"": head, **{line[:13].strip(): line[13:] for line in lines}}
 
 
 def test_a_parked_run_offers_a_retry_and_one_at_a_dead_end_says_what_must_change(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Captured
 ) -> None:
     output = OutputFolder(tmp_path)
     output.run_id("guide")
@@ -39,7 +42,7 @@ def test_a_parked_run_offers_a_retry_and_one_at_a_dead_end_says_what_must_change
 
 
 def test_the_number_of_generations_is_known_wherever_the_command_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     # given a run whose settings name its questions by a relative path
     output = OutputFolder(tmp_path / "run")
@@ -47,75 +50,43 @@ def test_the_number_of_generations_is_known_wherever_the_command_runs(
     output.config.write_bytes(Path("configs/embedded.config").read_bytes())
     # when it is looked at from a folder that has no such file
     monkeypatch.chdir(tmp_path)
-    # then
     assert "0 of 8 generations" in shown(output.path, capsys)[""]
     # and where the settings cannot be read, the number is not known
     output.config.write_text("CONFIG_NGEN=several\n")
     assert "0 of ? generations" in shown(output.path, capsys)[""]
 
 
-HISTORY = {
-    "generation": 0, "arm": "plain", "best": 0.5, "mean": 0.5, "best_ever": 0.5, "offspring": [],
-    "population": [{"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}],
-    "evaluations": {"computed": 1, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
-    "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3, "cost_usd": 0.0,
-}  # fmt: skip
+DAMAGE = {"run.json": "{", "usage.json": '{"requests": "7"}', "history.jsonl": "half\n"}
 
 
-def edit(name: str, text: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_text(text) and None
-
-
-DAMAGE = {
-    "run.json": edit("run.json", "{"),
-    "usage.json": edit("usage.json", '{"requests": "7"}'),
-    "history.jsonl": edit("history.jsonl", "half\n"),
-}
-
-
-@pytest.fixture
-def outputs(tmp_path: Path) -> Path:
-    """Two sound runs."""
-    for name in ("first", "second"):
-        folder = OutputFolder(tmp_path / name)
-        folder.run_id("evolve")
-        folder.write("history.jsonl", json.dumps(HISTORY) + "\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damaged", DAMAGE)
 def test_a_damaged_run_is_named_and_the_others_are_listed(
-    outputs: Path, store: Store, capsys: pytest.CaptureFixture[str], damage: str
+    tmp_path: Path, store: Store, capsys: Captured, damaged: str
 ) -> None:
-    # Given three runs, of which one is damaged
-    folder = OutputFolder(outputs / "damaged")
-    folder.run_id("evolve")
-    DAMAGE[damage](folder.path)
-    named = f"damaged/{damage}"
+    for name in ("first", "second", "damaged"):
+        OutputFolder(tmp_path / name).run_id("evolve")
+    folder = tmp_path / "damaged"
+    (folder / damaged).write_text(DAMAGE[damaged])
     # When they are listed, then the others are there, and the file is named
-    assert main(["runs", str(outputs)]) == console.BROKEN
+    assert main(["runs", str(tmp_path)]) == console.BROKEN
     said = capsys.readouterr()
-    assert [line.split()[-1] for line in said.out.splitlines()[1:]] == [str(outputs / n) for n in ("first", "second")]
+    assert [line.split()[-1] for line in said.out.splitlines()[1:]] == [str(tmp_path / n) for n in ("first", "second")]
     [line] = said.err.splitlines()
-    assert named in line
+    assert f"damaged/{damaged}" in line
     # And for a program
-    assert main(["runs", str(outputs), "--json"]) == console.BROKEN
+    assert main(["runs", str(tmp_path), "--json"]) == console.BROKEN
     *_, last = json.loads(capsys.readouterr().out)
-    assert (last["folder"], last["state"]) == (str(folder.path), "unreadable") and named in last["reason"]
-    # And its own state is refused in one line
-    assert main(["status", str(folder.path)]) == console.WRONG
-    assert named in capsys.readouterr().err
-    # And Flower's page has all three
-    views = index_runs(outputs, store)
-    assert sorted(view.state for view in views.values()) == ["stopped", "stopped", "unreadable"]
-    assert [named in view.problem for view in views.values() if view.state == "unreadable"] == [True]
+    assert (last["folder"], last["state"]) == (str(folder), "unreadable") and f"damaged/{damaged}" in last["reason"]
+    # And its own state is refused, and Flower's page has all three
+    status, refused = run(capsys, "status", folder)
+    assert status == console.WRONG and f"damaged/{damaged}" in refused
+    problems = {view.problem for view in index_runs(tmp_path, store).values() if view.state == "unreadable"}
+    assert len(index_runs(tmp_path, store)) == 3 and [f"damaged/{damaged}" in one for one in problems] == [True]
 
 
-def test_control_characters_of_a_folders_name_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_a_folders_name_are_escaped(tmp_path: Path, capsys: Captured) -> None:
     folder = tmp_path / "a\x1b[31mb"
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({"id": "demo-1", "kind": "evolve"}))
-    main(["runs", str(tmp_path)])
-    main(["status", str(folder)])
-    printed = capsys.readouterr().out
+    printed = run(capsys, "runs", tmp_path)[1] + run(capsys, "status", folder)[1]
     assert "\x1b" not in printed and printed.count(r"a\x1b[31mb") >= 2

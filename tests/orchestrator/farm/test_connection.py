@@ -101,19 +101,12 @@ def test_a_real_endpoint_needs_a_key_before_anything_starts(monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("endpoint_url", "overrides", "found"),
-    [
-        (None, [], "call a real endpoint"),
-        ("http://127.0.0.1:9/v1", [ADDRESS], "answer by rules"),
-    ],
+    [(None, [], "call a real endpoint"), ("http://127.0.0.1:9/v1", [ADDRESS], "answer by rules")],
 )
 def test_a_farm_that_is_already_up_with_the_other_endpoint_is_refused(
-    endpoint_url: str | None,
-    overrides: list[str],
-    found: str,
-    tmp_path: Path,
-    valkey_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch,
+    endpoint_url: str | None, overrides: list[str], found: str,
+) -> None:  # fmt: skip
     # Given a farm that somebody has started, whose endpoint is not the one of the settings
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-mine")
     farm = control.Farm(tmp_path, valkey_url, endpoint_url, None, None)
@@ -136,15 +129,11 @@ def test_no_worker_is_missed_where_nothing_waits_or_one_is_ready() -> None:
 
 
 def test_a_store_that_refuses_is_reported_while_the_run_only_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refusing_valkey: RefusingValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting_loop, "CHECK_EVERY_S", 0.0)
-    server, said = RefusingValkey(tmp_path), list[str]()
-    try:
-        server.start()
-        refused = pytest.raises(StoreUnusable, match="OOM")
-        with connected(server.url, Waiting(4.0, said.append)) as farm, server.full_memory(), refused:
-            WorkerMonitor(farm, said.append).look()
-        assert len(said) == 1 and "OOM" in said[0]
-    finally:
-        server.close()
+    said = list[str]()
+    refused = pytest.raises(StoreUnusable, match="OOM")
+    with connected(refusing_valkey.url, Waiting(4.0, said.append)) as farm, refusing_valkey.full_memory(), refused:
+        WorkerMonitor(farm, said.append).look()
+    assert len(said) == 1 and "OOM" in said[0]

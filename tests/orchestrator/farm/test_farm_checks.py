@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 
 import pytest
 from http_thread import http_server
@@ -99,13 +98,8 @@ def test_an_endpoint_answers_or_refuses_the_key(endpoint: str) -> None:
     assert (gone.ok, "does not answer" in gone.message) == (False, True)
 
 
-def test_a_store_that_refuses_writes_is_wrong(tmp_path: Path) -> None:
-    server = RefusingValkey(tmp_path)
-    try:
-        server.start()
-        assert check_writes(server.url).ok
-        with server.replica():
-            found = check_writes(server.url)
-        assert not found.ok and "READONLY" in found.message
-    finally:
-        server.close()
+def test_a_store_that_refuses_writes_is_wrong(refusing_valkey: RefusingValkey) -> None:
+    assert check_writes(refusing_valkey.url).ok
+    with refusing_valkey.replica():
+        found = check_writes(refusing_valkey.url)
+    assert not found.ok and "READONLY" in found.message

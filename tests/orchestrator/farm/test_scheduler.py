@@ -71,13 +71,6 @@ def test_where_the_others_go_on_after_a_failure_all_is_done_before_the_run_parks
     # and the driver has said so when it failed, and parks with it
     assert [failure.node for failure in parked.value.failures] == ["bad"]
     assert driver.messages == ["compress of bad failed: RuntimeError: as it was told; the other jobs go on"]
-    # When it is retried, then it alone is done
-    driver.clear_signal("fail", "compress", "bad")
-    again = Scheduler(driver.dispatcher(), {"openai.compress": 1}, goes_on=True)
-    for label in ("first", "bad", "later"):
-        again.submit(request(label))
-    assert sorted(job.spec.label for job, _ in again.results()) == ["bad", "first", "later"]
-    assert [driver.began("compress", label) for label in ("first", "bad", "later")] == [1, 2, 1]
 
 
 def test_poll_gives_each_result_and_each_failure_once_and_forgets_both(driver: Driver) -> None:
@@ -104,3 +97,22 @@ def test_poll_gives_each_result_and_each_failure_once_and_forgets_both(driver: D
     assert (result["label"], failures, failed) == ("good", [], ["bad"])
     assert scheduler.poll() == ([], []) and scheduler.is_done()
     assert driver.store.failures(RUN.id) == []
+
+
+def test_a_scheduler_that_starts_again_does_only_the_named_jobs(driver: Driver) -> None:
+    labels = ("a/0", "a/1", "b/0")
+    jobs = [request(label) for label in labels]
+    for label in labels[:2]:
+        driver.set_signal("fail", "compress", label)
+    with pytest.raises(Parked, match=r"compress of ./. failed: RuntimeError: as it was told"):
+        driver.schedule(*jobs).result(timeout=60)
+    for label in labels[:2]:
+        driver.clear_signal("fail", "compress", label)
+    with pytest.raises(Parked) as parked:
+        driver.schedule(*jobs, only=("a/0",)).result(timeout=60)
+    assert [failure.node for failure in parked.value.failures] == ["a/1"]
+    assert [driver.began("compress", label) for label in labels] == [2, 1, 1]
+    # When nothing is named, then the rest is done, and nothing twice
+    results = driver.schedule(*jobs).result(timeout=60)
+    assert sorted(found["label"] for _, found in results) == [*labels]
+    assert [driver.began("compress", label) for label in labels] == [2, 2, 1]

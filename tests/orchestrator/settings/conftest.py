@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.settings import SettingsError
+from orchestrator.settings.kconfig import load_settings
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -23,14 +26,11 @@ class Sound:
         self.deltas = folder / "deltas.json"
         self.write_deltas({str(cluster): 0.0 for cluster in range(12)})
         self.path.write_text((ROOT / "configs" / "embedded.config").read_text())
-        for name, written in {
-            "DATA_PATH": f'"{self.questions}"',
-            "TRAINING": '"0-15"',
-            "VALIDATION": '"16-31"',
-            "TEST": '""',
-            "INITIAL_DELTAS_PATH": f'"{self.deltas}"',
-        }.items():
-            self.put(name, written)
+        self.put("DATA_PATH", f'"{self.questions}"')
+        self.put("INITIAL_DELTAS_PATH", f'"{self.deltas}"')
+        self.put("TRAINING", '"0-15"')
+        self.put("VALIDATION", '"16-31"')
+        self.put("TEST", '""')
 
     def put(self, name: str, written: str) -> None:
         """Let `written` stand behind CONFIG_`name`= in the file."""
@@ -52,17 +52,9 @@ def sound(tmp_path: Path) -> Sound:
     return Sound(tmp_path)
 
 
-@pytest.fixture(scope="session")
-def shared_sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
-    """One that nobody changes."""
-    return Sound(tmp_path_factory.mktemp("sound"))
-
-
 @pytest.fixture
 def problems(sound: Sound) -> Callable[..., tuple[str, ...]]:
     """What `load_settings` has against the file, with the overrides that are given."""
-    from orchestrator.settings import SettingsError
-    from orchestrator.settings.kconfig import load_settings
 
     def told(*overrides: str) -> tuple[str, ...]:
         with pytest.raises(SettingsError) as error:

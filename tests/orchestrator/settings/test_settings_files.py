@@ -10,15 +10,7 @@ import pytest
 
 from orchestrator.runs.folder import OutputFolder
 from orchestrator.settings import SettingsError
-from orchestrator.settings.inputs import (
-    FORK,
-    BrevityPrompt,
-    StartVector,
-    cluster_layout,
-    prompts_of,
-    read_population,
-    read_prompts,
-)
+from orchestrator.settings.inputs import FORK, StartVector, cluster_layout, prompts_of, read_population, read_prompts
 from orchestrator.settings.kconfig import load_settings
 
 ZEROS = {str(cluster): 0.0 for cluster in range(12)}
@@ -80,19 +72,6 @@ def test_the_word_fork_is_for_a_folder_that_has_what_a_fork_begins_with(sound: A
 SHIPPED = Path(__file__).parents[3] / "configs/prompts.yaml"
 
 
-def problems(path: Path) -> str:
-    with pytest.raises(SettingsError) as caught:
-        read_prompts(path)
-    return "\n".join(caught.value.problems)
-
-
-def test_the_sentence_follows_the_system_prompt() -> None:
-    base = "Answer the question using the provided context."
-    assert BrevityPrompt("concise", "Be concise.").system_prompt(base) == f"{base} Be concise."
-    assert BrevityPrompt("plain", "").system_prompt(base) == base
-    assert BrevityPrompt("concise", "Be concise.").system_prompt("") == "Be concise."
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -108,26 +87,28 @@ def test_the_sentence_follows_the_system_prompt() -> None:
 def test_a_malformed_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "prompts.yaml"
     path.write_text(content, "utf-8")
-    assert problems(path)
+    with pytest.raises(SettingsError):
+        read_prompts(path)
 
 
 @pytest.mark.parametrize("name", ["first sentence", "max_tokens 40", "g0_pop0", "plain: log-odds x1", "a: random 3"])
 def test_a_name_that_a_run_gives_itself_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "prompts.yaml"
     path.write_text(f'prompts:\n  - {{name: plain, text: ""}}\n  - {{name: "{name}", text: Be brief.}}\n', "utf-8")
-    assert name in problems(path) and len(problems(path).splitlines()) == 1
+    with pytest.raises(SettingsError) as refused:
+        read_prompts(path)
+    [problem] = refused.value.problems
+    assert name in problem
 
 
-def test_the_shipped_prompts_are_found_from_every_working_directory(
+def test_the_sentences_of_the_shipped_prompts_follow_the_system_prompt_in_every_working_directory(
     sound: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(sound.folder)
     prompts = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=shipped", "TARGET_SYSTEM_PROMPT=Reply."]))
     assert list(prompts) == [prompt.name for prompt in read_prompts(SHIPPED)]
     assert (prompts["plain"], prompts["concise"]) == ("Reply.", "Reply. Be concise.")
-
-
-def test_without_a_file_the_plain_prompt_is_alone(sound: Any) -> None:
-    assert prompts_of(load_settings(sound.path, ["PROMPTS_PATH=", "TARGET_SYSTEM_PROMPT=Reply. "])) == {
-        "plain": "Reply. "
-    }
+    alone = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=shipped", "TARGET_SYSTEM_PROMPT="]))
+    assert (alone["plain"], alone["concise"]) == ("", "Be concise.")
+    without_file = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=", "TARGET_SYSTEM_PROMPT=Reply. "]))
+    assert without_file == {"plain": "Reply. "}

@@ -1,4 +1,4 @@
-"""The examples run as they are, on one embedded farm, from a folder that has the repository's configs and examples."""
+"""The examples run as they are, from a folder that has the repository's configs and examples."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from farm_bench import Bench
+from simulated_signals import signal_key
 
 from orchestrator.api import RunResults, open_run
 from tasks.judging.graders import UserFunction
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")
-SCRIPTS = ("quickstart", "own_judge", "fork", "collect")  # in this order: fork.py needs the first
+SCRIPTS = {"simulated": ("quickstart", "fork"), "embedded": ("quickstart", "own_judge", "fork", "collect")}
+"""By farm those that run there, in this order: fork.py needs the first."""
 
 pytestmark = pytest.mark.timeout(600)
+on_the_embedded_farm = pytest.mark.parametrize(
+    "farm", [pytest.param("embedded", marks=pytest.mark.long)], indirect=True
+)
 
 
 def orchestrator_command(*words: str) -> None:
@@ -31,18 +39,32 @@ def orchestrator_command(*words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.fixture(scope="module", params=["simulated", pytest.param("embedded", marks=pytest.mark.long)])
+def farm(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the examples run, with a farm that stays up for all of them; the vocabulary is clustered once a machine."""
+def folder(farm: str, simulated_farm: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the examples run; on an embedded farm that stays up, the vocabulary is clustered once a machine."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "outputs").mkdir()
     (folder / "configs").symlink_to(ROOT / "configs")
     shutil.copytree(ROOT / "examples", folder / "examples")
-    (CACHE / "clusters").mkdir(parents=True, exist_ok=True)
-    (folder / "outputs" / "clusters").symlink_to(CACHE / "clusters")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("PYTHONPATH", str(ROOT))
+        if farm == "simulated":
+            config = folder / "examples" / "small.config"
+            config.write_text(config.read_text().replace('FARM="embedded"', f'FARM="{simulated_farm.url}"'))
+            simulated_farm.empty_store()
+            for what in ("vary", "reuse"):
+                simulated_farm.store.set(signal_key(what, "answer", "each"), 1)
+            yield folder
+            simulated_farm.empty_store()
+            return
+        (CACHE / "clusters").mkdir(parents=True, exist_ok=True)
+        (folder / "outputs" / "clusters").symlink_to(CACHE / "clusters")
         orchestrator_command("farm", "up", "--config", "examples/small.config")
         try:
             yield folder
@@ -51,13 +73,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def printed(folder: Path) -> dict[str, str]:
+def printed(folder: Path, farm: str) -> dict[str, str]:
     """What each script prints; they run one after another, as programs do."""
-    from contextlib import redirect_stdout
-    from io import StringIO
-
     found = {}
-    for name in SCRIPTS:
+    for name in SCRIPTS[farm]:
         with redirect_stdout(StringIO()) as out:
             runpy.run_path(str(folder / "examples" / f"{name}.py"), run_name="__main__")
         found[name] = out.getvalue()
@@ -78,6 +97,21 @@ def test_the_quickstart_follows_a_run_and_prints_what_it_has_found(folder: Path,
     assert all(one.node in printed["quickstart"] for one in run.individuals)
 
 
+def test_a_fork_computes_nothing_that_its_origin_has_measured(folder: Path, printed: dict[str, str]) -> None:
+    origin, fork = run_of(folder, "quickstart"), run_of(folder, "fork")
+    known = {tuple(one.deltas.values()) for one in origin.individuals}
+    first = [one for one in fork.individuals if one.generation == 0]
+    new = {tuple(one.deltas.values()) for one in first} - known
+    counts = fork.generations[0]["evaluations"]
+    assert counts["computed"] == len(new)
+    assert f"first generation: {counts['computed']} evaluations computed, {counts['cached']} known" in printed["fork"]
+    population = [one["node"] for one in origin.generations[1]["population"]]
+    members = sorted(map(origin.individual, population), key=lambda m: -m.fitness)
+    begun = [one for one in first if one.stage == "pop"]
+    assert [(one.deltas, one.scratchpad) for one in begun] == [(one.deltas, one.scratchpad) for one in members]
+
+
+@on_the_embedded_farm
 def test_a_judge_in_ten_lines_steers_the_evolution(folder: Path, printed: dict[str, str]) -> None:
     run = run_of(folder, "own_judge")
     source = (ROOT / "examples" / "own_judge.py").read_text()
@@ -96,20 +130,7 @@ def test_a_judge_in_ten_lines_steers_the_evolution(folder: Path, printed: dict[s
     assert f"best: {max(shares.values()):.0%}" in printed["own_judge"]
 
 
-def test_a_fork_computes_nothing_that_its_origin_has_measured(folder: Path, printed: dict[str, str]) -> None:
-    origin, fork = run_of(folder, "quickstart"), run_of(folder, "fork")
-    known = {tuple(one.deltas.values()) for one in origin.individuals}
-    first = [one for one in fork.individuals if one.generation == 0]
-    new = {tuple(one.deltas.values()) for one in first} - known
-    counts = fork.generations[0]["evaluations"]
-    assert counts["computed"] == len(new)
-    assert f"first generation: {counts['computed']} evaluations computed, {counts['cached']} known" in printed["fork"]
-    population = [one["node"] for one in origin.generations[1]["population"]]
-    members = sorted(map(origin.individual, population), key=lambda m: -m.fitness)
-    begun = [one for one in first if one.stage == "pop"]
-    assert [(one.deltas, one.scratchpad) for one in begun] == [(one.deltas, one.scratchpad) for one in members]
-
-
+@on_the_embedded_farm
 def test_a_collection_finds_wasted_tokens(folder: Path, printed: dict[str, str]) -> None:
     run = run_of(folder, "collect")
     assert (run.kind, run.status.done) == ("collect", 2)
