@@ -6,11 +6,11 @@ A worker process imports this module (WHETSTONE_MODULES); the tests send by name
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import celery
 import redis
-from celery import current_app, shared_task
 
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.task import FailureLocation, FarmTask, RecordedTask
@@ -36,6 +36,10 @@ class Limited(Recorded):
 class Computing(Recorded):
     abstract = True
     time_limit = 60
+
+
+current_app: Any = celery.current_app
+shared_task: Callable[..., Callable[[Callable[..., Any]], Any]] = celery.shared_task
 
 
 def define(work: Callable[..., Any], *names: str, **options: Any) -> None:
@@ -139,9 +143,11 @@ def compute(name: str) -> None:
         if store.exists(f"{name}:go"):
             raise RuntimeError("let go")
 
+    def begin(report: Mapping[str, Any]) -> None:
+        store.rpush(f"{name}:began", report["pid"])
+
     with current_app.target_host.computing(check):
-        child = ComputeChild("test", "computing_child", ("wait",))
-        run_child(child, lambda report: store.rpush(f"{name}:began", report["pid"]), check)
+        run_child(ComputeChild("test", "computing_child", ("wait",)), begin, check)
 
 
 define(compute, "gpu.compute", base=Computing, card="computes")

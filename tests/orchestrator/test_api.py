@@ -114,7 +114,7 @@ class Failing(Callback):
 
 
 def test_each_callback_is_told_and_one_that_fails_stops_nothing() -> None:
-    recording, lines = Recording(), []
+    recording, lines = Recording(), list[str]()
     told = Callbacks([Failing(), recording], lines.append)
     told.start(RUN)
     told.end_generation(GenerationInfo(0, {"best": 0.5}, {"0": 1.0}, ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_a_damaged_file_is_named_in_one_line(folder: Path, name: str) -> None:
     assert results.run
 
 
-HALVES = {
+HALVES: dict[str, Callable[[bytes], bytes]] = {
     "bytes": lambda data: data[: len(data) // 2],
     "lines": lambda data: b"".join(data.splitlines(keepends=True)[: data.count(b"\n") // 2]),
     "zeros": lambda data: bytes(len(data)),

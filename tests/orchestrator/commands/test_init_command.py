@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminal import ROOT, TypedTerminal
+from simulated_evolve import ROOT
+from terminal import TypedTerminal
 from terminal import run_here as run
 
 from orchestrator.commands.init import FREE, SIZES, Answer, read_budget, read_data, read_judge, read_model

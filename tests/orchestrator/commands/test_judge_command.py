@@ -56,7 +56,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         path = tmp_path / "rows.jsonl"
         path.write_bytes(rows if isinstance(rows, bytes) else "\n".join(map(json.dumps, rows)).encode())
         if settings:
-            settings = UNLIMITED | settings
+            settings = {**UNLIMITED, **settings}
             config = tmp_path / "judge.config"
             config.write_text("".join(f"CONFIG_{name}={json.dumps(value)}\n" for name, value in settings.items()))
             options = (*options, "--config", config)

@@ -84,8 +84,12 @@ def test_lost_messages_of_jobs_are_sent_again_and_those_that_failed_are_not(alon
 def test_a_run_whose_messages_are_always_lost_parks(alone: Driver) -> None:
     scheduler = Scheduler(dispatcher(alone, 30, lost_message_timeout_s=0.1))
     scheduler.submit(request("a/0"))
+
+    def lose() -> None:
+        drop_waiting(alone.broker, RUN.id)
+
     with pytest.raises(Parked, match=f"no job has finished or failed, though it was sent {MOST_RESENDS + 1} times"):
-        list(scheduler.results(lambda: drop_waiting(alone.broker, RUN.id) and None))
+        list(scheduler.results(lose))
 
 
 def test_without_progress_the_run_parks(alone: Driver) -> None:
@@ -105,7 +109,12 @@ def test_how_far_a_job_is_is_told_while_it_is_awaited(alone: Driver) -> None:
     alone.store.put_metadata(RUN.id, PROGRESS, json.dumps(step))
     for job, is_told in zip(jobs, (True, False), strict=True):
         told.clear()
-        scheduler.result(job.key, job.spec, lambda key=job.key: told and alone.store.put_shared(RUN.id, key, {}))
+
+        def finish(key: str = job.key) -> None:
+            if told:
+                alone.store.put_shared(RUN.id, key, {})
+
+        scheduler.result(job.key, job.spec, finish)
         assert told and {"write 2 of 3" in line for line in told} == {is_told}
 
 

@@ -80,7 +80,7 @@ def test_poll_gives_each_result_and_each_failure_once_and_forgets_both(driver: D
     driver.set_signal("hold", "compress", "good")
     for label in ("bad", "good"):
         scheduler.submit(request(label))
-    failed = []
+    failed: list[str] = []
 
     def has_failed() -> bool:
         results, failures = scheduler.poll()
