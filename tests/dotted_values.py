@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 
 def with_value(values: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
     """The same values with another one at a dotted name."""
-    changed = copy.deepcopy(dict(values))
-    section, key = _place(changed, name)
-    section[key] = value
-    return changed
+    key, _, rest = name.partition(".")
+    return {**values, key: with_value(values[key], rest, value) if rest else value}
 
 
 def without_key(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The same values without a key, which may be one of a section that is not there."""
-    changed = copy.deepcopy(dict(values))
-    section, key = _place(changed, name)
-    section.pop(key, None)
-    return changed
-
-
-def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    *sections, key = name.split(".")
-    for section in sections:
-        values = values[section]
-    return values, key
+    """The same values without a key."""
+    key, _, rest = name.partition(".")
+    if rest:
+        return {**values, key: without_key(values[key], rest)}
+    return {other: value for other, value in values.items() if other != key}

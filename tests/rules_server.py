@@ -118,9 +118,6 @@ def rules_server(log: Path, key: str = KEY) -> Iterator[RulesServer]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def log_message(self, *_: object) -> None:
-            """Requests are in the log of the calls."""
-
         def do_GET(self) -> None:
             self.reply(200, {"data": [{"id": "whetstone-rules"}]}, {})
 

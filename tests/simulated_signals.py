@@ -2,7 +2,7 @@
 
 
 def signal_key(what: str, stage: str, node: str) -> str:
-    """The key of a signal: a test sets `hold`, `fail` or `seconds`, which a stage obeys.
+    """The key of a signal: a test sets `hold` or `fail`, which a stage obeys.
 
     With `vary` of the answers each, their lengths follow from the deltas, and the scores from the answers.
     With `reuse` of the answers each, one that the store has is not generated again, as those of the target; with `cut`

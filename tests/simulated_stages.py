@@ -101,7 +101,7 @@ OUTCOMES: Mapping[StageName, Callable[[Stage], dict[str, Any]]] = {
 
 
 def simulate(name: str, node: str, store: Redis) -> None:
-    """Begin, wait for leave, fail when told to, take the time that was told, and end."""
+    """Begin, wait for leave, fail when told to, and end."""
     pause = threading.Event()
     store.incr(signal_key("began", name, node))
     store.sadd(signal_key("by", name, node), os.getpid())
@@ -109,7 +109,6 @@ def simulate(name: str, node: str, store: Redis) -> None:
         pause.wait(PAUSE_S)
     if store.exists(signal_key("fail", name, node)):
         raise RuntimeError("as it was told")
-    pause.wait(float(store.get(signal_key("seconds", name, "each")) or 0))  # type: ignore[arg-type]
     store.incr(signal_key("ended", name, node))
 
 

@@ -47,55 +47,43 @@ class Mutant:
         return f"there is no {missing[0]}" if missing else ""
 
 
-@dataclass(frozen=True)
-class Result:
-    status: int
-    seconds: float
-    output: str
-
-    @property
-    def failed_test(self) -> str:
-        found = re.search(r"^(?:FAILED|ERROR) (\S+)", self.output, re.MULTILINE)
-        return found[1] if found else ""
-
-
-def copy_of_tree() -> Path:
-    """The tracked files in a temporary folder, with the environment of this tree."""
-    folder = Path(tempfile.mkdtemp(prefix="whetstone-mutants-"))
+def copy_tree(folder: Path) -> None:
+    """The tracked files, with the environment of this tree."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     (folder / ".venv").symlink_to(ROOT / ".venv")
-    return folder
 
 
-def run_tests(folder: Path, tests: list[str]) -> Result:
-    started = time.monotonic()
+def run_tests(folder: Path, tests: list[str]) -> tuple[int, str]:
+    """Returns: pytest's exit status and output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "--timeout", "120", "--no-header", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
     try:
-        output, _ = process.communicate(timeout=LIMIT_S)
-        status = process.returncode
+        done = subprocess.run(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout
     except subprocess.TimeoutExpired:
-        process.kill()
-        output, _ = process.communicate()
-        status, output = FAILED, f"{output}\nFAILED (no end within {LIMIT_S} s)\n"
-    return Result(status, time.monotonic() - started, output)
+        return FAILED, f"FAILED (no end within {LIMIT_S} s)\n"
 
 
-def run_mutant(folder: Path, mutant: Mutant) -> Result:
-    """The tests of a mutant in a copy, which afterwards is as before."""
-    original, file = ROOT / mutant.file, folder / mutant.file
+def is_as_expected(number: int, mutant: Mutant, folder: Path) -> bool:
+    """Run its tests in a copy, which afterwards is as before."""
+    original, file, started = ROOT / mutant.file, folder / mutant.file, time.monotonic()
     file.write_text(original.read_text().replace(mutant.old, mutant.new))
-    try:
-        return run_tests(folder, mutant.tests.split())
-    finally:
-        shutil.copy2(original, file)
+    status, output = run_tests(folder, mutant.tests.split())
+    shutil.copy2(original, file)
+    word = {PASSED: "missed", FAILED: "found"}.get(status, f"pytest ended with {status}")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    seconds = time.monotonic() - started
+    print(f"{number:3} {word:7}{seconds:5.0f} s  {mutant.says}\n{'':14}{failed[1] if failed else ''}", flush=True)
+    if status not in (PASSED, FAILED):
+        print(output)
+    return status == FAILED or (status == PASSED and not mutant.found)
 
 
 def main() -> int:
@@ -112,34 +100,25 @@ def main() -> int:
         return 1 if problems else 0
 
     copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
-    folders = [copy_of_tree() for _ in range(options.jobs)]
-    try:
-        plain = run_tests(folders[0], sorted({path for mutant in chosen.values() for path in mutant.tests.split()}))
-        if plain.status != PASSED:
-            print(f"{plain.output}\nThe tests fail without a mutant.")
-            return 1
-        print(f"without a mutant the tests pass ({plain.seconds:.0f} s)", flush=True)
-        for folder in folders:
+
+    def run(numbered: tuple[int, Mutant]) -> bool:
+        folder = copies.get()
+        try:
+            return is_as_expected(*numbered, folder)
+        finally:
             copies.put(folder)
 
-        def run(numbered: tuple[int, Mutant]) -> bool:
-            number, mutant = numbered
-            folder = copies.get()
-            try:
-                result = run_mutant(folder, mutant)
-            finally:
-                copies.put(folder)
-            word = {PASSED: "missed", FAILED: "found"}.get(result.status, f"pytest ended with {result.status}")
-            print(f"{number:3} {word:7}{result.seconds:5.0f} s  {mutant.says}\n{'':14}{result.failed_test}", flush=True)
-            if result.status not in (PASSED, FAILED):
-                print(result.output)
-            return result.status == FAILED or (result.status == PASSED and not mutant.found)
-
+    with tempfile.TemporaryDirectory(prefix="whetstone-mutants-") as place:
+        for job in range(options.jobs):
+            copy_tree(Path(place) / str(job))
+            copies.put(Path(place) / str(job))
+        status, output = run_tests(Path(place) / "0", sorted({one for m in chosen.values() for one in m.tests.split()}))
+        if status != PASSED:
+            print(f"{output}\nThe tests fail without a mutant.")
+            return 1
+        print("without a mutant the tests pass", flush=True)
         with ThreadPoolExecutor(options.jobs) as pool:
             outcomes = list(pool.map(run, chosen.items()))
-    finally:
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
     print(f"{sum(outcomes)} of {len(outcomes)} as expected")
     return 0 if all(outcomes) else 1
 

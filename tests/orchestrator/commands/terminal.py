@@ -1,12 +1,9 @@
-"""A terminal: commands of `orchestrator`, typed while a run is at work, and a program that asks for answers."""
+"""A terminal: commands of `orchestrator`, typed while a run is at work."""
 
 from __future__ import annotations
 
 import os
-import pty
-import select
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -78,56 +75,3 @@ class Terminal:
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     said, _ = process.communicate(timeout=120)
     return process.returncode, said
-
-
-class TypedTerminal:
-    """Somebody at a program in a real terminal.  `seen` is what has appeared since the last key."""
-
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
-        self.ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
-            env={**ENVIRONMENT, **os.environ, "TERM": "dumb", "INPUTRC": "/dev/null"},
-        )  # fmt: skip
-        os.close(theirs)
-        self.seen = ""
-
-    def press(self, keys: str) -> None:
-        self.seen = ""
-        os.write(self.ours, keys.encode())
-
-    def read(self, again: str = "") -> bool:
-        """Wait for more.  Returns: whether there is any before the program ends.
-
-        `again` is pressed after each 5 s of silence: a key that comes just before Python's readline waits for keys is
-        only noticed with the next one.
-        """
-        for _ in range(12):
-            if select.select([self.ours], [], [], 5)[0]:
-                break
-            os.write(self.ours, again.encode())
-        else:
-            raise AssertionError(f"nothing after {self.seen!r}")
-        try:
-            piece = os.read(self.ours, 4096).decode("utf-8", "replace")
-        except OSError:  # how Linux reports that the other side is closed
-            return False
-        self.seen += piece.replace("\r\n", "\n")
-        return bool(piece)
-
-    def wait_for(self, text: str) -> None:
-        while text not in self.seen:
-            assert self.read(), f"no {text!r} in {self.seen!r}, and the program has ended"
-
-    def answer(self, question: str, text: str) -> None:
-        """Type an answer once the question is there."""
-        self.wait_for(question)
-        self.press(text + "\n")
-
-    def wait_end(self, again: str = "") -> int:
-        """Press these keys, also again, until the program ends.  Returns: its exit status."""
-        self.press(again)
-        while self.read(again):
-            pass
-        os.close(self.ours)
-        return self.process.wait(60)

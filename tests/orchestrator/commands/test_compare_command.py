@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -93,10 +92,11 @@ def test_the_best_of_runs_on_the_same_questions_is_named_without_a_guarantee(
     # another judge or margin, other questions, one run, and a run without an end are refused
     config = (one / "config").read_text()
     others = {"JUDGE": '"x"', "JUDGE_TOLERANCE": '"0.3"', "JUDGE_FORGIVING": "n", "WHOLE": "n", "MARGIN": '"0.3"'}
-    for name, value in {**others, "JUDGE_MODEL": '"x"'}.items():
-        (one / "config").write_text(re.sub(f"CONFIG_{name}=.*\n", "", config) + f"CONFIG_{name}={value}\n")
-        status, said = run(capsys, "best", one, two)
-        assert status == 1 and name.lower() in said
+    others["JUDGE_MODEL"] = '"x"'
+    changed = "".join(f"CONFIG_{name}={value}\n" for name, value in others.items())
+    (one / "config").write_text(f"CONFIG_NGEN=3\n{changed}")
+    status, said = run(capsys, "best", one, two)
+    assert status == 1 and all(f"another {name.lower()} " in said for name in others)
     (one / "config").write_text(config)
     (one / "questions.json").write_text('{"validation": {"q0": "another"}}')
     (three / "answers.json").unlink()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simulated_evolve import ROOT
-from terminal import TypedTerminal
 from terminal import run_here as run
 
 from orchestrator.commands.init import FREE, SIZES, Answer, read_budget, read_data, read_judge, read_model
@@ -50,26 +51,20 @@ def write_rows(path: Path, rows: int, **columns: str) -> Path:
     return path
 
 
-def sets(found: Answer) -> dict[str, str]:
-    return {name: value for name, value in found.options.items() if name in ("TRAINING", "VALIDATION", "TEST")}
+def sets(found: Answer) -> list[str]:
+    return [found.options[name] for name in ("TRAINING", "VALIDATION", "TEST")]
 
 
-def test_where_a_model_runs(place: Path) -> None:
+def test_a_model_runs_here_on_a_gpu_or_at_its_address_and_what_is_no_model_is_refused(place: Path) -> None:
     small = make_model(place / "small")
-    engines = [
-        (text, options["DEVICE"], options["FARM"], options.get("SGLANG_URL", ""))
-        for text in ("embedded", small, "owner/name", "owner/name@http://127.0.0.1:30000")
-        for options in [read_model(text).options]
-    ]
-    assert engines == [
+    for text, *expected in (
         ("embedded", "cpu", "embedded", ""),
         (small, "cpu", "embedded", ""),
         ("owner/name", "cuda", "external", ""),
         ("owner/name@http://127.0.0.1:30000", "cuda", "embedded", "http://127.0.0.1:30000"),
-    ]
-
-
-def test_what_is_no_model_is_refused(place: Path) -> None:
+    ):
+        options = read_model(text).options
+        assert [options["DEVICE"], options["FARM"], options.get("SGLANG_URL", "")] == expected
     (place / "empty").mkdir()
     wrong = ("", "gpt", "embedded@http://127.0.0.1:30000", "owner/name@somewhere", str(place / "empty"))
     for text in (*wrong, make_model(place / "hollow", weights=0)):
@@ -77,27 +72,18 @@ def test_what_is_no_model_is_refused(place: Path) -> None:
             read_model(text)
 
 
-def test_the_sample_has_its_own_splits(place: Path) -> None:
-    assert sets(read_data(QUESTIONS, SMALL)) == {
-        "TRAINING": "train[0:72]", "VALIDATION": "validation[0:300]", "TEST": "test[0:100]",
-    }  # fmt: skip
-
-
-def test_rows_without_splits_are_divided_and_usual_columns_are_found(tmp_path: Path) -> None:
-    found = read_data(str(write_rows(tmp_path / "q.csv", 30, Prompt="q{}", gold="{}", note="x")), SMALL)
+def test_the_splits_of_a_file_are_used_and_rows_without_splits_are_divided(place: Path) -> None:
+    assert sets(read_data(QUESTIONS, SMALL)) == ["train[0:72]", "validation[0:300]", "test[0:100]"]
+    found = read_data(str(write_rows(place / "q.csv", 30, Prompt="q{}", gold="{}", note="x")), SMALL)
     assert "question=Prompt answer=gold" in found.options["DATA_COLUMNS"]
-    assert sets(found) == {
-        "TRAINING": "[0:9]", "VALIDATION": "[9:21]", "TEST": "[21:30]",
-    }  # fmt: skip
+    assert sets(found) == ["[0:9]", "[9:21]", "[21:30]"]
 
 
 def test_a_missing_split_is_a_part_of_the_training_split(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "q.csv", 60, question="q{}", answer="{}", split="train")
     path.write_text(path.read_text() + "".join(f"t{i},{i},test\r\n" for i in range(20)))
     found = read_data(str(path), {"training": 5, "validation": 6, "test": 1})
-    assert sets(found) == {
-        "TRAINING": "train[0:5]", "VALIDATION": "train[26:32]", "TEST": "test[0:1]",
-    }  # fmt: skip
+    assert sets(found) == ["train[0:5]", "train[26:32]", "test[0:1]"]
     assert [example.question for example in found.examples][-2:] == ["q31", "t0"]
 
 
@@ -203,23 +189,39 @@ def test_a_place_that_cannot_be_written_and_a_missing_answer_are_refused(place: 
     assert not (place / ".config").exists()
 
 
-def test_a_person_is_asked_until_an_answer_can_be_used(place: Path) -> None:
-    terminal = TypedTerminal([sys.executable, "-m", "orchestrator", "init"], place)
-    for question, answer in (
-        ("model [embedded]: ", "no-such-model"),
-        ("model [embedded]: ", ""),
-        ("data [", ""),
-        ("judge [rules]: ", "exact_number"),  # the sample has answers without a number
-        ("judge [rules]: ", ""),
-        ("budget [60 evaluations]: ", "20 evaluations"),
-    ):
-        terminal.answer(question, answer)
-    assert terminal.wait_end() == 0
-    assert load_settings(place / ".config").ngen == 2
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> Callable[..., list[str]]:
+    """Somebody at a terminal, who types these lines and then leaves; gives the questions, as they are asked."""
+
+    def types(*lines: str) -> list[str]:
+        asked, typed = list[str](), iter(lines)
+
+        def answer(question: str) -> str:
+            asked.append(question.partition(" ")[0])
+            try:
+                return next(typed)
+            except StopIteration:
+                raise EOFError from None
+
+        for stream in (sys.stdin, sys.stdout):
+            monkeypatch.setattr(stream, "isatty", lambda: True)
+        monkeypatch.setattr("builtins.input", answer)
+        return asked
+
+    return types
 
 
-def test_an_input_that_ends_writes_nothing(place: Path) -> None:
-    terminal = TypedTerminal([sys.executable, "-m", "orchestrator", "init"], place)
-    terminal.wait_for("model [embedded]: ")
-    assert terminal.wait_end(again="\x04") == 1
+def test_a_person_is_asked_until_an_answer_can_be_used(place: Path, person: Any, capsys: Captured) -> None:
+    asked = person(
+        "no-such-model", "", "", "exact_number", "", "20 evaluations"
+    )  # the sample has golds without a number
+    assert run(capsys, "init")[0] == 0
+    assert asked == ["model", "model", "data", "judge", "judge", "budget"]
+    settings = load_settings(place / ".config")
+    assert (settings.target_model, settings.judge, settings.ngen) == ("embedded", "three_stages", 2)
+
+
+def test_an_input_that_ends_writes_nothing(place: Path, person: Any, capsys: Captured) -> None:
+    person("embedded")
+    assert run(capsys, "init")[0] == 1
     assert not (place / ".config").exists()
