@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psutil
 import pytest
-from rules_server import KEY
+from rules_server import KEY, RulesServer
 
 ROOT = Path(__file__).parents[2]
 # Small enough for many runs, large enough for merges, mutations, clones and a validation set.
@@ -38,9 +38,25 @@ SMALL = {
     "SEED": "366",
 }
 
+LIMIT_S = 600.0  # for a command or an event, on a busy machine
 # The longest time between an answer of a server and its record in the store, on a busy machine.
-UNSTORED_S = 0.3
+UNSTORED_S = 1.0
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")  # the second where a test has an endpoint of its own
+# Files that are equal in equal runs.
+SAME_FILES = (
+    "evolution_state.json", "individuals.jsonl", "deltas_best.json", "deltas_current.json", "processor.py",
+    "processor_best.py", "answers.json", "front.json", "systems.json",
+)  # fmt: skip
+KILLED_BEFORE_WRITE = """
+import os, signal, sys
+from orchestrator.cli import main
+name = sys.argv.pop(1)
+def hook(event, arguments):
+    if event == "os.rename" and os.path.basename(os.fsdecode(arguments[1])) == name:
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+sys.exit(main())
+"""
 
 
 def cache_folder() -> Path:
@@ -55,6 +71,10 @@ class RunFolder:
     options: dict[str, str] = field(default_factory=dict)
     again: ClassVar[tuple[str, ...]] = ()
     """Arguments of a command that goes on with a run."""
+    priced: ClassVar[tuple[str, ...]] = ("--set", "OPENAI_PRICES=100 50 5", "--set", "BUDGET_USD=0.3")
+    """Arguments with which calls have a price and the run a budget, which is less than it costs."""
+    budget: ClassVar[str] = "BUDGET_USD"
+    state_file: ClassVar[str] = "evolution_state.json"
 
     @property
     def output(self) -> Path:
@@ -66,12 +86,7 @@ class RunFolder:
 
     def command(self, *arguments: str, **options: str) -> list[str]:
         """`orchestrator evolve` with the small configuration, changed by `options`."""
-        chosen = {
-            **SMALL,
-            "FARM_DIR": str(self.farm),
-            **self.options,
-            **options,
-        }
+        chosen = {**SMALL, "FARM_DIR": str(self.farm), **self.options, **options}
         sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
         config = ["--config", str(ROOT / "configs" / "embedded.config"), "--output", str(self.output)]
         return [sys.executable, "-m", "orchestrator", "evolve", *config, *sets, *arguments]
@@ -79,15 +94,30 @@ class RunFolder:
     def start(self, *arguments: str, **options: str) -> subprocess.Popen[str]:
         return start(self.command(*arguments, **options))
 
-    def run(self, *arguments: str, timeout: float = 240, **options: str) -> subprocess.CompletedProcess[str]:
-        return finish(self.start(*arguments, **options), timeout)
+    def run(self, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+        return finish(self.start(*arguments, **options))
+
+    def kill_before_write(self, file: str) -> None:
+        """Run a session that kills itself when it would put this file, which is written, in its place."""
+        python, _, _, *arguments = self.command()  # behind `python -m orchestrator`
+        done = finish(start([python, "-c", KILLED_BEFORE_WRITE, file, *arguments]))
+        assert done.returncode == -9, done.stdout
+        wait_until(lambda: not self.processes(), "the killed command's farm to end")
 
     def configure(self) -> None:
         """Write the settings, where the kind has a file of them."""
 
-    def result(self) -> object:
+    def ask(self, rules: RulesServer) -> None:
+        """Have the run call this endpoint in place of the farm's."""
+        self.options |= rules.options
+
+    def result(self) -> dict[str, Any]:
         """What the run has come to, equal for equal runs."""
-        return self.state()
+        report = json.loads((self.output / "report.json").read_text())
+        return {"report": report | {"run": None}} | {name: (self.output / name).read_text() for name in SAME_FILES}
+
+    def history(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.output / "history.jsonl").read_text().splitlines()]
 
     def state(self) -> str:
         return (self.output / "evolution_state.json").read_text()
@@ -97,10 +127,18 @@ class RunFolder:
         return [call for call, _ in self.answer_times(log)]
 
     def answer_times(self, log: str) -> list[tuple[str, float]]:
-        """Each answered call with the time of its answer, in seconds since 1970."""
-        found = [path for path in (self.farm / "logs" / log, self.folder / log) if path.exists()]
-        calls = [json.loads(line) for path in found for line in path.read_text().splitlines()]
-        return [(call.get("call_id") or call["sha256"], call["at"]) for call in calls if call.get("status", 200) == 200]
+        """Each rightly answered call with the time of its answer, in seconds since 1970.
+
+        A line of the log that a kill cut short is left out.
+        """
+        found = list[tuple[str, float]]()
+        for path in (self.farm / "logs" / log, self.folder / log):
+            for line in path.read_text().splitlines() if path.exists() else ():
+                with suppress(ValueError):
+                    call = json.loads(line)
+                    if call.get("status", 200) == 200 and not call.get("fault"):
+                        found.append((str(call.get("call_id") or call["sha256"]), call["at"]))
+        return found
 
     def answers(self) -> int:
         """How many calls the servers have answered."""
@@ -141,10 +179,8 @@ class RunFolder:
 
     def clear(self) -> None:
         for process in self.processes():
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
 
 
 def process_of(run: RunFolder, kind: str) -> psutil.Process | None:
@@ -176,9 +212,7 @@ def is_of_kind(process: psutil.Process, kind: str) -> bool:
 def environment() -> dict[str, str]:
     """Our environment with the key of a test's endpoint, and nothing that would make a test use the real OpenAI."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
-    # A simulated SGLang server needs no GPU.
-    farm = {"WHETSTONE_CLUSTERS": str(cache_folder() / "clusters"), "WHETSTONE_GPU": "shared"}
-    return {**farm, **kept, "OPENAI_API_KEY": KEY}
+    return {"WHETSTONE_CLUSTERS": str(cache_folder() / "clusters"), **kept, "OPENAI_API_KEY": KEY}
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:
@@ -193,13 +227,13 @@ def start(command: list[str]) -> subprocess.Popen[str]:
         signal.signal(signal.SIGINT, handler)
 
 
-def finish(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
+def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     try:
-        out, _ = process.communicate(timeout=timeout)
+        out, _ = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=60)
-        pytest.fail(f"the command took longer than {timeout} s:\n{out}")
+        pytest.fail(f"the command took longer than {LIMIT_S} s:\n{out}")
     return subprocess.CompletedProcess(process.args, process.returncode, out, "")
 
 
@@ -222,11 +256,17 @@ def orchestrator(*arguments: str) -> subprocess.CompletedProcess[str]:
     return finish(start([sys.executable, "-m", "orchestrator", *arguments]))
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout: float = 120) -> None:
-    """Return when the condition holds.  It is checked every 50 ms; after `timeout` seconds the test fails."""
-    deadline = time.monotonic() + timeout
-    pause = threading.Event()
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Return when the condition holds; after `LIMIT_S` the test fails."""
+    if not until(condition, LIMIT_S):
+        pytest.fail(f"not within {LIMIT_S} s: {what}")
+
+
+def until(condition: Callable[[], object], limit_s: float) -> bool:
+    """Wait until the condition holds, which is checked every 50 ms.  Returns whether it came in time."""
+    pause, deadline = threading.Event(), time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
-            pytest.fail(f"not within {timeout} s: {what}")
+            return False
         pause.wait(0.05)
+    return True

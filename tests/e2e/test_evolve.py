@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from rules_server import RulesServer
-from run_folder import ROOT, RunFolder, finish, orchestrator, start, wait_until
+from run_folder import LOGS, ROOT, RunFolder, farm_up, finish, orchestrator, start, wait_until
 
 from orchestrator import cli, console
 from orchestrator.evolve.resume import read_model
@@ -25,17 +23,13 @@ FILES = {
 }  # fmt: skip
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None:
     output = reference_run.output
     assert {path.name for path in output.iterdir()} >= FILES
     state = json.loads(reference_run.state())
     assert list(state) == ["generation", "population", "best_individual", "best_fitness", "rr_idx"]
     assert (state["generation"], len(state["population"])) == (2, 3)
-    history = lines(output / "history.jsonl")
+    history = reference_run.history()
     assert [g["generation"] for g in history] == [0, 1]
     assert history[-1]["best_ever"] == state["best_fitness"] and history[0]["tokens"]["target"] > 0
     # The model is known by its hashes, also to the processor
@@ -49,7 +43,7 @@ def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None
 
 
 def test_every_node_has_its_deltas_and_scratchpad_and_every_call_its_prompt(reference_run: RunFolder) -> None:
-    found = lines(reference_run.output / "individuals.jsonl")
+    found = [json.loads(line) for line in (reference_run.output / "individuals.jsonl").read_text().splitlines()]
     individuals = {one["node"]: one for one in found}
     assert len(individuals) == len(found)
     mutated = {name: one for name, one in individuals.items() if name.endswith("_mut")}
@@ -68,20 +62,10 @@ def test_every_node_has_its_deltas_and_scratchpad_and_every_call_its_prompt(refe
     assert "===== system =====" in (reference_run.output / "reflector_prompts" / prompts[0]).read_text()
 
 
-def test_a_finished_run_is_not_run_again_and_does_not_go_on_with_other_settings(reference_run: RunFolder) -> None:
-    before, calls = reference_run.state(), reference_run.answered("target_requests.jsonl")
-    done = reference_run.run()
-    assert done.returncode == 0, done.stdout
-    assert (reference_run.output / "report.txt").read_text() in done.stdout
-    refused = reference_run.run(SHORTNESS_SCALE="77")
-    assert refused.returncode == 1
-    assert "CONFIG_SHORTNESS_SCALE" in refused.stdout and "--fresh" in refused.stdout
-    assert (reference_run.state(), reference_run.answered("target_requests.jsonl")) == (before, calls)
-
-
 CSV = """nr,part,q,gold
 1,train,"A box holds 12 eggs. How many eggs are in 2 boxes?",24
 2,train,What is 3 plus 4?,7
+3,train,"{long}What is 5 plus 4?",9
 1,dev,What is 10 minus 4?,6
 2,dev,"Ann has 3 apples, and Bob has 5. How many have they together?",8
 1,held out,What is 2 times 2?,4
@@ -96,64 +80,65 @@ def judge(question, gold, answer):
 """
 
 
-@pytest.fixture
-def own_data(run_folder: RunFolder) -> dict[str, str]:
-    path = run_folder.folder / "questions.csv"
-    path.write_text(CSV)
-    return {
+def write_questions(run: RunFolder, long: str = "") -> None:
+    """A CSV file of the user's own, as the data of a run of one generation of random vectors."""
+    path = run.folder / "questions.csv"
+    path.write_text(CSV.replace("{long}", long))
+    run.options |= {
         "DATA_COLUMNS": "id=nr split=part question=q answer=gold context=", "DATA_PATH": str(path),
         "TRAINING": "train", "VALIDATION": "dev", "TEST": "held out",
         "OPTIMISER": "random", "POPULATION_SIZE": "2", "NGEN": "1",
     }  # fmt: skip
 
 
-def test_exact_numbers_judge_a_csv_file_without_a_call(run_folder: RunFolder, own_data: dict[str, str]) -> None:
-    done = run_folder.run(**own_data, JUDGE="exact_number")
-    assert done.returncode == 0, done.stdout
-    assert "judge: exact final number (no language model)" in done.stdout
-    answers = json.loads((run_folder.output / "answers.json").read_text())
-    assert [[row["gold"] for row in one["before"]] for one in answers[:2]] == [["24", "7"], ["6", "8"]]
-    assert "exact final number (no language model)" in (run_folder.output / "report.txt").read_text()
+def test_a_run_on_own_questions_judged_by_their_numbers_stops_at_one_that_is_too_long_and_ends_when_told(
+    run_folder: RunFolder,
+) -> None:
+    # Given a file of the user's own, with a question of more tokens than the target reads, and no judge to call
+    write_questions(run_folder, long="and so on " * 6_000)
+    run_folder.options["JUDGE"] = "exact_number"
+    with farm_up(run_folder):
+        # Then the run ends before anything is asked, and names the question and its length
+        refused = run_folder.run()
+        assert refused.returncode == console.WRONG, refused.stdout
+        assert "3 (18," in refused.stdout and "more than the 8,175 tokens" in refused.stdout
+        assert run_folder.answered(LOGS[0]) == []
+        # When it is told what to do with it, then the same run goes on to its end
+        done = run_folder.run(TOO_LONG="drop")
+        assert done.returncode == 0, done.stdout
+        assert "questions were dropped" in done.stdout and "exact final number (no language model)" in done.stdout
+        answers = json.loads((run_folder.output / "answers.json").read_text())
+        assert [[row["gold"] for row in one["before"]] for one in answers[:2]] == [["24", "7"], ["6", "8"]]
+        report = (run_folder.output / "report.txt").read_text()
+        assert "exact final number (no language model)" in report
+        # When it is started again, then it asks nothing, and says what it said; and other settings are refused
+        before = run_folder.result(), run_folder.answers()
+        again = run_folder.run(TOO_LONG="drop")
+        assert (again.returncode, report in again.stdout) == (0, True), again.stdout
+        other = run_folder.run(TOO_LONG="drop", SHORTNESS_SCALE="77")
+        assert (other.returncode, "CONFIG_SHORTNESS_SCALE" in other.stdout) == (console.WRONG, True), other.stdout
+        assert before == (run_folder.result(), run_folder.answers())
 
 
 @pytest.mark.long
 def test_a_function_that_fails_parks_the_run_with_its_message_and_a_retry_finishes_it(
-    run_folder: RunFolder, own_data: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # given a function of the user's own that cannot judge
+    # Given a function of the user's own that cannot judge
+    write_questions(run_folder)
     modules = run_folder.folder / "modules"
     modules.mkdir()
     (modules / "own_judge.py").write_text(FUNCTION)
     (modules / "broken").touch()
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{modules}")
-    parked = run_folder.run(**own_data, JUDGE="own_judge:judge")
-    assert parked.returncode == 3, parked.stdout
+    parked = run_folder.run(JUDGE="own_judge:judge")
+    assert parked.returncode == console.PARKED, parked.stdout
     assert "the judge own_judge:judge failed: LookupError: the unit of the gold is unknown" in parked.stdout
-    # when it can, and the run is retried, then it ends, and the report names the judge
+    # When it can, and the run is retried, then it ends, and the report names the judge
     (modules / "broken").unlink()
     done = orchestrator("retry", str(run_folder.output))
     assert done.returncode == 0, done.stdout
     assert "the function own_judge:judge" in (run_folder.output / "report.txt").read_text()
-
-
-def test_a_question_that_is_too_long_ends_the_run_before_anything_is_asked(run_folder: RunFolder) -> None:
-    # given a page of 60,000 characters, more than the embedded target reads
-    rows = lines(ROOT / "configs" / "data" / "sample.jsonl")[:4]
-    rows[1]["evidence"][0]["evidence_text_full_page"] += " and so on" * 6_000
-    path = run_folder.folder / "long.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = {"DATA_PATH": str(path), "TRAINING": "0-2", "VALIDATION": "3"}
-    done = run_folder.run(**data)
-    assert done.returncode == 1, done.stdout
-    assert "sample_id_00002 (18," in done.stdout and "more than the 8,175 tokens" in done.stdout
-    assert run_folder.answered("target_requests.jsonl") == []
-    # the same run goes on when it is told what to do with it
-    done = run_folder.run(**data, TOO_LONG="drop", NGEN="1")
-    assert done.returncode == 0, done.stdout
-    assert "questions were dropped" in done.stdout and "sample_id_00002 (18," in done.stdout
-    assert len(lines(run_folder.output / "history.jsonl")) == 1
-    answers = json.loads((run_folder.output / "answers.json").read_text())
-    assert [len(comparison["before"]) for comparison in answers] == [2, 1]
 
 
 SECRET = "sk-e2e-0123456789-never-printed"
@@ -192,44 +177,38 @@ def test_a_full_disk_parks_the_run(run_folder: RunFolder) -> None:
     assert not run_folder.farm.exists()
 
 
-def test_every_wrong_option_has_a_line_and_nothing_is_started(
+def refused(run: RunFolder, capsys: pytest.CaptureFixture[str], **options: str) -> tuple[int, str]:
+    """The status of a start in this process, which has started no farm, and what was said."""
+    _, _, _, *arguments = run.command(**options)
+    status = cli.main(arguments)
+    assert not run.farm.exists()
+    return status, capsys.readouterr().err
+
+
+def test_what_cannot_be_started_is_told_and_nothing_is_changed(
     run_folder: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    _, _, _, *arguments = run_folder.command(CXPB="2", MUTPB="x", NGEN="0")
-    assert cli.main(arguments) == console.WRONG
-    said = capsys.readouterr().err.splitlines()
-    assert [line.split("CONFIG_")[1].split(":")[0] for line in said] == ["NGEN", "CXPB", "MUTPB"]
-    assert not run_folder.farm.exists() and not run_folder.output.exists()
+    # every wrong option has a line
+    status, said = refused(run_folder, capsys, CXPB="2", MUTPB="x", NGEN="0")
+    assert status == console.WRONG
+    assert [line.split("CONFIG_")[1].split(":")[0] for line in said.splitlines()] == ["NGEN", "CXPB", "MUTPB"]
+    assert not run_folder.output.exists()
+    # a farm that is not there; it is connected to again and again, here not once more
+    monkeypatch.setattr("orchestrator.farm.connection.START_WAIT_S", 0.0)
+    status, said = refused(run_folder, capsys, FARM="redis://127.0.0.1:1/0")
+    assert (status, "no Redis or Valkey" in said) == (console.BROKEN, True), said
+    # a damaged state, which is left as it is
+    other = RunFolder(run_folder.folder / "other")
+    damaged = other.output / "evolution_state.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text('{"generation": 1')
+    status, said = refused(other, capsys)
+    assert (status, damaged.name in said, damaged.read_text()) == (console.WRONG, True, '{"generation": 1'), said
 
 
 @pytest.mark.parametrize(
     "arguments", [(), ("dance",), ("evolve", "--config"), ("farm", "sideways"), ("evolve", "--config", "/nowhere/x")]
 )
 def test_wrong_arguments_end_with_1(arguments: tuple[str, ...]) -> None:
-    done = orchestrator(*arguments)
-    assert done.returncode == 1 and "Traceback" not in done.stdout
-
-
-def test_a_damaged_state_is_not_overwritten(run_folder: RunFolder) -> None:
-    run_folder.output.mkdir()
-    (run_folder.output / "evolution_state.json").write_text('{"generation": 1')
-    done = run_folder.run()
-    assert done.returncode == 1 and "evolution_state.json" in done.stdout
-    assert run_folder.state() == '{"generation": 1' and not run_folder.farm.exists()
-
-
-WITH_SHORT_WAIT = """
-from orchestrator import cli
-from orchestrator.farm import connection
-connection.START_WAIT_S = 1.0
-raise SystemExit(cli.main())
-"""
-
-
-def test_a_missing_broker_is_an_error_of_one_line(run_folder: RunFolder) -> None:
-    # It is connected to again and again, here for a second in place of a quarter of a minute
-    python, _, _, *arguments = run_folder.command(FARM="redis://127.0.0.1:1/0")
-    done = finish(start([python, "-c", WITH_SHORT_WAIT, *arguments]))
-    assert done.returncode == 2
-    assert "no Redis or Valkey" in done.stdout and "Traceback" not in done.stdout
+    assert cli.main(arguments) == console.WRONG

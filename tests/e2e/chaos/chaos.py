@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from chaos_plan import SHARES, Fault, faults
+from chaos_faults import KINDS, Fault, faults
 from chaos_run import Report, run_with_faults
 from chaos_subject import Subject
 from figures import table, write
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=90.0, help="start no further run after so many minutes")
     parser.add_argument("--lanes", type=int, default=3, help="runs at the same time: a run waits most of its time")
-    parser.add_argument("--kinds", nargs="*", default=[], choices=SHARES, metavar="KIND", help="only these kinds")
+    parser.add_argument("--kinds", nargs="*", default=[], choices=KINDS, metavar="KIND", help="only these kinds")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -90,10 +90,8 @@ def one_run(folder: Path, number: int, queue: deque[Fault], state: str, sockets:
 def print_report(report: Report) -> None:
     ends = ", ".join(f"{times} {how}" for how, times in report.sessions.items())
     print(
-        f"{report.name}: {len(report.faults)} faults, {report.seconds:.0f} s, sessions: {ends}; "
-        f"{report.calls} calls, {report.repeated} repeated",
-        *(f"    {fault.name}" for fault in report.faults),
-        *(f"    the next answer {seconds:.1f} s after {name}" for name, seconds in report.recoveries),
+        f"{report.name}: {report.seconds:.0f} s, sessions: {ends}; {report.calls} calls, {report.repeated} repeated",
+        f"    {len(report.faults)} faults: {', '.join(fault.name for fault in report.faults)}",
         *(f"    printed: {reason}" for reason in report.reasons),
         *(f"    PROBLEM: {problem}" for problem in report.problems),
         sep="\n",
@@ -102,34 +100,25 @@ def print_report(report: Report) -> None:
 
 
 def summary(seed: int, wanted: int, reports: Sequence[Report], seconds: float) -> bool:
-    happened = [fault for report in reports for fault in report.faults]
-    by_kind, by_name = Counter(f.kind for f in happened), Counter(f.name for f in happened)
-    processes = {kind: ", ".join(f"{n} {f}" for f, n in sorted(_processes(by_name, kind).items())) for kind in SHARES}
-    print("\n" + table(["kind", "faults", "processes"], [[k, str(by_kind[k]), processes[k]] for k in SHARES]))
-    sessions = sum((report.sessions for report in reports), Counter[str]())
+    happened = Counter(fault.name for report in reports for fault in report.faults)
+    print("\n" + table(["fault", "times"], [[name, str(times)] for name, times in sorted(happened.items())]))
     bad = [report for report in reports if report.problems]
-    calls, repeated = sum(r.calls for r in reports), sum(r.repeated for r in reports)
-    row = [len(happened), len(reports), len(reports) - len(bad), *(sessions[s] for s in SESSIONS), calls, repeated]
-    head = ["faults", "runs", "ended as reference", *SESSIONS, "calls", "repeated", "s"]
-    print("\n" + table(head, [[*map(str, row), f"{seconds:.0f}"]]))
+    sessions = sum((report.sessions for report in reports), Counter[str]())
+    figures = {
+        "faults": happened.total(), "runs": len(reports), "as_undisturbed": len(reports) - len(bad),
+        "parked": sessions["parked"], "stopped": sessions["stopped"], "killed": sessions["killed"],
+        "calls": sum(r.calls for r in reports), "repeated": sum(r.repeated for r in reports), "seconds": round(seconds),
+    }  # fmt: skip
+    print("\n" + table([*figures], [[*map(str, figures.values())]]))
     for report in bad:
         print(f"PROBLEM in {report.name}: {'; '.join(report.problems)[:2000]}")
-    write(
-        "chaos",
-        {"seed": seed, "wanted": wanted, "faults": dict(by_name), "runs": len(reports), "as_undisturbed":
-         len(reports) - len(bad), "sessions": dict(sessions), "calls": calls, "repeated": repeated,
-         "seconds": round(seconds), "problems": [p for r in bad for p in r.problems],
-         "reasons": sorted({reason for r in reports for reason in r.reasons})},
-    )  # fmt: skip
-    return not bad and len(happened) >= wanted
-
-
-SESSIONS = ("parked", "stopped", "killed")
-
-
-def _processes(by_name: Counter[str], kind: str) -> dict[str, int]:
-    found = {name: n for name, n in by_name.items() if name.startswith(f"{kind} (")}
-    return {name.removeprefix(f"{kind} (").removesuffix(")"): n for name, n in found.items()}
+    more = {
+        "seed": seed, "wanted": wanted, "faults": dict(happened), "sessions": dict(sessions),
+        "problems": [p for r in bad for p in r.problems],
+        "reasons": sorted({reason for r in reports for reason in r.reasons}),
+    }  # fmt: skip
+    write("chaos", figures | more)
+    return not bad and happened.total() >= wanted
 
 
 if __name__ == "__main__":

@@ -1,87 +1,113 @@
-"""How each kind of fault is caused.  Each function returns whether the fault happened."""
+"""The plan of faults, a function of the seed; and how each kind is caused."""
 
 from __future__ import annotations
 
+import random
 import resource
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import psutil
 import redis
 from chaos_network import silenced, unreachable
-from chaos_plan import Fault, Kind
-from chaos_subject import Subject, send, until
+from chaos_subject import Subject
+from run_folder import until
 
+MOST_CALLS_BETWEEN = 5
+SHORTEST_S, LONGEST_S = 1.0, 12.0  # of the faults that last; after 10 s without its lease a task is delivered again
 HUNG_S = 120.0  # in which the farm must restart it
 FULL_S = 30.0  # in which the run must have failed to write
 SETTLE_S = 2.0  # in which the clients of the store connect again
 
 
-def cause(subject: Subject, fault: Fault, place: Path) -> bool:
-    """Cause the fault and, if it lasts, end it.  `place` is a free path, short enough for a socket.
+@dataclass(frozen=True)
+class Fault:
+    """One fault: `after` so many answered calls since the previous one, for `seconds` where its kind lasts."""
 
-    Returns False when it did not happen: the process was not running, or the run ended first.
-    """
-    return CAUSES[fault.kind](subject, fault, place)
+    kind: str
+    victim: str
+    after: int
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} ({self.victim})"
+
+    def cause(self, subject: Subject, place: Path) -> bool:
+        """Cause the fault and, if it lasts, end it.  `place` is a free path, short enough for a socket.
+
+        Returns False when it did not happen: the process was not running, or the run ended first.
+        """
+        try:
+            return KINDS[self.kind].cause(subject, self, place)
+        except (psutil.NoSuchProcess, redis.RedisError, OSError):
+            return False
+
+
+def faults(seed: int, count: int, only: Collection[str] = ()) -> list[Fault]:
+    """`count` faults of all kinds, or `only` of some, in an order and at moments that the seed alone decides."""
+    rng = random.Random(f"chaos {seed}")
+    turns: dict[str, Iterator[str]] = {
+        name: cycle(rng.sample(kind.victims, len(kind.victims))) for name, kind in KINDS.items()
+    }
+    drawn: list[Fault] = []
+    while len(drawn) < count:
+        kinds = [name for name, kind in KINDS.items() for _ in range(kind.share) if name in (only or KINDS)]
+        rng.shuffle(kinds)
+        for name in kinds:
+            after, seconds = rng.randint(1, MOST_CALLS_BETWEEN), round(rng.uniform(SHORTEST_S, LONGEST_S), 1)
+            drawn.append(Fault(name, next(turns[name]), after, seconds))
+    return drawn[:count]
+
+
+def wait(subject: Subject, seconds: float) -> None:
+    until(lambda: subject.ended, seconds)
 
 
 def kill(subject: Subject, fault: Fault, place: Path) -> bool:
-    victim = subject.process_of(fault.victim)
-    return victim is not None and send(victim, signal.SIGKILL)
+    return subject.send(fault.victim, signal.SIGKILL) is not None
+
+
+def restart(subject: Subject, fault: Fault, place: Path) -> bool:
+    return subject.send(fault.victim, signal.SIGTERM) is not None
 
 
 def stop_and_continue(subject: Subject, fault: Fault, place: Path) -> bool:
-    victim = subject.process_of(fault.victim)
-    if victim is None or not send(victim, signal.SIGSTOP):
-        return False
-    _wait(subject, fault.seconds)
-    send(victim, signal.SIGCONT)
-    return True
+    if victim := subject.send(fault.victim, signal.SIGSTOP):
+        wait(subject, fault.seconds)
+        if victim.is_running():
+            victim.send_signal(signal.SIGCONT)
+    return victim is not None
 
 
 def hang(subject: Subject, fault: Fault, place: Path) -> bool:
     """Stopped and never continued: the farm must start another target."""
-    victim = subject.process_of("target")
-    if victim is None or not send(victim, signal.SIGSTOP):
-        return False
-    until(lambda: not victim.is_running() or subject.ended, HUNG_S)
-    return True
-
-
-def restart_broker(subject: Subject, fault: Fault, place: Path) -> bool:
-    victim = subject.process_of("valkey")
-    return victim is not None and send(victim, signal.SIGTERM)
+    if victim := subject.send(fault.victim, signal.SIGSTOP):
+        until(lambda: not victim.is_running() or subject.ended, HUNG_S)
+    return victim is not None
 
 
 def cut(subject: Subject, fault: Fault, place: Path) -> bool:
-    if fault.victim == "endpoint":
-        if subject.proxy is None:
-            return False
-        subject.proxy.cut()
-        _wait(subject, fault.seconds)
-        subject.proxy.restore()
-        return True
-    try:
+    if fault.victim == "valkey":
         with unreachable(subject.socket(), place):
-            _wait(subject, fault.seconds)
-    except OSError:
-        return False
-    return True
+            wait(subject, fault.seconds)
+    elif subject.proxy is not None:
+        subject.proxy.cut()
+        wait(subject, fault.seconds)
+        subject.proxy.is_cut = False
+    return fault.victim == "valkey" or subject.proxy is not None
 
 
 def fall_silent(subject: Subject, fault: Fault, place: Path) -> bool:
     """The connections that are open stay open until the run ends, and nothing comes through them."""
-    if fault.victim == "endpoint":
-        if subject.proxy is None:
-            return False
+    if fault.victim == "valkey":
+        subject.silent.append(silenced(subject.socket(), place, lambda: wait(subject, SETTLE_S)))
+    elif subject.proxy is not None:
         subject.proxy.silence()
-        return True
-    try:
-        subject.silent.append(silenced(subject.socket(), place, lambda: _wait(subject, SETTLE_S)))
-    except OSError:
-        return False
-    return True
+    return fault.victim == "valkey" or subject.proxy is not None
 
 
 def fill_disk(subject: Subject, fault: Fault, place: Path) -> bool:
@@ -92,7 +118,7 @@ def fill_disk(subject: Subject, fault: Fault, place: Path) -> bool:
     try:
         before = victim.rlimit(psutil.RLIMIT_FSIZE)
         victim.rlimit(psutil.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-        _wait(subject, FULL_S if fault.victim == "orchestrator" else fault.seconds)
+        wait(subject, FULL_S if fault.victim == "orchestrator" else fault.seconds)
         if victim.is_running():
             victim.rlimit(psutil.RLIMIT_FSIZE, before)
     except psutil.Error:
@@ -102,14 +128,11 @@ def fill_disk(subject: Subject, fault: Fault, place: Path) -> bool:
 
 def refuse(subject: Subject, fault: Fault, place: Path) -> bool:
     """Valkey refuses writes for want of memory."""
-    try:
-        with redis.Redis(unix_socket_path=str(subject.socket()), socket_timeout=5) as client:
-            before = str(client.config_get("maxmemory")["maxmemory"])
-            client.config_set("maxmemory", "1")
-            _wait(subject, fault.seconds)
-            client.config_set("maxmemory", before)
-    except redis.RedisError:
-        return False
+    with redis.Redis(unix_socket_path=str(subject.socket()), socket_timeout=5) as client:
+        before = str(client.config_get("maxmemory")["maxmemory"])
+        client.config_set("maxmemory", "1")
+        wait(subject, fault.seconds)
+        client.config_set("maxmemory", before)
     return True
 
 
@@ -117,25 +140,41 @@ def faulty_replies(subject: Subject, fault: Fault, place: Path) -> bool:
     """Faulty replies of the endpoint, until one was sent."""
     if subject.rules is None:
         return False
-    before = subject.faulty_reply_count()
+
+    def sent() -> int:
+        return sum(bool(call.get("fault")) for call in subject.rules.calls())
+
+    before = sent()
     subject.rules.fail(fault.victim)
-    until(lambda: subject.faulty_reply_count() > before or subject.ended, 60)
-    return subject.faulty_reply_count() > before
+    until(lambda: sent() > before or subject.ended, 60)
+    return sent() > before
 
 
-def _wait(subject: Subject, seconds: float) -> None:
-    """Wait `seconds`, or until the run has ended."""
-    until(lambda: subject.ended, seconds)
+@dataclass(frozen=True)
+class Kind:
+    """How often it comes in comparison with the others, what it happens to, in turn, and how it is caused."""
+
+    share: int
+    victims: tuple[str, ...]
+    cause: Callable[[Subject, Fault, Path], bool]
 
 
-CAUSES: Mapping[Kind, Callable[[Subject, Fault, Path], bool]] = {
-    "kill -9": kill,
-    "stop and continue": stop_and_continue,
-    "broker restart": restart_broker,
-    "connection cut": cut,
-    "silent connection": fall_silent,
-    "disk full": fill_disk,
-    "refusing store": refuse,
-    "hung target": hang,
-    "faulty replies": faulty_replies,
+KINDS: Mapping[str, Kind] = {
+    "kill -9": Kind(
+        9,
+        ("gpu", "target", "openai", "orchestrator", "cpu", "valkey", "pool child", "endpoint", "supervisor"),
+        kill,
+    ),
+    "stop and continue": Kind(
+        4,
+        ("gpu", "valkey", "openai", "target", "cpu", "endpoint", "orchestrator", "supervisor"),
+        stop_and_continue,
+    ),
+    "broker restart": Kind(2, ("valkey",), restart),
+    "connection cut": Kind(3, ("valkey", "endpoint"), cut),
+    "silent connection": Kind(2, ("valkey", "endpoint"), fall_silent),
+    "disk full": Kind(4, ("orchestrator", "valkey"), fill_disk),
+    "refusing store": Kind(2, ("valkey",), refuse),
+    "hung target": Kind(1, ("target",), hang),
+    "faulty replies": Kind(6, ("*:rate_limit:0.3:10", "*:500:5", "*:invalid_json:1"), faulty_replies),
 }

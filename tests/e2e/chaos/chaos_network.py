@@ -25,8 +25,7 @@ class Proxy:
     """
 
     def __init__(self, front: Path | int, behind: Path | int) -> None:
-        self.front, self.behind = front, behind
-        self._is_cut = False
+        self.front, self.behind, self.is_cut = front, behind, False
         self._open: set[asyncio.StreamWriter] = set()
         self._copying: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -40,11 +39,8 @@ class Proxy:
         return int(self._server.sockets[0].getsockname()[1])
 
     def cut(self) -> None:
-        self._is_cut = True
+        self.is_cut = True
         self._do(self._drop_all())
-
-    def restore(self) -> None:
-        self._is_cut = False
 
     def silence(self) -> int:
         """Copy nothing more for the connections that are open now.  Returns how many there are."""
@@ -67,23 +63,22 @@ class Proxy:
             return await asyncio.start_unix_server(self._serve, self.front)
         return await asyncio.start_server(self._serve, "127.0.0.1", self.front)
 
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self.behind, Path):
+            return await asyncio.open_unix_connection(self.behind)
+        return await asyncio.open_connection("127.0.0.1", self.behind)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_cut:
-            writer.close()
-            return
         try:
-            if isinstance(self.behind, Path):
-                far_reader, far_writer = await asyncio.open_unix_connection(self.behind)
-            else:
-                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.behind)
+            if self.is_cut:
+                raise ConnectionError
+            far_reader, far_writer = await self._reach()
         except OSError:
             writer.close()
             return
         self._open |= {writer, far_writer}
-        copying = {
-            asyncio.create_task(self._copy(reader, far_writer)),
-            asyncio.create_task(self._copy(far_reader, writer)),
-        }
+        ways = ((reader, far_writer), (far_reader, writer))
+        copying = {asyncio.create_task(self._copy(*way)) for way in ways}
         self._copying |= copying
         await asyncio.wait(copying)
         self._copying -= copying
@@ -123,7 +118,11 @@ def unreachable(socket: Path, real: Path) -> Iterator[None]:
         disconnect_all(real)
         yield
     finally:
-        _bring_back(real, socket)
+        # A farm that ended meanwhile has removed the folder of the socket; a new broker has bound the path again.
+        with contextlib.suppress(FileNotFoundError):
+            if socket.parent.is_dir() and not socket.exists():
+                os.rename(real, socket)
+        real.unlink(missing_ok=True)
 
 
 def silenced(socket: Path, real: Path, settle: Callable[[], object]) -> Proxy:
@@ -148,11 +147,3 @@ def disconnect_all(socket: Path) -> None:
     with contextlib.suppress(redis.RedisError), redis.Redis(unix_socket_path=str(socket), socket_timeout=5) as client:
         for kind in ("normal", "pubsub"):
             client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-
-
-def _bring_back(real: Path, socket: Path) -> None:
-    # A farm that ended meanwhile has removed the folder of the socket; a new broker has bound the path again.
-    with contextlib.suppress(FileNotFoundError):
-        if socket.parent.is_dir() and not socket.exists():
-            os.rename(real, socket)
-    real.unlink(missing_ok=True)

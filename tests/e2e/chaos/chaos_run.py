@@ -8,13 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos_faults import cause
-from chaos_plan import Fault
-from chaos_subject import Subject, until
-from run_folder import LOGS
+from chaos_faults import Fault
+from chaos_subject import Subject
+from run_folder import LOGS, until
 
 FAULTS_OF_A_RUN = 10
-ENDED, STOPPED, PARKED = 0, 2, 3
+SESSIONS = {0: "ended", 1: "stopped", 2: "stopped", 3: "parked", -9: "killed"}  # by the status of the command
 CALL_S = 360.0  # for the next answered call: longer than the timeouts of a run
 END_S = 600.0
 GONE_S = 30.0
@@ -34,7 +33,6 @@ class Report:
     calls: int = 0
     repeated: int = 0
     seconds: float = 0.0
-    recoveries: list[tuple[str, float]] = field(default_factory=list)  # a fault, and seconds to the next answered call
     problems: list[str] = field(default_factory=list)
 
 
@@ -61,29 +59,15 @@ def run_with_faults(name: str, subject: Subject, queue: deque[Fault], expected_s
         elif not until(lambda m=seen + taken[0].after: subject.progress() >= m or subject.ended, CALL_S):
             report.problems.append(f"nothing was answered for {CALL_S:.0f} s before {taken[0].name}")
         elif not subject.ended:
-            inject(subject, taken, report, sockets / f"{name}.sock")
+            if taken[0].cause(subject, sockets / f"{name}.sock"):
+                report.faults.append(taken.popleft())
+            else:  # it did not happen, and becomes the last
+                taken.rotate(-1)
             seen = subject.progress()
     queue.extendleft(reversed(taken))
     check(subject, report, expected_state)
     report.seconds = time.monotonic() - started
     return report
-
-
-def inject(subject: Subject, taken: deque[Fault], report: Report, place: Path) -> None:
-    """Cause the first of the faults; one that did not happen becomes the last."""
-    if cause(subject, taken[0], place):
-        report.faults.append(taken.popleft())
-        recover(subject, report)
-    else:
-        taken.rotate(-1)
-
-
-def recover(subject: Subject, report: Report) -> None:
-    """Record how long the run took to answer another call, when it did so in the same session."""
-    seen, since = subject.progress(), time.monotonic()
-    until(lambda: subject.progress() > seen or subject.ended, CALL_S)
-    if subject.progress() > seen:
-        report.recoveries.append((report.faults[-1].name, time.monotonic() - since))
 
 
 def next_session(subject: Subject, report: Report) -> bool:
@@ -92,30 +76,21 @@ def next_session(subject: Subject, report: Report) -> bool:
     status, printed = subject.process.returncode, subject.output_of_session()
     if "Traceback" in printed:
         report.problems.append(f"a traceback:\n{printed}")
-    if not until(lambda: not subject.remaining(), GONE_S):
-        report.problems.append(f"processes remain: {subject.remaining()}")
-    if status == ENDED:
-        report.sessions["ended"] += 1
-        return False
+    if not until(lambda: not subject.folder.processes(), GONE_S):
+        report.problems.append(f"processes remain: {subject.folder.processes()}")
     reasons = [line for line in printed.splitlines() if line.startswith("orchestrator: ")]
-    if status == -9:
-        report.sessions["killed"] += 1
-    elif status in (1, STOPPED, PARKED) and reasons:
-        report.sessions["parked" if status == PARKED else "stopped"] += 1
-        reason = reasons[0].removeprefix("orchestrator: ")
-        report.reasons.append(
-            reason.replace(str(subject.folder.folder), "RUN").replace(str(subject.socket()), "SOCKET")
-        )
-    else:
+    if status not in SESSIONS or (status > 0 and not reasons):
         report.problems.append(f"status {status} without a reason:\n{printed}")
-    if sum(report.sessions.values()) >= MOST_SESSIONS:
-        report.problems.append(f"not ended after {MOST_SESSIONS} sessions: {report.reasons}")
-    if report.problems:
-        return False
-    if status == PARKED:
-        subject.retry()
     else:
-        subject.start()
+        report.sessions[SESSIONS[status]] += 1
+    if status > 0:
+        reason = "".join(reasons[:1]).removeprefix("orchestrator: ").replace(str(subject.folder.folder), "RUN")
+        report.reasons.append(reason.replace(str(subject.socket()), "SOCKET"))
+    if report.sessions.total() >= MOST_SESSIONS:
+        report.problems.append(f"not ended after {MOST_SESSIONS} sessions: {report.reasons}")
+    if status == 0 or report.problems:
+        return False
+    subject.start(retry=SESSIONS[status] == "parked")
     return True
 
 
@@ -125,8 +100,9 @@ def check(subject: Subject, report: Report, expected_state: str) -> None:
         report.problems.append("it ended in another state than the run without faults")
     costly = len(report.faults)
     for log in LOGS:
-        again = subject.repeats(log)
-        report.calls += len(subject.answered(log))
+        times = Counter(subject.folder.answered(log))
+        again = times - Counter(times.keys())
+        report.calls += times.total()
         report.repeated += again.total()
         if again and max(again.values()) > costly:
             report.problems.append(f"{log}: a call was repeated {max(again.values())} times with {costly} faults")

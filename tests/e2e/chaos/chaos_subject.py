@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 from chaos_network import Proxy
 from rules_server import RulesServer, rules_server
-from run_folder import LOGS, ROOT, RunFolder, environment, process_of
+from run_folder import LOGS, ROOT, RunFolder, environment, process_of, until
 
 from workers.embedded.valkey import socket_path
 
@@ -25,17 +21,6 @@ TIMEOUTS = {
     "WHETSTONE_OPENAI_TIMEOUT_S": "20",
     "WHETSTONE_STAGE_TIMEOUT_S": "300",
 }
-PAUSE_S = 0.05
-
-
-def until(condition: Callable[[], object], limit_s: float) -> bool:
-    """Wait for an event; returns whether it came in time."""
-    pause, deadline = threading.Event(), time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        pause.wait(PAUSE_S)
-    return True
 
 
 class Subject:
@@ -44,9 +29,10 @@ class Subject:
     def __init__(self, folder: Path, options: Mapping[str, str], *, own_endpoint: bool = False) -> None:
         folder.mkdir(parents=True)
         self.folder = RunFolder(folder, dict(options))  # each run has an address of its own
-        self.process: subprocess.Popen[str] | None = None
-        self.session_logs: list[str] = []
-        self.copier: subprocess.Popen[bytes] | None = None  # writes the log of the session
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = Path()  # of the session
+        self.sessions = 0
+        self.copier: subprocess.Popen[bytes] | None = None  # writes the log
         self.silent: list[Proxy] = []  # proxies with silent connections
         self.rules: RulesServer | None = None
         self.proxy: Proxy | None = None
@@ -55,29 +41,25 @@ class Subject:
             self.rules = self._stack.enter_context(rules_server(folder / LOGS[1]))
             self.proxy = Proxy(0, int(self.rules.url.split(":")[2].partition("/")[0]))
             self._stack.callback(self.proxy.close)
-            address = {"OPENAI_BASE_URL": f"http://127.0.0.1:{self.proxy.port}/v1"}
-            self.folder.options |= self.rules.options | address
+            self.folder.options["OPENAI_BASE_URL"] = f"http://127.0.0.1:{self.proxy.port}/v1"
 
-    # -- the orchestrator --------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """`evolve`, as a user would start it again."""
-        self._start(self.folder.command("--plain"))
-
-    def retry(self) -> None:
-        self._start([sys.executable, "-m", "orchestrator", "retry", str(self.folder.output), "--plain"])
-
-    def _start(self, command: list[str]) -> None:
-        log = self.folder.folder / f"session{len(self.session_logs)}.log"
+    def start(self, *, retry: bool = False) -> None:
+        """The command, as a user would start it again, or `retry`."""
+        again = [sys.executable, "-m", "orchestrator", "retry", str(self.folder.output), "--plain"]
+        self.log = self.folder.folder / f"session{self.sessions}.log"
+        self.sessions += 1
         # Through a pipe: a session whose files cannot grow can still say why it stops.
-        with log.open("w") as out:
+        with self.log.open("w") as out:
             self.copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=out)
         assert self.copier.stdin is not None
         with self.copier.stdin as pipe:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env={**environment(), **TIMEOUTS}, stdout=pipe, stderr=subprocess.STDOUT
+                again if retry else self.folder.command("--plain"),
+                cwd=ROOT,
+                env={**environment(), **TIMEOUTS},
+                stdout=pipe,
+                stderr=subprocess.STDOUT,
             )
-        self.session_logs.append(str(log))
 
     @property
     def ended(self) -> bool:
@@ -86,7 +68,7 @@ class Subject:
     def output_of_session(self) -> str:
         if self.copier is not None:
             self.copier.wait(30)
-        return Path(self.session_logs[-1]).read_text()
+        return self.log.read_text()
 
     def close(self) -> None:
         """End all processes and remove the socket."""
@@ -97,35 +79,10 @@ class Subject:
         until(lambda: not self.folder.processes(), 20)
         for proxy in self.silent:
             proxy.close()
-        socket_path(self.folder.farm).unlink(missing_ok=True)
-
-    # -- its state ----------------------------------------------------------------------------------------------------
-
-    def calls(self, log: str) -> list[dict[str, object]]:
-        """Each call that a server has answered; a line that a kill cut short is left out."""
-        found = []
-        for path in (self.folder.farm / "logs" / log, self.folder.folder / log):
-            for line in path.read_text().splitlines() if path.exists() else []:
-                try:
-                    found.append(json.loads(line))
-                except ValueError:
-                    continue
-        return found
-
-    def answered(self, log: str) -> list[str]:
-        """The ids of the calls with a correct answer."""
-        good = [c for c in self.calls(log) if c.get("status", 200) == 200 and not c.get("fault")]
-        return [str(c.get("call_id") or c["sha256"]) for c in good]
+        self.socket().unlink(missing_ok=True)
 
     def progress(self) -> int:
-        return sum(len(self.answered(log)) for log in LOGS)
-
-    def faulty_reply_count(self) -> int:
-        return sum(1 for call in self.calls(LOGS[1]) if call.get("fault"))
-
-    def repeats(self, log: str) -> Counter[str]:
-        """How often each call was answered beyond the first time."""
-        return Counter({name: times - 1 for name, times in Counter(self.answered(log)).items() if times > 1})
+        return self.folder.answers()
 
     def process_of(self, kind: str) -> psutil.Process | None:
         """The process of this kind, if there is one."""
@@ -133,17 +90,11 @@ class Subject:
             return None if self.ended or self.process is None else psutil.Process(self.process.pid)
         return process_of(self.folder, kind)
 
-    def remaining(self) -> list[str]:
-        """The processes of this run."""
-        return [str(process) for process in self.folder.processes()]
+    def send(self, kind: str, number: signal.Signals) -> psutil.Process | None:
+        """Send a signal to the process of this kind; returns it, if there is one."""
+        if found := self.process_of(kind):
+            found.send_signal(number)
+        return found
 
     def socket(self) -> Path:
         return socket_path(self.folder.farm)
-
-
-def send(process: psutil.Process, number: signal.Signals) -> bool:
-    try:
-        process.send_signal(number)
-    except psutil.NoSuchProcess:
-        return False
-    return True
