@@ -28,6 +28,6 @@ def start_evolve(url: str, output: Path, options: Mapping[str, str]) -> subproce
 
 def finish(process: subprocess.Popen[str]) -> str:
     """Wait for the command's end. Returns: what it printed. Raises: AssertionError when it failed."""
-    printed, _ = process.communicate(timeout=120)
+    printed, _ = process.communicate(timeout=240)
     assert process.returncode == 0, printed
     return printed
