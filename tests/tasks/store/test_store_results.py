@@ -107,6 +107,17 @@ def test_usage_is_counted_once_for_a_result_that_is_sent_twice(store: Store) -> 
     assert store.usage("first") == {"target": 6.0}
 
 
+def test_room_is_made_before_the_memory_is_full_and_not_of_what_a_run_holds(store: Store) -> None:
+    for run, key in (("first", KEY), ("second", OTHER)):
+        store.put_shared(run, key, SO)
+    store.redis.config_set("maxmemory", int(1.1 * store.retention.memory()[0]))
+    try:
+        store.release_shared("first")
+    finally:
+        store.redis.config_set("maxmemory", 0)
+    assert store.shared("third", [KEY, OTHER]) == {OTHER: SO}
+
+
 def test_a_run_that_finished_long_ago_is_removed_with_all_its_keys(store: Store) -> None:
     put_run(store, "old", days_ago=31)
     put_run(store, "recent", days_ago=29)
