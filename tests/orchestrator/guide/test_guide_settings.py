@@ -52,11 +52,6 @@ def test_a_file_with_these_keys_alone_is_whole(values: dict[str, Any]) -> None:
     assert [cell.temperature for cell in settings.sampler.grid] == [0.0, 0.5]
 
 
-def test_a_critic_is_sampled_as_the_specification_wants(values: dict[str, Any]) -> None:
-    for key, wrong in (("temperature", 0.05), ("temperature", 0.4), ("top_p", 0.8), ("top_p", 1.0)):
-        assert named(with_value(values, f"critic.{key}", wrong)) == [f"critic.{key}"]
-
-
 def test_everything_wrong_is_told_at_once(values: dict[str, Any]) -> None:
     broken = with_value(without_key(values, "reflection.batch_size"), "critic.max_candidates", 7)
     broken = with_value(with_value(broken, "critic.taste", 1), "sampler.grid", [{"temperature": -1, "top_p": "x"}])
@@ -69,9 +64,11 @@ def test_everything_wrong_is_told_at_once(values: dict[str, Any]) -> None:
     }  # fmt: skip
 
 
-def test_a_batch_has_32_or_64_tickets_unless_the_run_is_a_rapid_one(values: dict[str, Any]) -> None:
+def test_a_critic_is_sampled_and_a_batch_is_of_a_size_as_the_specification_wants(values: dict[str, Any]) -> None:
+    for key, wrong in (("temperature", 0.05), ("temperature", 0.4), ("top_p", 0.8), ("top_p", 1.0)):
+        assert named(with_value(values, f"critic.{key}", wrong)) == [f"critic.{key}"]
     for size, is_refused in ((16, True), (32, False), (33, True), (64, False)):
-        sized = with_value(values, "sampler.group_batch_size", size)
+        sized = with_value(values, "sampler.group_batch_size", size)  # of a rapid run
         assert guide_settings_from(sized).sampler.group_batch_size == size
         if is_refused:
             assert named(with_value(sized, "reflection.rapid_mode", False)) == ["sampler.group_batch_size"]

@@ -68,13 +68,6 @@ def decided(before: Sequence[Votes], after: Sequence[Votes], **bounds: float) ->
     return decide(before, after, **given)  # type: ignore[arg-type]  # the seed is a whole number
 
 
-def test_a_malformed_answer_is_wrong_and_has_no_vote() -> None:
-    assert Votes("pass", ("pass", "pass", None, None)).score == 1 / 2
-    # of a ticket with label fail: no valid answer is no false pass, one valid pass is
-    one = decided([Votes("fail", (None, None))], [Votes("fail", ("pass", None))])
-    assert (one.false_pass_before, one.false_pass_after) == (0.0, 1.0)
-
-
 def test_exactly_each_bound_is_enough() -> None:
     # given 50 tickets with one candidate each, of which one becomes right: 1/50, which no float is
     for count, bound in ((50, 0.02), (10, 0.1), (100, 0.01)):
