@@ -1,4 +1,4 @@
-"""A run's folder with what an export reads, and the model of the tests that run an engine."""
+"""A run's folder with what an export reads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from orchestrator.export.targets import TARGETS, read_steering
 from orchestrator.runs.folder import OutputFolder
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.processor import SGLANG, ModelCheck, render_file
-from tasks.gpu.prompt import load_tokenizer, render
-from tasks.questions import load_examples
-from workers.embedded.models import embedded_model
 
-SAMPLE = Path(__file__).parents[1] / "configs/data/sample.jsonl"
-SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
 VOCABULARY = 49152
 HASH = CLUSTERING
 DELTAS = {"0": 1.5, "1": -0.75, "2": 0.0, "3": -2.75, "4": 0.5}
@@ -94,11 +89,3 @@ def biases_of(deltas: dict[str, float], size: int = VOCABULARY) -> np.ndarray:
 def rendered(target: str, run: Path, node: str = "") -> str:
     """The text of a run's file for an engine."""
     return TARGETS[target].render(read_steering(run, node=node), Path(TARGETS[target].file_name).stem)
-
-
-def asked_prompts(count: int) -> list[list[int]]:
-    """Questions to the embedded model as token ids, without their pages: the answers cost more than the prompts."""
-    tokenizer = load_tokenizer(str(embedded_model()))
-    asked = [(system, one.question) for system in SYSTEMS for one in load_examples(SAMPLE)][:count]
-    assert len(asked) == count
-    return [render(tokenizer, system, "{context}{query}", "", question) for system, question in asked]

@@ -120,9 +120,11 @@ def test_individuals_of_all_arms_and_as_many_random_vectors_enter_one_front(worl
 
 def test_where_nothing_is_shown_the_plain_model_stays_and_the_first_member_is_named(world: World) -> None:
     world.spoils = lambda one: 0.2 if one.examples == "validation" and (one.deltas or one.system_prompt) else 0.0
-    book = world.conclude(world.book(), world.individual("g0_pop0", PLAIN, 1.0))
+    book = world.conclude(world.book(), world.individual("g0_pop0", "concise", 2.0, 2.0))
     assert (book.passed, book.winner) == ((), PLAIN)
     assert book.order is not None and book.contender.name == book.order[0].name == "concise"
+    # No validation question is spent on what comes after the first that is not shown
+    assert len(book.order) > 1 and [one.system_prompt for one in world.asked("validation")] == ["", PROMPT]
     # Its rivals are measured at its length; the test set is asked nothing of it and of them
     assert [one.max_tokens for one in book.of_kind("cut")] == [40, 0]
     assert all(one.ordering and one.validation for one in book.of_kind("cut"))

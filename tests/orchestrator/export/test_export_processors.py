@@ -22,7 +22,6 @@ from exported_run import (
     POINT,
     STOP,
     WORD,
-    asked_prompts,
     biases_of,
     rendered,
     write_run,
@@ -31,7 +30,8 @@ from small_model import make_small_model
 
 from tasks.gpu.model_files import model_hashes
 from tasks.gpu.processor import ModelCheck
-from tasks.gpu.prompt import answer_ends, load_tokenizer
+from tasks.gpu.prompt import answer_ends, load_tokenizer, render
+from tasks.questions import load_examples
 from workers.embedded.models import embedded_model
 
 
@@ -64,9 +64,10 @@ def test_greedy_answers_of_transformers_are_those_of_the_models_logits_plus_the_
     # Given a model of few weights with the embedded model's vocabulary
     model = AutoModelForCausalLM.from_pretrained(make_small_model(tmp_path / "model")).eval()
     processor = Exported(monkeypatch, "transformers", write_run(tmp_path / "run")).module.DeltaProcessor()
-    stops = sorted(answer_ends(load_tokenizer(str(embedded_model()))))
-    biases, changed = torch.from_numpy(biases_of(DELTAS)), 0
-    for prompt in asked_prompts(8):
+    tokenizer = load_tokenizer(str(embedded_model()))
+    stops, biases, changed = sorted(answer_ends(tokenizer)), torch.from_numpy(biases_of(DELTAS)), 0
+    for example in load_examples(Path("configs/data/sample.jsonl"))[:8]:
+        prompt = render(tokenizer, "Answer in one sentence.", "{context}{query}", "", example.question)
         ids = torch.tensor([prompt])
         # When generate() answers with the file's processor
         asked = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": 8}

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured_book import measured
 
 from orchestrator.report.statistics import (
     Measurement,
@@ -112,4 +113,7 @@ def test_each_answer_meets_its_own_question_whatever_the_order() -> None:
     found = pair(before, after, 0.05, seed=1)
     assert (found.change.gained, found.change.lost, found.change.count) == (1, 1, 3)
     assert (found.ratio.before, found.ratio.after) == (60.0, 40.0)
+    # and a loss within the margin is excluded by enough questions
     assert not found.loss.is_shown and "a loss of 5 points is not excluded" in paired_sentence(found, "it")
+    enough = measured(1.0), measured(0.5, lost=2)
+    assert pair(*enough, 0.05, seed=1).loss.is_shown and not pair(*enough, 0.005, seed=1).loss.is_shown
