@@ -1,7 +1,7 @@
 """One worker process: `python -m workers QUEUE [--name NAME] [--concurrency N] [--gpu N] [--log-level LEVEL]`.
 
-It is `celery worker` with the pool, the name and the environment of its queue.  At the end it exits without waiting for
-threads: Python would wait for those whose tasks were returned to the queue or are over their time limit.
+It is `celery worker` with the pool, the name and the environment of its queue.  It exits without waiting for threads,
+whose tasks were returned to the queue or are over their time limit.
 """
 
 from __future__ import annotations

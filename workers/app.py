@@ -1,9 +1,8 @@
 """The Celery application of workers (`python -m workers`) and of processes that send tasks to them.
 
-Its settings keep tasks through the death of a pool process, of a worker or of the broker.  The broker is a Redis, on
-which Celery emulates acknowledgement: a message that was taken and not acknowledged for `visibility_timeout` seconds
-returns to its queue.  The timeout is short, so that a dead worker's tasks return soon.  The lease
-(`workers/celery_ext/lease.py`) keeps the tasks of a living worker from returning.
+Its settings keep tasks through the death of a pool process, of a worker or of the broker.  On Redis a message that was
+taken and not acknowledged for `visibility_timeout` seconds returns to its queue.  The timeout is short, so that a dead
+worker's tasks return soon; the lease (`celery_ext/lease.py`) keeps those of a living worker.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ RESULT_REPLY_S = 15.0
 
 
 def create_app(environment: dict[str, str]) -> Celery[Any]:
-    """The application for one process; `environment` is normally `os.environ`."""
     broker.register_transport()
     FarmTask.Request = "workers.celery_ext.lease:SettledRequest"  # Celery imports it in a worker
     url = redis_url_of(environment)
@@ -73,10 +71,8 @@ MESSAGES: dict[str, Any] = {
     "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in QUEUES],
     "task_default_queue": "cpu",
     "task_routes": {f"{name}.*": {"queue": name} for name in QUEUES},
-    "enable_utc": True,
-    "worker_hijack_root_logger": True,
     "worker_redirect_stdouts_level": "INFO",
-    # The events that Flower, the metrics and the live view read.
+    # The events that Flower and the live view read.
     "task_track_started": True,
     "task_send_sent_event": True,
     "worker_send_task_events": True,
@@ -94,7 +90,6 @@ def recovery(visibility_s: float) -> dict[str, Any]:
         "worker_deduplicate_successful_tasks": True,
         "worker_cancel_long_running_tasks_on_connection_loss": False,  # the lease holds them
         "worker_soft_shutdown_timeout": SOFT_SHUTDOWN_S,
-        "broker_connection_retry": True,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_channel_error_retry": True,  # a broker that refuses a command is tried again, like a lost one
@@ -111,12 +106,7 @@ def recovery(visibility_s: float) -> dict[str, Any]:
         },
         # More than a minute of attempts, so that no message is lost while a broker restarts.
         "task_publish_retry": True,
-        "task_publish_retry_policy": {
-            "max_retries": 60,
-            "interval_start": 0.1,
-            "interval_step": 0.2,
-            "interval_max": 2.0,
-        },
+        "task_publish_retry_policy": dict(max_retries=60, interval_start=0.1, interval_step=0.2, interval_max=2.0),
     }
 
 

@@ -1,8 +1,7 @@
 """Whether a worker is healthy, in two ways: by the heartbeat in the store, and by a ping through the broker.
 
-A heartbeat expires within seconds when a worker's loop stands still.  `python -m workers.health NAME` reads it, for the
-health checks of containers: exit 0 when the worker of this name on this host has one.  A worker that answers a ping has
-its consumer running; the embedded farm waits for that when it starts.
+`python -m workers.health NAME` exits with 0 when the worker of this name on this host has a heartbeat, which expires
+within seconds when its loop stands still.  A worker that answers a ping has its consumer running.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ def main() -> None:
 
 
 def free_name(queue: str, environment: Mapping[str, str]) -> str:
-    """A name for a worker that was given none: its queue's, or QUEUE-PID where another worker of this host has that.
-
-    The name is the part of a Celery node name before the @.  When the store does not answer, it is the queue's.
-    """
+    """A name for a worker that was given none: its queue's, or QUEUE-PID where another worker of this host has that."""
     try:
         reports = _registry(environment).workers()
     except (redis.RedisError, OSError, ValueError):
@@ -48,7 +44,6 @@ def free_name(queue: str, environment: Mapping[str, str]) -> str:
 
 
 def worker_answers(redis_url: str, name: str) -> bool:
-    """Whether the worker of this name (the part of a node name before the @) answers a ping in time."""
     with Celery("ping", broker=broker_url(redis_url), set_as_current=False) as app:
         try:
             return bool(app.control.ping(timeout=PING_S, limit=1, pattern=f"^{name}@", matcher="pcre"))

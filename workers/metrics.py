@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -29,8 +29,7 @@ from tasks.store.keys import MODEL, STATUS
 from tasks.store.store import Store
 from tasks.store.workers import WorkerRegistry
 
-PORT = 9100
-TIMEOUT_S = 2.0  # of a server that does not answer: a scrape waits meanwhile
+PORT, TIMEOUT_S = 9100, 2.0  # a scrape waits so long for a server that does not answer
 WORKERS = 200  # at most, by name
 RUNS = 20  # at most: those with the latest status
 RUN_STATES = ("running", "finished", "parked", "stopped")
@@ -71,9 +70,7 @@ Sample = tuple[str, Mapping[str, str], float]
 
 @dataclass(eq=False)
 class FarmCollector(Collector):
-    """`broker` holds the queues, `store` everything else; neither waits long for a server that is away."""
-
-    broker: redis.Redis
+    broker: redis.Redis  # of the queues
     store: Store
 
     def collect(self) -> Iterator[Metric]:
@@ -163,7 +160,6 @@ def main() -> None:
         )
         registry = CollectorRegistry(auto_describe=False)
         registry.register(FarmCollector(broker, Store(store)))
-        ProcessCollector(registry=registry)
         server, thread = start_http_server(options.port, options.host, registry)
     except (ValueError, OSError) as error:
         sys.exit(f"workers.metrics: {error}")

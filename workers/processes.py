@@ -1,8 +1,8 @@
 """Child processes of the farm: started in sessions of their own, watched, and stopped; and their logs.
 
-Three things keep a process from outliving its owner: `stop`, for an owner that ends regularly; the kernel's
-parent-death signal (Linux), for an owner that is killed; and the pid records, by which the next owner finds what is
-still running.  A pid that was given to another process meanwhile is never signalled.
+No process outlives its owner.  One that ends calls `stop`.  For one that is killed the kernel sends the parent-death
+signal (Linux), and the next owner finds the rest by the pid records.  A pid that another process has meanwhile is never
+signalled.
 """
 
 from __future__ import annotations
@@ -52,10 +52,7 @@ class PidRecord(ProcessIdentity):
     token: str = ""
 
     def members(self) -> list[ProcessIdentity]:
-        """The process, where it still runs, and the other members of its group.
-
-        The group of a dead leader is known by the environment of its members.
-        """
+        """The process and its group; the members of a dead leader's group are known by their environment."""
         is_led = self.is_alive()
         found: list[ProcessIdentity] = [self] if is_led else []
         for pid in psutil.pids():
@@ -71,7 +68,7 @@ def record_of(name: str, pid: int, token: str = "") -> PidRecord:
 
 
 class PidRecords:
-    """The processes that one owner has started, in a file; safe to use from several of its threads."""
+    """The processes that one owner has started, in a file; for several of its threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -106,7 +103,7 @@ def read_own_file(path: Path) -> Any:
 
 
 def temporary_folder(records: Path) -> Path:
-    """Where a target server with these records has its temporary files: short, since paths of sockets have to be."""
+    """Where a target server with these records has its temporary files, with a short path."""
     return runtime_path() / f"target-{hashlib.sha256(os.fsencode(records.absolute())).hexdigest()[:12]}.tmp"
 
 
@@ -136,25 +133,16 @@ class ProcessFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Command:
-    """What to run.  `environment` is complete, not an addition.
-
-    `death_signal` is what the process gets when its owner dies (Linux); None lets it run on.
-    """
-
     name: str
     argv: tuple[str, ...]
     log: Path
-    environment: Mapping[str, str]
-    death_signal: signal.Signals | None = signal.SIGTERM
+    environment: Mapping[str, str]  # complete, not an addition
+    death_signal: signal.Signals | None = signal.SIGTERM  # sent when its owner dies (Linux); None lets it run on
     pass_fds: tuple[int, ...] = ()
 
 
 class ChildProcess:
-    """One child process, and everything that it starts in its process group.
-
-    The parent-death signal comes when the THREAD that called `start` ends, not only its process.  Call it from a thread
-    that lives as long as the process: the main thread, or a one-thread executor that is kept for this.
-    """
+    """One child process, and all that it starts in its group.  Its owner is the THREAD that called `start`."""
 
     def __init__(self, command: Command, records: PidRecords | None = None) -> None:
         self.command, self._records = command, records
@@ -162,21 +150,17 @@ class ChildProcess:
         self._record: PidRecord | None = None
 
     def start(self) -> None:
-        token, argv = uuid.uuid4().hex, self.command.argv
-        if (number := self.command.death_signal) is not None:
-            argv = tuple(dying_with_parent(argv, number))
-        self.command.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.command.log.open("ab") as log:
+        token, command = uuid.uuid4().hex, self.command
+        number = command.death_signal
+        argv = command.argv if number is None else dying_with_parent(command.argv, number)
+        environment = {**command.environment, TOKEN_VARIABLE: token}
+        command.log.parent.mkdir(parents=True, exist_ok=True)
+        with command.log.open("ab") as log:
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
             self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**self.command.environment, TOKEN_VARIABLE: token},
-                start_new_session=True,
-                pass_fds=self.command.pass_fds,
+                argv, env=environment, start_new_session=True, pass_fds=command.pass_fds, **streams
             )
-        self._record = record_of(self.command.name, self._process.pid, token)
+        self._record = record_of(command.name, self._process.pid, token)
         if self._records is not None:
             try:
                 self._records.add(self._record)
@@ -218,7 +202,6 @@ class ChildProcess:
             self._process.send_signal(signal.SIGTERM)
 
     def wait_end(self, limit_s: float) -> bool:
-        """Wait until the process has ended, `limit_s` seconds at most.  Returns whether it has."""
         return self._process is None or wait_ended(self._process, limit_s)
 
     def stop(self, grace_s: float) -> None:
@@ -236,18 +219,16 @@ class ChildProcess:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether the disk of this folder has no room to start in."""
     return shutil.disk_usage(folder).free < FULL_BYTES
 
 
 def log_tail(log: Path) -> str:
-    """The last lines of a log, each after a line break; empty when there is no log."""
+    """The last lines of a log, each after a line break."""
     text = log.read_bytes()[-64_000:].decode(errors="replace") if log.exists() else ""
     return "".join(f"\n  {line}" for line in text.splitlines()[-LOG_LINES:])
 
 
 def describe_exit(returncode: int | None) -> str:
-    """An exit status in words: "status 3", "SIGKILL"."""
     return f"status {returncode}" if returncode is None or returncode >= 0 else signal.Signals(-returncode).name
 
 
@@ -265,11 +246,7 @@ def is_healthy(base_url: str, timeout_s: float = 2.0) -> bool:
 
 
 def rotate_logs(paths: Iterable[Path], limit: int = LOG_BYTES) -> None:
-    """Empty each log of more than `limit` bytes; its text goes to NAME.1, and a line written meanwhile is lost.
-
-    Its process writes through the descriptor that it was started with, so the file cannot be replaced; opened for
-    appending, it continues at the new end.
-    """
+    """Empty each log of more than `limit` bytes, whose process has it open; its text goes to NAME.1."""
     for path in paths:
         try:
             if path.exists() and path.stat().st_size > limit:

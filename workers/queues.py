@@ -15,18 +15,14 @@ MODULES_VARIABLE = "WHETSTONE_MODULES"  # modules in place of the queue's, separ
 # Tasks of the gpu and openai queues only wait for a server: threads.  Those of the cpu queue compute: processes.
 POOLS: Mapping[QueueName, Literal["threads", "prefork"]] = {"gpu": "threads", "openai": "threads", "cpu": "prefork"}
 
-# How the threads of a parallel loop wait for each other.  Threads that spin starve those that
-# they wait for as soon as another process needs a core.  Threads that sleep at once are woken five hundred times in a
-# step of the embedded target, which then takes twice as long.  So, where OpenMP is gcc's, they spin for a few
+# Threads of a parallel loop that spin starve those that they wait for as soon as another process needs a core.  Threads
+# that sleep at once double the time of a step of the embedded target.  So, where OpenMP is gcc's, they spin for a few
 # microseconds and then sleep.
 OPENMP_ENV = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
 
 
 def worker_command(queue: QueueName, name: str, concurrency: int, log_level: str = "INFO") -> list[str]:
-    """The command line of one worker process; `name` is unique among the workers of one broker.
-
-    All it needs in its environment is the address of the broker.
-    """
+    """The command line of one worker process; `name` is unique among the workers of one broker."""
     options = ["--name", name, "--concurrency", str(concurrency), "--log-level", log_level]
     return [sys.executable, "-m", "workers", queue, *options]
 

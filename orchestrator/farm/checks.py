@@ -119,12 +119,12 @@ def check_clock(host: str, offset_s: float) -> Finding:
 def check_gpus_here() -> Finding:
     """The GPUs of this machine, and how full each is."""
     try:
-        gpus = [(gpu, *gpu.memory()) for gpu in available_gpus()]
+        gpus = [gpu.describe() for gpu in available_gpus()]
     except GpuUnavailable as error:
         what = "see what `nvidia-smi` says; or"
         hint = f'{what} CONFIG_DEVICE="cpu", or an external CONFIG_FARM with a worker where a GPU is'
         return Finding("GPUs here", str(error), hint)
-    said = (f"{gpu.index} {gpu.name}, {used / 1e9:.1f} of {total / 1e9:.1f} GB used" for gpu, used, total in gpus)
+    said = (f"{g['index']} {g['name']}, {g['used'] / 1e9:.1f} of {g['total'] / 1e9:.1f} GB used" for g in gpus)
     return Finding("GPUs here", "; ".join(said))
 
 

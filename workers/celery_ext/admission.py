@@ -1,12 +1,10 @@
 """Admission control: which messages a worker accepts, which it returns to the queue, and when it consumes none.
 
-A message is accepted when its run needs the code and the model that this worker has.  Otherwise it goes back to the end
-of its queue, behind the messages that the worker can process.  When the same message arrives again, the worker stops
-consuming for a while, so that other workers can take the message and it does not circulate without pause.  While the
-card of a gpu worker computes, messages of tasks that need a server on it go back likewise.  Messages of a cancelled run
-are discarded.
+A message is accepted when its run needs the code and the model that this worker has, and its card does not compute when
+the task needs a server on it.  Otherwise it goes back to the end of its queue.  When the same one arrives again, the
+worker stops consuming for a while, so that others can take it.  Messages of a cancelled run are discarded.
 
-A queue or a worker can be paused.  The store remembers it, so a worker that starts later does not consume either.
+The store remembers that a queue or a worker is paused, so one that starts later does not consume either.
 """
 
 from __future__ import annotations
@@ -58,9 +56,11 @@ class AdmissionControl(report.PeriodicStep):
         self.redis = report.store_client()
         for name, strategy in list(consumer.strategies.items()):
             consumer.strategies[name] = self.wrap(strategy)
-        report.FIELDS["state"] = lambda: self.state()[0]
-        report.FIELDS["why"] = lambda: self.state()[1]
-        report.FIELDS["serves_only"] = lambda: self.model
+        report.FIELDS |= {
+            "state": lambda: self.state()[0],
+            "why": lambda: self.state()[1],
+            "serves_only": lambda: self.model,
+        }
         self.repeat(consumer, CHECK_EVERY_S, self.check_paused)
 
     def wrap(self, strategy: Strategy) -> Strategy:
@@ -113,7 +113,6 @@ class AdmissionControl(report.PeriodicStep):
             return {}
 
     def note_requeued(self, message_id: str) -> None:
-        """Remember a message that went back; stop consuming for a while when it had gone back before."""
         if message_id not in self.requeued:
             self.requeued.add(message_id)
             return

@@ -1,8 +1,7 @@
 """Celery's messages on Redis: readable arguments, a broker that refuses, and connections that stop answering.
 
-A broker refuses writes when its memory or disk is full, or when it has become a replica.  For a message that cannot be
-recorded the worker waits.  A message that cannot be acknowledged or returned is given back: its lease ends
-(`workers/celery_ext/lease.py`), and it returns to its queue.
+A broker refuses writes when its memory or disk is full, or when it is a replica.  For a message that cannot be recorded
+the worker waits.  One that cannot be acknowledged returns to its queue when its lease ends.
 """
 
 from __future__ import annotations
@@ -37,10 +36,7 @@ ONE_TRY = Retry(NoBackoff(), sys.maxsize, supported_errors=())
 
 
 class ReadableMessages(AMQP):
-    """Celery's messages, each with the line of `format_label` in place of its arguments' representation, for monitors.
-
-    Celery writes that representation wherever a message is made, and drops a given one when a task is tried again.
-    """
+    """Celery's messages, each with the line of `format_label` in place of its arguments' representation."""
 
     def as_task_v2(
         self, task_id: str, name: str, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
@@ -52,13 +48,10 @@ class ReadableMessages(AMQP):
 
 
 class QoS(redis.QoS):
-    """kombu's record of what a channel has delivered, and a condition of the worker's own for taking more.
-
-    Where a BRPOP is under way the condition comes too late: Redis may have taken a message from the queue for it.
-    """
+    """kombu's record of what a channel has delivered, and a condition of the worker's own for taking more."""
 
     channel: Any  # a Channel
-    has_room: Callable[[], bool] = staticmethod(lambda: True)
+    has_room: Callable[[], bool] = staticmethod(lambda: True)  # comes too late where a BRPOP is under way
     _refusal = ""  # why the broker does not give or return messages now
     _paused_until = float("-inf")  # when it is asked for messages again
 

@@ -1,14 +1,12 @@
 """The lease on messages: a task runs once, however long it takes, and returns soon when its worker dies.
 
-On Redis a message that a worker has taken is kept in the hash `unacked`, and its tag in the sorted set `unacked_index`
-with the time at which it was taken.  Whatever is older than the visibility timeout returns to its queue, though its
-task may still be running: kombu never refreshes the time.  `Lease` does, every quarter of the timeout.  A timeout may
-then be a few seconds, and the tasks of a killed worker return that soon, however long a task takes.
+On Redis a message that was taken is kept in the hash `unacked`, and its tag in the sorted set `unacked_index` with the
+time.  Whatever is older than the visibility timeout returns to its queue, though its task may still run: kombu never
+refreshes the time.  `Lease` does, every quarter of the timeout, which may then be a few seconds.
 
-When a connection is lost, kombu tries to return every message, running or not, through a channel that has no address
-any more, and the worker ends with an error (kombu 5.7).  So a lost channel returns nothing: messages whose task still
-runs move to the new channel, which keeps their lease and acknowledges them; the others return when the timeout is
-over.
+When a connection is lost, kombu tries to return every message through a channel that has no address any more, and the
+worker ends with an error (kombu 5.7).  So a lost channel returns nothing: messages whose task still runs move to the
+new channel, and the others return when the timeout is over.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class Lease(PeriodicStep):
         refresh_lease(self.channel)
 
     def shutdown(self, consumer: Any) -> None:
-        """The worker ends: its channel is closed right after this, and then returns what is not acknowledged."""
+        """The worker ends: its channel is closed after this, and then returns what is not acknowledged."""
         super().shutdown(consumer)
         if self.channel is not None and not self.channel.closed:
             self.channel.qos.restore_at_shutdown = True
@@ -73,10 +71,7 @@ def refresh_lease(channel: Any) -> None:
 
 
 def move_messages(lost: Any, channel: Any) -> None:
-    """Make `channel` responsible for the messages of a `lost` one.
-
-    All can then be acknowledged.  Only those whose task runs keep their lease, because the others will not run here.
-    """
+    """Have `channel` acknowledge the messages of a `lost` one, and keep the lease of those whose task runs."""
     running = {request.message.delivery_tag for request in tuple(state.active_requests)}
     for tag, message in unacknowledged(lost).items():
         message.channel = channel
@@ -85,11 +80,7 @@ def move_messages(lost: Any, channel: Any) -> None:
 
 
 class SettledRequest(request.Request):
-    """Celery's request, which gives its message back when its end cannot be recorded.
-
-    The pool calls a method of the request when a task has ended.  Where that method fails, Celery logs the error, or in
-    a pool of threads nothing, and the message stays with the worker for ever.
-    """
+    """Celery's request, which gives its message back when its end cannot be recorded, in place of keeping it."""
 
     message: Any
     acknowledged: bool

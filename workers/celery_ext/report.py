@@ -1,7 +1,7 @@
 """A worker's report about itself, written to the store every few seconds, for `orchestrator farm workers` and `doctor`.
 
-The report expires soon after the time of the next one.  It is written from the loop that consumes messages, so a worker
-whose loop stands still has none.  `inspect` of the command `whetstone_report` returns it at once.
+It expires soon after the time of the next one.  It is written from the loop that consumes messages, so a worker whose
+loop stands still has none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ FIELDS: dict[str, Callable[[], Any]] = {}
 
 
 def store_client() -> redis.Redis:
-    """A client of the store for the worker's loop: it gives up after `TIMEOUT_S`."""
     return connect(store_url(redis_url_of(os.environ)), NO_WAITING, timeout_s=TIMEOUT_S)
 
 

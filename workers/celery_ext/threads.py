@@ -2,9 +2,8 @@
 
 Celery's own thread pool ignores time limits, and waits for every running task in any kind of shutdown.  A thread
 cannot be killed, so a task over its limit is abandoned: its failure is recorded, its message acknowledged and its
-slot freed at once, as for a killed process.  An exception is raised in its thread, which notices it when its current
-call returns; a late result is discarded.  On a cold shutdown the threads are abandoned and the consumer returns their
-messages; `python -m workers` then ends the process.
+slot freed.  An exception is raised in its thread when its current call returns; a late result is discarded.  On a cold
+shutdown the consumer returns the messages, and `python -m workers` ends the process.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ logger = get_logger(__name__)
 
 
 def limit_shutdown() -> None:
-    """A worker of this process has `SHUTDOWN_S` seconds to end, once it is asked to in any way.
-
-    Celery's heartbeat announces the end of a worker, and tries without end to reach a broker that has died.
-    """
+    """End a worker `SHUTDOWN_S` seconds after it was asked to: Celery tries without end to reach a broker that died."""
 
     def start_timer(**_: Any) -> None:
         timer = threading.Timer(SHUTDOWN_S, os._exit, (EXIT_STATUS,))
@@ -104,8 +100,6 @@ class ThreadTask:
 
 
 class ThreadPool(TaskPool):
-    """Used as `--pool custom` with CELERY_CUSTOM_WORKER_POOL="workers.celery_ext.threads:ThreadPool"."""
-
     executor: ThreadPoolExecutor
 
     def __init__(self, *args: Any, **options: Any) -> None:

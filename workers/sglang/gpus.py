@@ -1,15 +1,13 @@
 """The GPU of a gpu worker: no other worker of this host uses it meanwhile, and it serves or computes, never both.
 
-A claim is a lock on a file.  The kernel releases it when the last process that holds it has ended, in whatever way.
-The server holds it too, so a GPU becomes free only when its memory does.  Containers of one host share the locks by a
-volume, which WHETSTONE_GPU_LOCKS names.
+A claim is a lock on a file, which the kernel releases when the last process that holds it has ended.  The server holds
+it too, so a GPU becomes free only when its memory does.  WHETSTONE_GPU_LOCKS names a volume that containers of one host
+share.  WHETSTONE_GPU names the GPU; without it a worker takes the first free one of CUDA_VISIBLE_DEVICES, or of all.
+"shared" claims none: the user then makes sure that the memory suffices.
 
-WHETSTONE_GPU names the GPU by its number in nvidia-smi.  Without it a worker takes the first free one, of those in
-CUDA_VISIBLE_DEVICES where that is set.  "shared" claims none: the user then makes sure that the memory suffices.
-
-Tasks that do the same share the card.  A task that computes waits until nobody is served any more, and from then on
-nobody new is served: training goes first.  Who wants to be served meanwhile is refused at once, and its message goes
-to another worker or waits in the queue.  A task that computes alone waits for the others, and new ones wait for it.
+A task that computes waits until nobody is served any more, and from then on nobody new is served: training goes first.
+Who wants to be served meanwhile is refused, and its message goes back.  Tasks that compute share the card; one that
+computes alone waits for the others, and new ones wait for it.
 """
 
 from __future__ import annotations
@@ -44,30 +42,23 @@ class GpuUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU with its number in nvidia-smi."""
-
-    index: int
+    index: int  # in nvidia-smi
     name: str
 
     def environment(self) -> dict[str, str]:
         """Environment variables that make it the only GPU of a process."""
         return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", VISIBLE_VARIABLE: str(self.index)}
 
-    def memory(self) -> tuple[int, int]:
-        """Used and total, in bytes."""
+    def describe(self) -> dict[str, Any]:
+        """Its part of a worker's report: memory in bytes, and the share of time in which it computes."""
+        utilization = None  # where the driver does not report it, for example for a GPU that is divided by MIG
         with _driver() as nvml:
-            memory = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(self.index))
-        return int(memory.used), int(memory.total)
-
-    def utilization(self) -> float | None:
-        """The share of the last 1/6 to 1 second in which the GPU computed, from 0 to 1.
-
-        None where the driver does not report it, for example for a GPU that is divided by MIG.
-        """
-        with suppress(GpuUnavailable), _driver() as nvml:
-            rates = nvml.nvmlDeviceGetUtilizationRates(nvml.nvmlDeviceGetHandleByIndex(self.index))
-            return float(rates.gpu) / 100
-        return None
+            handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+            with suppress(nvml.NVMLError):
+                utilization = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100
+        used, total = int(memory.used), int(memory.total)
+        return {"index": self.index, "name": self.name, "used": used, "total": total, "utilization": utilization}
 
 
 @contextmanager
@@ -98,7 +89,6 @@ class Claim:
 
 
 def available_gpus() -> list[Gpu]:
-    """All GPUs of this host, by their number."""
     with _driver() as nvml:
         handles = [(i, nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(nvml.nvmlDeviceGetCount())]
         gpus = [Gpu(index, str(nvml.nvmlDeviceGetName(handle))) for index, handle in handles]

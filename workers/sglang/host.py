@@ -1,7 +1,7 @@
 """The life cycle of a gpu worker's target server: started on first use, restarted when it dies, stopped at the end.
 
-Tasks run in the threads of a pool, and the kernel's parent-death signal comes when the THREAD that started a process
-ends.  So the host has a thread of its own, which lives as long as the worker and starts all servers.
+The kernel's parent-death signal comes when the THREAD that started a process ends, and tasks run in threads of a pool.
+So the host has a thread of its own, which lives as long as the worker and starts all servers.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ FAILURE_S = 10.0  # a failed start is reported to the other tasks that wait for 
 
 
 class LocalTargetHost:
-    """A `tasks.gpu.host.TargetHost` that runs the server on this machine.
-
-    `folder` holds its log, its labels and the record of its pid; `name` separates workers that share a folder.
-    """
+    """A `tasks.gpu.host.TargetHost` that runs the server on this machine; `name` separates workers of one `folder`."""
 
     def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
         self._folder = private_folder(folder.absolute())
@@ -81,10 +78,7 @@ class LocalTargetHost:
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
 
     def clear_leftovers(self) -> list[str]:
-        """End a server that a killed worker of this name left running. Returns the names of such processes.
-
-        Only the one worker of this name may: another one's server would be taken for left over.
-        """
+        """End a server that a killed worker of this name left running; of a name there is one worker."""
         only = (self._folder / f"target-{self._name}.lock").open("w")
         try:
             fcntl.flock(only, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,9 +110,8 @@ class LocalTargetHost:
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
         url = self._check_external(target) if target.url else self._serve_own(target, processor)
         if identity is not None and (now := self.identity(target)) != identity:
-            raise TargetUnavailable(
-                f"the target server at {url} is another one than before: {differences(identity, now)}"
-            )
+            changed = differences(identity, now)
+            raise TargetUnavailable(f"the target server at {url} is another one than before: {changed}")
         return url
 
     def start_early(self, target: Target) -> None:
@@ -142,10 +135,10 @@ class LocalTargetHost:
         return claim.gpu.environment() if claim else {}
 
     def labels_folder(self) -> Path:
-        return _made(Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute())
+        return make_folder(Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute())
 
     def bases_folder(self) -> Path:
-        return _made(self._folder / "bases")
+        return make_folder(self._folder / "bases")
 
     def model_folder(self, target: Target) -> str:
         return str(models.embedded_model()) if target.model == EMBEDDED else target.model
@@ -173,10 +166,7 @@ class LocalTargetHost:
             self._only.close()
 
     def describe(self) -> dict[str, Any]:
-        """The target's part of the worker's report, without a request to the server.
-
-        Memory is the GPU's, in bytes, of all processes; tokens a second are those of the last ten seconds.
-        """
+        """The target's part of the worker's report, without a request to the server; memory in bytes."""
         server, claim = self._server, self._claim
         report: dict[str, Any] = {
             "card": self.card_use(),
@@ -187,9 +177,7 @@ class LocalTargetHost:
             report |= {"engine": server.spec.engine, "version": server.identity.get("version", ""), "url": server.url}
             report |= {"model": server.spec.model, "starts": self._starts}
         if claim is not None:
-            gpu, (used, total) = claim.gpu, claim.gpu.memory()
-            report["gpu"] = {"index": gpu.index, "name": gpu.name, "used": used, "total": total}
-            report["gpu"]["utilization"] = gpu.utilization()
+            report["gpu"] = claim.gpu.describe()
         return report
 
     def _serve_own(self, target: Target, processor: str) -> str:
@@ -222,7 +210,6 @@ class LocalTargetHost:
         return ServerSpec(tuple(argv), target.engine, target.model, model, tuple(shlex.split(target.args)), file)
 
     def _own_identity(self, target: Target) -> Mapping[str, Any]:
-        """As reported at the last start; a server is started when there was none yet."""
         spec = self._spec(target)
         if spec not in self._identities:
             self._serve_own(target, "")
@@ -248,7 +235,7 @@ class LocalTargetHost:
         return url
 
     def _start_server(self, spec: ServerSpec, target: Target) -> TargetServer:
-        """A server that is ready.  One that is killed while it starts is started again, `KILLED_TRIES` in all."""
+        """A server that is ready; one that is killed while it starts is started again."""
         if self._failure is not None:
             failed, at, reason = self._failure
             if failed == spec and time.monotonic() - at < FAILURE_S:
@@ -302,6 +289,6 @@ class LocalTargetHost:
             return self._claim
 
 
-def _made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -1,14 +1,12 @@
 """The identity of a target server: the part of its own report that determines answers, and its weights.
 
-Two servers with equal identities give equal answers to equal requests, as far as their hardware allows.  Answers are
-shared between runs by content keys, and the identity is part of each key.  SGLang and the embedded target report the
-same routes.
+Two servers with equal identities give equal answers to equal requests, as far as their hardware allows: the identity is
+part of the key of an answer, by which runs share it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import http
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +14,9 @@ from typing import Any
 
 import httpx2
 
-from tasks.common.http import fetch
+from tasks.common.http import OK, fetch
 
 TIMEOUT_S = 30.0  # SGLang asks its scheduler for a part of the report
-ROUTES = (("/server_info", "/get_server_info"), ("/model_info", "/get_model_info"))  # today's name, and the older one
 # Fields of SGLang's report that change results.  Ports, paths of logs, sizes that follow from the free memory and the
 # seed that is drawn at each start do not, or would make every start another server.
 CHANGES_RESULTS = re.compile(
@@ -33,17 +30,14 @@ SAMPLES, SAMPLE_BYTES = 64, 65_536
 
 def read_identity(url: str, api_key: str | None) -> dict[str, Any]:
     """The fields of a server's report that change results."""
-    info: dict[str, Any] = {}
-    for names in ROUTES:
-        info |= _get_first(url, names, api_key)
+    info = _get(url, "/server_info", api_key) | _get(url, "/model_info", api_key)
     return {name: value for name, value in sorted(info.items()) if value is not None and CHANGES_RESULTS.search(name)}
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """A hash of a model's folder: of all small files, and of samples spread over large ones, in milliseconds.
+    """A hash of a model's folder: of all small files, and of samples spread over large ones.
 
-    Training changes most numbers of a model, so samples are enough to tell two models apart.  Hidden files and readmes
-    do not count, nor does the folder's path.
+    Training changes most numbers of a model, so samples tell two models apart.  Hidden files and readmes do not count.
     """
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
@@ -63,10 +57,7 @@ def weights_fingerprint(folder: Path) -> str:
 
 
 def local_weights(model: str) -> str:
-    """The weights of `model` on this machine: a fingerprint of its folder, or the commit of a cached Hugging Face id.
-
-    "" when it is neither.
-    """
+    """The fingerprint of a folder, or the commit of a cached Hugging Face id; "" for neither."""
     folder = Path(model)
     if folder.is_dir():
         return f"sha256:{weights_fingerprint(folder)}"
@@ -80,16 +71,12 @@ def local_weights(model: str) -> str:
     return f"commit:{Path(config).parent.name}" if isinstance(config, str) else ""
 
 
-def _get_first(url: str, names: tuple[str, ...], api_key: str | None) -> dict[str, Any]:
-    """The report of the first of the routes that the server has."""
-    for name in names:
-        try:
-            reply = fetch(url, name, TIMEOUT_S, key=api_key)
-        except httpx2.HTTPError as error:
-            raise OSError(f"{name}: {error}") from error
-        if reply.status_code != http.HTTPStatus.NOT_FOUND:
-            break
-    if reply.status_code != http.HTTPStatus.OK:
+def _get(url: str, name: str, api_key: str | None) -> dict[str, Any]:
+    try:
+        reply = fetch(url, name, TIMEOUT_S, key=api_key)
+    except httpx2.HTTPError as error:
+        raise OSError(f"{name}: {error}") from error
+    if reply.status_code != OK:
         raise OSError(f"{name}: HTTP {reply.status_code}")
     report = reply.json()
     if not isinstance(report, dict):

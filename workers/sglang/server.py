@@ -40,17 +40,13 @@ RECENT_S = 5.0  # an answer in the last so many seconds replaces a health check
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What a server is started with, except for its address and key: one with an equal spec need not be started again.
-
-    `model` is the target's name for the model, `folder` where it is loaded from.  `extra` are the arguments of the
-    target's settings, which follow `argv`.  `processor` is a file that the server loads.
-    """
+    """What a server is started with, except for its address and key: an equal one need not be started again."""
 
     argv: tuple[str, ...]
     engine: str
-    model: str
-    folder: str
-    extra: tuple[str, ...] = ()
+    model: str  # the target's name for it
+    folder: str  # where it is loaded from
+    extra: tuple[str, ...] = ()  # arguments of the settings
     processor: Path | None = None
 
 
@@ -61,8 +57,7 @@ class ServerKilled(TargetUnavailable):
 class TargetServer:
     """A server that this worker starts and stops.  Call `start` once, from a thread that outlives the server.
 
-    It listens on a Unix socket in a folder that only this user may enter, and `api_key` is its own; `key_file` exists
-    only while it starts.
+    It listens on a Unix socket of this user, and has a key of its own; `key_file` exists only while it starts.
     """
 
     def __init__(self, spec: ServerSpec, log: Path, records: PidRecords, key_file: Path) -> None:
@@ -79,7 +74,6 @@ class TargetServer:
         self._process: ChildProcess | None = None
 
     def start(self, environment: Mapping[str, str], pass_fds: tuple[int, ...]) -> None:
-        """Start the process; it is not ready then."""
         spec, engine = self.spec, self._engine
         processor = engine.processor_arguments(spec.processor) if spec.processor else []
         key_options, key_environment = engine.pass_key(self.api_key, self._key_file)
@@ -91,7 +85,6 @@ class TargetServer:
             self._process.start()
 
     def wait_ready(self, timeout_s: float, cancelled: threading.Event) -> None:
-        """Wait until it is healthy."""
         assert self._process is not None
         try:
             self._process.wait_ready(lambda: is_server_healthy(self.url, self.spec.engine), timeout_s, cancelled)
@@ -118,10 +111,7 @@ class TargetServer:
         self._socket.unlink(missing_ok=True)
 
     def _read_identity(self) -> dict[str, Any]:
-        """The server's report, with its weights and arguments as this worker knows them.
-
-        Its model's folder differs from machine to machine, so the target's name of the model replaces it.
-        """
+        """The server's report, with its weights and arguments, and the model's name in place of its folder."""
         try:
             report = read_identity(self.url, self.api_key)
         except (OSError, ValueError) as error:
@@ -134,20 +124,15 @@ class TargetServer:
 
 def is_server_healthy(url: str, engine: str) -> bool:
     """Whether a server is healthy.  One that answered recently is not checked: SGLang's check takes a second."""
-    if SERVER_STATS.was_alive(url, RECENT_S):
-        return True
-    healthy = is_healthy(url, ENGINES[engine].health_s)
-    if healthy:
+    if not SERVER_STATS.was_alive(url, RECENT_S):
+        if not is_healthy(url, ENGINES[engine].health_s):
+            return False
         SERVER_STATS.alive(url)
-    return healthy
+    return True
 
 
 def make_steering_path(folder: Path) -> Path:
-    """Prepare `folder` for PYTHONPATH and return it: it holds the steering package and no other package of the project.
-
-    The server sees it as an installed distribution with its entry point, so SGLang loads the plugin.  The project's
-    other packages are left out: the server may run another Python, and its own packages must not be hidden.
-    """
+    """Prepare `folder` for PYTHONPATH and return it: it holds the steering package as a distribution, and no other."""
     for name, text in steering.distribution_metadata().items():
         write_atomic(folder / name, text)
     link, package = folder / steering.NAME, Path(steering.__file__).parent
@@ -160,10 +145,7 @@ def make_steering_path(folder: Path) -> Path:
 
 
 def write_processor(folder: Path, text: str) -> Path:
-    """The processor file in a folder named by its content, because Python caches compiled code by a file's path.
-
-    Files of earlier servers in `folder` are removed.
-    """
+    """The processor file in a folder named by its content, because Python caches compiled code by a file's path."""
     path = folder / hashlib.sha256(text.encode()).hexdigest()[:16] / PROCESSOR_FILE
     if not path.exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -174,8 +156,7 @@ def write_processor(folder: Path, text: str) -> Path:
 def temporary_environment(records: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Variables that keep a server's temporary files from names under /tmp that other users could take.
 
-    SGLang leaves the Unix sockets between its processes behind, so its folder is emptied.  The code that torch has
-    compiled is in another folder, which all servers of this user share.
+    SGLang leaves sockets behind, so its folder is emptied.  The code that torch has compiled is shared by all servers.
     """
     clear_temporary(records)
     compiled = environment.get(COMPILED_VARIABLE) or str(private_folder(runtime_folder() / "torchinductor"))

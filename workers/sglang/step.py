@@ -1,8 +1,7 @@
 """What a worker of the gpu queue does beside its tasks, as bootsteps of Celery: its target host, and filling it.
 
-When most answers of an individual have arrived, few of its requests are in flight.  So the worker takes the next
-message as soon as no request waits for its turn, and the last answers of one individual run beside the first of the
-next.  The number of slots is only the most that it takes.  What it does not take is left to other workers.
+The worker takes the next message as soon as no request waits for its turn, so the last answers of one individual run
+beside the first of the next.  The number of slots is only the most that it takes.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ ROTATE_S = 2.0  # between looks at the size of the server's logs
 
 
 class TargetHostStep(bootsteps.StartStopStep):
-    """Gives a worker of the gpu queue its target host, and stops the server when the worker stops."""
-
     requires = ("celery.worker.components:Pool",)
     host: LocalTargetHost | None = None
 
@@ -82,7 +79,6 @@ def has_room(held: int, requests: RequestQueue) -> bool:
 
 
 def raise_open_files_limit() -> None:
-    """Allow as many open files as the machine permits: eight individuals at once are a thousand connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,7 +1,6 @@
 """The steering of a batch, logits += deltas[labels], kept with the batch while requests join and leave it.
 
-Building, filtering and merging it never waits for the device.  A dense bias would be as large as the logits and would
-have to be built again whenever the batch changes.
+Building, filtering and merging it never waits for the device.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ BLOCK = 4096  # columns of logits for one program of the kernel
 class LabelTable:
     """One row of labels for each clustering, in the order of arrival: tensor [clusterings, width].
 
-    Labels are shifted by one.  0 means "no cluster" and belongs to the columns that a model's logits have beyond its
-    tokenizer; `BatchSteering` has a delta of zero for it.  A clustering has two rows where some requests steer cluster
-    0 after sentences only, and some everywhere.
+    Labels are shifted by one: 0 is for columns that logits have beyond the tokenizer, and has a delta of zero.
+    A clustering has two rows where some requests steer cluster 0 after sentences only, and some everywhere.
     """
 
     def __init__(self) -> None:
@@ -39,7 +37,6 @@ class LabelTable:
         self._stacked: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def row(self, steering: Steering | None) -> int:
-        """The row of a steering's clustering, a new one for a new clustering; UNSTEERED for None."""
         if steering is None:
             return UNSTEERED
         key = steering.clustering, steering.classes is None
@@ -77,31 +74,22 @@ class LabelTable:
 
 @dataclass(frozen=True, eq=False)
 class BatchSteering:
-    """`deltas` float32 [B, 1 + K], the first column 0; `label_rows` int32 [B], rows of the `LabelTable`.
-
-    `states` int8 [B]: that of each answer (`next_state`) when its prompt was read; NO_STATE for a row that joined a
-    batch whose prompts are read now, and is itself in the middle of its answer.
-    """
-
-    deltas: torch.Tensor
-    label_rows: torch.Tensor
+    deltas: torch.Tensor  # float32 [B, 1 + K], the first column 0
+    label_rows: torch.Tensor  # int32 [B], of the `LabelTable`
+    # int8 [B]: of each answer (`next_state`) when its prompt was read; NO_STATE for one that has begun already.
     states: torch.Tensor
 
     def __len__(self) -> int:
         return self.label_rows.shape[0]
 
     def select(self, indices: torch.Tensor) -> BatchSteering:
-        """The rows at `indices`, int64 on the same device."""
         return BatchSteering(self.deltas[indices], self.label_rows[indices], self.states[indices])
 
 
 def batch_steering(
     steerings: Sequence[Steering | None], answers: Sequence[Sequence[int]], table: LabelTable, device: torch.device
 ) -> BatchSteering | None:
-    """The steering of a new batch; None when no request of it is steered.  Copies without waiting for the device.
-
-    `answers`: the tokens that each request has already, where its prompt is read again.
-    """
+    """The steering of a new batch; None when no request is steered.  `answers`: tokens that requests have already."""
     if all(steering is None for steering in steerings):
         return None
     clusters = max(len(steering.deltas) for steering in steerings if steering)
@@ -119,10 +107,7 @@ def batch_steering(
 def merge_batches(
     first: BatchSteering | None, first_length: int, second: BatchSteering | None, second_length: int
 ) -> BatchSteering | None:
-    """The steering of two batches put together, of which either may be without steering.
-
-    Where prompts are still to be read, they are those of the first.
-    """
+    """The steering of two batches put together; where prompts are still to be read, they are those of the first."""
     like = second if first is None else first
     if like is None:
         return None
@@ -143,10 +128,7 @@ def _unsteered(length: int, like: BatchSteering) -> BatchSteering:
 
 
 class Answers:
-    """The state of each answer (`next_state`), on the device, by the place that the server has given its request.
-
-    The server's steps read and change it in their order, so it never waits for the device.
-    """
+    """The state of each answer (`next_state`), on the device, by the place that the server has given its request."""
 
     def __init__(self, places: int, device: torch.device) -> None:
         self._states = torch.zeros(places, dtype=torch.int8, device=device)
@@ -156,14 +138,10 @@ class Answers:
         self._states[places] = torch.where(batch.states == NO_STATE, self._states[places], batch.states)
 
     def states(self, places: torch.Tensor) -> torch.Tensor:
-        """int8 [B]."""
         return self._states[places]
 
     def add(self, places: torch.Tensor, tokens: torch.Tensor, batch: BatchSteering, classes: torch.Tensor) -> None:
-        """Each answer has one more token.  `tokens` int [B]; `classes` as of `LabelTable.classes`.
-
-        The row of an answer without steering is -1, the last of the table: it gets some state, which nothing reads.
-        """
+        """Each answer has one more token.  The state of one without steering (row -1) is never read."""
         found = classes[batch.label_rows.long(), tokens.long()]
         self._states[places] = next_state(self._states[places], found)
 
@@ -176,11 +154,7 @@ def biases(deltas: torch.Tensor, states: torch.Tensor, labels: torch.Tensor) -> 
 
 
 def add_deltas(logits: torch.Tensor, batch: BatchSteering, states: torch.Tensor, labels: torch.Tensor) -> None:
-    """Add to each row of logits [B, V], in place, the delta of each token's cluster.
-
-    `states` int8 [B]: without OPEN the row's delta of cluster 0 is not added.  `labels` [clusterings, V] as of
-    `LabelTable.labels`.  Rows that are not steered are not changed by a bit.
-    """
+    """Add to each steered row of logits [B, V], in place, the delta of each token's cluster; of 0 only where OPEN."""
     if logits.shape[0] != len(batch) or logits.shape[1] != labels.shape[1] or logits.stride(1) != 1:
         raise ValueError(f"{len(batch)} rows of {labels.shape[1]} labels do not fit logits of {list(logits.shape)}")
     if logits.is_cuda and triton is not None:

@@ -1,14 +1,13 @@
 """What is different in a SGLang server that a worker has started: where it listens, and what it keeps.  Needs uvicorn.
 
-SGLang listens on a TCP port only, which is open to all users of the machine: whoever takes it while the server loads,
-or after it died, would get the requests and their key.  So the worker names a socket in a private folder
-(`WHETSTONE_TARGET_SOCKET`), and uvicorn serves there.  SGLang's warm-up sends requests, with the key, to its own port.
-The worker has bound that port before (`WHETSTONE_TARGET_FD`), and it is closed when the server is warm.
+SGLang listens on a TCP port only: a user who takes it while the server loads, or after it died, would get the requests
+and their key.  So the worker names a socket in a private folder (`WHETSTONE_TARGET_SOCKET`), and uvicorn serves there.
+SGLang's warm-up sends requests, with the key, to its own port, which the worker has bound before
+(`WHETSTONE_TARGET_FD`), and which is closed when the server is warm.
 
-SGLang keeps the keys and values of every prompt and answer until it needs their memory.  From then on it orders all
-that it keeps for each step of the model, to find what to evict (0.5.16: `RadixCache.evict`), and answers at half the
-rate.  No request of a farm continues an answer.  So where `WHETSTONE_PREFIX_CACHE` is "prompts", an answer that has
-ended frees its memory at once.
+SGLang keeps the keys and values of every prompt and answer until it needs their memory, and then answers at half the
+rate (0.5.16: `RadixCache.evict`).  No request of a farm continues an answer.  So where `WHETSTONE_PREFIX_CACHE` is
+"prompts", an answer that has ended frees its memory at once.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ class Listening:
         self._close_port: Callable[[], object] = lambda: None
 
     async def start_up(self, original: Callable[..., Awaitable[None]], server: Any, sockets: Any = None) -> None:
-        """Around `uvicorn.Server.startup`."""
         self._path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(self._path))
@@ -58,10 +56,7 @@ class Listening:
 
 
 def take_listening(environment: MutableMapping[str, str]) -> Listening | None:
-    """What the worker has prepared for this process; None in any other process.
-
-    The variables are removed, because the server's own processes inherit the environment and not the descriptor.
-    """
+    """What the worker has prepared for this process; None in any other, which inherits no descriptor."""
     path, descriptor = environment.pop(SOCKET_VARIABLE, ""), environment.pop(DESCRIPTOR_VARIABLE, "")
     if not path or not descriptor:
         return None
@@ -70,5 +65,5 @@ def take_listening(environment: MutableMapping[str, str]) -> Listening | None:
 
 
 def free_answer(original: Callable[..., Any], cache: Any, request: Any, is_insert: bool = True, **options: Any) -> Any:
-    """`cache_finished_req` of a cache without inserting: the cache frees what the request has beyond its prompt."""
+    """`cache_finished_req` of a cache without inserting, which frees what the request has beyond its prompt."""
     return original(cache, request, is_insert=False, **options)

@@ -1,12 +1,11 @@
 """Steering as a plugin of SGLang: loaded by its entry point in every process of the server.
 
-SGLang's own path for processors waits for the device in every step and whenever a request leaves the batch, and a
-processor that raises ends the server.  The plugin takes our requests out of that path at both ends.  Where a request
-arrives, its parameters are checked, and wrong ones become HTTP 400.  Where it reaches the scheduler, its processor is
-removed, and its deltas go with the batch to the sampler as temperatures do.
+SGLang's own path for processors waits for the device in every step, and a processor that raises ends the server.  So
+where a request arrives, its parameters are checked, and wrong ones become HTTP 400; where it reaches the scheduler, its
+processor is removed, and its deltas go with the batch to the sampler as temperatures do.
 
-Whether an answer's last token ended a sentence is kept on the device by the request's place in SGLang's pool, as SGLang
-keeps the last tokens themselves: with overlap scheduling the host learns of a token one step late.
+Whether an answer's last token ended a sentence is kept on the device by the request's place in SGLang's pool: with
+overlap scheduling the host learns of a token one step late.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """How a request asks for steering: the class of the processor and its parameters, both checked.  Needs numpy only.
 
 A request names a class in `custom_logit_processor` and brings `custom_params = {"clustering": "<hash>", "deltas":
-[float, ...], "strength": 1, "end": "any"}`.  The label of a token is its cluster; the delta of its cluster, times the
-strength from 0 to 1 (1 if it is left out), is added to its logit.  With "end": "sentence" the delta of cluster 0, the
-tokens that end a turn, is added only directly after a token that ends a sentence; with "any", the default, everywhere.
+[float, ...], "strength": 1, "end": "any"}`.  The delta of a token's cluster, times the strength, is added to its logit.
+With "end": "sentence" the delta of cluster 0 is added only directly after a token that ends a sentence.
 
 SGLang expects the class as `{"callable": "<hex>"}`, the hex of its pickle.  A class of an importable module pickles to
-its two names.  They are compared, nothing is un-pickled, and no such class is needed.
+its two names.  They are compared, and nothing is un-pickled.
 
 Parameters that pass `check_params` cannot raise inside a server's sampler, where an exception would end the server.
 """
@@ -43,26 +42,22 @@ State = TypeVar("State", int, "torch.Tensor")
 
 
 def next_state(state: State, token_class: State) -> State:
-    """Where an answer has just ended a sentence: its state after one more token, as numbers or as tensors of int8.
+    """An answer's state after one more token, as numbers or as tensors of int8; before the first it is 0.
 
-    The classes of tokens are those of `tasks.gpu.clustering.vocabulary`; bit 4 of a class is a "." that counts unless a
-    digit came before.  A state has the bit OPEN after a token that ends a sentence, and the bit DIGIT after one whose
-    last character is a digit; before an answer's first token it is 0.
+    The classes of tokens are those of `tasks.gpu.clustering.vocabulary`; 4 is a "." that counts unless a digit came
+    before.  A state has OPEN after a token that ends a sentence, and DIGIT after one whose last character is a digit.
     """
     return token_class & (OPEN | DIGIT) | (token_class >> 2) & ~(state >> 1) & OPEN
 
 
 @dataclass(frozen=True, eq=False)
 class Steering:
-    """Checked parameters: `labels` [V] uint8 or uint16, the cluster of each token; `deltas` [K] float32, scaled.
-
-    `classes` [V] uint8 say which tokens end a sentence; None where cluster 0 is steered everywhere.
-    """
+    """Checked parameters."""
 
     clustering: str
-    labels: npt.NDArray[np.unsignedinteger[Any]]
-    deltas: npt.NDArray[np.float32]
-    classes: npt.NDArray[np.uint8] | None = None
+    labels: npt.NDArray[np.unsignedinteger[Any]]  # [V] uint8 or uint16, the cluster of each token
+    deltas: npt.NDArray[np.float32]  # [K], scaled
+    classes: npt.NDArray[np.uint8] | None = None  # [V]: which tokens end a sentence; None: cluster 0 acts everywhere
 
     def state(self, answer: Sequence[int]) -> int:
         """The state after the tokens of an answer; always OPEN where cluster 0 is steered everywhere."""
@@ -88,7 +83,7 @@ def parse_reference(string: str) -> tuple[str, str]:
 
 
 def is_cluster_bias(string: object) -> bool:
-    """Whether a request's `custom_logit_processor` names `ClusterBias`, in whatever spelling of JSON."""
+    """Whether a request's `custom_logit_processor` names `ClusterBias`."""
     try:
         return isinstance(string, str) and parse_reference(string) == (MODULE, CLASS)
     except ValueError:
@@ -98,8 +93,7 @@ def is_cluster_bias(string: object) -> bool:
 def check_params(custom_params: object, labels_folder: Path) -> Steering:
     """The parameters, checked against the labels of their clustering, `<labels_folder>/<hash>.npy`.
 
-    The number of clusters K is the highest label + 1: clusters are numbered from 0 and the last one is never empty.
-    A ValueError says in one sentence what is wrong.
+    The number of clusters is the highest label + 1.  A ValueError says in one sentence what is wrong.
     """
     if not isinstance(custom_params, Mapping):
         raise ValueError(f"custom_params must be an object with clustering and deltas, not {custom_params!r:.80}")

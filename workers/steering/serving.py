@@ -28,14 +28,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServedSystem:
-    """`params`: the `custom_params` of each chat completion, None where nothing is steered.
-
-    `model`: its "name", and the hashes of its "config" and "tokenizer".
-    """
-
-    params: dict[str, Any] | None
+    params: dict[str, Any] | None  # the `custom_params` of each chat completion, None where nothing is steered
     system_prompt: str
-    model: dict[str, str]
+    model: dict[str, str]  # its "name", and the hashes of its "config" and "tokenizer"
 
 
 def read_system(path: Path, labels: Path) -> ServedSystem:
@@ -52,8 +47,6 @@ def read_system(path: Path, labels: Path) -> ServedSystem:
 
 
 class Serving:
-    """Steers the chat completions of one server process."""
-
     def __init__(self, system: ServedSystem) -> None:
         self._system = system
         self._model_files: Any = importlib.import_module(f"{__package__}.model_files")  # the export puts it there

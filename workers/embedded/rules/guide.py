@@ -1,11 +1,8 @@
 """The critic and the reflector of guide by rules, which count words.
 
 The critic says whether the answer is the label, and how many words of its reason stand in the summaries.  The reflector
-proposes one experience, of the words that best tell failing from passing tickets among those shown.  Both read what
-`tasks.guide` fills into the prompts, wherever the template has put it.
-
-English is counted by words, Chinese by pieces of two to six characters.  What stands in a ticket counts once for it.
-Phrases are compared by the log-likelihood ratio of their counts (Dunning 1993).
+proposes one experience, of the words that best tell failing from passing tickets by the log-likelihood ratio of their
+counts (Dunning 1993).  English is counted by words, Chinese by pieces of two to six characters.
 """
 
 from __future__ import annotations
@@ -43,24 +40,21 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True)
 class LabelledTicket:
-    """A ticket as a prompt shows it.  `group` is its name in the prompt, "" where it can be no evidence."""
+    """A ticket as a prompt shows it."""
 
-    group: str
+    group: str  # its name in the prompt, "" where it can be no evidence
     label: str
     texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Separator:
-    """Words that stand together in one sentence, and how many tickets of each label have them.
-
-    `label` is the one with the larger share; `groups` are the tickets that show it and can be evidence.
-    """
+    """Words that stand together in one sentence, and how many tickets of each label have them."""
 
     words: tuple[str, ...]
-    label: str
+    label: str  # the one with the larger share
     counts: Mapping[str, tuple[int, int]]  # by label: tickets with the words, and all
-    groups: tuple[str, ...]
+    groups: tuple[str, ...]  # tickets that show it and can be evidence
 
     @property
     def tickets(self) -> int:
@@ -86,10 +80,7 @@ def content_words(text: str) -> frozenset[str]:
 
 
 def separators(tickets: Sequence[LabelledTicket]) -> list[Separator]:
-    """The phrases that tell the labels apart, the best first; none where all tickets have one label.
-
-    A phrase is in `LEAST_TICKETS` tickets, reaches `LEAST_RATIO`, and is shown by a ticket that can be evidence.
-    """
+    """The phrases that tell the labels apart, the best first; none where all tickets have one label."""
     totals = {label: sum(ticket.label == label for ticket in tickets) for label in ("pass", "fail")}
     if not all(totals.values()):
         return []
@@ -126,14 +117,12 @@ def _separator(
 
 
 def _joined(word: str, sentences: Sequence[Sequence[tuple[str, ...]]]) -> tuple[str, ...]:
-    """The word with others that stand in every sentence in which it stands, in the order of the first of these.
-
-    Of pieces of Chinese longer ones come first, and no two share a character.
-    """
+    """The word with others that stand in every sentence in which it stands, in the order of the first of these."""
     having = [part for parts in sentences for part in parts if word in part]
     always = set(having[0]).intersection(*having) - {word}
     kept = [word]
     for other in sorted(always, key=lambda one: (-len(one) if _CHINESE.match(one) else 0, having[0].index(one))):
+        # Of pieces of Chinese longer ones come first, and no two share a character.
         overlaps = _CHINESE.match(other) and any(set(other) & set(one) for one in kept)
         if len(kept) < MOST_WORDS and not overlaps:
             kept.append(other)

@@ -3,20 +3,15 @@
 One cluster: a step that helped is repeated; a step that hurt is taken back by half.  Without experience, the end of the
 turn becomes more likely, numbers a little more likely, and other clusters less likely, the more so the more of the long
 answers they make up.  A step is longer by a half for each time that the same was asked before.  The scratchpad has one
-line for each step and its result:
+line for each step and its result, "?" for a new step, "unseen" where a crossover changed the delta first:
 
     cluster 0: 0.0 -> 2.0 at 41.3 tokens, 0.75 correct; then 30.0 tokens, 0.75 correct
 
-A new step ends in "then ?".  A step whose result is unknown, because a crossover changed the delta first, ends in "then
-unseen".  Other lines are kept as long as there is room.
-
-All clusters: the first step is half of what the rule for one cluster begins with, for each.  While vectors get better,
-the step from the best before to the newest is repeated; after a worse one the next is half way back to the best.  When
-that step is too small to matter, the clusters are tried one after another.  The summary holds one line for each vector:
+All clusters: the first step is half of that for one cluster.  While vectors get better, the step from the best before
+to the newest is repeated; after a worse one the next is half way back to the best.  When that step is too small to
+matter, the clusters are tried one after another.  The summary has a line for each vector:
 
     41.3 tokens, 0.75 correct with {"0": 2.0, "1": 0.5}
-
-A merge has the fitter parent's lines, then the other's lines on clusters that the fitter does not mention.
 """
 
 from __future__ import annotations
@@ -105,10 +100,7 @@ def observe(responses: Sequence[Mapping[str, Any]]) -> Observation:
 
 
 def prominences(descriptions: Sequence[Mapping[str, Any]], responses: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The share of each cluster in the words of the longer answers, over that of the mean cluster.
-
-    The words of a cluster are its examples, or else those of its description.
-    """
+    """The share of each cluster in the words of the longer answers, over that of the mean cluster."""
     typical = sorted(float(response["tokens"]) for response in responses)[len(responses) // 2]
     long_answers = [response["answer"] for response in responses if response["tokens"] >= typical]
     words = [word.lower() for text in long_answers for word in _WORD.findall(text)]
@@ -132,8 +124,7 @@ def choose_delta(
 ) -> float:
     """The target's new delta: within +-8, and never the current one.
 
-    `prominence` is the target's share of the long answers over that of the mean cluster; `margin` is a share of the
-    answers, less than one; `variant` counts how often the same was asked before.
+    `margin` is a share of the answers, less than one; `variant` counts how often the same was asked before.
     """
     own = [step for step in steps if step.cluster == target and step.after is not None]
     change = _next_change(target, current, own[-1]) if own else first_change(target, current, now, prominence)
@@ -211,7 +202,6 @@ def complete_steps(scratchpad: str, deltas: Mapping[str, float], now: Observatio
 
 
 def newest(lines: list[str]) -> str:
-    """The newest lines, each once, at most `MAX_LINES`."""
     return "\n".join(list(dict.fromkeys(lines))[-MAX_LINES:])
 
 
@@ -221,8 +211,6 @@ Deltas = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Round:
-    """A vector, and what the answers with it were like."""
-
     deltas: Deltas
     seen: Observation
 

@@ -46,12 +46,10 @@ MOST_NUMBERS = 50  # of a gold and of an answer that are compared
 
 @dataclass(frozen=True)
 class JudgeInput:
-    """A question, its gold and an answer; numbers agree within the relative error `tolerance`."""
-
     question: str
     gold: str
     answer: str
-    tolerance: float
+    tolerance: float  # the relative error within which numbers agree
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
@@ -65,13 +63,11 @@ def answer(system: str, user: str) -> dict[str, Any]:
     return next((reply for reply in replies if reply["is_correct"]), replies[0])
 
 
+Amount = float | None
+
+
 def _verdict(
-    is_correct: bool,
-    category: Category,
-    reasoning: str,
-    confidence: float,
-    gold: float | None = None,
-    pred: float | None = None,
+    is_correct: bool, category: Category, reasoning: str, confidence: float, gold: Amount = None, pred: Amount = None
 ) -> dict[str, Any]:
     """The reply; `gold` and `pred` are the numbers that were compared, in one unit, if any."""
     gold, pred = _finite(gold), _finite(pred)
@@ -87,13 +83,12 @@ def _verdict(
     }
 
 
-def _finite(value: float | None) -> float | None:
+def _finite(value: Amount) -> Amount:
     """JSON has no infinity."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def judge_by_rules(case: JudgeInput) -> dict[str, Any]:
-    """Whether the answer agrees with the gold."""
     category = category_of(case.gold)
     if not case.answer.strip():
         return _verdict(False, category, "The answer is empty.", 0.99)

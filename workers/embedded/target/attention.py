@@ -1,8 +1,7 @@
 """Attention, linear layers, and the keys and values that they read; a row's result is a function of that row alone.
 
-One new token in each row attends to that row's own keys and values.  Rows of up to `BATCHED` positions go through one
-call over all rows and as many positions as their block has room for, where this machine gives a row the same bits for
-each of these shapes (`Decoder.calibrate`).  All other rows are computed one by one.
+Rows of up to `BATCHED` positions go through one call over all rows and as many positions as their block has room for,
+where this machine gives a row the same bits for each of these shapes (`Decoder.calibrate`).  Others go one by one.
 """
 
 from __future__ import annotations
@@ -24,15 +23,12 @@ class Linear:
     """x [n, inputs] -> x weight^T + bias [n, outputs], with weights in the layout of the kernel that reads them.
 
     A step of a few rows does little but read weights, and oneDNN reads its own layout a third faster in bfloat16 and
-    twice as fast in float32.  `torch.compile` uses the same two operators for the same purpose; where they are missing,
-    the plain layout is used.
+    twice as fast in float32.  Where the operators that `torch.compile` uses are missing, the plain layout is used.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        self.inputs, self.dtype = weight.shape[1], weight.dtype
-        self._bias = bias
+        self._weight, self._bias = weight, bias
         self._kernel: Any = None
-        self._weight = weight
         operators: Any = torch.ops.mkldnn
         # oneDNN takes float32 from AVX2 and bfloat16 from AVX-512 on.
         needed = "avx512_bw" if weight.dtype == torch.bfloat16 else "avx2"
@@ -48,12 +44,9 @@ class Linear:
 
 
 def batched(grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Several rows at once, as far as the mask [rows, 1, 1, positions] goes; grouped is [rows, kv heads, group, d].
-
-    With so few queries, two plain products are faster than the fused kernel, which repacks the keys each time.  They
-    copy keys and values that do not lie side by side, so the block is as long as the mask.
-    """
+    """Several rows at once, as far as the mask [rows, 1, 1, positions] goes; grouped is [rows, kv heads, group, d]."""
     positions = mask.shape[3]
+    # With so few queries, two plain products are faster than the fused kernel, which repacks the keys each time.
     scores = torch.matmul(grouped, keys[:, :, :positions].transpose(2, 3))
     weights = torch.softmax(torch.add(mask, scores, alpha=grouped.shape[3] ** -0.5), -1)
     return torch.matmul(weights.to(grouped.dtype), values[:, :, :positions])
@@ -77,10 +70,7 @@ class Prompt:
 
 
 class PrefixCache:
-    """Whole prompts by their exact token ids, within a limit of bytes; the least recently used are dropped first.
-
-    The next individual with the same questions computes only its new tokens.
-    """
+    """Whole prompts by their exact token ids, within a limit of bytes; the least recently used are dropped first."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit, self._bytes = limit_bytes, 0
@@ -102,24 +92,18 @@ class PrefixCache:
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """How one step attends, the same for every layer.
+    """How one step attends, the same for every layer."""
 
-    `positions` int64 [rows] is where each row's new key goes in the block.  `mask` [rows, 1, 1, positions] float32 is
-    what each row of the batched call may see, None without such a call.  `single` holds (row, length) of all others.
-    """
-
-    positions: torch.Tensor
-    mask: torch.Tensor | None
-    single: tuple[tuple[int, int], ...]
+    positions: torch.Tensor  # int64 [rows]: where each row's new key goes in the block
+    mask: torch.Tensor | None  # float32 [rows, 1, 1, positions]: what rows of the batched call see; None without one
+    single: tuple[tuple[int, int], ...]  # (row, length) of all others
 
 
 class KVCache:
     """Keys and values of the rows, and the attention of a step to them.
 
     Rows of up to `BATCHED` positions share one block [2, layers, rows, kv heads, positions, d], as long as the longest
-    of them.  The batched call reads all of it and multiplies what is beyond a row's end by zero.  Old numbers do no
-    harm there, but memory that was never written may hold a NaN, so the block starts as zeros.  A longer row has a
-    tensor of its own.
+    of them; it starts as zeros, as what is beyond a row's end is multiplied by zero.  A longer row has its own tensor.
     """
 
     def __init__(self, layers: int, rows: int, kv_heads: int, d: int, dtype: torch.dtype) -> None:
@@ -148,9 +132,9 @@ class KVCache:
             self._block[:, :, to, :, :length] = self._block[:, :, row, :, :length]
 
     def plan(self, lengths: Mapping[int, int], rows: int, longest: int) -> AttentionPlan:
-        """Plan a step of the first `rows` rows; `lengths` maps each row in use to its positions, the new one included.
+        """Plan a step of the first `rows` rows, of which those of up to `longest` positions are batched.
 
-        Rows of up to `longest` positions are batched: `BATCHED`, or 0 where batches are not exact.
+        `lengths` maps each row in use to its positions, the new one included.
         """
         self._fit(lengths)
         capacity = self._block.shape[4]
@@ -170,10 +154,7 @@ class KVCache:
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, plan: AttentionPlan
     ) -> torch.Tensor:
-        """query [rows, heads, d] with the new key and value [rows, kv heads, d] -> [rows, heads * d].
-
-        The result for a row that the plan does not name has no meaning.
-        """
+        """query [rows, heads, d] with the new key and value [rows, kv heads, d] -> [rows, heads * d]."""
         rows, heads, d = query.shape
         keys, values = (self._block[side, layer, :rows] for side in range(2))
         keys[self._row_numbers[:rows], :, plan.positions] = key

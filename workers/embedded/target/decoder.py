@@ -1,9 +1,8 @@
 """The forward pass of a Llama-shaped model, for one prompt at a time and for a fixed number of rows at a time.
 
-The weights come from transformers' own model of the folder; only the order of the work differs.  A library's linear
-layer gives each row the same bits whatever its neighbours hold, as long as the number of rows is the same.  So a prompt
-is always computed alone, and a step has one of a few numbers of rows that were found to give the same bits, however
-many are used: no answer depends on what else is in flight.
+The weights are those of transformers' own model.  A library's linear layer gives each row the same bits whatever its
+neighbours hold, as long as the number of rows is the same.  So a prompt is always computed alone, and a step has one of
+a few numbers of rows that were found to give the same bits: no answer depends on what else is in flight.
 """
 
 from __future__ import annotations
@@ -44,11 +43,7 @@ class Layer:
 
 
 class Decoder:
-    """A model of one of `FAMILIES`, loaded from a folder.
-
-    Call `calibrate` first; before, each row's attention is computed alone and torch's number of threads is not touched.
-    Raises: ValueError when the model is of another kind. OSError when the folder holds no model.
-    """
+    """A model of one of `FAMILIES`, loaded from a folder.  Call `calibrate` first."""
 
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
         model: Any = AutoModelForCausalLM.from_pretrained(
@@ -82,10 +77,8 @@ class Decoder:
     def calibrate(self, rows: int) -> int:
         """Find out how this machine computes a step exactly, each row's bits apart from the others', and keep to it.
 
-        No library promises it.  A kernel may choose its path by a thread's scratch memory, and so by the place of a row
-        or by the number of threads.  (Float32 attention in torch's fused kernel on x86 does: half of the rows go
-        through another thread's buffer, and differ.)  Returns how many rows to step: `rows`, or 1 where the machine
-        cannot keep them apart.
+        No library promises it: a kernel may choose its path by the place of a row or the number of threads.  Returns
+        how many rows to step: `rows`, or 1 where the machine cannot keep them apart.
         """
         threads = dict.fromkeys((tuple(sorted({1, torch.get_num_threads()})), (1,)))
         sizes = (tuple(sorted({max(1, rows // part) for part in (8, 4, 2, 1)})), (rows,))
@@ -123,7 +116,6 @@ class Decoder:
         return all(torch.equal(one, each[0]) for each in found.values() for one in each)
 
     def prefill(self, ids: Sequence[int]) -> Prompt:
-        """Compute one prompt, alone."""
         length = len(ids)
         kv: list[torch.Tensor] = []
 
@@ -140,11 +132,7 @@ class Decoder:
         return Prompt(torch.stack(kv, 1), self._logits(x[-1:])[0])
 
     def step(self, entering: Mapping[int, tuple[int, int]], cache: KVCache) -> torch.Tensor:
-        """One token in each row in use -> logits [n, vocabulary] float32. `entering`: (token, position) by row.
-
-        n is more than the highest row in use, so a step is the faster, the lower the rows in use are.  The logits of
-        rows that are not named have no meaning.
-        """
+        """One token in each row in use -> logits [n, vocabulary] float32. `entering`: (token, position) by row."""
         rows = next((size for size in self._sizes if max(entering) < size <= cache.rows), cache.rows)
         tokens, positions = torch.zeros(2, rows, dtype=torch.int64)
         for row, (token, position) in entering.items():
@@ -189,16 +177,16 @@ class Decoder:
     def _fuse(self, block: Any) -> Layer:
         attention, mlp = block.self_attn, block.mlp
         projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-        biased = attention.q_proj.bias is not None
-        normed = hasattr(attention, "q_norm")
-        counts = ((attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)) if normed else ()
+        bias = norm = None
+        if attention.q_proj.bias is not None:
+            bias = torch.cat([p.bias.detach() for p in projections])
+        if hasattr(attention, "q_norm"):
+            counts = ((attention.q_norm, self.heads), (attention.k_norm, self.kv_heads))
+            norm = torch.cat([n.weight.detach().expand(k, -1) for n, k in counts])
         return Layer(
             before=block.input_layernorm.weight.detach(),
-            qkv=Linear(
-                torch.cat([p.weight.detach() for p in projections]),
-                torch.cat([p.bias.detach() for p in projections]) if biased else None,
-            ),
-            head_norm=torch.cat([n.weight.detach().expand(k, -1) for n, k in counts]) if normed else None,
+            qkv=Linear(torch.cat([p.weight.detach() for p in projections]), bias),
+            head_norm=norm,
             out=Linear(attention.o_proj.weight.detach()),
             after=block.post_attention_layernorm.weight.detach(),
             gate_up=Linear(torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()])),
@@ -221,9 +209,8 @@ def _check_supported(config: Any) -> None:
 def choose_threads(most: int, load: Path = LOAD) -> None:
     """Have torch use `most` threads where the machine has cores for them at this moment, else one.
 
-    A step is two hundred short parallel loops, and each ends when its last thread does.  When another process holds a
-    core, every loop waits for a thread that is not running: two threads on two cores were up to sixty times slower
-    than one.  With the cores free they are a third faster.  To be used by the engine's thread alone.
+    A step is two hundred short parallel loops, and each ends when its last thread does: where another process holds a
+    core, two threads were up to sixty times slower than one.  To be used by the engine's thread alone.
     """
     if most <= 1:
         return

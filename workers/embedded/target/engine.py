@@ -6,13 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any
 
 import torch
 
 from workers.embedded.target.attention import PrefixCache
 from workers.embedded.target.decoder import Decoder
-from workers.embedded.target.protocol import Finished, GenerationRequest
+from workers.embedded.target.protocol import Finished, GenerationRequest, Reason
 from workers.embedded.target.sampling import BadRequest, Constraint, Sampler, Steer, find_stop_text
 
 
@@ -32,19 +32,16 @@ class Answer:
     produced: list[int] = field(default_factory=list)
 
     @property
-    def position(self) -> int:
-        """The position of the last produced token in the text."""
-        return len(self.request.input_ids) + len(self.produced) - 1
+    def entering(self) -> tuple[int, int]:
+        """The last produced token, and its position in the text."""
+        return self.produced[-1], len(self.request.input_ids) + len(self.produced) - 1
 
 
 class Engine:
     """Owns the model. One thread calls `run`; the other methods may be called from any thread.
 
-    That thread should be the process's main one.  The OpenMP of gcc lets only so many threads spin as there are
-    cores, and counts the main thread's first.  In any other thread each parallel loop begins by waking a sleeping
-    thread, and a step takes twice as long.
-
-    `decode` gives the text of token ids, for requests that end at a text.
+    That thread should be the process's main one: in others gcc's OpenMP takes twice as long for a step.  `decode` gives
+    the text of token ids, for requests that end at a text.
     """
 
     def __init__(
@@ -59,7 +56,6 @@ class Engine:
         self._stopped = False
 
     def submit(self, request: GenerationRequest) -> None:
-        """Queue a request; first come, first served."""
         with self._changed:
             if self._stopped:
                 raise EngineStopped("the engine has stopped")
@@ -72,7 +68,7 @@ class Engine:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Requests in rows and requests that wait for one."""
+        """Requests in rows, and those that wait for one."""
         return sum(answer is not None for answer in self._answers), len(self._waiting)
 
     def close(self) -> None:
@@ -149,8 +145,7 @@ class Engine:
         active = {row: answer for row, answer in enumerate(self._answers) if answer is not None}
         if not active:
             return
-        entering = {row: (answer.produced[-1], answer.position) for row, answer in active.items()}
-        logits = self._decoder.step(entering, self._cache)
+        logits = self._decoder.step({row: answer.entering for row, answer in active.items()}, self._cache)
         for row, answer in active.items():
             self._extend(row, answer, logits[row])
 
@@ -174,17 +169,9 @@ class Engine:
         elif text := find_stop_text(request.sampling.stop_texts, answer.produced, self._decode):
             self._finish(row, answer, "stop", text)
 
-    def _finish(
-        self,
-        row: int,
-        answer: Answer,
-        reason: Literal["stop", "length", "abort"],
-        matched: int | str | None = None,
-        unsteered: bool = False,
-    ) -> None:
+    def _finish(self, row: int, answer: Answer, reason: Reason, *more: Any) -> None:
         self._release(row)
-        finished = Finished(tuple(answer.produced), answer.cached_tokens, reason, matched, unsteered)
-        answer.request.done.set_result(finished)
+        answer.request.done.set_result(Finished(tuple(answer.produced), answer.cached_tokens, reason, *more))
 
     def _release(self, row: int) -> None:
         with self._changed:

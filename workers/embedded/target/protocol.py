@@ -53,7 +53,6 @@ class SamplingParams(BaseModel):
 
     @property
     def grammar(self) -> tuple[GrammarKind, str] | None:
-        """What the answer is to match."""
         if self.regex is not None and self.json_schema is not None:
             raise BadRequest("only one of regex and json_schema can be set")
         if self.regex is not None:
@@ -71,34 +70,27 @@ class GenerateBody(BaseModel):
     custom_logit_processor: str | None = None
 
 
+Reason = Literal["stop", "length", "abort"]
+
+
 @dataclass(frozen=True)
 class Finished:
-    """The result of a request.
-
-    `matched` is the stop token, the last of `output_ids`, or the stop text, if one ended the answer.  `ends_unsteered`:
-    it would have ended there without steering.
-    """
-
     output_ids: tuple[int, ...]
     cached_tokens: int
-    reason: Literal["stop", "length", "abort"]
-    matched: int | str | None = None
-    ends_unsteered: bool = False
+    reason: Reason
+    matched: int | str | None = None  # the stop token, the last of `output_ids`, or the stop text that ended it
+    ends_unsteered: bool = False  # it would have ended there without steering
 
 
 @dataclass(eq=False)
 class GenerationRequest:
-    """One checked request and its future result.  Set `abort` to end it at the next step with the tokens that it has.
-
-    `stop_ids` are the tokens that end its answer, `steer` makes what steers it, `processor` is the hash of the file
-    that does, and `grammar` is that of its sampling parameters, compiled.
-    """
+    """One checked request and its future result.  `abort` ends it at the next step with the tokens that it has."""
 
     input_ids: tuple[int, ...]
     sampling: SamplingParams
     stop_ids: frozenset[int]
-    steer: Callable[[], Steer] | None = None
-    processor: str = ""
+    steer: Callable[[], Steer] | None = None  # makes what steers it
+    processor: str = ""  # the hash of the file that does
     grammar: Constraint | None = None
     done: Future[Finished] = field(default_factory=Future)
     abort: threading.Event = field(default_factory=threading.Event)
@@ -112,8 +104,7 @@ class GenerationRequest:
 
 @dataclass(frozen=True)
 class Served:
-    """What a request is checked against: the model's context in tokens, its vocabulary and its own end tokens, the
-    folder of the labels, and the processor file that the server has loaded."""
+    """What a request is checked against: the model's context, vocabulary and end tokens, labels, and processor file."""
 
     context: int
     vocabulary: int
@@ -131,7 +122,6 @@ def parse_body(raw: bytes) -> GenerateBody:
 
 
 def make_request(body: GenerateBody, served: Served, grammar: Constraint | None = None) -> GenerationRequest:
-    """The request of a body, its grammar compiled."""
     sampling, ids = body.sampling_params, tuple(body.input_ids)
     if (highest := max(ids)) >= served.vocabulary:
         raise BadRequest(f"input_ids: {highest} is not below the vocabulary of {served.vocabulary}")

@@ -1,8 +1,7 @@
 """How the next token of a request is chosen: what steers it, what its grammar allows, and its own random generator.
 
-Requests are steered by their deltas, or by a generated processor file, which is loaded for real: the class that SGLang
-would import.  An answer that is to match a regular expression or a JSON schema may have only tokens that lead there.
-llguidance (https://github.com/guidance-ai/llguidance), which SGLang has as a grammar backend too, tells which.
+Requests are steered by their deltas, or by a generated processor file: the class that SGLang would import.  An answer
+that is to match a regular expression or a JSON schema may have only tokens that lead there; llguidance tells which.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ Steer = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
 
 
 def steer_by_deltas(steering: Steering, vocabulary: int) -> Steer:
-    """Adds deltas[labels]; cluster 0 has its delta only where the answer may end (`Steering.state`).
-
-    Zero for the logits that a model has beyond its tokenizer. The labels fit the vocabulary (`protocol`).
-    """
+    """Adds deltas[labels]; cluster 0 has its delta only where the answer may end (`Steering.state`)."""
     labels = torch.zeros(1, vocabulary, dtype=torch.int64)
     labels[0, : len(steering.labels)] = torch.from_numpy(steering.labels.astype("int64") + 1)
     deltas = torch.tensor([[0.0, *steering.deltas.tolist()]])
@@ -71,12 +67,10 @@ _MORE = 4  # tokens before the longest stop text: the first may begin inside a c
 
 
 def find_stop_text(texts: Sequence[str], produced: Sequence[int], decode: Callable[[Sequence[int]], str]) -> str | None:
-    """The first of the texts that the answer now has.  `decode` gives the text of ids, control tokens included.
-
-    A token has at least one byte, so a stop text is within as many tokens as it has bytes.
-    """
+    """The first of the texts that the answer now has.  `decode` gives the text of ids, control tokens included."""
     if not texts:
         return None
+    # A token has at least one byte, so a stop text is within as many tokens as it has bytes.
     window = max(len(text.encode("utf-8", "surrogatepass")) for text in texts) + _MORE
     tail = decode(produced[-window:])
     return next((text for text in texts if text in tail), None)
@@ -88,10 +82,7 @@ BASE_MODULE, BASE_CLASS = "sglang.srt.sampling.custom_logit_processor", "CustomL
 
 @dataclass(frozen=True)
 class ProcessorFile:
-    """A loaded processor: `sha256` of its file, the name of its `module`, and `steer`.
-
-    `steer` takes logits [rows, vocabulary] and the custom_params of each row, and gives steered logits.
-    """
+    """A loaded processor; `steer` takes logits [rows, vocabulary] and the custom_params of each row."""
 
     sha256: str
     module: str
@@ -140,10 +131,7 @@ class Constraint:
         return Constraint(self._matcher.deep_copy(), self._vocabulary)
 
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
-        """The logits [vocabulary] with -inf for each token that may not come next.
-
-        At the end of the grammar only the tokens that end the answer may come.
-        """
+        """The logits [vocabulary] with -inf for each token that may not come next."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         self._check()
         allowed = np.unpackbits(bits, bitorder="little", count=self._vocabulary).view(np.bool_)
@@ -163,11 +151,7 @@ class Constraint:
 
 
 class Grammars:
-    """Compiles grammars for one tokenizer.  Safe to use from several threads.
-
-    `tokenizer` is transformers' own; `eos` are the tokens that end an answer.  Nothing is imported or built before the
-    first grammar.
-    """
+    """Compiles grammars for one tokenizer of transformers, for several threads; builds nothing before the first."""
 
     def __init__(self, tokenizer: Any, vocabulary: int, eos: Collection[int]) -> None:
         self._tokenizer, self._vocabulary, self._eos = tokenizer, vocabulary, sorted(eos)
@@ -175,7 +159,6 @@ class Grammars:
         self._lock = threading.Lock()
 
     def compile(self, kind: GrammarKind, text: str) -> Constraint:
-        """Takes milliseconds, and a second for the first grammar."""
         with self._lock:
             return self._compiled(kind, text)
 
