@@ -46,22 +46,16 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
         "whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask, amqp=broker.ReadableMessages
     )
     app.conf.update(MESSAGES | recovery(visibility_s) | results(url))
-    app.conf.include = _modules(environment)
+    queue, modules = environment.get(QUEUE_VARIABLE), environment.get(MODULES_VARIABLE)
+    # None in a process that only sends by name.
+    app.conf.include = tuple(modules.split(",")) if modules else modules_of(queue) if queue else ()
     app.steps["consumer"].update((Lease, AdmissionControl, Heartbeat))
-    if environment.get(QUEUE_VARIABLE) == "gpu":
+    if queue == "gpu":
         from workers.sglang.step import FillServer, TargetHostStep
 
         app.steps["worker"].add(TargetHostStep)
         app.steps["consumer"].add(FillServer)
     return app
-
-
-def _modules(environment: dict[str, str]) -> tuple[str, ...]:
-    """Those of the process's queue, or none in a process that only sends by name."""
-    if environment.get(MODULES_VARIABLE):
-        return tuple(environment[MODULES_VARIABLE].split(","))
-    queue = environment.get(QUEUE_VARIABLE)
-    return modules_of(queue) if queue else ()
 
 
 MESSAGES: dict[str, Any] = {

@@ -27,10 +27,9 @@ PING_S = 0.25
 def main() -> None:
     node = f"{sys.argv[1]}@{socket.gethostname()}"
     try:
-        is_healthy = _registry(os.environ).has_report(node)
+        sys.exit(0 if _registry(os.environ).has_report(node) else f"{node} has no recent heartbeat")
     except (redis.RedisError, OSError, ValueError) as error:
         sys.exit(f"{node}: {error}")
-    sys.exit(0 if is_healthy else f"{node} has no recent heartbeat")
 
 
 def free_name(queue: str, environment: Mapping[str, str]) -> str:

@@ -70,8 +70,7 @@ class Heartbeat(PeriodicStep):
         consumer.whetstone_heartbeat = self
         self.consumer = consumer
         if os.environ.get(QUEUE_VARIABLE) == "openai":
-            # Whether it has a key (never the key), and its address, "" for OpenAI's.
-            address = redacted(os.environ.get("OPENAI_BASE_URL", ""))
+            address = redacted(os.environ.get("OPENAI_BASE_URL", ""))  # "" for OpenAI's
             FIELDS["endpoint"] = lambda: {"key": bool(secret("OPENAI_API_KEY")), "base_url": address}
         self.registry = WorkerRegistry(store_client())
         self.repeat(consumer, EVERY_S, self.publish)

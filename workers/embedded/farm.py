@@ -23,18 +23,8 @@ from typing import Any
 import psutil
 
 from tasks.common.files import is_own_folder, private_folder, runtime_socket, write_atomic
-from workers.processes import (
-    ChildProcess,
-    Command,
-    PidRecord,
-    PidRecords,
-    ProcessFailed,
-    clear_temporary,
-    is_full,
-    log_tail,
-    read_own_file,
-    record_of,
-)
+from workers import processes
+from workers.processes import ChildProcess, Command, PidRecord, PidRecords, ProcessFailed
 
 FARM_VARIABLE = "WHETSTONE_FARM"
 VALKEY, RULES = "valkey", "rules"  # the servers that have a socket
@@ -94,13 +84,13 @@ class FarmFiles:
 
     def living_owner(self) -> PidRecord | None:
         """The process that the farm belongs to, if there is one and it runs."""
-        found = read_own_file(self.owner)
+        found = processes.read_own_file(self.owner)
         owner = PidRecord(**found) if found else None
         return owner if owner and owner.is_alive() else None
 
     def read_state(self) -> dict[str, Any] | None:
         """The content of farm.json, if the farm is up."""
-        return read_own_file(self.state) if self.is_supervised else None
+        return processes.read_own_file(self.state) if self.is_supervised else None
 
     def error_text(self) -> str:
         return self.error.read_text(errors="replace") if self.error.exists() else ""
@@ -112,7 +102,7 @@ class FarmFiles:
         for socket in (farm_socket(VALKEY, self.folder), farm_socket(RULES, self.folder)):
             if is_own_folder(socket.parent):
                 socket.unlink(missing_ok=True)
-        clear_temporary(self.target_pids)
+        processes.clear_temporary(self.target_pids)
         for path in (self.state, self.owner, self.error):
             path.unlink(missing_ok=True)
         return bool(ended)
@@ -248,7 +238,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         files.clear()
         write_atomic(files.spec, json.dumps(dataclasses.asdict(spec), indent=1))
         if writing is not None:
-            write_atomic(files.owner, json.dumps(dataclasses.asdict(record_of("owner", os.getpid()))))
+            write_atomic(files.owner, json.dumps(dataclasses.asdict(processes.record_of("owner", os.getpid()))))
         argv = [sys.executable, "-m", "workers.embedded.supervisor", "--spec", str(files.spec)]
         argv += [] if reading is None else ["--owner-pipe", str(reading)]
         pipes = () if reading is None else (reading,)
@@ -260,14 +250,14 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         try:
             supervisor.wait_ready(files.state.exists, READY_S + STOP_S)
             if (state := files.read_state()) is None:
-                raise ProcessFailed(f"the farm ended while it became ready{log_tail(log)}")
+                raise ProcessFailed(f"the farm ended while it became ready{processes.log_tail(log)}")
         except BaseException as error:
             supervisor.stop(STOP_S)
             reason = files.error_text() or str(error)
             files.clear()
             if not isinstance(error, ProcessFailed):
                 raise
-            if is_full(folder):
+            if processes.is_full(folder):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
             raise FarmError(f"the embedded farm did not start: {reason}") from error
     return Farm(folder, state["redis_url"], state["endpoint_url"], supervisor if writing else None, writing)

@@ -33,22 +33,12 @@ from tasks.openai.endpoint import EMBEDDED, NAME_VARIABLE
 from tasks.queues import QueueName
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, queues_url
 from tasks.store.client import NO_WAITING, connect
+from workers import processes
 from workers.embedded import valkey
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 from workers.embedded.farm import FARM_VARIABLE, READY_S, RULES, FarmFiles, FarmSpec, farm_socket
 from workers.health import worker_answers
-from workers.processes import (
-    ChildProcess,
-    Command,
-    PidRecords,
-    ProcessFailed,
-    clear_temporary,
-    describe_exit,
-    is_full,
-    is_healthy,
-    log_tail,
-    rotate_logs,
-)
+from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed
 from workers.queues import worker_command
 
 logger = logging.getLogger("whetstone.farm")
@@ -88,17 +78,17 @@ class RestartPolicy:
     def _note_death(self, now: float) -> None:
         name, log = self.child.command.name, self.child.command.log
         self.child.stop(0)  # the rest of its group
-        how = describe_exit(self.child.returncode)
+        how = processes.describe_exit(self.child.returncode)
         self._deaths.append(now)
         recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
-        if recent >= DEATHS_ALLOWED and is_full(log.parent):
+        if recent >= DEATHS_ALLOWED and processes.is_full(log.parent):
             logger.warning("%s died with %s, and its disk is full", name, how)
             self._deaths.clear()
         elif recent >= DEATHS_ALLOWED and self._is_at_work():
             logger.warning("%s died with %s, and has tasks in hand again and again", name, how)
         elif recent >= DEATHS_ALLOWED:
             window = f"{recent} times in {DEATHS_WINDOW_S:g} s"
-            raise ProcessFailed(f"{name} died {window}, at last with {how}{log_tail(log)}")
+            raise ProcessFailed(f"{name} died {window}, at last with {how}{processes.log_tail(log)}")
         pause = min(FIRST_PAUSE_S * 2 ** (recent - 1), LONGEST_PAUSE_S)
         logger.warning("%s died with %s; restarting it in %.1f s", name, how, pause)
         self._restart_at = now + pause
@@ -133,7 +123,7 @@ class Supervisor:
                     rotate_at = now + ROTATE_S
                     # The gpu worker rotates those of its target server.
                     own = self.files.logs / "supervisor.log"
-                    rotate_logs([own, *(child.command.log for child in self.children())])
+                    processes.rotate_logs([own, *(child.command.log for child in self.children())])
         finally:
             self.take_down()
 
@@ -183,7 +173,7 @@ class Supervisor:
             self.workers.append(worker)
             worker.start()
         if self.endpoint is not None and endpoint_url is not None:
-            self.endpoint.wait_ready(partial(is_healthy, endpoint_url), limit, self.stopping)
+            self.endpoint.wait_ready(partial(processes.is_healthy, endpoint_url), limit, self.stopping)
         for worker in self.workers:
             answers = partial(worker_answers, redis_url, worker.command.name)
             worker.wait_ready(lambda: self.all_alive() and answers(), limit, self.stopping)  # noqa: B023
@@ -199,7 +189,7 @@ class Supervisor:
             worker.wait_end(deadline - time.monotonic())
             worker.stop(0)
         PidRecords(self.files.target_pids).clear(grace_s=ENDPOINT_GRACE_S)
-        clear_temporary(self.files.target_pids)
+        processes.clear_temporary(self.files.target_pids)
         if self.endpoint is not None:
             self.endpoint.stop(ENDPOINT_GRACE_S)
         if self.listener is not None:

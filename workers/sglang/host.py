@@ -15,13 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 from tasks.common.files import private_folder
 from tasks.common.logs import secret
-from tasks.gpu.host import CardComputes, CardUse, TargetUnavailable, differences
+from tasks.gpu.host import CardUse, TargetUnavailable, differences
 from tasks.gpu.target import REQUESTS, SERVER_STATS
 from tasks.records import PROCESSOR_FILE, Target
 from workers import steering
@@ -43,7 +43,6 @@ from workers.sglang.server import (
 logger = logging.getLogger(__name__)
 
 EMBEDDED = "embedded"
-DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
 KEY_NAME = "SGLANG_API_KEY"  # the key of a running server at an address of the settings
@@ -77,7 +76,7 @@ class LocalTargetHost:
         self._reports: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by the URL of a server: when read, and what
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
 
-    def clear_leftovers(self) -> list[str]:
+    def clear_leftovers(self) -> None:
         """End a server that a killed worker of this name left running; of a name there is one worker."""
         only = (self._folder / f"target-{self._name}.lock").open("w")
         try:
@@ -86,9 +85,8 @@ class LocalTargetHost:
             only.close()
             raise TargetUnavailable(f"another gpu worker of this host is called {self._name}: give --name") from None
         self._only = only
-        ended = self._records.clear(ENGINES["embedded"].stop_grace_s)
+        self._records.clear(ENGINES["embedded"].stop_grace_s)
         clear_temporary(self._records.path)
-        return ended
 
     def serving(self, target: Target) -> AbstractContextManager[None]:
         return nullcontext() if target.url else self._card.serving()
@@ -192,20 +190,16 @@ class LocalTargetHost:
 
     def _start_first(self, target: Target) -> None:
         """Start the server of `target` where none runs; a failure is logged and forgotten."""
-        with suppress(CardComputes), self._card.serving(), self._lock:
-            if self._server is not None or self._closing.is_set():
-                return
-            try:
-                self._server = self._start_server(self._spec(target), target)
-            except Exception as error:  # the first task that needs the server reports it
-                self._failure = None  # the reason may be memory that a process beside it needed
-                logger.warning("the target server was not started early: %s", error)
+        try:
+            if self._server is None:
+                self._serve_own(target, "")
+        except Exception as error:  # the first task that needs the server reports it
+            self._failure = None  # the reason may be memory that a process beside it needed
+            logger.warning("the target server was not started early: %s", error)
 
     def _spec(self, target: Target, processor: str = "") -> ServerSpec:
-        # "auto" is decided by the farm, or else by the server.
-        dtype = self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
         model = self.model_folder(target)
-        argv = ENGINES[target.engine].command(target, model, self.labels_folder(), dtype, self._requests_log)
+        argv = ENGINES[target.engine].command(target, model, self.labels_folder(), target.dtype, self._requests_log)
         file = write_processor(self._folder / f"processors-{self._name}", processor) if processor else None
         return ServerSpec(tuple(argv), target.engine, target.model, model, tuple(shlex.split(target.args)), file)
 

@@ -19,16 +19,8 @@ from tasks.common.files import private_folder, runtime_folder, runtime_socket, u
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.target import SERVER_STATS
 from tasks.records import PROCESSOR_FILE
-from workers import steering
-from workers.processes import (
-    ChildProcess,
-    Command,
-    PidRecords,
-    ProcessFailed,
-    clear_temporary,
-    is_healthy,
-    temporary_folder,
-)
+from workers import processes, steering
+from workers.processes import ChildProcess, Command, PidRecords, ProcessFailed
 from workers.sglang.engines import ENGINES
 from workers.sglang.identity import local_weights, read_identity
 
@@ -62,7 +54,7 @@ class TargetServer:
 
     def __init__(self, spec: ServerSpec, log: Path, records: PidRecords, key_file: Path) -> None:
         self.spec, self._engine = spec, ENGINES[spec.engine]
-        name = temporary_folder(records.path).stem
+        name = processes.temporary_folder(records.path).stem
         for old in runtime_folder().glob(f"{name}-*.sock"):  # of killed servers
             old.unlink(missing_ok=True)
         self._socket = runtime_socket(f"{name}-{secrets.token_hex(4)}")
@@ -125,7 +117,7 @@ class TargetServer:
 def is_server_healthy(url: str, engine: str) -> bool:
     """Whether a server is healthy.  One that answered recently is not checked: SGLang's check takes a second."""
     if not SERVER_STATS.was_alive(url, RECENT_S):
-        if not is_healthy(url, ENGINES[engine].health_s):
+        if not processes.is_healthy(url, ENGINES[engine].health_s):
             return False
         SERVER_STATS.alive(url)
     return True
@@ -158,9 +150,9 @@ def temporary_environment(records: Path, environment: Mapping[str, str]) -> dict
 
     SGLang leaves sockets behind, so its folder is emptied.  The code that torch has compiled is shared by all servers.
     """
-    clear_temporary(records)
+    processes.clear_temporary(records)
     compiled = environment.get(COMPILED_VARIABLE) or str(private_folder(runtime_folder() / "torchinductor"))
-    return {"TMPDIR": str(private_folder(temporary_folder(records))), COMPILED_VARIABLE: compiled}
+    return {"TMPDIR": str(private_folder(processes.temporary_folder(records))), COMPILED_VARIABLE: compiled}
 
 
 def redact_file(log: Path, secret: str) -> None:
@@ -168,8 +160,5 @@ def redact_file(log: Path, secret: str) -> None:
     raw = secret.encode()
     with contextlib.suppress(FileNotFoundError), log.open("r+b") as file:
         text = file.read()
-        at = text.find(raw)
-        while at >= 0:
-            file.seek(at)
-            file.write(b"*" * len(raw))
-            at = text.find(raw, at + len(raw))
+        file.seek(0)
+        file.write(text.replace(raw, b"*" * len(raw)))

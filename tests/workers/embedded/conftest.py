@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
+from small_model import make_small_model
 
-from tasks.gpu.processor import SGLANG, render_file
 from workers.embedded import farm as control
 from workers.embedded.models import embedded_model
 
@@ -30,20 +30,9 @@ def labels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def processor_file(labels_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A generated processor with which the server is started."""
-    file = tmp_path_factory.mktemp("processor") / "processor_best.py"
-    deltas = {str(cluster): delta for cluster, delta in enumerate((-1.0, 3.0, 0.0, -2.0, 0.5, 0.0))}
-    file.write_text(render_file(SGLANG, deltas, np.load(labels_folder / f"{CLUSTERING}.npy"), CLUSTERING, []))
-    return file
-
-
-@pytest.fixture(scope="session")
-def target_server(
-    model_folder: Path, labels_folder: Path, processor_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TargetServer]:
+def target_server(labels_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TargetServer]:
     log = tmp_path_factory.mktemp("target") / "requests.jsonl"
-    with serving(model_folder, labels_folder, log, "--processor", str(processor_file)) as server:
+    with serving(make_small_model(tmp_path_factory.mktemp("small")), labels_folder, log) as server:
         yield server
 
 

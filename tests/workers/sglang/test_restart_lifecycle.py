@@ -16,51 +16,20 @@ from transformers import AutoModelForCausalLM
 from orchestrator.export.engines import TRANSFORMERS
 from tasks.gpu.cluster import pack_labels, write_labels
 from tasks.gpu.clustering.vocabulary import DIGIT, ENDS, UNLESS_DIGIT, sentence_ends
-from tasks.gpu.model_files import reference
-from tasks.gpu.processor import SGLANG, generate, render_file
+from tasks.gpu.processor import generate, render_file
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.records import PROCESSOR_FILE, Target
-from tasks.store.keys import content_hash
+from tasks.records import PROCESSOR_FILE
 from tasks.store.store import Store
 from workers.sglang.host import LocalTargetHost
 
 QUESTIONS = ("Sales were 12.", "The sky is blue.")
-PROMPT = (504, 3575, 282)
 END_TOKEN = 2
 END, ODD, EVEN = 0, 1, 2  # clusters: the end of the turn, and all other tokens by their id
 LABELS = np.where(np.arange(49152) % 2, ODD, EVEN)
 LABELS[END_TOKEN] = END
 
 
-def processor(*deltas: float) -> str:
-    by_cluster = {str(cluster): delta for cluster, delta in enumerate(deltas)}
-    return render_file(SGLANG, by_cluster, LABELS, content_hash(LABELS.tolist())[:32], [])
-
-
-def ask(host: LocalTargetHost, target: Target, text: str, requests: Sequence[GenerateRequest]) -> list[Generated]:
-    answers: dict[int, Generated] = {}
-    client = TargetClient(host.serve(target, text), 60, 4, host.api_key(target))
-    client.generate_many(requests, answers.__setitem__)
-    return [answers[index] for index in range(len(requests))]
-
-
-def test_the_file_alone_steers_a_request_that_names_it(host: LocalTargetHost, small_model: Path) -> None:
-    restarted = embedded_target(small_model, lifecycle="restart")
-    # Given one request that carries no deltas and names the processor, and one that is not steered
-    plain = GenerateRequest(PROMPT, 6, 0.0, 1.0, 1, (2,))
-    named = dataclasses.replace(plain, processor=reference("processor"))
-    # When servers answer them with different files, then each file decides its answer, and the plain one stays
-    odd = ask(host, restarted, processor(-500.0, 500.0, 0.0), [named, plain])
-    ended = ask(host, restarted, processor(500.0, 0.0, 0.0), [named, plain])
-    assert {int(LABELS[token]) for token in odd[0].output_ids} == {ODD}
-    assert (ended[0].output_ids, ended[0].finish) == ((), "stop")
-    assert odd[1].output_ids == ended[1].output_ids
-    # And a server without a file refuses the request
-    with pytest.raises(RuntimeError, match=r"not processor\.DeltaProcessor|go together"):
-        ask(host, restarted, "", [named])
-
-
-def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_in_file_request_and_transformers(
+def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_by_the_server_and_in_transformers(
     host: LocalTargetHost, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given deltas that make digits, points and other ends of sentences likely, and a raised end of the turn
@@ -72,13 +41,14 @@ def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_in_file_request_a
     by_cluster = {str(cluster): delta for cluster, delta in enumerate(deltas)}
     prompts = [(504 + n, 3575, 282) for n in range(12)]
     plain = [GenerateRequest(prompt, 24, 0.0, 1.0, 1, (END_TOKEN,)) for prompt in prompts]
-    # When the server answers by the requests' deltas and by a generated file, and transformers by an exported one
+    # When the server answers by the requests' deltas, and transformers by an exported file
     asked = [dataclasses.replace(one, deltas=deltas, clustering=clustering) for one in plain]
-    anywhere = ask(host, target, "", asked)
-    by_request = ask(host, target, "", [dataclasses.replace(one, end_after_sentence=True) for one in asked])
-    named = [dataclasses.replace(one, processor=reference("processor")) for one in plain]
-    file = render_file(SGLANG, by_cluster, labels, clustering, [], ends=ends)
-    by_file = ask(host, dataclasses.replace(target, lifecycle="restart"), file, named)
+    client, answers = TargetClient(host.serve(target), 60, 4, host.api_key(target)), dict[int, Generated]()
+    client.generate_many(
+        [dataclasses.replace(one, end_after_sentence=after) for after in (True, False) for one in asked],
+        answers.__setitem__,
+    )
+    by_request, anywhere = ([answers[half + n] for n in range(len(prompts))] for half in (0, len(prompts)))
     (tmp_path / "steers_transformers.py").write_text(
         render_file(TRANSFORMERS, by_cluster, labels, clustering, [], ends=ends)
     )
@@ -94,7 +64,6 @@ def test_where_sentences_end_the_end_of_a_turn_is_raised_alike_in_file_request_a
     ]  # fmt: skip
     # Then the answers are the same, token for token
     found = [list(answer.output_ids) for answer in by_request]
-    assert found == [list(answer.output_ids) for answer in by_file]
     assert found == [answer[: answer.index(END_TOKEN)] if END_TOKEN in answer else answer for answer in by_export]
     # and those that ended did so after a sentence, which answers do not that may end anywhere
     ended = [answer.output_ids for answer in by_request if answer.finish == "stop"]

@@ -277,11 +277,8 @@ def join(fitter: str, other: str) -> str:
     """The lines of both, the fitter's first, each once; on a cluster that both mention, only the fitter's."""
     first = [line for line in fitter.split("\n") if line.strip()]
     mentioned = {found[1] for line in first if (found := _CLUSTER.search(line))}
-    rest = [
-        line
-        for line in other.split("\n")
-        if line.strip() and not ((found := _CLUSTER.search(line)) and found[1] in mentioned)
-    ]
+    others = (line for line in other.split("\n") if line.strip())
+    rest = [line for line in others if not ((found := _CLUSTER.search(line)) and found[1] in mentioned)]
     # The fitter's newest lines are kept when there is no room for all.
     kept = list(dict.fromkeys(first))[-MAX_LINES:]
     return "\n".join(dict.fromkeys([*kept, *rest[: MAX_LINES - len(kept)]]))
