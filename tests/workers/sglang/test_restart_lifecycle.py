@@ -85,16 +85,14 @@ def test_an_individual_is_answered_by_a_server_with_its_own_file(
         sampling = dataclasses.replace(target.sampling, end_after_sentence=True)
         target = dataclasses.replace(target, sampling=sampling)
         put_run(store, name, target, LABELS, QUESTIONS)
-    individuals = [[-500.0, 500.0, 0.0], [9.0, 0.25, -0.25]]
-    from_file = evaluate(host, store, "restarted", individuals)
-    # Then the server that answered last has loaded the file of one of them
+    individual, plain = [9.0, 0.25, -0.25], [0.0, 0.0, 0.0]
+    [from_file] = evaluate(host, store, "restarted", [individual])
+    # Then its server has loaded the file of the individual
     command = server_process(host).cmdline()
     loaded = Path(command[command.index("--processor") + 1])
-    assert loaded.name == PROCESSOR_FILE
-    assert loaded.read_text() in [generate(store, "restarted", deltas) for deltas in individuals]
-    by_request = evaluate(host, store, "resident", individuals)
+    assert (loaded.name, loaded.read_text()) == (PROCESSOR_FILE, generate(store, "restarted", individual))
+    by_request, unsteered = evaluate(host, store, "resident", [individual, plain])
     # And the file gives the answers that the request's deltas give, each generated for itself
-    assert [e.texts for e in from_file] == [e.texts for e in by_request]
-    assert from_file[0].texts != from_file[1].texts
-    assert {e.generated for e in (*from_file, *by_request)} == {len(QUESTIONS)}
-    assert not {key for e in from_file for key in e.keys} & {key for e in by_request for key in e.keys}
+    assert from_file.texts == by_request.texts != unsteered.texts
+    assert from_file.generated == by_request.generated == len(QUESTIONS)
+    assert not set(from_file.keys) & set(by_request.keys)
