@@ -54,7 +54,7 @@ class Lease(PeriodicStep):
 def unacknowledged(channel: Any) -> dict[str, Any]:
     """The messages that the channel has delivered and that are not acknowledged yet, by their tags."""
     qos = channel.qos
-    # kombu has no public name for either; a test checks that they still exist.
+    # kombu has no public name for either.
     return {tag: message for tag, message in list(qos._delivered.items()) if tag not in qos._dirty}
 
 

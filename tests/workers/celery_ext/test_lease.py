@@ -6,30 +6,11 @@ import time
 
 import pytest
 from farm_bench import VISIBILITY_S, Bench, until
-from kombu import Connection
 
 from tasks.queues import QueueName
-from tasks.store.address import broker_url, store_url
+from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.celery_ext.lease import unacknowledged
-
-
-def test_kombu_keeps_delivered_messages_where_the_lease_reads_them(bench: Bench) -> None:
-    # Given two messages in a queue of the real broker
-    with Connection(broker_url(bench.url)) as connection:
-        channel = connection.channel()
-        queue = connection.SimpleQueue("lease", channel=channel)
-        queue.put("one")
-        queue.put("two")
-        # When both are taken and one is acknowledged, then the lease covers the other one, under the broker's own tag
-        first, second = queue.get(timeout=5), queue.get(timeout=5)
-        first.ack()
-        assert unacknowledged(channel) == {second.delivery_tag: second}
-        assert bench.broker.zrange(channel.unacked_index_key, 0, -1) == [second.delivery_tag]
-        assert channel.qos.restore_at_shutdown is True
-        second.ack()
-        assert unacknowledged(channel) == {}
 
 
 def test_a_task_longer_than_the_visibility_timeout_runs_once(bench: Bench) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from farm_bench import Bench, until
@@ -15,7 +12,7 @@ from tasks.records import Failure
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.celery_ext.threads import EXIT_STATUS, SHUTDOWN_S
+from workers.celery_ext.threads import EXIT_STATUS
 
 
 def failure(bench: Bench, name: str) -> Failure:
@@ -75,21 +72,3 @@ threading.Event().wait()
 
 def test_a_process_that_hangs_in_its_shutdown_exits() -> None:
     assert subprocess.run([sys.executable, "-c", STUCK], timeout=30, check=False).returncode == EXIT_STATUS
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("queue", ["cpu", "openai"])
-def test_a_worker_without_a_broker_ends_in_time(tmp_path: Path, queue: str) -> None:
-    # Given a worker whose broker was killed and does not return
-    bench = Bench(tmp_path)
-    try:
-        bench.start_valkey()
-        worker = bench.start_worker(queue, 2)  # type: ignore[arg-type]  # a queue's name
-        assert bench.valkey.pid is not None
-        os.kill(bench.valkey.pid, signal.SIGKILL)
-        until(lambda: "Connection to broker lost" in bench.log(queue).read_text())
-        # When it is asked to stop, it ends, at once or at the limit
-        worker.ask_to_stop()
-        assert worker.wait_end(SHUTDOWN_S + 10)
-    finally:
-        bench.close()
