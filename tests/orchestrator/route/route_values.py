@@ -19,24 +19,15 @@ def route_values(folder: Path) -> dict[str, Any]:
         "model": {"model_name_or_path": "small", "targets": ["q_proj"]},
         "data": {name: str(SHIPPED / f"{name}.jsonl") for name in ("problems", "pairs")},
         "training": {
-            "trajectories": ["shared"],
-            "seeds": [0, 1],
-            "steps": 4,
-            "checkpoint_every": 2,
-            "prompts": 4,
-            "group": 8,
-            "modes": ["run_tests", "sentinel"],
-            "max_new_tokens": 4,
-            "learning_rate": 0.05,
-            "teacher_rows": 1,
-            "teacher_off_step": 2,
-            "clip_norm": 0.0,
+            "trajectories": ["shared"], "seeds": [0, 1], "steps": 4, "checkpoint_every": 2, "prompts": 4, "group": 8,
+            "modes": ["run_tests", "sentinel"], "max_new_tokens": 4, "learning_rate": 0.05, "teacher_rows": 1,
+            "teacher_off_step": 2, "clip_norm": 0.0,
         },
         "routing": {"splits": ["real", "ceiling", "random_0"], "refresh_every": 2},
         "evaluation": {"modes": ["sentinel", "none"], "samples": 20, "scales": [0.5]},
         "claims": {"held_out_mode": "sentinel"},
         "output": {"root": str(folder / "outputs"), "run_id": "run"},
-    }
+    }  # fmt: skip
 
 
 def trained_values(folder: Path, model: Path, name: str, **changes: Any) -> dict[str, Any]:

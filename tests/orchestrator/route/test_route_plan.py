@@ -85,24 +85,21 @@ def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> Non
     assert "the run has no plan.json" in report_text(output.path)
 
 
-def test_the_code_that_ran_decides_whether_a_run_is_as_registered(tmp_path: Path) -> None:
-    output = written(small_route(tmp_path))
-    here = Versions.here()
-    output.write_json(VERSIONS_FILE, {"sessions": [dataclasses.asdict(here)]})
-    assert "As registered in plan.json" in report_text(output.path)
-    later = dataclasses.replace(here, code="another")
-    output.write_json(VERSIONS_FILE, {"sessions": [dataclasses.asdict(one) for one in (here, later)]})
-    assert "**Not as registered**: code is another one than in plan.json." in report_text(output.path)
-
-
-def test_the_first_plan_stands(tmp_path: Path) -> None:
+def test_the_first_plan_stands_and_the_code_that_ran_decides_whether_a_run_is_as_registered(tmp_path: Path) -> None:
     settings = small_route(tmp_path)
     output = written(settings)
-    first = (output.path / "plan.json").read_bytes()
+    first, here = (output.path / "plan.json").read_bytes(), Versions.here()
     assert keep_plan(output, make_plan(settings, plan(settings))) == []
     other = make_plan(settings, {**plan(settings), "code": "another"})
     assert keep_plan(output, other) == ["code is another one than in plan.json"]
     assert (output.path / "plan.json").read_bytes() == first
+    for codes, said in (
+        ([here.code], "As registered in plan.json"),
+        ([here.code, "another"], "**Not as registered**: code is another one than in plan.json."),
+    ):
+        sessions = [dataclasses.asdict(dataclasses.replace(here, code=code)) for code in codes]
+        output.write_json(VERSIONS_FILE, {"sessions": sessions})
+        assert said in report_text(output.path)
     (output.path / "plan.json").write_text("{")
     with pytest.raises(OutputError, match="cannot be read"):
         keep_plan(output, other)

@@ -42,18 +42,10 @@ SHIPPED = {
     name: parse_pairs((FOLDER / f"{name}.jsonl").read_text(), name, PROBLEMS) for name in ("pairs", "placebo_pairs")
 }
 ROW: dict[str, Any] = {
-    "id": "twice",
-    "part": "train",
-    "level": 1,
-    "text": "Return twice the number.",
-    "signature": "twice(number: int) -> int",
+    "id": "twice", "part": "train", "level": 1, "text": "Return twice the number.",
+    "signature": "twice(number: int) -> int", "reference": "def twice(number):\n    return 2 * number\n",
     "tests": [{"arguments": [number], "expected": 2 * number} for number in range(6)],
-    "reference": "def twice(number):\n    return 2 * number\n",
-}
-
-
-def load_rows(*rows: dict[str, Any]) -> list[Problem]:
-    return parse_problems("".join(json.dumps(row) + "\n" for row in rows), "problems.jsonl")
+}  # fmt: skip
 
 
 def test_the_shipped_problems_have_every_level_in_every_part_and_no_text_or_call_twice() -> None:
@@ -66,26 +58,24 @@ def test_the_shipped_problems_have_every_level_in_every_part_and_no_text_or_call
     assert len(calls) == sum(len(problem.tests) for problem in PROBLEMS)
 
 
-def test_every_bad_line_is_named_at_once() -> None:
-    bad = [
-        ROW,
-        ROW | {"level": 5},
-        ROW | {"id": "other", "text": "Other text."},
-        ROW | {"id": "a", "text": "a", "signature": "twice(", "reference": "x"},
-        {name: value for name, value in ROW.items() if name != "tests"},
-        ROW | {"hidden": True},
-        ROW | {"id": "d", "text": "d", "reference": "def twice(n): return 0", "tests": [ROW["tests"][0]] * 6},
+def test_every_bad_line_of_problems_is_named_at_once() -> None:
+    rows: list[tuple[dict[str, Any], str]] = [
+        (ROW | {"level": 5}, "level"),
+        (ROW | {"id": "other", "text": "Other text."}, "reference"),
+        (ROW | {"id": "a", "text": "a", "signature": "twice(", "reference": "x"}, "signature"),
+        ({name: value for name, value in ROW.items() if name != "tests"}, "tests"),
+        (ROW | {"hidden": True}, "hidden"),
+        (ROW | {"id": "d", "text": "d", "reference": "x", "tests": [ROW["tests"][0]] * 6}, "two tests"),
     ]
     with pytest.raises(DatasetError) as error:
-        load_rows(*bad)
-    named = ("level", "reference", "signature", "tests", "hidden", "two tests")
+        parse_problems("\n".join(json.dumps(row) for row in (ROW, *(row for row, _ in rows))), "problems.jsonl")
     lines = [line.strip() for line in str(error.value).splitlines()[1:]]
-    for number, (line, name) in enumerate(zip(lines, named, strict=True), 2):
+    for number, (line, (_, name)) in enumerate(zip(lines, rows, strict=True), 2):
         assert line.startswith(f"line {number}: {name}")
 
 
 def test_a_prompt_has_the_text_the_signature_two_examples_and_its_modes_hint_alone() -> None:
-    [problem] = load_rows(ROW)
+    [problem] = parse_problems(json.dumps(ROW), "problems.jsonl")
     for markers in (TRAINING, EVALUATION):
         hints = {mode: hint(mode, markers, problem.entry) for mode in MODES}
         assert max(map(len, hints.values())) < 1.6 * min(map(len, hints.values()))

@@ -24,14 +24,11 @@ REAL = replace(SETTINGS, splits=("real",))
 
 
 def same_split(one: SplitState, other: SplitState) -> bool:
-    directions = [None if state.extraction is None else state.extraction.direction for state in (one, other)]
-    same = (
-        torch.equal(directions[0], directions[1])
-        if directions[0] is not None and directions[1] is not None
-        else directions == [None, None]
-    )
-    routed = [torch.equal(getattr(one.routed, name), getattr(other.routed, name)) for name in ("value", "first")]
-    return same and all(routed)
+    def tensors(split: SplitState) -> list[torch.Tensor]:
+        direction = [] if split.extraction is None else [split.extraction.direction]
+        return [split.routed.value, split.routed.first, *direction]
+
+    return all(map(torch.equal, tensors(one), tensors(other)))
 
 
 class Relabelled(ToyWorld):
