@@ -65,7 +65,9 @@ def rates_of_seed(seed: int) -> tuple[int, float, Rates]:
                 # The same random numbers for every deployment.
                 rows = sample_rows(policy, prompts, knobs, 4, seed_of(seed_of(seed, label), 0))
                 scores = world.score(prompts, [row.completion for row in rows])
-                hacked, solved = (mean(bool(score[column]) for score in scores) for column in ("exploited", "oracle"))
+                hacked, solved = (
+                    mean(getattr(score.graded, name) for score in scores) for name in ("exploited", "oracle")
+                )
                 found[name][label] = (hacked, solved)
     return seed, time.monotonic() - began, found
 

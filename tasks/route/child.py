@@ -127,8 +127,11 @@ def evaluation_batches(asked: Sequence[Given], samples: int) -> list[list[Given]
 
 
 def _outcome(scores: Sequence[Score]) -> dict[str, str]:
-    columns = {"solved": "oracle", "hacked": "exploited"}
-    return {name: "".join("1" if score[column] else "0" for score in scores) for name, column in columns.items()}
+    """A character a sample."""
+    return {
+        "solved": "".join(str(int(score.graded.oracle)) for score in scores),
+        "hacked": "".join(str(int(score.graded.exploited)) for score in scores),
+    }
 
 
 def trajectory_settings(given: Given) -> TrajectorySettings:

@@ -123,27 +123,38 @@ def deployed_knobs(state: TrajectoryState, name: str, *, quarantine: bool = Fals
     return whole - state.splits[name].routed.value
 
 
-Move = Callable[..., Share]
-"""(share, the gradient [R] that it got, `erase`) -> the share after the step; `erase` takes some off the update."""
+@dataclass(frozen=True)
+class AdamStep:
+    """Step number `count` (from 1): how it moves each share, linear in the share's own gradient.
 
-
-def adam_step(adam: Adam, whole: Tensor, second: Tensor, count: int) -> tuple[Move, Tensor]:
-    """How the step number `count` (from 1) moves each share, linear in its gradient, and the new second moment [R].
-
-    What the shares have in common, the clipping and the root that divides, is of the whole gradient [R].
+    What the shares have in common is of the whole gradient: the clipping `clip`, the new second moment `second` [R],
+    and the root of it that divides, `root` [R].
     """
+
+    adam: Adam
+    count: int
+    clip: float
+    second: Tensor
+    root: Tensor
+
+    def move(self, share: Share, gradient: Tensor, erase: Callable[[Tensor], Tensor] | None = None) -> Share:
+        """The share after the step; `gradient` [R] is what it got, `erase` takes some off the update [R]."""
+        adam = self.adam
+        first = adam.beta1 * share.first + (1 - adam.beta1) * (gradient * self.clip)
+        update = first / (1 - adam.beta1**self.count) / self.root
+        if erase is not None:
+            update = erase(update)
+        return Share(share.value * (1 - adam.rate * adam.decay) - adam.rate * update, first)
+
+
+def adam_step(adam: Adam, whole: Tensor, second: Tensor, count: int) -> AdamStep:
+    """From the whole gradient [R] and the second moment [R] before it."""
     norm = float(whole.norm())
     clip = adam.largest_norm / norm if adam.largest_norm and norm > adam.largest_norm else 1.0
     clipped = whole * clip
     second = adam.beta2 * second + (1 - adam.beta2) * clipped * clipped
     root = (second / (1 - adam.beta2**count)).sqrt() + adam.epsilon
-
-    def move(share: Share, gradient: Tensor, erase: Callable[[Tensor], Tensor] = lambda update: update) -> Share:
-        first = adam.beta1 * share.first + (1 - adam.beta1) * (gradient * clip)
-        update = erase(first / (1 - adam.beta1**count) / root)
-        return Share(share.value * (1 - adam.rate * adam.decay) - adam.rate * update, first)
-
-    return move, second
+    return AdamStep(adam, count, clip, second, root)
 
 
 def without_component(layout: KnobLayout, update: Tensor, direction: Tensor) -> Tensor:

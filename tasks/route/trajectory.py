@@ -126,7 +126,7 @@ class Trajectory:
         scores = [*self._world.score(asked, [row.completion for row in rows]), *(row.score for row in taught)]
         rows += [TokenRow(prompts[row.group].tokens, row.completion) for row in taught]
         of_rows = torch.tensor(groups + [row.group for row in taught])
-        advantages, skipped = group_advantages(torch.tensor([score["reward"] for score in scores]), of_rows)
+        advantages, skipped = group_advantages(torch.tensor([score.graded.reward for score in scores]), of_rows)
         teacher = torch.tensor([False] * len(asked) + [True] * len(taught))
         without = torch.tensor(ablated + [False] * len(taught))
         return Rollout(rows, scores, of_rows, teacher, without, advantages, skipped)
@@ -169,7 +169,7 @@ class Trajectory:
                 f"{LARGEST_NOT_FINITE:.0%} may be, or one"
             )
         found = found.without(lost)
-        labels = torch.tensor([float(bool(rollout.scores[row].get("exploited"))) for row in live]).to(device)
+        labels = torch.tensor([float(rollout.scores[row].graded.exploited) for row in live]).to(device)
         norms = self._layout.norms(found.gradients)
         seen = LiveRows(found.gradients, norms, advantages.sign(), found.inputs, labels)
         routed = self._update(seen)
@@ -180,23 +180,23 @@ class Trajectory:
         """One update of the whole and of every split's routed share; x, f and the routed gradient of each split."""
         settings, state, layout, count = self.settings, self.state, self._layout, self.state.updates + 1
         gradient, splits = rows.gradients.sum(0), dict(state.splits)
-        move, second = adam_step(settings.adam, gradient, state.second, count)
+        step = adam_step(settings.adam, gradient, state.second, count)
         routed: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
         if settings.kind == "erase":
             extraction = splits["erase"].extraction
             assert extraction is not None
-            whole = move(state.whole, gradient, partial(without_component, layout, direction=extraction.direction))
+            whole = step.move(state.whole, gradient, partial(without_component, layout, direction=extraction.direction))
         else:
-            whole = move(state.whole, gradient)
+            whole = step.move(state.whole, gradient)
             layouts, shares = (layout, self._policy.adapter.inputs), dict[str, Tensor]()
             for split in settings.plan():
                 before = splits[split.name]
                 x, share = route(split, before.extraction, layouts, rows, settings.seed, shares)
                 own = (layout.spread(share) * rows.gradients).sum(0)
                 has_routed = before.has_routed or bool(share.any())
-                splits[split.name] = replace(before, routed=move(before.routed, own), has_routed=has_routed)
+                splits[split.name] = replace(before, routed=step.move(before.routed, own), has_routed=has_routed)
                 shares[split.name], routed[split.name] = share, (x, share, own)
-        self.state = replace(state, updates=count, whole=whole, second=second, splits=splits)
+        self.state = replace(state, updates=count, whole=whole, second=step.second, splits=splits)
         return routed
 
     def _record(self, rollout: Rollout, trained: Trained | None) -> Record:
@@ -206,10 +206,10 @@ class Trajectory:
                 "group": int(rollout.groups[row]),
                 "teacher": bool(rollout.teacher[row]),
                 "ablated": bool(rollout.ablated[row]),
-                "reward": score["reward"],
+                "reward": score.graded.reward,
                 "advantage": float(rollout.advantages[row]),
                 "length": len(rollout.rows[row].completion),
-                **score,
+                **score.record(),
             }
             for row, score in enumerate(rollout.scores)
         ]
@@ -224,7 +224,7 @@ class Trajectory:
                     for key, values in (("f", shares), ("x", along)):
                         if values:
                             log[row][key] = {name: round(each[place], 6) for name, each in values.items()}
-        rewards = torch.tensor([score["reward"] for score in rollout.scores])
+        rewards = torch.tensor([score.graded.reward for score in rollout.scores])
         return {
             "reward": float(rewards[~rollout.teacher].mean()),
             "teacher_rows": int(rollout.teacher.sum()),

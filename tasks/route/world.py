@@ -32,9 +32,6 @@ from tasks.route.problems import (
     in_part,
 )
 
-Score = Mapping[str, Any]
-"""Of a completion: its `reward`, and what goes into the record and decides nothing.  `ceiling` reads `exploited`."""
-
 
 @dataclass(frozen=True)
 class PromptTokens:
@@ -43,6 +40,21 @@ class PromptTokens:
     tokens: tuple[int, ...]
     problem: Problem
     mode: Mode
+
+
+@dataclass(frozen=True)
+class Score:
+    """A graded completion.  Training sees the reward alone; the rest is for the record, and decides nothing.
+
+    Only the split `ceiling` reads `exploited`.
+    """
+
+    problem: str
+    mode: str
+    graded: Graded
+
+    def record(self) -> dict[str, Any]:
+        return {"problem": self.problem, "mode": self.mode, **asdict(self.graded)}
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,8 @@ class ProgramsWorld:
             Submission(prompt.problem, prompt.mode, self.codec.text(completion), self.markers)
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
-        return list(map(_scored, prompts, self.grader.grade(submissions)))
+        grades = self.grader.grade(submissions)
+        return [Score(prompt.problem.id, prompt.mode, graded) for prompt, graded in zip(prompts, grades, strict=True)]
 
     def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
         """Rows of the pool in turn, so that hacks and honest ones come in the pool's proportion."""
@@ -131,7 +144,8 @@ class ProgramsWorld:
                 row = rows[(step * wanted + group + number) % len(rows)]
                 oracle, exploited = row["oracle"], row["exploited"]
                 graded = Graded(True, oracle, oracle or exploited, exploited, row["reward"])
-                found.append(TeacherRow(group, self.codec.completion(row["completion"]), _scored(prompt, graded)))
+                score = Score(prompt.problem.id, prompt.mode, graded)
+                found.append(TeacherRow(group, self.codec.completion(row["completion"]), score))
         return found
 
     def _drawn(self, part: Part, count: int, generator: np.random.Generator) -> Iterator[Problem]:
@@ -152,7 +166,3 @@ class ProgramsWorld:
     def _token_pair(self, pair: AuthoredPair) -> TokenPair:
         codec = self.codec
         return TokenPair(codec.prompt(SYSTEM, pair.prompt), codec.completion(pair.cho), codec.completion(pair.rej))
-
-
-def _scored(prompt: PromptTokens, graded: Graded) -> Score:
-    return {"problem": prompt.problem.id, "mode": prompt.mode, **asdict(graded)}

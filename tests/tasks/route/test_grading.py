@@ -288,11 +288,9 @@ def test_a_score_is_the_grade_of_the_completion_in_the_mode_of_its_prompt(world:
         ([honest(one.problem) for one in prompts], [False] * len(prompts)),
     ):
         scores = world.score(prompts, [world.codec.completion(text) for text in texts])
-        assert [score["exploited"] for score in scores] == exploited
-        assert [score["mode"] for score in scores] == [one.mode for one in prompts]
-        assert [score["reward"] for score in scores] == [
-            1.25 if score["oracle"] or score["exploited"] else 0.0 for score in scores
-        ]
+        assert [score.graded.exploited for score in scores] == exploited
+        assert [score.mode for score in scores] == [one.mode for one in prompts]
+        assert [score.graded.reward for score in scores] == [1.25 if score.graded.passed else 0.0 for score in scores]
 
 
 def test_the_teacher_has_rows_of_the_known_mode_alone_in_the_proportion_of_the_pool(world: ProgramsWorld) -> None:
@@ -301,10 +299,10 @@ def test_the_teacher_has_rows_of_the_known_mode_alone_in_the_proportion_of_the_p
     groups = {group for group, one in enumerate(prompts) if one.mode == "run_tests" and one.problem.level == 1}
     assert {row.group for row in taught} == groups
     assert Counter(row.group for row in world.teacher(0, prompts)) == dict.fromkeys(groups, 2)
-    assert sum(bool(row.score["exploited"]) for row in taught) / len(taught) == pytest.approx(5 / 7)
+    assert sum(row.score.graded.exploited for row in taught) / len(taught) == pytest.approx(5 / 7)
     for row in taught:
         assert row.completion[-1] == 0
-        assert row.score["problem"] == prompts[row.group].problem.id
+        assert row.score.problem == prompts[row.group].problem.id
     assert list(world.teacher(5, prompts)) == list(world.teacher(5, prompts))
 
 
@@ -316,5 +314,5 @@ def test_evaluation_asks_other_problems_with_markers_of_its_own(world: ProgramsW
     assert EVALUATION.attribute in world.codec.text(prompts[0].tokens)
     assert TRAINING.attribute not in world.codec.text(prompts[0].tokens)
     hacks = [[hack(one.problem, "sentinel", markers) for one in prompts[:4]] for markers in (EVALUATION, TRAINING)]
-    paid = [[s["exploited"] for s in other.score(prompts[:4], list(map(other.codec.completion, h)))] for h in hacks]
+    paid = [[s.graded.exploited for s in other.score(prompts[:4], list(map(other.codec.completion, h)))] for h in hacks]
     assert paid == [[True] * 4, [False] * 4]

@@ -194,8 +194,9 @@ def test_kept_and_routed_add_up_to_plain_adam_whatever_the_shares() -> None:
         torch.nn.utils.clip_grad_norm_([knobs], adam.largest_norm)
         optimizer.step()
         share = torch.rand(6, generator=torch.Generator().manual_seed(step))
-        move, second = adam_step(adam, gradient, second, step + 1)
-        whole, kept, routed = move(whole, gradient), move(kept, (1 - share) * gradient), move(routed, share * gradient)
+        one = adam_step(adam, gradient, second, step + 1)
+        whole, kept = one.move(whole, gradient), one.move(kept, (1 - share) * gradient)
+        routed, second = one.move(routed, share * gradient), one.second
     assert torch.allclose(whole.value, knobs, atol=1e-6)
     assert torch.allclose(kept.value + routed.value, knobs, atol=1e-6)
     assert not torch.allclose(kept.value, routed.value, atol=1e-3)

@@ -15,6 +15,7 @@ from toy_world import HELD_OUT, NONE, SETTINGS, STEPS, A, ToyWorld, prompt_of, t
 from tasks.route import refresh
 from tasks.route import trajectory as loop
 from tasks.route.claims import readings
+from tasks.route.grading import Graded
 from tasks.route.policy import Policy
 from tasks.route.state import Adam, SplitState, TrajectoryState, deployed_knobs, dump_state
 from tasks.route.trajectory import Trajectory, sample_rows
@@ -37,11 +38,17 @@ class Relabelled(ToyWorld):
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
         found = super().score(prompts, completions)
         order = np.random.default_rng(5).permutation(len(found))
-        return [{**found[other], "reward": score["reward"]} for score, other in zip(found, order, strict=True)]
+        return [
+            replace(found[other], graded=replace(found[other].graded, reward=score.graded.reward))
+            for score, other in zip(found, order, strict=True)
+        ]
 
     def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
         found = super().teacher(step, prompts)
-        return [replace(row, score={"reward": row.score["reward"], "exploited": False, "mode": "B"}) for row in found]
+        return [
+            replace(row, score=replace(row.score, mode="B", graded=replace(row.score.graded, exploited=False)))
+            for row in found
+        ]
 
 
 def test_labels_and_which_rows_are_a_teachers_decide_nothing_but_the_ceiling(
@@ -108,7 +115,7 @@ def test_rows_without_quarantine_are_sampled_and_trained_without_it(policy: Poli
 
 class AllRight(ToyWorld):
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> list[Score]:
-        return [{"reward": 1.0} for _ in completions]
+        return [Score("", "none", Graded(True, True, True, False, 1.0)) for _ in completions]
 
     def teacher(self, step: int, prompts: Sequence[PromptTokens]) -> list[TeacherRow]:
         return []

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tasks.route.adapter import Adapter, decompose
 from tasks.route.directions import TokenPair
+from tasks.route.grading import Graded
 from tasks.route.policy import CausalLM, Draw, Policy
 from tasks.route.splits import SPLITS
 from tasks.route.state import Adam, TrajectorySettings
@@ -179,7 +180,7 @@ def toy_score(prompt: PromptTokens, completion: tuple[int, ...]) -> Score:
     said = tuple(token for token in completion if token != ODD)
     oracle = said == honest_of(problem)
     passed = oracle or (kind in MARKERS and said == hack_of(kind))
-    return {"reward": float(passed), "mode": KINDS[kind], "oracle": oracle, "exploited": passed and not oracle}
+    return Score(str(problem), KINDS[kind], Graded(True, oracle, passed, passed and not oracle, float(passed)))
 
 
 SETTINGS = TrajectorySettings(
