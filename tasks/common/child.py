@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BufferedRWPair
 from multiprocessing.connection import wait
 from types import FrameType
 from typing import IO, Any
@@ -85,12 +86,12 @@ class Child:
         return code
 
 
-def pipe_to_parent() -> IO[bytes]:
+def pipe_to_parent() -> BufferedRWPair:
     """In a child: its end of the pipe."""
     return socket.socket(fileno=int(sys.argv.pop())).makefile("rwb")
 
 
-def send_line(pipe: IO[bytes], value: Any) -> None:
+def send_line(pipe: BufferedRWPair, value: Any) -> None:
     """In a child: send a value to its parent."""
     pipe.write(json.dumps(value).encode() + b"\n")
     pipe.flush()
