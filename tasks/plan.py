@@ -15,9 +15,9 @@ from tasks.common.validation import JsonRecord
 from tasks.records import Score
 
 Phase = Literal["pre", "mut"]
-ExampleSet = Literal["training", "validation", "test", "ordering", "quarter", "half"]
+ExampleSet = Literal["training", "validation", "test", "ordering"]
 EXAMPLE_SETS: tuple[ExampleSet, ...] = ("training", "validation", "test")
-"""Those that settings name.  No fitness uses "ordering", a part of training; "quarter" and "half" halve the prompts."""
+"""Those that settings name.  No fitness uses "ordering", a part of training."""
 StageName = str
 STAGES: Mapping[StageName, str] = {
     "merge": "openai",

@@ -1,9 +1,9 @@
 """The arms of a search: the system prompts in which deltas are searched, each with clusters and vectors of its own.
 
-All prompts are asked a part of the training questions, and halved on the front of tokens against correct answers, so
-that a prompt with longer and better answers stays as well.  The best few on the whole training set become arms, each
-with clusters of its own answers and vectors that need no search.  With CONFIG_WHOLE=n there is one arm, the user's own
-system prompt, as in the specification: clusters of the run, and no vectors.
+All prompts answer the training questions.  The best few on the front of tokens against correct answers become arms, so
+that a prompt with longer and better answers may be one as well.  Each arm has clusters of its own answers and vectors
+that need no search.  With CONFIG_WHOLE=n there is one arm, the user's own system prompt, as in the specification:
+clusters of the run, and no vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.evolve.choice import halve, least_correct
+from orchestrator.evolve.choice import halve
 from orchestrator.evolve.records import keep_clusters
 from orchestrator.evolve.systems import PLAIN, Answers, Arm, Book, Measurer, System, measurement_of
 from orchestrator.farm.connection import open_farm
@@ -35,17 +35,15 @@ from orchestrator.settings.options import Settings
 from orchestrator.settings.run import clusters_folder, make_run, stage_limit_s
 from tasks.common.validation import checked_json
 from tasks.plan import ExampleSet
-from tasks.records import ClusterFigures, Example, JobSpec, Sides
+from tasks.records import ClusterFigures, JobSpec, Sides
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS, content_hash
 from tasks.store.store import Store
 from tasks.store.workers import code_version
 
 log = logging.getLogger(__name__)
-RUNGS: tuple[tuple[ExampleSet, int], ...] = (("quarter", 4), ("half", 2))
-"""Parts of the training set on which prompts are halved: every fourth question, every second one."""
-LEAST_RUNG = 12
-"""Questions.  A smaller part says too little, and is left out."""
 ARMS = 3
+ARM_WORTH = 0.8
+"""Of the plain model's share of correct answers, the least of an arm's prompt: no vector makes up for so much."""
 AT_CAP = 0.02
 """Of the plain model's answers to all training questions, the most that may reach the cap without a loop; or one."""
 MOST_DOUBLINGS = 3
@@ -58,12 +56,6 @@ Cluster = Callable[[Sides], tuple[str, ClusterFigures]]
 """`Clusters.make`."""
 Watch = Callable[[str, tuple[int, int] | None], None]
 """Called with the step and with (done, total)."""
-
-
-def parts_of(training: Sequence[Example]) -> dict[str, list[Example]]:
-    """The sets of RUNGS that are large enough."""
-    parts = {name: list(training[::step]) for name, step in RUNGS}
-    return {name: rows for name, rows in parts.items() if len(rows) >= LEAST_RUNG}
 
 
 def measure_plain(
@@ -98,17 +90,11 @@ def make_arms(
 ) -> Book:
     """The arms of the run with all that was measured on the training set; prompts: by name, with the plain one."""
     rivals = [System(name, "prompt", text, arm=name) for name, text in prompts.items() if name != PLAIN]
-    least = least_correct(plain[0])
-    left = rivals
-    for name, _ in RUNGS if settings.whole else ():
-        if name in measurer.examples and len(left) > ARMS:
-            answers = measurer.answers("prompts", [one.candidate(name) for one in left])
-            points = [measurement_of(given).point for given in answers]
-            left = [left[i] for i in halve(points, (len(left) + 1) // 2, least)]
-    found = measurer.answers("prompts", [one.candidate("training") for one in left]) if left else []
-    asked = zip(left, found, strict=True)
+    found = measurer.answers("prompts", [one.candidate("training") for one in rivals]) if rivals else []
+    asked = zip(rivals, found, strict=True)
     measured = [plain, *((one.measured("training", measurement_of(given)), given) for one, given in asked)]
-    chosen = halve([one.on("training").point for one, _ in measured], ARMS, least) if settings.whole else [0]
+    points = [one.on("training").point for one, _ in measured]
+    chosen = halve(points, ARMS, ARM_WORTH * points[0].correct) if settings.whole else [0]
     golds = [example.gold for example in measurer.examples["training"]]
     arms, vectors = list[Arm](), list[System]()
     for one, own in (measured[index] for index in chosen):
@@ -118,8 +104,7 @@ def make_arms(
         if settings.whole:
             vectors += vectors_of(arms[-1], figures, layout_of(settings).count, settings.delta_bound)
     vectors = measurer.measure("vectors", vectors, "training")
-    known = Book(cap=cap, arms=tuple(arms), systems=(*(one for one, _ in measured), *vectors))
-    return known.with_systems([known.known(one) for one in rivals])
+    return Book(cap=cap, arms=tuple(arms), systems=(*(one for one, _ in measured), *vectors))
 
 
 def sides_of(own: Iterable[JudgedAnswer], others: Iterable[JudgedAnswer], golds: Sequence[str]) -> Sides:

@@ -134,8 +134,8 @@ def order_members(
     """The sequence of at most `most` members to test, the largest bound first.
 
     All have answered the same ordering questions.  Not worth a test are members longer than the plain model, and those
-    that gain nothing in the goal over one with as large a bound; for "shortest" also those that save hardly more, so
-    that the few tests reach from the surest to the boldest.
+    that gain nothing in the goal over one with as large a bound; for "shortest" also those that save hardly more than
+    that one or than the plain model, so that the few tests reach from the surest to the boldest.
     """
     tokens, correct = _mean(plain.tokens), _mean(plain.correct)
     step = STEP * tokens if goal == "shortest" else 0.0
@@ -151,8 +151,8 @@ def order_members(
         found.append(Member(name, _mean(answered.tokens), change.after / change.count, bound))
     order: list[Member] = []
     for member in sorted(found, key=lambda member: (-member.bound, -gain(member), member.mean_tokens)):
-        reached = gain(order[-1]) + step if order else 0.0
-        if member.mean_tokens <= tokens and gain(member) > reached:
+        reached = gain(order[-1]) if order else 0.0
+        if member.mean_tokens <= tokens and gain(member) > reached + step:
             order.append(member)
     return tuple(order[:most])
 

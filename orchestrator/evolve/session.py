@@ -224,14 +224,13 @@ class _Evolution:
         self.asked = asked
 
     def _fitting(self, examples: Examples, prompts: Sequence[str] = ()) -> Examples:
-        """Of all questions those that fit with the run's cap, and the parts of them on which prompts are halved."""
+        """Of all questions those that fit with the run's cap."""
         fitting = questions.fitting_questions(
             self.scheduler, self.settings.too_long, examples, prompts or [*prompts_of(self.settings).values()],
             self.reporter.report_setup, self.view.notify,
         )  # fmt: skip
-        asked = {**fitting, **arms.parts_of(fitting["training"])}
-        self.store.put_examples(self.run_id, asked)
-        return asked
+        self.store.put_examples(self.run_id, fitting)
+        return fitting
 
     def run(self, state: RunState) -> str:
         """The generations that are left from `state` on, and the closing report."""

@@ -44,6 +44,7 @@ FROM_THE_SUREST_TO_THE_BOLDEST = {
     "longer": answers(81, gained=30),
 }
 NO_TEST_FOR_HARDLY_MORE = {
+    "saves hardly anything": answers(78, gained=24),
     "surest": answers(70, gained=20),
     "saves hardly more": answers(68, gained=10),
     "saves more": answers(60, lost=2, gained=10),
