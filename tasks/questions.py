@@ -178,9 +178,10 @@ def _chosen(choices: Any, gold: Any) -> tuple[list[str], str]:
 
     The row has a list, {"text": [...], "label": [...]}, or {label: text}.
     The gold is an index from 0, a label (A, B, ... where the row names none), or the text itself.  Where the labels
-    are numbers, a number is a label.
+    are numbers, a number is a label.  One that may be the index of a choice and the text of another is refused.
     """
-    if isinstance(choices, str) and choices.lstrip().startswith(("[", "{")):  # of a CSV file
+    is_cell = isinstance(choices, str)
+    if is_cell and choices.lstrip().startswith(("[", "{")):  # of a CSV file
         with suppress(ValueError):
             choices = json.loads(choices)
     labels: list[Any] = []
@@ -193,19 +194,19 @@ def _chosen(choices: Any, gold: Any) -> tuple[list[str], str]:
         raise DatasetError("not a list of two or more texts")
     named = str(_as_text(gold)).strip()
     given = labels if isinstance(labels, list) else []
-    is_numbered = any(isinstance(label, int) for label in given)
-    labels = [str(_as_text(label)) for label in given or ascii_uppercase[: len(texts)]]
-    if isinstance(gold, int) and not isinstance(gold, bool) and not is_numbered:
-        index = gold
-    elif named in texts and (named not in labels or not given):
-        index = texts.index(named)
-    elif named in labels:
-        index = labels.index(named)
-    else:
-        index = int(named) if named.isdecimal() and not is_numbered else -1
-    if not 0 <= index < len(texts):
-        raise DatasetError(f"the answer {quote(named)} is none of these {len(texts)}")
-    return texts, texts[index]
+    labels = [str(_as_text(label)) for label in given or ascii_uppercase][: len(texts)]
+    indices = [] if given and all(map(str.isdecimal, labels)) else [str(place) for place in range(len(texts))]
+    is_index = bool(indices) and isinstance(gold, int) and not isinstance(gold, bool)
+    if given and named in labels:
+        return texts, texts[labels.index(named)]
+    by_index = texts[int(named)] if named in indices else ""
+    # A cell of a CSV file does not tell 3 from "3"
+    if named in texts and by_index != named and (is_index or (is_cell and by_index)):
+        raise DatasetError(f"the answer {quote(named)} may be an index from 0 or a text: write its label (A, B, ...)")
+    for names in ([] if is_index else texts, labels, indices):
+        if named in names:
+            return texts, texts[names.index(named)]
+    raise DatasetError(f"the answer {quote(named)} is none of these {len(texts)}")
 
 
 _OBJECT = re.compile(

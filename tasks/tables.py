@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, TextIO, TypeVar
 
 from tasks.common.files import open_regular
-from tasks.common.validation import MIB, PAGE_BYTES, REPORTED_FAULTS, ROW_BYTES, ROWS
+from tasks.common.text import first_line
+from tasks.common.validation import MIB, PAGE_BYTES, REPORTED_FAULTS, ROW_BYTES, ROWS, unrepeated
 
 T = TypeVar("T")
-PairsHook = Callable[[list[tuple[str, Any]]], Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Format = Literal["financebench", "jsonl", "csv", "parquet"]
 SUFFIXES: Mapping[str, Format] = {
@@ -95,17 +95,17 @@ def check_row_count(path: Path, count: int) -> None:
         raise DatasetError(f"{path}: it has more than {ROWS:,} rows; give a file with a part of them")
 
 
-def json_object(line: bytes, hook: PairsHook | None = None) -> dict[str, Any]:
-    """One line as a JSON object; `hook` makes each object of its pairs."""
+def json_object(line: bytes) -> dict[str, Any]:
+    """One line as a JSON object, in which no key occurs twice."""
     if len(line) > ROW_BYTES:
         raise DatasetError(f"the row is longer than {ROW_BYTES:,} bytes")
     try:
-        row = json.loads(line.decode("utf-8"), object_pairs_hook=hook, parse_float=WrittenFloat)
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=unrepeated, parse_float=WrittenFloat)
     except UnicodeDecodeError as error:
         raise DatasetError(f"invalid UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
         raise DatasetError(f"invalid JSON at column {error.colno}: {error.msg}") from error
-    except (RecursionError, ValueError) as error:  # nested too deep, an integer of thousands of digits, or the hook
+    except (RecursionError, ValueError) as error:  # nested too deep, an integer of thousands of digits, a key twice
         raise DatasetError(f"invalid JSON: {error}") from error
     if not isinstance(row, dict):
         raise DatasetError("not a JSON object")
@@ -238,7 +238,7 @@ def _parquet(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
         rows = max(1, min(BATCH_ROWS, BATCH_BYTES // max(chunks, default=1)))
         yield from _table_rows(path, file.iter_batches(batch_size=rows))
     except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
-        raise DatasetError(f"{path}: no Parquet file that can be read: {_one_line(error)}") from None
+        raise DatasetError(f"{path}: no Parquet file that can be read: {first_line(error)}") from None
 
 
 def _table_rows(path: Path, batches: Any) -> Iterator[TableRow]:
@@ -311,7 +311,3 @@ def _is_financebench(path: Path) -> bool:
     except DatasetError:
         return False  # `read_table` reports what is wrong with the file
     return False
-
-
-def _one_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -22,7 +22,7 @@ from orchestrator.settings.farm import missing_key, unwritable_folder
 from orchestrator.settings.options import EMBEDDED
 from tasks.common.named import ChildFunctionError
 from tasks.common.text import quote
-from tasks.common.validation import NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS, unrepeated
+from tasks.common.validation import NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS
 from tasks.guide.prompts import CRITIC_PLACES, OPERATIONS, REFLECTION_PLACES, Template
 from tasks.guide.ticket import Ticket, Verdict, image_number
 from tasks.store.keys import content_hash
@@ -135,7 +135,7 @@ def read_tickets(
             for number, line in read_lines(Path(path)):
                 place = f"{path}: line {number}"
                 try:
-                    ticket, is_complete = parse_ticket(json_object(line, unrepeated))
+                    ticket, is_complete = parse_ticket(json_object(line))
                 except DatasetError as error:
                     problems.append(f"{place}: {error}")
                     continue

@@ -42,7 +42,11 @@ def quote(value: object) -> str:
 
 def first_line(error: BaseException, most: int = 500) -> str:
     """The first line of an error's text, `most` characters at most; the name of its class where it has no text."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:most]
+    try:
+        text = str(error).strip()
+    except Exception:  # of a user's own class
+        text = ""
+    return (text.splitlines() or [type(error).__name__])[0][:most]
 
 
 SHORTEST = 80  # characters of a text that are always kept

@@ -119,12 +119,13 @@ class OpenAIClient:
 
         key, url, model = _key_in(self._endpoint.api_key_env), url_of(self._endpoint), request["model"]
         sdk = _sdk(key, url, self._endpoint.timeout_s, reply_bytes(most.completion))
-        replacements = _replacements.setdefault((url, model), [])
+        replacements, asked = _replacements.setdefault((url, model), []), request
 
         def attempt() -> Completion:
-            call = self._limits.begin(most)
+            nonlocal asked  # as it is sent: another thread may learn a replacement before the answer
+            call, asked = self._limits.begin(most), adapted(request, replacements)
             try:
-                completion = _send(sdk, adapted(request, replacements))
+                completion = _send(sdk, asked)
             except BaseException as error:
                 self._limits.settle(call, model, Usage() if is_unbilled(error) else None)
                 raise
@@ -150,7 +151,7 @@ class OpenAIClient:
             try:
                 return retrying(attempt)
             except (openai.APIError, Refused) as error:
-                instead = replacement_for(error, adapted(request, replacements))
+                instead = replacement_for(error, asked)
                 if instead is None:
                     raise to_call_error(error, self._endpoint.max_tries, key) from error
                 if instead not in replacements:

@@ -91,7 +91,8 @@ def test_a_csv_file_is_read_with_its_own_delimiter(tmp_path: Path, text: str) ->
 
 CITIES = ["Rome", "Paris", "Oslo"]
 NAMED = {"text": CITIES, "label": ["1", "2", "3"]}
-NUMBERED = {"text": CITIES, "label": [1, 2, 3]}  # labels that are numbers
+NUMBERED = {"text": CITIES, "label": [1, 2, 3]}
+LABELS = {"1": "Rome", "2": "Paris", "3": "Oslo"}
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,7 @@ NUMBERED = {"text": CITIES, "label": [1, 2, 3]}  # labels that are numbers
     [
         *((CITIES, answer) for answer in (1, "B", "1", "Paris")),
         (json.dumps(CITIES), "B"),  # a cell of a CSV file
-        *((NAMED, answer) for answer in ("2", 1)),
-        *((NUMBERED, answer) for answer in (2, "2")),
+        *((labelled, answer) for labelled in (NAMED, NUMBERED, LABELS) for answer in (2, "2")),
         *(({"A": "Rome", "C": "Paris", "D": "Oslo"}, answer) for answer in ("C", "Paris")),
     ],
 )
@@ -111,11 +111,18 @@ def test_the_gold_of_a_multiple_choice_row_is_a_text_and_the_question_shows_all(
     [found] = read_questions(write_jsonl(tmp_path / "q.jsonl", row))
     assert found.example.gold == "Paris"
     assert found.example.question == "Which city?\n\nChoices:\n- Rome\n- Paris\n- Oslo"
+    # And an answer that is a text in JSON is no index
+    row = {"question": "How many?", "choices": [2, 3, 0, 1], "answer": "3"}
+    assert read_questions(write_jsonl(tmp_path / "q.jsonl", row))[0].example.gold == "3"
 
 
 @pytest.mark.parametrize(
     ("choices", "answer"),
-    [(["2", "3"], 2), (["2", "3"], "Z"), (["2"], 0), ("2 or 3", "3"), ([2, None], 0), (NUMBERED, 0)],
+    [
+        *[(["2", "3"], 2), (["2", "3"], "Z"), (["2"], 0), ("2 or 3", "3"), ([2, None], 0), (NUMBERED, 0), (NAMED, 0)],
+        # An index or a text?
+        *[([2, 3, 0, 1], 3), ("[2, 3, 0, 1]", "3"), ({"text": ["1", "0"], "label": ["A", "B"]}, 1)],
+    ],
 )
 def test_an_answer_that_is_no_choice_is_refused_unless_choices_are_left_out(
     tmp_path: Path, choices: object, answer: object
@@ -240,6 +247,7 @@ TABLE = {
     "column split is not text": {"question": "?", "answer": "1", "split": ["x"]},
     "column 'id': 'a' is already in line 1": ROWS[0],
     "not a JSON object": b'["a list"]',
+    "'answer' occurs twice": b'{"question": "?", "answer": "1", "answer": "2"}',
     "column question is missing": {"id": "e", "answer": "1"},
     "column answer is nan": b'{"id": "f", "question": "How many?", "answer": NaN}',
 }

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from tasks.common.files import folder_atomic, remove_unfinished
+from tasks.common.text import first_line
 from tasks.gpu.clustering.vocabulary import REPLACEMENT, Vocabulary
 from tasks.records import ClusterFigures
 
@@ -51,8 +52,7 @@ def cannot_load(what: str, name: str | Path, error: Exception) -> ClusteringErro
     path = Path(name)
     if (path.is_absolute() or str(name).startswith((".", "~"))) and not path.is_dir():
         return ClusteringError(f'the {what} "{name}" cannot be loaded: there is no such folder')
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return ClusteringError(f'the {what} "{name}" cannot be loaded: {first}')
+    return ClusteringError(f'the {what} "{name}" cannot be loaded: {first_line(error)}')
 
 
 class Description(TypedDict):

@@ -25,6 +25,9 @@ class Judges:
 def fails(question, gold, answer): raise KeyError("no such key\\nat all")
 def leaves(question, gold, answer): raise SystemExit(3)
 def generator_exit(question, gold, answer): raise GeneratorExit
+class Mute(Exception):
+    def __str__(self): raise ValueError
+def fails_mutely(question, gold, answer): raise Mute
 def says_maybe(question, gold, answer): return "maybe"
 def says_nan(question, gold, answer): return float("nan")
 def no_verdict(question, gold, answer): return object()
@@ -81,6 +84,7 @@ def test_the_function_decides(name: str, gold: str, answers: dict[str, bool], re
         ("fails", "the judge my_judges:fails failed: KeyError: "),
         ("leaves", "the judge my_judges:leaves failed: SystemExit: 3"),
         ("generator_exit", "GeneratorExit"),
+        ("fails_mutely", "failed: Mute: Mute"),
         ("says_maybe", "'maybe' .str.; it must return True or False"),
         ("says_nan", "'nan' .float."),
         ("no_verdict", "object"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -46,6 +48,25 @@ def test_each_server_gives_a_reply(call_as: Any, start: Any, server: Server, bas
     before = len(server.asked)
     assert caller.ask()[0].scratchpad == "End earlier."
     assert len(server.asked) == before + 1
+
+
+@pytest.mark.parametrize("server", [OldVLLM(), NoSchema()], ids=["no max_completion_tokens", "no schema"])
+def test_calls_in_flight_when_a_refusal_is_learned_are_repeated_in_the_same_form(
+    call_as: Any, start: Any, server: Server
+) -> None:
+    callers, arrived, answer = 12, threading.Barrier(12), server.answer
+    waiting = iter(range(callers))
+
+    def answer_together(*asked: Any) -> Any:
+        if next(waiting, None) is not None:
+            arrived.wait(60)  # until all first requests are here
+        return answer(*asked)
+
+    server.answer = answer_together  # type: ignore[method-assign]
+    caller = call_as(base_url=f"{start(server).url}/v1")
+    with ThreadPoolExecutor(callers) as pool:
+        replies = list(pool.map(lambda _: caller.ask()[0].scratchpad, range(callers)))
+    assert replies == ["End earlier."] * callers and len(server.asked) == 2 * callers
 
 
 def test_an_error_in_a_reply_of_status_200_is_one_of_its_own_status(answered: Any) -> None:
