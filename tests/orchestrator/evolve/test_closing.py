@@ -40,9 +40,9 @@ class World:
         self.uses_when_tested: list[int] = []
 
     def _respond(self, candidate: Candidate, question: int) -> Reply:
-        if candidate.examples == "validation":
+        if candidate.examples == "validation" and question == 0:
             self.order_when_validated.append(read_book(self.output).order)
-        if candidate.examples == "test":
+        if candidate.examples == "test" and question == 0:
             self.uses_when_tested.append(len(self.measurer.store.redis.keys(keys.test_uses_key("*"))))
         tokens, harm = 80.0, self.spoils(candidate)
         if candidate.system_prompt == PROMPT:
