@@ -13,6 +13,7 @@ import pytest
 from chaos_network import Proxy
 from farm_bench import Bench, until
 from kombu.exceptions import OperationalError
+from redis import RedisError
 
 from orchestrator.farm.connection import make_sender
 from tasks.queues import QueueName
@@ -181,7 +182,7 @@ def test_workers_senders_and_listeners_leave_silent_connections(bench: Bench, pr
 
     def listen() -> None:
         while not stop.is_set():
-            with suppress(OperationalError, OSError), app.connection() as connection:
+            with suppress(OperationalError, RedisError, OSError), app.connection() as connection:
                 receiver = app.events.Receiver(
                     connection, {"task-succeeded": lambda event: heard.append(event["uuid"])}
                 )
