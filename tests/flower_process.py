@@ -6,14 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from orchestrator.settings.kconfig import load_settings, write_config
 from orchestrator.settings.run import make_run
@@ -39,10 +35,8 @@ class Flower:
         self.process = subprocess.Popen(
             [*command(), "--port", "0", "--outputs", str(self.outputs), "--data", str(self.folder / "data")],
             env={**environment(), "WHETSTONE_REDIS_URL": self.redis_url, "FLOWER_BASIC_AUTH": f"{USER}:{PASSWORD}"},
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+            cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
         assert self.url.startswith("http://127.0.0.1:"), self.url
@@ -59,10 +53,6 @@ class Flower:
         """What the API says of a run."""
         found: list[dict[str, Any]] = self.client.get("/api/runs").json()["runs"]
         return next(each for each in found if each["run"] == run)
-
-    def row(self, task: str) -> dict[str, Any]:
-        """What the list of tasks shows of a task."""
-        return self.rows()[task]
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """What the list of tasks shows, by the tasks' ids."""
@@ -108,12 +98,3 @@ def failing_score(store: Store, redis_url: str, run: str) -> str:
     attempt = store.next_attempt(run, "g0_pop")
     with create_app({"WHETSTONE_REDIS_URL": redis_url}) as app:
         return str(app.send_task("cpu.score", args=[run, "g0_pop", 0, "pre", attempt]).id)
-
-
-def eventually(condition: Callable[[], object], what: str, timeout: float = 20) -> None:
-    """Come back when the condition holds.  It is asked again whenever a moment has passed."""
-    deadline, pause = time.monotonic() + timeout, threading.Event()
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {timeout} s: {what}")
-        pause.wait(0.05)

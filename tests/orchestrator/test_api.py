@@ -86,8 +86,6 @@ def test_an_evolution_is_run_followed_and_gone_on_with(
     ("given", "named"),
     [
         ({"ngem": 2}, "CONFIG_NGEM"),
-        ({"cxpb": 2.0}, "CONFIG_CXPB"),
-        ({"judge": "no judge"}, "CONFIG_JUDGE"),
         ({"judge": lambda question, gold, answer: True}, "judge"),
         ({"data_path": "nowhere.csv"}, "CONFIG_DATA_PATH"),
     ],

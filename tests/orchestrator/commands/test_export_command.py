@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,23 +73,17 @@ def test_one_request_with_all_of_the_system_is_printed_and_is_in_the_head_of_the
     assert about in (ast.get_docstring(ast.parse(text), clean=False) or "")
 
 
-def test_a_system_prompt_alone_is_exported_to_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert export(write_run(tmp_path), "--to", "sglang-server", "--system", "80 words") == 0
-    [file] = (tmp_path / "exports").glob("*.json")
-    assert f"WHETSTONE_SYSTEM={file}" in capsys.readouterr().out
-    served = read_system(file, file.parent)
-    assert (served.params, served.system_prompt) == (None, "Answer in 80 words.")
-
-
-def test_the_stop_after_the_first_sentence_is_exported_to_a_server(tmp_path: Path) -> None:
+def test_a_system_prompt_or_a_stop_alone_is_exported_to_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = write_run(tmp_path, ends=ENDS)
-    assert export(run, "--to", "sglang-server", "--system", "first sentence") == 0
-    [file] = (tmp_path / "exports").glob("*.json")
-    assert read_system(file, file.parent).params == {
-        "clustering": HASH,
-        "deltas": [1000.0, 0.0, 0.0, 0.0, 0.0],
-        "end": "sentence",
-    }
+    stop = {"clustering": HASH, "deltas": [1000.0, 0.0, 0.0, 0.0, 0.0], "end": "sentence"}
+    for name, prompt, params in (("80 words", "Answer in 80 words.", None), ("first sentence", "", stop)):
+        file = tmp_path / f"{name}.json"
+        assert export(run, "--to", "sglang-server", "--system", name, "--output", file) == 0
+        assert f"WHETSTONE_SYSTEM={shlex.quote(str(file))}" in capsys.readouterr().out
+        served = read_system(file, file.parent)
+        assert (served.system_prompt, served.params) == (prompt, params)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +93,7 @@ def test_the_stop_after_the_first_sentence_is_exported_to_a_server(tmp_path: Pat
         (["nowhere", "--to", "vllm"], "holds no run"),
         (["RUN", "--to", "vllm", "--node", "g7_pop1_pre"], "has no individual 'g7_pop1_pre'"),
         (["RUN", "--to", "vllm", "--system", "three words"], "has no system 'three words'"),
-        (
-            ["RUN", "--to", "vllm", "--system", "80 words"],
-            "'80 words' has nothing that vllm could add: --to",
-        ),
+        (["RUN", "--to", "vllm", "--system", "80 words"], "'80 words' has nothing that vllm could add: --to"),
         (["RUN", "--to", "sglang-server", "--system", "max_tokens 24"], 'set "max_tokens": 24 in each request'),
         (["RUN", "--to", "sglang-server", "--system", "plain"], "'plain' has nothing that"),
         (["RUN", "--to", "vllm", "--system", "80 words", "--node", "g0_pop0_pre"], "exclude each other"),

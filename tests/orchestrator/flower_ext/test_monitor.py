@@ -1,4 +1,4 @@
-"""Flower over HTTP, with a real worker whose real task fails: who is let in, and what Retry does."""
+"""Flower over HTTP, with real workers whose tasks fail: who is let in, and what Retry does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from flower_process import Flower, command, cpu_worker, environment, eventually, failing_score, parked_run
+from farm_bench import Bench, until
+from flower_process import Flower, command, cpu_worker, environment, failing_score, parked_run
+from simulated_run import PLAN, RUN, Driver
 
 from tasks.records import Failure
 from tasks.store.address import queues_url, store_url
@@ -41,8 +43,8 @@ def scene(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             parked_run(folder / ("elsewhere" if run == "distant" else "outputs"), store, valkey_url, run)
             tasks[run] = failing_score(store, valkey_url, run)
         for run, task in tasks.items():
-            eventually(lambda run=run: flower.run(run)["failed"], f"the task of {run} has failed")
-            eventually(lambda task=task: state(flower, task) == "FAILURE", f"Flower has seen {task} fail")
+            until(lambda run=run: flower.run(run)["failed"])
+            until(lambda task=task: state(flower, task) == "FAILURE")
         yield Scene(flower, store, folder / "outputs", tasks)
     finally:
         flower.stop()
@@ -63,7 +65,7 @@ def test_a_page_is_for_those_who_have_the_password(scene: Scene, path: str) -> N
 
 def test_a_task_says_where_it_belongs_and_has_a_button(scene: Scene) -> None:
     task = scene.tasks["first"]
-    row = scene.flower.row(task)
+    row = scene.flower.rows()[task]
     assert (row["run"], row["generation"], row["individual"]) == ("first", "0", "g0_pop0")
     assert f'action="/task/retry/{task}"' in scene.flower.client.get(f"/task/{task}").text
 
@@ -107,14 +109,14 @@ def test_a_run_that_is_finished_is_refused(scene: Scene) -> None:
 def test_retry_of_a_parked_run_starts_its_driver(scene: Scene) -> None:
     pressed = scene.flower.client.post(f"/task/retry/{scene.tasks['first']}", headers={"Origin": scene.flower.url})
     assert (pressed.status_code, pressed.headers["location"]) == (303, "/runs")
-    eventually(lambda: scene.flower.run("first")["state"] == "running", "the run is at work")
+    until(lambda: scene.flower.run("first")["state"] == "running")
     driver = next(p for p in psutil.Process(scene.flower.process.pid).children() if "retry" in p.cmdline())
     try:
         assert driver.cmdline()[-3:] == ["retry", str(scene.outputs / "first"), "--plain"]
         assert "FLOWER_BASIC_AUTH" not in driver.environ()
     finally:
         driver.terminate()
-        eventually(lambda: scene.flower.run("first")["state"] != "running", "the run has ended")
+        until(lambda: scene.flower.run("first")["state"] != "running")
 
 
 def test_a_run_that_is_driven_elsewhere_finds_its_failed_candidate_dispatched(scene: Scene, valkey_url: str) -> None:
@@ -167,3 +169,32 @@ def test_without_a_password_an_address_a_port_or_a_history_of_its_own_it_does_no
     done = subprocess.run(started, env={**environment(), **given}, check=False, capture_output=True, text=True)
     assert (done.returncode, len(done.stderr.splitlines())) == (status, 1), done.stderr
     assert ("history.dat" in done.stderr) == (port == "0")
+
+
+NODE = PLAN.node(1, "mut")
+
+
+def test_the_button_of_a_red_task_ends_as_if_nothing_had_failed(
+    driver: Driver, simulated_farm: Bench, tmp_path: Path
+) -> None:
+    flower = Flower(simulated_farm.url, tmp_path)
+    try:
+        # Given a run that waits with a failed reflector, red in Flower's list
+        driver.set_signal("fail", "reflect", NODE)
+        waiting = driver.evaluate(retry_wait_s=60)
+        until(lambda: flower.run(RUN.id)["failed"])
+        [failed] = flower.run(RUN.id)["failed"]
+        until(lambda: flower.rows().get(failed["task"], {}).get("state") == "FAILURE")
+        row = flower.rows()[failed["task"]]
+        assert (row["name"], row["state"], row["individual"]) == ("openai.reflect", "FAILURE", NODE)
+        # When what made it fail is mended and the button is pressed
+        driver.clear_signal("fail", "reflect", NODE)
+        pressed = flower.client.post(f"/task/retry/{failed['task']}", headers={"Origin": flower.url})
+        assert (pressed.status_code, pressed.headers["location"]) == (303, "/runs")
+        # Then the run has what an undisturbed one has, and nothing was done twice
+        assert [outcome.delta for outcome in waiting.result(timeout=60)] == [0.25] * 3
+        assert [driver.began("reflect", PLAN.node(i, "mut")) for i in range(3)] == [1, 2, 1]
+        assert [driver.began("answer", PLAN.node(i, "pre")) for i in range(3)] == [1, 1, 1]
+        assert flower.run(RUN.id)["failed"] == []
+    finally:
+        flower.stop()
