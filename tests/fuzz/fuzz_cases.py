@@ -8,18 +8,14 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-FEW = 8  # examples of each property without the profile `fuzz`
-
-
-def _cases() -> settings:
-    """The number of examples: that of the profile `fuzz`, otherwise FEW, the same ones each time."""
-    unchecked = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-    if settings.get_current_profile_name() == "fuzz":
-        return settings(deadline=None, suppress_health_check=unchecked)
-    return settings(max_examples=FEW, deadline=None, derandomize=True, suppress_health_check=unchecked)
-
-
-cases = _cases()
+IS_LONG = settings.get_current_profile_name() == "fuzz"
+FEW: dict[str, Any] = {} if IS_LONG else {"max_examples": 8, "derandomize": True}
+cases = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    **FEW,
+)
+"""The number of examples is that of the profile `fuzz`, otherwise few, the same ones each time."""
 
 TEXT = st.text(max_size=40)
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**30, -1, 0, 1e308, float("nan"), float("inf")])
