@@ -45,18 +45,16 @@ class Driver:
         self.store.put_run(RUN)
         self.store.put_examples(RUN.id, {"training": [], "validation": []})
 
-    def dispatcher(self, retry_wait_s: float = 0, only: tuple[str, ...] = (), **limits: float) -> Dispatcher:
+    def dispatcher(self, retry_wait_s: float = 0, only: tuple[str, ...] = ()) -> Dispatcher:
         farm = FarmConnection(self.app, self.broker, self.store, False, self._check)
-        return Dispatcher(farm, RUN.id, 60, retry_wait_s, self.messages.append, only, **limits)
+        return Dispatcher(farm, RUN.id, 60, retry_wait_s, self.messages.append, only)
 
     def evaluate(self, plan: Plan = PLAN, retry_wait_s: float = 0, only: tuple[str, ...] = ()) -> Future[list[Outcome]]:
         evaluator = FarmEvaluator(self.dispatcher(retry_wait_s, only), lambda plan, records, failures: None)
         return self._threads.submit(evaluator, plan)
 
-    def schedule(
-        self, *requests: Request, retry_wait_s: float = 0, only: tuple[str, ...] = ()
-    ) -> Future[list[tuple[Request, dict[str, Any]]]]:
-        scheduler = Scheduler(self.dispatcher(retry_wait_s, only))
+    def schedule(self, *requests: Request, only: tuple[str, ...] = ()) -> Future[list[tuple[Request, dict[str, Any]]]]:
+        scheduler = Scheduler(self.dispatcher(only=only))
         for request in requests:
             scheduler.submit(request)
         return self._threads.submit(lambda: list(scheduler.results()))
@@ -71,13 +69,7 @@ class Driver:
         return int(self.store.redis.get(signal_key("began", stage, node)) or 0)  # type: ignore[arg-type]
 
     def ended(self, stage: str, node: str) -> int:
-        """How often; with "*" of all nodes together."""
-        keys: Any = self.store.redis.keys(signal_key("ended", stage, node))
-        return sum(int(self.store.redis.get(key) or 0) for key in keys)  # type: ignore[arg-type]
-
-    def pids(self, stage: str, node: str) -> set[int]:
-        """The processes that have run this stage."""
-        return {int(pid) for pid in self.store.redis.smembers(signal_key("by", stage, node))}  # type: ignore[union-attr]
+        return int(self.store.redis.get(signal_key("ended", stage, node)) or 0)  # type: ignore[arg-type]
 
     def _check(self) -> None:
         if self._closing.is_set():

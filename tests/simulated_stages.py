@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -104,7 +103,6 @@ def simulate(name: str, node: str, store: Redis) -> None:
     """Begin, wait for leave, fail when told to, and end."""
     pause = threading.Event()
     store.incr(signal_key("began", name, node))
-    store.sadd(signal_key("by", name, node), os.getpid())
     while store.exists(signal_key("hold", name, node)):
         pause.wait(PAUSE_S)
     if store.exists(signal_key("fail", name, node)):
