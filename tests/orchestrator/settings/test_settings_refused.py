@@ -85,23 +85,14 @@ def test_a_wrong_setting_is_refused_by_its_name(refused: Any, overrides: list[st
     assert refused(*overrides) == (named,)
 
 
+TEMPLATE = 'TARGET_PROMPT_TEMPLATE={"answer": ...} {{json}} {} { } {other} {context} {query}'
 RIGHT = [
-    ["SELECTION=truncation", "TRUNCATION_TOP_K=2", "ELITISM_SIZE=0"],
-    ["SELECTION=truncation", "TOURNAMENT_SIZE=-1"],
-    ["TOURNAMENT_SIZE=4"],
-    ["ELITISM_SIZE=3"],
-    ["LAMBDA_SHORTNESS=0"],
-    ["CXPB=0"],
-    ["OPTIMISER=cma", "CXPB=0", "MUTPB=0", "ELITISM_SIZE=4", "TOURNAMENT_SIZE=9"],
-    ["OPENAI_CONTEXT_TOKENS=0"],
-    ["BUDGET_USD=5"],  # rules cost nothing
-    ["OPENAI_CONTEXT_TOKENS=2049"],
-    ["JUDGE=my_judges:Class.method"],
-    ["SGLANG_URL=unix:/run/sglang.sock"],
-    ["FARM=external"],
+    ["SELECTION=truncation", "TRUNCATION_TOP_K=2", "ELITISM_SIZE=0", "TOURNAMENT_SIZE=-1", "FARM=external"],
+    ["TOURNAMENT_SIZE=4", "ELITISM_SIZE=3", "LAMBDA_SHORTNESS=0", "CXPB=0", "JUDGE=my_judges:Class.method", TEMPLATE],
+    ["OPTIMISER=cma", "CXPB=0", "MUTPB=0", "ELITISM_SIZE=4", "TOURNAMENT_SIZE=9", "OPENAI_CONTEXT_TOKENS=0"],
+    ["BUDGET_USD=5", "OPENAI_CONTEXT_TOKENS=2049", "SGLANG_URL=unix:/run/sglang.sock"],  # rules cost nothing
     ["FARM=rediss://u@host/1"],
     ["FARM=unix:///run/valkey.sock?db=0"],
-    ['TARGET_PROMPT_TEMPLATE={"answer": ...} {{json}} {} { } {other} {context} {query}'],
 ]
 
 
