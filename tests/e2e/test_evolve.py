@@ -15,53 +15,6 @@ from orchestrator.runs.folder import OutputFolder
 from tasks.gpu.model_files import model_hashes
 from workers.embedded.models import embedded_model
 
-FILES = {
-    "config", "evolution_state.json", "deltas_current.json", "deltas_best.json", "processor.py", "processor_best.py",
-    "history.jsonl", "individuals.jsonl", "fitness.png", "evolution_lengths.png", "evolution_tree.png",
-    "reflector_prompts", "run.log", "report.txt", "report.json", "front.json", "systems.json", "pareto.png",
-    "answers.json",
-}  # fmt: skip
-
-
-def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None:
-    output = reference_run.output
-    assert {path.name for path in output.iterdir()} >= FILES
-    state = json.loads(reference_run.state())
-    assert list(state) == ["generation", "population", "best_individual", "best_fitness", "rr_idx"]
-    assert (state["generation"], len(state["population"])) == (2, 3)
-    history = reference_run.history()
-    assert [g["generation"] for g in history] == [0, 1]
-    assert history[-1]["best_ever"] == state["best_fitness"] and history[0]["tokens"]["target"] > 0
-    # The model is known by its hashes, also to the processor
-    check = read_model(OutputFolder(output))
-    assert {"config": check.config, "tokenizer": check.tokenizer} == model_hashes(str(embedded_model()))
-    text = (output / "processor_best.py").read_text()
-    assert check.config in text and check.tokenizer in text
-    # No answer is computed twice but the plain model's to the questions that put the front in order
-    again = reference_run.repeated()
-    assert len(again) == 3 and reference_run.repeated(twice=again) == []
-
-
-def test_every_node_has_its_deltas_and_scratchpad_and_every_call_its_prompt(reference_run: RunFolder) -> None:
-    found = [json.loads(line) for line in (reference_run.output / "individuals.jsonl").read_text().splitlines()]
-    individuals = {one["node"]: one for one in found}
-    assert len(individuals) == len(found)
-    mutated = {name: one for name, one in individuals.items() if name.endswith("_mut")}
-    for name, after in mutated.items():
-        before = individuals[name.replace("_mut", "_pre")]
-        changed = [cluster for cluster in after["deltas"] if after["deltas"][cluster] != before["deltas"][cluster]]
-        assert changed == [after["target"]] and after["scratchpad"] != before["scratchpad"]
-    best = json.loads(reference_run.state())["best_individual"]
-    assert best in [{"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in found]
-    prompts = sorted(path.name for path in (reference_run.output / "reflector_prompts").iterdir())
-    parents = {name: {individuals[one]["scratchpad"] for one in it["parents"]} for name, it in individuals.items()}
-    merged = {child for child, scratchpads in parents.items() if len(scratchpads - {""}) == 2}
-    assert mutated and merged
-    assert {f"gen_{node[1]}_mutation_{node}.txt" for node in mutated} <= {*prompts}
-    assert {name for name in prompts if "_merge_" in name} == {f"gen_{node[1]}_merge_{node}.txt" for node in merged}
-    assert "===== system =====" in (reference_run.output / "reflector_prompts" / prompts[0]).read_text()
-
-
 CSV = """nr,part,q,gold
 1,train,"A box holds 12 eggs. How many eggs are in 2 boxes?",24
 2,train,What is 3 plus 4?,7
@@ -212,3 +165,51 @@ def test_what_cannot_be_started_is_told_and_nothing_is_changed(
 )
 def test_wrong_arguments_end_with_1(arguments: tuple[str, ...]) -> None:
     assert cli.main(arguments) == console.WRONG
+
+
+# Last, since another process of `pytest -n` makes the reference run meanwhile.
+FILES = {
+    "config", "evolution_state.json", "deltas_current.json", "deltas_best.json", "processor.py", "processor_best.py",
+    "history.jsonl", "individuals.jsonl", "fitness.png", "evolution_lengths.png", "evolution_tree.png",
+    "reflector_prompts", "run.log", "report.txt", "report.json", "front.json", "systems.json", "pareto.png",
+    "answers.json",
+}  # fmt: skip
+
+
+def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None:
+    output = reference_run.output
+    assert {path.name for path in output.iterdir()} >= FILES
+    state = json.loads(reference_run.state())
+    assert list(state) == ["generation", "population", "best_individual", "best_fitness", "rr_idx"]
+    assert (state["generation"], len(state["population"])) == (2, 3)
+    history = reference_run.history()
+    assert [g["generation"] for g in history] == [0, 1]
+    assert history[-1]["best_ever"] == state["best_fitness"] and history[0]["tokens"]["target"] > 0
+    # The model is known by its hashes, also to the processor
+    check = read_model(OutputFolder(output))
+    assert {"config": check.config, "tokenizer": check.tokenizer} == model_hashes(str(embedded_model()))
+    text = (output / "processor_best.py").read_text()
+    assert check.config in text and check.tokenizer in text
+    # No answer is computed twice but the plain model's to the questions that put the front in order
+    again = reference_run.repeated()
+    assert len(again) == 3 and reference_run.repeated(twice=again) == []
+
+
+def test_every_node_has_its_deltas_and_scratchpad_and_every_call_its_prompt(reference_run: RunFolder) -> None:
+    found = [json.loads(line) for line in (reference_run.output / "individuals.jsonl").read_text().splitlines()]
+    individuals = {one["node"]: one for one in found}
+    assert len(individuals) == len(found)
+    mutated = {name: one for name, one in individuals.items() if name.endswith("_mut")}
+    for name, after in mutated.items():
+        before = individuals[name.replace("_mut", "_pre")]
+        changed = [cluster for cluster in after["deltas"] if after["deltas"][cluster] != before["deltas"][cluster]]
+        assert changed == [after["target"]] and after["scratchpad"] != before["scratchpad"]
+    best = json.loads(reference_run.state())["best_individual"]
+    assert best in [{"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in found]
+    prompts = sorted(path.name for path in (reference_run.output / "reflector_prompts").iterdir())
+    parents = {name: {individuals[one]["scratchpad"] for one in it["parents"]} for name, it in individuals.items()}
+    merged = {child for child, scratchpads in parents.items() if len(scratchpads - {""}) == 2}
+    assert mutated and merged
+    assert {f"gen_{node[1]}_mutation_{node}.txt" for node in mutated} <= {*prompts}
+    assert {name for name in prompts if "_merge_" in name} == {f"gen_{node[1]}_merge_{node}.txt" for node in merged}
+    assert "===== system =====" in (reference_run.output / "reflector_prompts" / prompts[0]).read_text()
