@@ -180,7 +180,7 @@ JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "cpu.plot": plot,
     "gpu.identity": lambda job: {
         "server": {"version": signal_text(job, "version", "server", "identity")},
-        "takes_system": signal_text(job, "template", "server", "identity") != "without system",
+        "template": [note for note in [signal_text(job, "template", "server", "identity")] if note],
         "model": {"name": "simulated", "config": "c0", "tokenizer": "70"},
     },
     "gpu.lengths": lengths,

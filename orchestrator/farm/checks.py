@@ -190,14 +190,14 @@ def weight_bytes(folder: Path) -> int:
 
 
 def check_template(model: str) -> Iterator[Finding]:
-    """Whether a model's chat template knows a system message; nothing where its tokenizer is not on this machine."""
+    """Whether a model's chat template can be used, and how; nothing where its tokenizer is not on this machine."""
     from tasks.gpu.model_files import model_files
 
     folder = model_files(model)
     if not folder or not (Path(model).is_dir() or (Path(folder) / "tokenizer_config.json").is_file()):
         return
     try:
-        from tasks.gpu.prompt import load_tokenizer, render_chat, takes_system
+        from tasks.gpu.prompt import load_tokenizer, render_chat, template_notes
 
         tokenizer = load_tokenizer(folder)
     except ImportError:
@@ -207,13 +207,12 @@ def check_template(model: str) -> Iterator[Finding]:
         return
     try:
         render_chat(tokenizer, "", "a question")
-        takes_it = takes_system(tokenizer)
+        notes = template_notes(tokenizer)
     except Exception as error:  # a template is a program
         hint = "mend the template, or use another, instruction-tuned model"
         yield Finding("chat template", f"{model}'s cannot be used: {_reason(error)}", hint)
         return
-    said = "takes a system message" if takes_it else "has no system message: system prompts stand before the questions"
-    yield Finding("chat template", said)
+    yield Finding("chat template", "; ".join(notes) or "takes a system message")
 
 
 def _reason(error: Exception) -> str:

@@ -30,7 +30,7 @@ from orchestrator.route.report import (
 )
 from orchestrator.route.settings import RouteOptions, RouteSettings
 from orchestrator.runs.folder import OutputFolder
-from orchestrator.runs.jobs import JOURNAL, ArtifactRequests, Journal, say_folded
+from orchestrator.runs.jobs import JOURNAL, ArtifactRequests, Journal, say_template
 from orchestrator.runs.kinds import ProgressFile
 from orchestrator.runs.session import Session, open_session
 from orchestrator.settings.options import EMBEDDED
@@ -117,7 +117,7 @@ class Router:
             if not key.startswith(TRAINING):
                 self.store.put_shared(self.run_id, key, result)
         bases = self._one(bases_job(self.inputs, self.limit_s))
-        say_folded(self.scheduler, bases)
+        say_template(self.scheduler, bases)
         log.info("bases: %d modules, %d knobs", bases["modules"], bases["knobs"])
         pool = pool_job(self.inputs, self.limit_s)
         self._one(pool)

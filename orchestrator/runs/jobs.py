@@ -27,17 +27,14 @@ def ask_server(scheduler: Scheduler, target: Target, limit_s: float | None) -> d
     # With the attempt in its key: at each start the server may be another one.
     key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
     found = scheduler.result(key, JobSpec("gpu.identity", "server", {"target": asdict(target)}, limit_s))
-    say_folded(scheduler, found)
+    say_template(scheduler, found)
     return found
 
 
-FOLDED = "the model's chat template has no system message: system prompts stand before the questions"
-
-
-def say_folded(scheduler: Scheduler, found: Mapping[str, Any]) -> None:
-    """Say that system prompts are put into the user's turn, where a job has found the template to be without."""
-    if not found.get("takes_system", True):
-        scheduler.dispatcher.notify(FOLDED)
+def say_template(scheduler: Scheduler, found: Mapping[str, Any]) -> None:
+    """Say what a job has noted of the chat template."""
+    for note in found.get("template", ()):
+        scheduler.dispatcher.notify(f"the model's chat template {note}")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from celery import Task, shared_task
 from tasks.collect.collection import collection_of
 from tasks.gpu.host import TargetHost, ask_target, host_of
 from tasks.gpu.processor import check_of
-from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render, takes_system
+from tasks.gpu.prompt import TOKENIZER_LOCK, answer_ends, load_tokenizer, render, template_notes
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.records import Target
 from tasks.task import Job, JobTask, run_job
@@ -21,12 +21,12 @@ CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_l
 
 def identify_server(target: Target, host: TargetHost) -> dict[str, Any]:
     """{"server": the identity of the target's server, which keys of answers cover, "model": its `ModelCheck`, and
-    "takes_system": whether its chat template knows a system message}.
+    "template": notes on its chat template}.
     """
     model, server = host.model_folder(target), dict(host.identity(target))
     with TOKENIZER_LOCK:
-        known = takes_system(load_tokenizer(model))
-    return {"server": server, "model": dataclasses.asdict(check_of(model)), "takes_system": known}
+        notes = template_notes(load_tokenizer(model))
+    return {"server": server, "model": dataclasses.asdict(check_of(model)), "template": notes}
 
 
 def context_length(target: Target, model: str) -> int | None:

@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from itertools import cycle
 from pathlib import Path
@@ -23,7 +24,14 @@ from tasks.common.text import fill
 # Neither the import of transformers nor a tokenizer may be used by several threads at once: hold this around both.
 TOKENIZER_LOCK = threading.Lock()
 
-Messages = Sequence[Mapping[str, str]]  # a chat: `role` and `content` of each
+Messages = Sequence[Mapping[str, Any]]  # a chat: `role` and `content` of each
+# For a template that writes today's date: prompts are the same on every day.  Llama's own writes this one by default.
+DATE = datetime(2024, 7, 26, tzinfo=UTC)
+_FIXED_CLOCK = "".join([  # transformers takes no function from its caller
+    "{% macro strftime_now(format) %}{{ format",
+    *(f" | replace('%{one}', '{DATE.strftime(f'%{one}')}')" for one in ("-d", "-m", *"aAbBcdDefFHIjmMpRSTUwWxXyYzZ%")),
+    " }}{% endmacro %}",
+])  # fmt: skip
 
 _MARKER = re.compile(r"<\S+>|\[\S+\]")  # not white space or words, which some tokenizers add as tokens too
 
@@ -60,8 +68,8 @@ def render_chat(tokenizer: Any, system: str, *turns: str) -> list[int]:
         )
     if not takes_text(tokenizer):
         raise ValueError(
-            f"the chat template of {tokenizer.name_or_path} leaves a question out that is a text: it is made for "
-            "messages of several parts, such as images; use another model"
+            f"the chat template of {tokenizer.name_or_path} does not write the question as it is; use another model"
+            + (": this one is for messages of several parts, such as images" if _takes_parts(tokenizer) else "")
         )
     if system and not takes_system(tokenizer):
         system, turns = "", (f"{system}\n\n{turns[0]}", *turns[1:])
@@ -86,13 +94,35 @@ def takes_text(tokenizer: Any) -> bool:
     return _MESSAGE in _rendered(tokenizer, [{"role": "user", "content": _MESSAGE}], _MESSAGE)
 
 
+def _takes_parts(tokenizer: Any) -> bool:
+    part = {"type": "text", "text": _MESSAGE}
+    written = _rendered(tokenizer, [{"role": "user", "content": [part]}], "")
+    return _MESSAGE in written and str(part) not in written
+
+
+def template_notes(tokenizer: Any) -> list[str]:
+    """What a chat template does that one may not expect of it."""
+    notes = [] if takes_system(tokenizer) else ["has no system message: system prompts stand before the questions"]
+    return notes + [f"writes the date: {DATE:%d %b %Y} in all prompts of a run"] * _writes_date(tokenizer)
+
+
+def _writes_date(tokenizer: Any) -> bool:
+    return "strftime_now" in str(tokenizer.chat_template)
+
+
+def _apply(tokenizer: Any, chat: Messages, **options: Any) -> Any:
+    if _writes_date(tokenizer):
+        options["chat_template"] = _FIXED_CLOCK + tokenizer.get_chat_template()
+    return tokenizer.apply_chat_template(list(chat), **options)
+
+
 def _rendered(tokenizer: Any, chat: Messages, refused: str) -> str:
     """A chat as the template writes it, or `refused` where it refuses that."""
     from jinja2 import TemplateError  # here: the orchestrator's image, which reads clusterings, does not have it
 
     try:
-        return str(tokenizer.apply_chat_template(list(chat), tokenize=False))
-    except TemplateError:
+        return str(_apply(tokenizer, chat, tokenize=False))
+    except (TemplateError, TypeError):
         return refused
 
 
@@ -177,9 +207,7 @@ class PromptEncoder:
         """The ids of a chat, up to where the next message begins."""
         written = next((found for m in messages if (found := self._find_written(m["content"]))), None)
         if written is None:
-            ids = self._tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
-            )
+            ids = _apply(self._tokenizer, messages, add_generation_prompt=True, tokenize=True, return_dict=False)
             return [int(token) for token in ids]
         if getattr(self._tokenizer, "backend_tokenizer", None) is None:
             raise ValueError(
@@ -202,7 +230,7 @@ class PromptEncoder:
             {**m, "content": self._any.sub(lambda f: f"{self._nonce}x{self._ids[f[0]]}x", m["content"])}
             for m in messages
         ]
-        chat = self._tokenizer.apply_chat_template(hidden, add_generation_prompt=True, tokenize=False)
+        chat = _apply(self._tokenizer, hidden, add_generation_prompt=True, tokenize=False)
         named = self._any.sub(lambda found: self._name(found[0]), chat)
         text = re.sub(rf"{self._nonce}x(\d+)x", lambda found: self._texts[int(found[1])], named)
         tokenizer, id_of = self._second

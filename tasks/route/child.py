@@ -18,7 +18,7 @@ import torch
 
 from tasks.common.child import SendReport, work_as_child
 from tasks.common.files import write_atomic
-from tasks.gpu.prompt import answer_ends, takes_system
+from tasks.gpu.prompt import answer_ends, template_notes
 from tasks.route.adapter import Adapter, bases_of, weights_hash
 from tasks.route.grading import Grader
 from tasks.route.policy import Policy, draw_by_row, load_causal_lm
@@ -64,7 +64,7 @@ def find_bases(given: Given, report: SendReport) -> dict[str, Any]:
     policy, world, _ = open_world(given, report)
     layout = policy.adapter.layout
     return {
-        "takes_system": takes_system(world.codec.tokenizer),
+        "template": template_notes(world.codec.tokenizer),
         "weights": weights_hash(policy.model),
         "modules": len(layout.sizes),
         "knobs": layout.total,

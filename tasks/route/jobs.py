@@ -1,6 +1,6 @@
 """The jobs of a `route` run: for each its content key, which covers all that determines the result, and its spec.
 
-    bases      {"weights": hash, "modules", "knobs", "takes_system": of the chat template}; once a model
+    bases      {"weights": hash, "modules", "knobs", "template": notes on the chat template}; once a model
     pool       {"rows": teacher rows}, graded; the pairs are graded too
     train      {"rows": one a step, "sha256": of its checkpoint}; one trajectory and seed
     evaluate   {"evaluations": [{"solved": "0110...", "hacked": likewise}, ...]}, a character a sample; one checkpoint

@@ -55,7 +55,7 @@ def test_the_first_line_of_a_run_names_who_reflects_and_judges_and_the_highest_c
     terminal: Terminal, driver: Driver
 ) -> None:
     prices = {"OPENAI_PRICES": "1 1 1"}
-    driver.store.redis.set(signal_key("template", "server", "identity"), "without system")
+    driver.store.redis.set(signal_key("template", "server", "identity"), "has no system message")
     address = {"NGEN": "1", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     status, said = ended(terminal.evolve(BUDGET_USD="5", **address, **prices))
     assert status == 0, said

@@ -179,7 +179,7 @@ def test_a_template_without_a_system_message_has_the_system_prompt_before_the_qu
     [
         ("chat_template.jinja", MESSAGE + "{% endfor", "chat template", "TemplateSyntaxError: "),
         ("chat_template.jinja", "{{ nobodys(messages) }}", "chat template", "'nobodys' is undefined"),
-        ("chat_template.jinja", "{{ messages | length }}", "chat template", "leaves a question out"),
+        ("chat_template.jinja", "{{ messages | length }}", "chat template", "does not write the question"),
         ("tokenizer_config.json", '{"backend": "tok', "tokenizer", "cannot be read: "),
         ("tokenizer.json", '{"version": "1.0", ', "tokenizer", "cannot be read: "),
     ],
@@ -193,10 +193,28 @@ def test_the_doctor_says_why_a_tokenizer_or_its_template_cannot_be_used(
     assert (finding.ok, finding.check) == (False, check) and said in finding.message
 
 
-def test_a_template_that_leaves_out_a_question_is_refused() -> None:
-    part = "{% for part in m.content %}{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}"
-    with pytest.raises(ValueError, match="leaves a question out"):
-        render_chat(chat_template(f"<|im_start|>user\n{part}<|im_end|>"), "", "x")
+@pytest.mark.parametrize(
+    ("writes", "is_for_parts"),
+    [
+        ("{% for part in m.content %}{% if part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}", True),
+        *(("{{ m.content" + change + " }}", False) for change in ("[:20]", " | upper", "[:20] + '.'")),
+        ("", False),
+    ],
+)
+def test_a_template_that_does_not_write_the_question_as_it_is_is_refused(writes: str, is_for_parts: bool) -> None:
+    with pytest.raises(ValueError, match="does not write the question as it is") as error:
+        render_chat(chat_template(f"<|im_start|>user\n{writes}<|im_end|>"), "", "x")
+    assert ("several parts" in str(error.value)) == is_for_parts
+
+
+def test_a_template_that_writes_the_date_writes_the_same_on_each_day(tmp_path: Path) -> None:
+    tokenizer = chat_template("{{ strftime_now('%-d %b %Y, %H:%M:%S.%f') }}\n" + MESSAGE)
+    prompts = [tokenizer.decode(render_chat(tokenizer, "", text)) for text in ("Why?", "Why <|im_end|>?")]
+    assert all(prompt.startswith("26 Jul 2024, 00:00:00.000000\n") for prompt in prompts)
+    # And `orchestrator doctor` says so
+    tokenizer.save_pretrained(tmp_path)
+    [finding] = check_template(str(tmp_path))
+    assert finding.ok and finding.message == "writes the date: 26 Jul 2024 in all prompts of a run"
 
 
 def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def job_of(store: Store, made: RouteJob) -> Job:
 @pytest.mark.long
 def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost, inputs: RouteInputs) -> None:
     bases = run_training_child(job_of(store, bases_job(inputs, 60)), worker, "bases")
-    assert (bases["modules"], bases["takes_system"]) == (2, True)
+    assert (bases["modules"], bases["template"]) == (2, [])
     training = train_job(inputs, SHARED, bases["weights"], None, 60)
     whole = run_training_child(job_of(store, training), worker, "train")
     key = train_checkpoint(training)
